@@ -1,0 +1,201 @@
+"""The privacy budget and the receipt of what was spent of it.
+
+Numbers are exact: a float means the decimal number it prints as, so that 0.1 is one
+tenth and shares of a budget add up to it exactly. The unit protected is one record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+from privsketch.errors import ParameterError
+
+Neighbours = Literal["add-remove", "replace"]
+NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
+MAX_EPSILON = 100.0
+UNIT = "one record"
+
+_MEANING = {
+    "add-remove": "adding or removing one record",
+    "replace": "replacing one record by another, the number of records being public",
+}
+
+
+def exact(value: float) -> Fraction:
+    """The decimal number a float prints as, as an exact fraction."""
+    return Fraction(repr(float(value)))
+
+
+def exact_sum(values: Sequence[float]) -> float:
+    """Sum of decimal numbers, rounded up to the next float: a budget is never understated."""
+    total = sum((exact(value) for value in values), Fraction(0))
+    result = float(total)
+    while exact(result) < total:
+        result = math.nextafter(result, math.inf)
+    return result
+
+
+def _as_float(name: str, value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ParameterError(f"{name}={value!r}: expected a number") from error
+    if isinstance(value, bool) or math.isnan(number):
+        raise ParameterError(f"{name}={value!r}: expected a number")
+    return number
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much one release may reveal about one record.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0 and at most 100.
+    delta : float
+        At least 0 and below 1; 0 is pure differential privacy.
+    neighbours : {"add-remove", "replace"}
+        Which change of a table must stay hidden: adding or removing a record, or
+        replacing one while the number of records is public.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> ps.Budget(epsilon=0.5, delta=1e-6).describe()
+    'epsilon = 0.5, delta = 1e-06, adding or removing one record'
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    neighbours: Neighbours = "add-remove"
+
+    def __post_init__(self) -> None:
+        epsilon, delta = _as_float("epsilon", self.epsilon), _as_float("delta", self.delta)
+        if not 0 < epsilon <= MAX_EPSILON:
+            raise ParameterError(
+                f"epsilon={self.epsilon!r}: must be above 0 and at most {MAX_EPSILON:g}; "
+                "useful values lie between 0.01 and 10"
+            )
+        if not 0 <= delta < 1:
+            raise ParameterError(
+                f"delta={self.delta!r}: must be at least 0 and below 1; use 0 for pure "
+                "differential privacy, or a value far below 1 / number of records"
+            )
+        if self.neighbours not in NEIGHBOURS:
+            raise ParameterError(
+                f"neighbours={self.neighbours!r}: expected 'add-remove' or 'replace'"
+            )
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
+
+    def describe(self) -> str:
+        """One line in words."""
+        meaning = _MEANING[self.neighbours]
+        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {meaning}"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What one release cost: a plain record kept with the release.
+
+    `epsilon` and `delta` are the whole cost; `parts` are the receipts it is made of
+    (shares of one release, or the releases of several holders), and `composition`
+    says how they add up: "sequential" (costs add) or "parallel" (the largest counts,
+    because one record sits in one part only).
+    """
+
+    mechanism: str
+    epsilon: float
+    delta: float
+    neighbours: Neighbours
+    source: str | None = None
+    sensitivity: str = ""
+    scale: float | None = None
+    calibration: str = ""
+    sampler: str = ""
+    unit: str = UNIT
+    composition: Literal["single", "sequential", "parallel"] = "single"
+    parts: tuple[Receipt, ...] = field(default=())
+
+    def describe(self) -> str:
+        """The receipt in plain words, several lines."""
+        lines = [
+            f"mechanism   {self.mechanism}",
+            f"protects    {self.unit}: {_MEANING[self.neighbours]}",
+            f"cost        epsilon = {self.epsilon:g}, delta = {self.delta:g}",
+        ]
+        if self.source is not None:
+            lines.append(f"source      {self.source}")
+        if self.sensitivity:
+            lines.append(f"sensitivity {self.sensitivity}")
+        if self.scale is not None:
+            lines.append(f"scale       {self.scale:.10g}")
+        if self.calibration:
+            lines.append(f"calibration {self.calibration}")
+        if self.sampler:
+            lines.append(f"sampler     {self.sampler}")
+        if self.parts:
+            how = "costs add" if self.composition == "sequential" else "the largest counts"
+            lines.append(f"parts       {len(self.parts)}, {self.composition}: {how}")
+            for part in self.parts:
+                where = f"{part.source}: " if part.source else ""
+                lines.append(
+                    f"  - {where}{part.mechanism}, epsilon = {part.epsilon:g}, "
+                    f"delta = {part.delta:g}"
+                )
+        return "\n".join(lines)
+
+
+def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
+    """Several releases about the same records: epsilons and deltas add."""
+    return Receipt(
+        mechanism=mechanism,
+        epsilon=exact_sum([part.epsilon for part in parts]),
+        delta=exact_sum([part.delta for part in parts]),
+        neighbours=parts[0].neighbours,
+        source=source,
+        composition="sequential",
+        parts=tuple(parts),
+    )
+
+
+def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
+    """Releases about disjoint sets of records: the largest cost counts.
+
+    Under "replace" the number of records of every part is public, and the statement
+    is about replacing a record by another one of the same part.
+    """
+    return Receipt(
+        mechanism=mechanism,
+        epsilon=max(part.epsilon for part in parts),
+        delta=max(part.delta for part in parts),
+        neighbours=parts[0].neighbours,
+        source=source,
+        unit=UNIT if parts[0].neighbours == "add-remove" else UNIT + ", staying with its holder",
+        composition="parallel",
+        parts=tuple(parts),
+    )
+
+
+def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
+    """The receipt as plain JSON values."""
+    values = {name: getattr(receipt, name) for name in Receipt.__dataclass_fields__}
+    values["parts"] = [receipt_to_json(part) for part in receipt.parts]
+    return values
+
+
+def receipt_from_json(value: Any) -> Receipt:
+    """The receipt from `receipt_to_json`; errors for anything else."""
+    if not isinstance(value, dict) or set(value) != set(Receipt.__dataclass_fields__):
+        raise ParameterError("receipt: unknown or missing fields")
+    if not isinstance(value["parts"], list):
+        raise ParameterError("receipt: parts must be a list")
+    parts = tuple(receipt_from_json(part) for part in value["parts"])
+    receipt = Receipt(**{**value, "parts": parts})
+    Budget(receipt.epsilon, receipt.delta, receipt.neighbours) if receipt.epsilon <= 100 else None
+    return receipt

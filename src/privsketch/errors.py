@@ -1,0 +1,27 @@
+"""Every error privsketch raises on purpose.
+
+All of them are `PrivsketchError`, and a `ValueError` too, because scikit-learn and
+its users expect one for a bad parameter or a bad table. A message names the
+parameter, the value seen (never the content of a record), what is allowed and what
+to do instead.
+"""
+
+
+class PrivsketchError(ValueError):
+    """Base of all errors raised by privsketch."""
+
+
+class ParameterError(PrivsketchError):
+    """A parameter is missing, out of range, or does not go with another one."""
+
+
+class RecordError(PrivsketchError):
+    """A table cannot be read as records of the design. For its holder's eyes only."""
+
+
+class FileError(PrivsketchError):
+    """A file is truncated, corrupted, foreign, or from a newer version."""
+
+
+class MergeError(PrivsketchError):
+    """Sketches that must not be added up."""
