@@ -1,0 +1,107 @@
+"""From a record to a 16-bit phase in integers: the definition.
+
+A record is clipped and quantised to 16-bit integers in units of its domain; the
+frequencies are 16-bit integers; the phase is their dot product modulo 2^32 in units
+of 2^-turn_bits turns; its 16 bits just below one turn, rounded, index a table of
+features. Between the quantised record and the sum no float occurs, so what a record
+adds depends on that record alone: not on its neighbours in a block, on the order of
+rows, on the number of threads or on the machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.domain import Ball, Domain
+from privsketch.errors import RecordError
+
+RECORD_BITS = 15
+RECORD_UNIT = 2.0**RECORD_BITS  # quantised units per half-width of the domain
+RECORD_MAX = 2**RECORD_BITS - 1  # so that a coordinate fits in a signed 16-bit integer
+# A coordinate is cut here first, in half-widths: squares of at most 2^38 add up exactly in
+# float64 for up to 2^15 columns, so the norm of a record does not depend on summation order.
+FAR = 16.0
+INDEX_BITS = 16
+TABLE_SIZE = 2**INDEX_BITS
+MIN_TURN_BITS, MAX_TURN_BITS = 17, 32
+
+
+class Quantiser:
+    """Records (n, dim) in their own units to 16-bit integers in units of the domain.
+
+    Every step is elementwise or exact, so a row's result depends on that row alone.
+    NaN and infinite values raise RecordError unless `missing_to_center`, which puts
+    such a coordinate at the domain's centre.
+    """
+
+    CHUNK_VALUES = 2**13  # a chunk of float64 values that stays in the nearest caches
+
+    def __init__(self, domain: Domain, *, missing_to_center: bool = False) -> None:
+        self._ball = isinstance(domain, Ball)
+        self._missing_to_center = missing_to_center
+        self._dim = len(domain.half_widths)
+        self._rows = max(1, self.CHUNK_VALUES // self._dim)
+        # One row per record of a chunk: adding arrays of equal shape is several times faster.
+        self._center = np.tile(domain.center_vector, (self._rows, 1))
+        self._unit = np.tile(RECORD_UNIT / domain.half_widths, (self._rows, 1))
+
+    def __call__(self, records: npt.NDArray[Any]) -> npt.NDArray[np.int16]:
+        """Quantise records of any number type, (n, dim)."""
+        out = np.empty(records.shape, dtype=np.int16)
+        for first in range(0, len(records), self._rows):
+            chunk = records[first : first + self._rows]
+            out[first : first + self._rows] = self._chunk(chunk)
+        return out
+
+    def _chunk(self, records: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        count = len(records)
+        with np.errstate(over="ignore", invalid="ignore"):
+            units: npt.NDArray[np.float64] = np.subtract(
+                records, self._center[:count], dtype=np.float64
+            )
+            units *= self._unit[:count]
+            all_finite = np.isfinite(units.sum())  # a quick look; the close one is below
+        if not all_finite:
+            # Finite values whose product overflows are outside the domain, not missing.
+            bad = ~np.isfinite(np.asarray(records, dtype=np.float64))
+            if bad.any() and not self._missing_to_center:
+                raise RecordError(
+                    "a record has a missing (NaN, null) or infinite value; clean the table, or "
+                    "use missing='center' to put such values at the centre of the domain"
+                )
+            units[bad] = 0.0
+        np.rint(units, out=units)
+        if self._ball:
+            np.clip(units, -FAR * RECORD_UNIT, FAR * RECORD_UNIT, out=units)
+            squared_norm = np.einsum("ij,ij->i", units, units)  # of integers: exact in any order
+            outside = squared_norm > float(RECORD_MAX**2)
+            if outside.any():
+                shrink = RECORD_MAX / np.sqrt(squared_norm[outside])
+                units[outside] = np.trunc(units[outside] * shrink[:, np.newaxis])
+        np.clip(units, -RECORD_MAX, RECORD_MAX, out=units)
+        return units
+
+
+def table_index(
+    quantised: npt.NDArray[np.int16],
+    frequencies: npt.NDArray[np.int16],
+    offsets: npt.NDArray[np.uint32],
+    turn_bits: int,
+) -> npt.NDArray[np.int64]:
+    """Index into the table, (n, n_features), 0 to 65,535, in plain 64-bit integers.
+
+    With at most 2^15 columns the dot product stays below 2^45, so int64 holds it
+    exactly; only its low `turn_bits` bits matter, hence 32-bit arithmetic agrees.
+    """
+    phase = quantised.astype(np.int64) @ frequencies.astype(np.int64).T
+    phase += start_phase(offsets, turn_bits)
+    return np.asarray((phase >> (turn_bits - INDEX_BITS)) & (TABLE_SIZE - 1))
+
+
+def start_phase(offsets: npt.NDArray[np.uint32], turn_bits: int) -> npt.NDArray[np.int64]:
+    """What a phase starts from: the offset, and half an index step so that it rounds."""
+    half_step = 1 << (turn_bits - INDEX_BITS - 1)
+    return offsets.astype(np.int64) + half_step

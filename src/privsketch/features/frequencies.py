@@ -1,0 +1,231 @@
+"""Frequencies: the public random matrix of a design, as 16-bit integers.
+
+A frequency has a uniform direction and a radius r / scale. The law of r and of the
+scale has a name:
+
+- "multi-scale" (default): r has density r exp(-r^2 / 2) and every frequency draws its
+  own scale, log-uniform between two bounds derived from the domain alone, so that the
+  width of the clusters need not be known;
+- "adapted-radius": the same law of r at one given scale;
+- "gaussian": normal frequencies at one given scale, the papers' plain choice.
+
+The drawn values are rounded to integers once, and the integers are what everybody
+uses: holders for phases, learners as exact frequencies. Only the seed is stored; a
+checksum of the integers proves that the same ones were drawn again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.domain import Domain
+from privsketch.errors import FileError, ParameterError
+from privsketch.features.fixedpoint import MAX_TURN_BITS, MIN_TURN_BITS, RECORD_BITS
+from privsketch.features.stream import TWO_PI, PublicStream, exponential, natural_log
+
+LAWS = ("multi-scale", "adapted-radius", "gaussian")
+MAX_FEATURES = 2**20
+FREQUENCY_MAX = 2**15 - 1
+SCALES_PER_HALF_WIDTH = 2.0  # the widest scale is half of the domain's half-width
+SCALE_RANGE = 16.0
+_PURPOSE_FREQUENCIES, _PURPOSE_DITHER = 0, 1
+_ROW_BLOCK_VALUES = 2**20
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """A recipe for the frequency matrix; `matrix()` draws it and checks the checksum."""
+
+    law: str
+    n_features: int
+    scales: tuple[float, float]
+    seed: int
+    turn_bits: int
+    dithered: bool
+    checksum: str
+
+    def matrix(self, domain: Domain) -> npt.NDArray[np.int16]:
+        """The integer frequencies, (n_features, dim), read-only."""
+        return _drawn(self, domain)[0]
+
+    def offsets(self, domain: Domain) -> npt.NDArray[np.uint32]:
+        """The dither, in units of 2^-turn_bits turns, (n_features,); zero without dither."""
+        return _drawn(self, domain)[1]
+
+    def radians(self, domain: Domain) -> npt.NDArray[np.float64]:
+        """The same frequencies in radians per unit of a record, for learners."""
+        per_unit = TWO_PI * 2.0 ** (RECORD_BITS - self.turn_bits) / domain.half_widths
+        return self.matrix(domain) * per_unit
+
+
+def draw_frequencies(
+    domain: Domain,
+    *,
+    law: str,
+    n_features: int,
+    scales: tuple[float, float],
+    seed: int,
+    dithered: bool,
+) -> Frequencies:
+    """A new recipe: fixes the resolution from the highest frequency, and the checksum."""
+    if law not in LAWS:
+        raise ParameterError(f"frequencies={law!r}: expected one of {', '.join(map(repr, LAWS))}")
+    if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer):
+        raise ParameterError(f"n_features={n_features!r}: expected an integer")
+    if not 1 <= n_features <= MAX_FEATURES:
+        raise ParameterError(f"n_features={n_features}: expected 1 to {MAX_FEATURES}")
+    low, high = scales
+    if not 0 < low <= high < float("inf"):
+        raise ParameterError(
+            f"frequency_scale={scales!r}: expected positive numbers, low <= high, in the units "
+            "of the records"
+        )
+    recipe = Frequencies(law, int(n_features), (float(low), float(high)), seed, 0, dithered, "")
+    highest = max(float(np.abs(block).max()) for block in _turns(recipe, domain))
+    turn_bits = MAX_TURN_BITS
+    while turn_bits >= MIN_TURN_BITS and highest * 2.0 ** (turn_bits - RECORD_BITS) > FREQUENCY_MAX:
+        turn_bits -= 1
+    if turn_bits < MIN_TURN_BITS:
+        raise ParameterError(
+            f"frequency_scale={scales!r}: too fine for this domain (a frequency of {highest:.3g} "
+            "turns per half-width does not fit the fixed-point format); use a larger scale"
+        )
+    recipe = Frequencies(law, int(n_features), recipe.scales, seed, turn_bits, dithered, "")
+    checksum = _checksum(*_integers(recipe, domain))
+    return Frequencies(law, int(n_features), recipe.scales, seed, turn_bits, dithered, checksum)
+
+
+def default_scales(domain: Domain, n_components: int) -> tuple[float, float]:
+    """Range of the scales from public facts alone: half the half-width, down 16-fold or more.
+
+    In one or two dimensions many clusters can be told apart only by finer scales:
+    their distance shrinks like n_components^(-1/dim).
+    """
+    high = domain.spread / SCALES_PER_HALF_WIDTH
+    dim = len(domain.half_widths)
+    fold = SCALE_RANGE
+    if dim <= 2:
+        fold = max(fold, 5.0 * n_components ** (1.0 / dim))
+    return high / fold, high
+
+
+def public_seed(random_state: int | None) -> int:
+    """The seed to store: the given one, or a fresh one. It is public either way."""
+    if random_state is None:
+        return secrets.randbits(63)
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
+        raise ParameterError(f"random_state={random_state!r}: expected an integer or None")
+    if not 0 <= random_state < 2**64:
+        raise ParameterError(f"random_state={random_state}: expected 0 to 2**64 - 1")
+    return int(random_state)
+
+
+def _turns(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.float64]]:
+    """Unrounded frequencies in turns per half-width, in blocks of rows.
+
+    Order of the stream: one uniform per feature for the scale, one for the radius,
+    then per feature an even number of normals for the direction, so blocks of any
+    size give the same numbers.
+    """
+    half_widths = domain.half_widths
+    dim, count = len(half_widths), recipe.n_features
+    stream = PublicStream(recipe.seed, _PURPOSE_FREQUENCIES)
+    low, high = natural_log(np.array(recipe.scales))
+    scale = exponential(low + (high - low) * stream.uniform(count))
+    radius = np.sqrt(-2.0 * natural_log(stream.uniform(count)))
+    even = dim + dim % 2
+    rows = max(1, _ROW_BLOCK_VALUES // even)
+    for start in range(0, count, rows):
+        stop = min(start + rows, count)
+        direction = stream.normal((stop - start) * even).reshape(-1, even)[:, :dim]
+        if recipe.law == "gaussian":
+            radians = direction / scale[start:stop, np.newaxis]
+        else:
+            squared_norm = np.zeros(stop - start)
+            for column in range(dim):  # fixed order: a sum of floats depends on it
+                squared_norm += direction[:, column] * direction[:, column]
+            length = radius[start:stop] / (scale[start:stop] * np.sqrt(squared_norm))
+            radians = direction * length[:, np.newaxis]
+        yield radians * (half_widths / TWO_PI)
+
+
+def _integers(
+    recipe: Frequencies, domain: Domain
+) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.uint32]]:
+    unit = 2.0 ** (recipe.turn_bits - RECORD_BITS)
+    matrix = np.empty((recipe.n_features, len(domain.half_widths)), dtype=np.int16)
+    start = 0
+    for block in _turns(recipe, domain):
+        rounded = np.rint(block * unit)
+        if np.abs(rounded).max() > FREQUENCY_MAX:
+            raise FileError("frequencies: the resolution stored does not fit the highest one")
+        matrix[start : start + len(block)] = rounded
+        start += len(block)
+    offsets = np.zeros(recipe.n_features, dtype=np.uint32)
+    if recipe.dithered:
+        uniform = PublicStream(recipe.seed, _PURPOSE_DITHER).uniform(recipe.n_features)
+        offsets[:] = np.floor(uniform * 2.0**recipe.turn_bits)
+    matrix.flags.writeable = False
+    offsets.flags.writeable = False
+    return matrix, offsets
+
+
+def _checksum(matrix: npt.NDArray[np.int16], offsets: npt.NDArray[np.uint32]) -> str:
+    digest = hashlib.sha256(np.ascontiguousarray(matrix, dtype="<i2").data)
+    digest.update(np.ascontiguousarray(offsets, dtype="<u4").data)
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=4)
+def _drawn(
+    recipe: Frequencies, domain: Domain
+) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.uint32]]:
+    drawn = _integers(recipe, domain)
+    if _checksum(*drawn) != recipe.checksum:
+        raise FileError(
+            "frequencies: the numbers drawn from the seed do not match the checksum of the "
+            "design; the design was altered, or this machine's arithmetic is not IEEE 754"
+        )
+    return drawn
+
+
+def frequencies_to_json(recipe: Frequencies) -> dict[str, Any]:
+    """The recipe as plain JSON values."""
+    values = {name: getattr(recipe, name) for name in Frequencies.__dataclass_fields__}
+    return {**values, "scales": list(recipe.scales)}
+
+
+def frequencies_from_json(value: Any) -> Frequencies:
+    """The recipe from `frequencies_to_json`; errors for anything else."""
+    if not isinstance(value, dict) or set(value) != set(Frequencies.__dataclass_fields__):
+        raise ParameterError("frequencies: unknown or missing fields")
+    kinds = {
+        "law": str,
+        "n_features": int,
+        "seed": int,
+        "turn_bits": int,
+        "dithered": bool,
+        "checksum": str,
+        "scales": list,
+    }
+    for name, kind in kinds.items():
+        if type(value[name]) is not kind:
+            raise ParameterError(f"frequencies: {name} must be of type {kind.__name__}")
+    low_high = [float(scale) for scale in value["scales"]]
+    if len(low_high) != 2 or not 0 < low_high[0] <= low_high[1] < float("inf"):
+        raise ParameterError("frequencies: scales must be two positive numbers")
+    if value["law"] not in LAWS or not 1 <= value["n_features"] <= MAX_FEATURES:
+        raise ParameterError("frequencies: unknown law or number of features out of range")
+    if not MIN_TURN_BITS <= value["turn_bits"] <= MAX_TURN_BITS:
+        raise ParameterError("frequencies: turn_bits out of range")
+    return Frequencies(
+        **{**value, "scales": (low_high[0], low_high[1]), "seed": public_seed(value["seed"])}
+    )

@@ -1,0 +1,149 @@
+"""Frequencies: the same numbers everywhere and for good, with the law they claim."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import privsketch as ps
+from privsketch.features import frequencies as module
+from privsketch.features.frequencies import default_scales, draw_frequencies
+from privsketch.features.stream import PublicStream, cosine_sine, exponential, natural_log
+
+BOX = ps.Box(-8, 8, dim=5)
+
+
+def draw(law="multi-scale", scales=(0.25, 4.0), n=500, seed=1, domain=BOX, dithered=False):
+    return draw_frequencies(
+        domain, law=law, n_features=n, scales=scales, seed=seed, dithered=dithered
+    )
+
+
+def test_the_stream_is_philox():
+    # Philox4x64-10 as published: raw words of NumPy's generator, whose stream is guaranteed.
+    words = np.random.Philox(key=np.array([7, 0], dtype=np.uint64)).random_raw(3)
+    assert words.tolist() == [16086915834549238692, 5448529601018347655, 7749434361382612120]
+    first = PublicStream(7, 0).uniform(3)
+    assert first.tolist() == [((int(word) >> 12) + 0.5) / 2**52 for word in words]
+
+
+def test_streams_of_different_purpose_differ():
+    assert not np.intersect1d(
+        PublicStream(7, 0).uniform(1000), PublicStream(7, 1).uniform(1000)
+    ).size
+
+
+def test_series_agree_with_the_mathematical_library():
+    u = PublicStream(3, 0).uniform(20_000)
+    assert np.abs(natural_log(u) - np.log(u)).max() < 1e-14
+    x = 60 * (u - 0.5)
+    assert np.abs(exponential(x) / np.exp(x) - 1).max() < 1e-14
+    cosine, sine = cosine_sine(u)
+    assert np.abs(cosine - np.cos(2 * np.pi * u)).max() < 1e-15 * 8
+    assert np.abs(sine - np.sin(2 * np.pi * u)).max() < 1e-15 * 8
+
+
+def test_normals_are_normal():
+    assert stats.kstest(PublicStream(5, 0).normal(50_001), "norm").pvalue > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("law", "scales", "dithered"),
+    [
+        ("multi-scale", (0.25, 4.0), False),
+        ("multi-scale", (0.25, 4.0), True),
+        ("adapted-radius", (1.5, 1.5), False),
+        ("gaussian", (1.5, 1.5), False),
+    ],
+)
+def test_frequencies_are_fixed_for_good(law, scales, dithered):
+    # A design stores a seed; these checksums prove that every version draws the same matrix.
+    assert draw(law, scales, n=64, seed=42, dithered=dithered).checksum == GOLDEN[law, dithered]
+
+
+GOLDEN = {
+    ("multi-scale", False): "9c041f9413add30f2b863b48e958e47cbfe495c48893148b2250349ed8d2741a",
+    ("multi-scale", True): "26d2b3387fe1e295a9bd8c5fccde09a64a621dc926ac7d6dd2348452f376beeb",
+    ("adapted-radius", False): "bd299d00331d1c08a87d325e53a8eb72c5e348cc4c32d344edaca1cedb600163",
+    ("gaussian", False): "1c9fc944b0aa090a62f8168754c003561d121ccce733840ba51865729810a4a9",
+}
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch):
+    whole = draw().checksum
+    monkeypatch.setattr(module, "_ROW_BLOCK_VALUES", 50)
+    assert draw().checksum == whole
+
+
+def test_multi_scale_radii():
+    recipe = draw(n=20_000)
+    w = recipe.radians(BOX)
+    radius = np.linalg.norm(w, axis=1)
+    rng = np.random.default_rng(0)
+    scale = np.exp(rng.uniform(np.log(0.25), np.log(4.0), 20_000))
+    wanted = np.sqrt(-2 * np.log(rng.uniform(size=20_000))) / scale
+    assert stats.ks_2samp(radius, wanted).pvalue > 1e-6
+    direction = w / radius[:, None]
+    assert np.abs(direction.mean(axis=0)).max() < 5 / np.sqrt(20_000 * 5)
+    second = direction.T @ direction / 20_000
+    assert np.abs(second - np.eye(5) / 5).max() < 0.01
+
+
+def test_adapted_radius_and_gaussian_at_one_scale():
+    adapted = np.linalg.norm(draw("adapted-radius", (2.0, 2.0), 20_000).radians(BOX), axis=1)
+    assert stats.kstest(2.0 * adapted, "rayleigh").pvalue > 1e-6
+    normal = draw("gaussian", (2.0, 2.0), 20_000).radians(BOX)
+    assert stats.kstest(2.0 * normal.ravel(), "norm").pvalue > 1e-6
+
+
+def test_frequencies_are_isotropic_in_the_units_of_the_records():
+    wide = ps.Box(low=[-1, -100], high=[1, 100])
+    w = draw(domain=wide, n=20_000, scales=(0.5, 2.0)).radians(wide)
+    assert np.square(w[:, 0]).mean() == pytest.approx(np.square(w[:, 1]).mean(), rel=0.1)
+
+
+def test_resolution_follows_the_highest_frequency():
+    coarse, fine = draw(scales=(4.0, 8.0)), draw(scales=(0.01, 0.1))
+    assert coarse.turn_bits > fine.turn_bits
+    for recipe in (coarse, fine):
+        assert 16_383 < np.abs(recipe.matrix(BOX).astype(int)).max() <= 32_767
+    with pytest.raises(ps.PrivsketchError, match="too fine"):
+        draw(scales=(1e-7, 1e-6))
+
+
+def test_scales_come_from_public_facts():
+    assert default_scales(ps.Box(-8, 8, dim=10), 10) == (0.25, 4.0)
+    assert default_scales(ps.Box(0, 16, dim=10), 64) == (0.25, 4.0)
+    low, high = default_scales(ps.Box(-1, 1, dim=2), 100)  # many clusters in the plane: finer
+    assert high / low == pytest.approx(50)
+    ball, box = ps.Ball(dim=1, radius=3.0), ps.Box(-3, 3, dim=1)
+    assert default_scales(ball, 4) == default_scales(box, 4)
+
+
+def test_an_altered_seed_is_noticed():
+    recipe = dataclasses.replace(draw(), seed=2)
+    with pytest.raises(ps.PrivsketchError, match="checksum"):
+        recipe.matrix(BOX)
+
+
+def test_dither_is_uniform_over_a_turn():
+    recipe = draw(n=20_000, dithered=True)
+    turns = recipe.offsets(BOX) / 2.0**recipe.turn_bits
+    assert stats.kstest(turns, "uniform").pvalue > 1e-6
+    assert not draw().offsets(BOX).any()
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"law": "levy"}, "frequencies"),
+        ({"n": 0}, "n_features"),
+        ({"n": 2**21}, "n_features"),
+        ({"scales": (2.0, 1.0)}, "frequency_scale"),
+        ({"scales": (0.0, 1.0)}, "frequency_scale"),
+    ],
+)
+def test_bad_choices(choices, message):
+    with pytest.raises(ps.PrivsketchError, match=message):
+        draw(**choices)
