@@ -1,0 +1,1 @@
+"""Noise: calibration, exact samplers, and the one function all noise passes through."""

@@ -1,0 +1,169 @@
+"""From budget and sensitivity to the scale of the noise: the formulas.
+
+Scales are rounded up and privacy parameters down, so rounding never weakens a
+guarantee. `kappa` is for continuous Gaussian noise and serves comparison with the
+papers; what is released uses discrete noise: discrete Laplace or the cube for pure
+differential privacy, discrete Gaussian with `kappa_discrete` (through zero-concentrated
+differential privacy) otherwise. docs/theory.md has the arguments.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import log_ndtr
+
+from privsketch.budget import exact
+from privsketch.errors import ParameterError
+
+# Bisection ends within a few units of the last place; these margins dwarf that and cost nothing.
+_ROUND_UP, _ROUND_DOWN = 1.0 + 1e-11, 1.0 - 1e-11
+
+
+def _require_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise ParameterError(
+            f"delta={delta:g} with Gaussian noise: the Gaussian mechanism needs 0 < delta < 1; "
+            "use noise='cube' or noise='laplace' for pure differential privacy"
+        )
+
+
+def log_delta_continuous(sigma: float, epsilon: float) -> float:
+    """ln delta of continuous Gaussian noise at L2 sensitivity 1 (Balle and Wang, 2018)."""
+    first = float(log_ndtr(1 / (2 * sigma) - epsilon * sigma))
+    second = epsilon + float(log_ndtr(-1 / (2 * sigma) - epsilon * sigma))
+    if second >= first:  # the difference is below rounding
+        return -math.inf
+    return first + math.log1p(-math.exp(second - first))
+
+
+def kappa(epsilon: float, delta: float) -> float:
+    """Least standard deviation of continuous Gaussian noise at L2 sensitivity 1."""
+    _require_delta(delta)
+    low = high = 1.0
+    while log_delta_continuous(high, epsilon) > math.log(delta):
+        high *= 2
+    while log_delta_continuous(low, epsilon) <= math.log(delta):
+        low /= 2
+    # log_delta reaches -inf for large sigma: clip it so that the root finder stays finite.
+    root = brentq(
+        lambda s: max(log_delta_continuous(s, epsilon), -1e4) - math.log(delta),
+        low,
+        high,
+        xtol=1e-15,
+        rtol=1e-14,
+    )
+    return float(root) * _ROUND_UP
+
+
+def eta(epsilon: float, delta: float) -> float:
+    """kappa as CLP writes it: kappa = eta / sqrt(2 epsilon)."""
+    return kappa(epsilon, delta) * math.sqrt(2 * epsilon)
+
+
+def log_delta_zcdp(rho: float, epsilon: float) -> float:
+    """ln delta(epsilon) implied by rho-zCDP (Canonne, Kamath and Steinke, 2020).
+
+    delta = min over a > 1 of exp((a - 1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1). Any a
+    is valid, so an inexact minimiser errs on the safe side.
+    """
+
+    def objective(log_order: float) -> float:
+        b = math.exp(log_order)  # a - 1
+        a = 1 + b
+        return b * (a * rho - epsilon) + a * (log_order - math.log1p(b)) - log_order
+
+    # The minimiser lies near (epsilon + rho) / (2 rho) when that is large.
+    center = math.log(max((epsilon + rho) / (2 * rho), 1e-3))
+    found = minimize_scalar(
+        objective, bounds=(center - 12, center + 6), method="bounded", options={"xatol": 1e-10}
+    )
+    return float(min(found.fun, 0.0))
+
+
+def rho_of_budget(epsilon: float, delta: float) -> float:
+    """Largest rho whose zCDP guarantee implies (epsilon, delta), rounded down."""
+    _require_delta(delta)
+    low, high = 0.0, max(1.0, 2 * epsilon)
+    while log_delta_zcdp(high, epsilon) <= math.log(delta):
+        high *= 2
+    while True:
+        middle = (low + high) / 2
+        if middle in (low, high) or high - low < 1e-15 * high:
+            return low * _ROUND_DOWN
+        if log_delta_zcdp(middle, epsilon) <= math.log(delta):
+            low = middle
+        else:
+            high = middle
+
+
+def kappa_discrete(epsilon: float, delta: float) -> float:
+    """Standard deviation of discrete Gaussian noise at L2 sensitivity 1: 1 / sqrt(2 rho)."""
+    return math.sqrt(1 / (2 * rho_of_budget(epsilon, delta))) * _ROUND_UP
+
+
+def laplace_scale(l1_sensitivity: float, epsilon: float) -> float:
+    """Scale b = sensitivity / epsilon, the least float that is not below it."""
+    target = exact(l1_sensitivity) / exact(epsilon)
+    scale = float(target)
+    while scale < target:
+        scale = math.nextafter(scale, math.inf)
+    return scale
+
+
+def discrete_laplace_variance(scale: float) -> float:
+    """Variance of P(z) ~ exp(-|z| / scale) on the integers: 2 q / (1 - q)^2, q = e^(-1/scale)."""
+    return 0.5 / math.sinh(0.5 / scale) ** 2
+
+
+def cube_variance(n_components: int, linf_sensitivity: int, epsilon: float) -> float:
+    """Variance of one component of cube noise.
+
+    Given the radius R a component is uniform on -R..R: E[R (R + 1) / 3]. R is, up to an
+    acceptance close to 1, a sum of D + 1 geometric variables; the continuous limit is
+    (D + 1)(D + 2) (sensitivity / epsilon)^2 / 3.
+    """
+    ratio = linf_sensitivity / epsilon
+    return (n_components + 1) * (n_components + 2) * ratio * ratio / 3
+
+
+def gamma_star(n_records: float, epsilon: float) -> float:
+    """Share of a Laplace budget for the sums when the count takes the rest (CLP Lemma 28).
+
+    u = 1 - gamma solves u^3 + 2 A u - A = 0 with A = 1 / (n epsilon)^2: one real root
+    in (0, 1/2), found by bisection because the closed form cancels at both ends.
+    """
+    a = 1.0 / (n_records * epsilon) ** 2
+    low, high = 0.0, 0.5
+    for _ in range(200):
+        u = (low + high) / 2
+        low, high = (u, high) if u**3 + 2 * a * u - a < 0 else (low, u)
+    return 1.0 - high
+
+
+def icassp_noise(n_records: float, n_features: int, alpha: float, epsilon: float) -> float:
+    """sigma_xi of the ICASSP paper (replace): 4 sqrt(2 alpha) m / (sqrt(n) epsilon)."""
+    return 4 * math.sqrt(2 * alpha) * n_features / (math.sqrt(n_records) * epsilon)
+
+
+def icassp_to_laplace_scale(sigma_xi: float, n_records: float, alpha: float) -> float:
+    """The same noise as Laplace scale b on the unnormalised sums of CLP."""
+    return sigma_xi / 2 * math.sqrt(n_records / alpha)
+
+
+def round_up_sqrt(value: int) -> float:
+    """A float not below sqrt(value)."""
+    root = math.sqrt(value)
+    while Fraction(root) ** 2 < value:
+        root = math.nextafter(root, math.inf)
+    return root
+
+
+def round_down(value: Fraction) -> float:
+    """The largest float whose decimal text is not above `value`."""
+    number = float(value)
+    while exact(number) > value:
+        number = math.nextafter(number, -math.inf)
+    return number

@@ -1,0 +1,175 @@
+"""The one function through which all noise passes, and the laws it can draw from.
+
+A `NoiseLaw` is public: it says which noise, for which sensitivity and budget, at which
+scale. `add_noise` draws from it and returns the noisy integers with a receipt.
+Nothing else in the package may draw noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Neighbours, Receipt, exact
+from privsketch.errors import ParameterError
+from privsketch.noise.calibration import (
+    cube_variance,
+    discrete_laplace_variance,
+    laplace_scale,
+    rho_of_budget,
+    round_up_sqrt,
+)
+from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace, draw_cube
+
+Integers = npt.NDArray[np.int64]
+NoiseKind = Literal["laplace", "gaussian", "cube"]
+NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+HEADROOM = 2**62
+
+
+@dataclass(frozen=True)
+class NoiseLaw:
+    """Noise for one vector of integers.
+
+    `sensitivity` is in the norm of the law: L1 (laplace), L2 (gaussian), largest
+    component (cube). `scale` is b, sigma, or sensitivity / epsilon. `variance` is that
+    of one component. `rho` is the zCDP budget of Gaussian noise, else 0.
+    """
+
+    kind: NoiseKind
+    n_components: int
+    sensitivity: float
+    epsilon: float
+    delta: float
+    neighbours: Neighbours
+    scale: float
+    variance: float
+    rho: float = 0.0
+
+    @property
+    def reach(self) -> float:
+        """A magnitude the noise stays below but for a chance under 1e-20."""
+        return (2 * self.n_components + 100 if self.kind == "cube" else 50) * self.scale
+
+
+def laplace_law(
+    l1_sensitivity: int, n_components: int, epsilon: float, neighbours: Neighbours
+) -> NoiseLaw:
+    """Discrete Laplace noise: pure, calibrated to the L1 norm."""
+    scale = laplace_scale(l1_sensitivity, epsilon)
+    variance = discrete_laplace_variance(scale)
+    return NoiseLaw(
+        "laplace", n_components, l1_sensitivity, epsilon, 0.0, neighbours, scale, variance
+    )
+
+
+def gaussian_law(
+    l2_squared: int, n_components: int, epsilon: float, delta: float, neighbours: Neighbours
+) -> NoiseLaw:
+    """Discrete Gaussian noise: rho-zCDP with the largest rho that implies (epsilon, delta)."""
+    rho = rho_of_budget(epsilon, delta)
+    sensitivity = round_up_sqrt(l2_squared)
+    scale = sensitivity / math.sqrt(2 * rho)
+    while Fraction(scale) ** 2 * 2 * Fraction(rho) < Fraction(sensitivity) ** 2:
+        scale = math.nextafter(scale, math.inf)
+    return NoiseLaw(
+        "gaussian", n_components, sensitivity, epsilon, delta, neighbours, scale, scale**2, rho
+    )
+
+
+def cube_law(
+    linf_sensitivity: int, n_components: int, epsilon: float, neighbours: Neighbours
+) -> NoiseLaw:
+    """Cube noise: pure, calibrated to the largest component.
+
+    The exact sampler ends quickly only if sensitivity >= n_components * epsilon; see
+    `cube_factor`.
+    """
+    if linf_sensitivity < n_components * exact(epsilon):
+        raise ParameterError("cube noise: multiply the sums by cube_factor first")
+    scale = laplace_scale(linf_sensitivity, epsilon)
+    variance = cube_variance(n_components, linf_sensitivity, epsilon)
+    return NoiseLaw(
+        "cube", n_components, linf_sensitivity, epsilon, 0.0, neighbours, scale, variance
+    )
+
+
+def cube_factor(linf_sensitivity: int, n_components: int, epsilon: float) -> int:
+    """Public factor for sums and sensitivity that lets the cube sampler accept quickly."""
+    return max(1, math.ceil(n_components * exact(epsilon) / linf_sensitivity))
+
+
+_NAMES = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian", "cube": "cube (K-norm)"}
+_NORMS = {"laplace": "L1", "gaussian": "L2", "cube": "largest component"}
+
+Sampler = Callable[[Integers, NoiseLaw], tuple[Integers, float]]
+
+
+def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
+    """Add noise to exact integers; the noisy integers and what they cost.
+
+    Charges: epsilon and delta of the law, once.
+    """
+    if values.ndim != 1 or values.shape[0] != law.n_components or values.dtype != np.int64:
+        raise ParameterError(f"noise: expected {law.n_components} 64-bit integers")
+    if not (law.scale > 0 and math.isfinite(law.scale)):
+        raise ParameterError(f"noise scale {law.scale!r}: must be positive and finite")
+    sampler = _sampler.get()
+    noisy, scale = sampler(values, law)
+    calibration = {
+        "laplace": "scale = sensitivity / epsilon",
+        "gaussian": f"zCDP, rho = {law.rho:.12g}, discrete noise (kappaD)",
+        "cube": "density ~ exp(-epsilon |z|_inf / sensitivity)",
+    }[law.kind]
+    exact_sampler = "exact integer sampler, operating-system entropy"
+    receipt = Receipt(
+        mechanism=f"{_NAMES[law.kind]} noise on {law.n_components} integers",
+        epsilon=law.epsilon,
+        delta=law.delta,
+        neighbours=law.neighbours,
+        source=source,
+        sensitivity=f"{law.sensitivity:.17g} ({_NORMS[law.kind]})",
+        scale=scale,
+        calibration=calibration,
+        sampler=exact_sampler if sampler is _exact_sampler else "INSECURE: replaced for a test",
+    )
+    return noisy, receipt
+
+
+def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
+    if law.kind == "laplace":
+        return add_discrete_laplace(values, law.scale, int(law.sensitivity), law.epsilon)
+    if law.kind == "gaussian":
+        return add_discrete_gaussian(values, law.scale, law.sensitivity, law.rho)
+    noise = draw_cube(law.n_components, int(law.sensitivity), law.epsilon)
+    # Saturate like OpenDP does: a wrapped sum would put neighbours at opposite ends.
+    noisy = [
+        min(max(int(value) + step, INT64_MIN), INT64_MAX)
+        for value, step in zip(values, noise, strict=True)
+    ]
+    return np.array(noisy, dtype=np.int64), law.scale
+
+
+_sampler: ContextVar[Sampler] = ContextVar("privsketch_noise_sampler", default=_exact_sampler)
+
+
+@contextmanager
+def _insecure_sampler(sampler: Sampler) -> Iterator[None]:
+    """Record, replay or replace noise inside a with block. For tests and audits only.
+
+    Releases made inside are marked INSECURE in their receipts.
+    """
+    token = _sampler.set(sampler)
+    try:
+        yield
+    finally:
+        _sampler.reset(token)

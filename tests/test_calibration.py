@@ -1,0 +1,264 @@
+"""The formulas behind the noise, against published values and independent oracles."""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+from privsketch.budget import Budget, exact, exact_sum
+from privsketch.errors import ParameterError
+from privsketch.features.maps import feature_map, sensitivity
+from privsketch.noise.calibration import (
+    cube_variance,
+    discrete_laplace_variance,
+    eta,
+    gamma_star,
+    icassp_noise,
+    icassp_to_laplace_scale,
+    kappa,
+    kappa_discrete,
+    laplace_scale,
+    log_delta_zcdp,
+    rho_of_budget,
+    round_up_sqrt,
+)
+from privsketch.noise.mechanism import cube_factor, cube_law, gaussian_law, laplace_law
+from privsketch.noise.sums import MAX_RECORDS, plan_sum_noise, split_epsilon
+
+BUDGETS = [(1.0, 1e-6), (0.1, 1e-8), (0.1, 1e-6), (4.0, 1e-6), (0.5, 1e-8), (0.003, 1e-9)]
+
+
+def test_laplace_scale_of_fourier_features():
+    # CLP Table 1: L1 sensitivity sqrt(2) m, twice that under replacement.
+    assert laplace_scale(math.sqrt(2) * 1000, 1.0) == pytest.approx(1414.21356, rel=1e-8)
+    assert laplace_scale(2 * math.sqrt(2) * 1000, 0.1) == pytest.approx(28284.2712, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("budget", "value"),
+    [
+        ((1.0, 1e-6), 4.22467889),
+        ((0.1, 1e-8), 45.9373602),
+        ((0.1, 1e-6), 36.3046904),
+        ((4.0, 1e-6), 1.19351859),
+        ((0.5, 1e-8), 9.86353380),
+    ],
+)
+def test_continuous_gaussian_constant(budget, value):
+    assert kappa(*budget) == pytest.approx(value, rel=6e-9)  # all printed digits
+
+
+def test_gaussian_scale_of_fourier_features():
+    assert eta(1.0, 1e-6) == pytest.approx(5.97459818, rel=2e-9)
+    assert kappa(1.0, 1e-6) * math.sqrt(1000) == pytest.approx(133.596077, rel=1e-8)
+    assert kappa(1.0, 1e-6) * 2 * math.sqrt(1000) == pytest.approx(267.192154, rel=1e-8)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_kappa_solves_its_equation_in_high_precision(budget):
+    epsilon, delta = budget
+    with mpmath.workdps(50):
+
+        def reached(s):
+            s, e = mpmath.mpf(s), mpmath.mpf(str(epsilon))
+            return mpmath.ncdf(1 / (2 * s) - e * s) - mpmath.exp(e) * mpmath.ncdf(
+                -1 / (2 * s) - e * s
+            )
+
+        sigma = kappa(epsilon, delta)
+        assert reached(sigma) <= mpmath.mpf(str(delta))  # rounded up: never above delta
+        assert reached(sigma * (1 - 1e-9)) > mpmath.mpf(str(delta))
+
+
+def test_icassp_normalisation():
+    sigma_xi = icassp_noise(1e5, 1000, 0.1, 1.0)
+    assert sigma_xi == pytest.approx(5.65685425, rel=1e-8)
+    assert icassp_to_laplace_scale(sigma_xi, 1e5, 0.1) == pytest.approx(2828.42712, rel=1e-8)
+    # The same noise as CLP's, for replacement.
+    assert icassp_to_laplace_scale(sigma_xi, 1e5, 0.1) == pytest.approx(
+        laplace_scale(2 * math.sqrt(2) * 1000, 1.0)
+    )
+
+
+def test_zcdp_budget():
+    assert rho_of_budget(1.0, 1e-6) == pytest.approx(0.0243559704, rel=2e-9)
+    assert rho_of_budget(0.1, 1e-8) == pytest.approx(2.08816381e-4, rel=2e-9)
+    assert kappa_discrete(1.0, 1e-6) == pytest.approx(4.53087712, rel=2e-9)
+    assert kappa_discrete(0.1, 1e-8) == pytest.approx(48.9330989, rel=2e-9)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_zcdp_conversion_agrees_with_high_precision_and_is_rounded_down(budget):
+    epsilon, delta = budget
+    rho = rho_of_budget(epsilon, delta)
+    with mpmath.workdps(40):
+
+        def log_delta(rho):
+            def objective(t):
+                a = 1 + mpmath.exp(t)
+                return (a - 1) * (a * rho - epsilon) + a * mpmath.log(1 - 1 / a) - mpmath.log(a - 1)
+
+            start = mpmath.log((epsilon + rho) / (2 * rho))
+            return objective(mpmath.findroot(lambda t: mpmath.diff(objective, t), start))
+
+        assert log_delta(mpmath.mpf(rho)) <= mpmath.log(mpmath.mpf(str(delta)))
+        assert log_delta(mpmath.mpf(rho) * (1 + mpmath.mpf("1e-9"))) > mpmath.log(
+            mpmath.mpf(str(delta))
+        )
+    assert log_delta_zcdp(rho, epsilon) <= math.log(delta)
+
+
+def test_opendp_agrees_with_the_zcdp_conversion():
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    law = gaussian_law(10_000, 3, 1.0, 1e-6, "add-remove")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    measurement = dp.m.make_gaussian(*space, law.scale)
+    profile = dp.c.make_zCDP_to_approxDP(measurement).map(law.sensitivity)
+    assert profile.delta(1.0) == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_joint_count_continuous():
+    # One release of (sums, 10 n): noise sigma on the sums, sigma / 10 on the count.
+    sigma = kappa(1.0, 1e-6) * math.sqrt(1000 + 10**2)
+    assert sigma == pytest.approx(140.116747, rel=1e-8)
+    assert sigma / 10 == pytest.approx(14.0116747, rel=1e-8)
+
+
+def test_discrete_laplace_variance():
+    assert discrete_laplace_variance(10) == pytest.approx(199.833417, rel=1e-8)
+    z = np.arange(-4000, 4001)
+    p = np.exp(-np.abs(z) / 37.0)
+    assert discrete_laplace_variance(37.0) == pytest.approx((z**2 * p).sum() / p.sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "value"),
+    [
+        (1, 1, 0.546602348),
+        (100, 0.1, 0.815258096),
+        (1000, 0.1, 0.955019929),
+        (1e4, 1, 0.997848660),
+        (1e6, 1, 0.999900007),
+    ],
+)
+def test_share_of_the_sums(n, epsilon, value):
+    assert gamma_star(n, epsilon) == pytest.approx(value, rel=2e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 0.3, 0.007, 3.5, 100.0, 1e-6])
+@pytest.mark.parametrize("n_records", [1, 1e3, 1e9])
+def test_shares_add_up_exactly(epsilon, n_records):
+    for_sums, for_count = split_epsilon(epsilon, n_records)
+    assert exact(for_sums) + exact(for_count) == exact(epsilon)
+    assert for_sums / epsilon == pytest.approx(gamma_star(n_records, epsilon), rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [2**8, 2**15, 2**16, 2**20])
+def test_rounded_tables_exceed_the_circle_and_ours_does_not(scale):
+    # Rounding cos and sin to integers can push |c| + |s| one above sqrt(2) S.
+    published = {
+        2**8: (363, 362),
+        2**15: (46341, 46340),
+        2**16: (92682, 92681),
+        2**20: (1482911, 1482910),
+    }[scale]
+    turns = np.arange(2**22) / 2**22
+    l1 = (
+        np.abs(np.rint(scale * np.cos(2 * np.pi * turns)))
+        + np.abs(np.rint(scale * np.sin(2 * np.pi * turns)))
+    ).max()
+    assert (l1, math.isqrt(2 * scale**2)) == published
+    if scale == 2**15:
+        assert feature_map("fourier").bounds.l1 == published[1]
+        assert feature_map("fourier").bounds.l2_squared <= scale**2
+
+
+def test_exact_numbers():
+    assert exact(0.1) == Fraction(1, 10)
+    assert exact_sum([0.1] * 10) == 1.0
+    assert exact_sum([1e9, 1e-9]) > 1e9  # a tiny spend is not lost
+
+
+def test_scales_are_rounded_up():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        sensitivity_, epsilon = int(rng.integers(1, 2**40)), float(rng.uniform(0.001, 9))
+        assert Fraction(laplace_scale(sensitivity_, epsilon)) * exact(epsilon) >= sensitivity_
+        law = gaussian_law(sensitivity_, 1, epsilon, 1e-6, "add-remove")
+        assert 2 * Fraction(law.rho) * Fraction(law.scale) ** 2 >= sensitivity_
+        assert Fraction(round_up_sqrt(sensitivity_)) ** 2 >= sensitivity_
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian", "cube"])
+@pytest.mark.parametrize("map_name", ["fourier", "one-bit"])
+def test_noise_of_a_design_matches_the_papers_up_to_fixed_point(kind, map_name):
+    # Continuous formulas for features of modulus 1 (Fourier) or with parts +-1 (one-bit).
+    m, epsilon, delta = 500, 0.7, 1e-6 if kind == "gaussian" else 0.0
+    l1, l2 = (
+        (math.sqrt(2) * m, math.sqrt(m)) if map_name == "fourier" else (2 * m, math.sqrt(2 * m))
+    )
+    amplitude = 32767 if map_name == "fourier" else 1
+    for neighbours, count, factor in (("add-remove", "omitted", 1), ("replace", "public", 2)):
+        noise = plan_sum_noise(
+            feature_map(map_name),
+            m,
+            Budget(epsilon, delta, neighbours),
+            kind=kind,
+            count=count,
+            n_records=1e5,
+        )
+        variance = noise.sums_law.variance / (amplitude * noise.factor) ** 2
+        continuous = {
+            "laplace": 2 * (factor * l1 / epsilon) ** 2,
+            "gaussian": (kappa_discrete(epsilon, delta or 0.5) * factor * l2) ** 2,
+            "cube": (2 * m + 1) * (2 * m + 2) * (factor / epsilon) ** 2 / 3,
+        }[kind]
+        assert variance == pytest.approx(continuous, rel=1e-4)
+
+
+def test_the_cube_has_a_third_of_the_laplace_variance():
+    for m, ratio in ((100, 2.96), (400, 2.99), (1000, 3.00)):
+        laplace = 2 * (math.sqrt(2) * m) ** 2
+        assert laplace / cube_variance(2 * m, 1, 1.0) == pytest.approx(ratio, abs=0.006)
+
+
+def test_cube_factor_makes_the_sampler_end():
+    assert cube_factor(1, 2000, 1.0) == 2000
+    assert cube_factor(32767, 2000, 1.0) == 1
+    with pytest.raises(ParameterError, match="cube_factor"):
+        cube_law(1, 2000, 1.0, "add-remove")
+
+
+def test_replacement_is_at_least_as_sensitive():
+    for name in ("fourier", "one-bit"):
+        add = sensitivity(feature_map(name).bounds, 7, "add-remove")
+        swap = sensitivity(feature_map(name).bounds, 7, "replace")
+        assert (swap.l1, swap.l2_squared, swap.linf) == (
+            2 * add.l1,
+            4 * add.l2_squared,
+            2 * add.linf,
+        )
+
+
+def test_designs_without_headroom_are_refused():
+    with pytest.raises(ParameterError, match="overflow"):
+        plan_sum_noise(
+            feature_map("fourier"), 2**20, Budget(1e-8), kind="cube", count="omitted", n_records=1e5
+        )
+    assert feature_map("fourier").bounds.linf * MAX_RECORDS < 2**62
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1])
+def test_gaussian_noise_needs_a_delta(delta):
+    for formula in (kappa, rho_of_budget):
+        with pytest.raises(ParameterError, match="delta"):
+            formula(1.0, delta)
+
+
+def test_laws_carry_their_budget():
+    law = laplace_law(5, 2, 0.25, "replace")
+    assert (law.epsilon, law.delta, law.neighbours, law.scale) == (0.25, 0.0, "replace", 20.0)
