@@ -1,0 +1,66 @@
+"""Learn from sensitive records without keeping them.
+
+Each holder reads its records once and publishes a sketch: a short vector of noisy
+integer sums that is differentially private by construction. Sketches add up; from the
+sum alone anyone learns clusters.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from privsketch.budget import Budget, Receipt
+    from privsketch.design import Design
+    from privsketch.domain import Ball, Box
+    from privsketch.errors import PrivsketchError
+    from privsketch.estimators.kmeans import PrivateKMeans
+    from privsketch.learning.kmeans import KMeansModel, learn_kmeans
+    from privsketch.sketches import Sketch, merge
+    from privsketch.sketching.release import sketch
+
+__version__ = "0.1.0"
+
+# Loaded on first use, so that `privsketch --help` and imports of a part stay fast.
+_HOMES = {
+    "Ball": "domain",
+    "Box": "domain",
+    "Budget": "budget",
+    "Design": "design",
+    "KMeansModel": "learning.kmeans",
+    "PrivateKMeans": "estimators.kmeans",
+    "PrivsketchError": "errors",
+    "Receipt": "budget",
+    "Sketch": "sketches",
+    "learn_kmeans": "learning.kmeans",
+    "merge": "sketches",
+    "sketch": "sketching.release",
+}
+
+__all__ = [
+    "Ball",
+    "Box",
+    "Budget",
+    "Design",
+    "KMeansModel",
+    "PrivateKMeans",
+    "PrivsketchError",
+    "Receipt",
+    "Sketch",
+    "learn_kmeans",
+    "merge",
+    "sketch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'privsketch' has no attribute {name!r}")
+    value = getattr(import_module(f"privsketch.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,300 @@
+"""The public recipe that all holders of a study share.
+
+A design says everything that turns records into a sketch: domain, feature map,
+frequencies, noise and budget. It is fixed before any record is read, contains nothing
+about the records, and has a fingerprint; sketches add up only if theirs agree. Noise
+scales are not stored but computed from the budget each time, so an altered file
+cannot lower them unnoticed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import UNIT, Budget
+from privsketch.domain import Domain, domain_from_json, domain_to_json
+from privsketch.errors import ParameterError
+from privsketch.features.frequencies import (
+    Frequencies,
+    frequencies_from_json,
+    frequencies_to_json,
+)
+from privsketch.features.maps import FeatureMap, feature_map
+from privsketch.formats import (
+    as_file_error,
+    document,
+    document_content,
+    fingerprint,
+    read_file,
+    require_fields,
+    write_file,
+)
+from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
+from privsketch.noise.sums import CountMode, SumNoise, plan_sum_noise
+
+TASKS = ("kmeans",)
+
+
+@dataclass(frozen=True)
+class Design:
+    """What all holders of one study share. Made by `Design.plan`, read by `Design.load`.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> design = ps.Design.plan(task="kmeans", n_components=10,
+    ...                         domain=ps.Box(low=-8, high=8, dim=10),
+    ...                         budget=ps.Budget(epsilon=0.5, delta=1e-6),
+    ...                         n_records=100_000, random_state=7)
+    >>> design.n_features, design.noise, design.count
+    (400, 'gaussian', 'released')
+    """
+
+    task: str
+    n_components: int
+    domain: Domain
+    budget: Budget
+    feature_map: str
+    frequencies: Frequencies
+    noise: NoiseKind
+    count: CountMode
+    n_records: float
+    columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.task not in TASKS:
+            raise ParameterError(f"task={self.task!r}: expected 'kmeans'")
+        if isinstance(self.n_components, bool) or not isinstance(self.n_components, int):
+            raise ParameterError(f"n_components={self.n_components!r}: expected an integer")
+        if self.domain.dim is None:
+            raise ParameterError("domain: dim is missing; give dim=, the number of columns")
+        if self.noise not in NOISE_KINDS:
+            known = ", ".join(map(repr, NOISE_KINDS))
+            raise ParameterError(f"noise={self.noise!r}: expected one of {known}")
+        if self.noise == "gaussian" and self.budget.delta == 0:
+            raise ParameterError(
+                "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; "
+                "use noise='cube' for pure differential privacy"
+            )
+        if not (math.isfinite(self.n_records) and self.n_records >= 1):
+            raise ParameterError(
+                f"n_records={self.n_records!r}: expected a public order of magnitude, at least 1"
+            )
+        if self.columns is not None and len(self.columns) != self.dim:
+            raise ParameterError(
+                f"columns: {len(self.columns)} names for a domain of dim={self.dim}"
+            )
+        if self.frequencies.dithered != self.map.dithered:
+            raise ParameterError("frequencies: dither does not go with the feature map")
+        require_features(self.n_components, self.dim, self.n_features, "n_components")
+        _ = self.sum_noise  # refuses budgets and sizes that do not go together
+
+    @classmethod
+    def plan(
+        cls,
+        *,
+        task: str = "kmeans",
+        n_components: int,
+        domain: Domain,
+        budget: Budget,
+        n_records: float | None = None,
+        random_state: int | None = None,
+        n_features: int | None = None,
+        feature_map: str = "fourier",
+        noise: str | None = None,
+        masks: str | None = None,
+        frequencies: str | None = None,
+        frequency_scale: float | tuple[float, float] | None = None,
+        count: str | None = None,
+        columns: list[str] | tuple[str, ...] | None = None,
+    ) -> Design:
+        """Choose a design from public facts alone.
+
+        Parameters
+        ----------
+        task : "kmeans"
+            What will be learned from the sketch.
+        n_components : int
+            Number of clusters the sketch should carry; more can be asked of it later,
+            with less certainty.
+        domain : Box or Ball
+            Where records lie; public.
+        budget : Budget
+            What the sketch may cost.
+        n_records : float, optional
+            Public order of magnitude of the number of records of one holder.
+        random_state : int, optional
+            Public seed of the frequencies; drawn if left out, and stored.
+        n_features : int, optional
+            Size of the sketch; 4 * n_components * dim if left out.
+        feature_map : {"fourier", "one-bit"}
+        noise : {"gaussian", "cube", "laplace"}, optional
+            Gaussian if delta > 0, else the cube, which is pure.
+        masks : None
+            Subsampling of features or records; none in this version.
+        frequencies : {"multi-scale", "adapted-radius", "gaussian"}, optional
+            Law of the frequencies; multi-scale unless `frequency_scale` is one number.
+        frequency_scale : float or (float, float), optional
+            Expected width of clusters, in the records' units: one number for a single
+            scale, two for the range of the multi-scale law.
+        count : {"released", "omitted", "public"}, optional
+            Whether a noisy number of records is part of the sketch. Released if left
+            out (it costs next to nothing); public, and exact, under "replace".
+        columns : list of str, optional
+            Names of the columns of a record, in order.
+        """
+        from privsketch.planning.plan import plan_design
+
+        return plan_design(
+            task=task,
+            n_components=n_components,
+            domain=domain,
+            budget=budget,
+            n_records=n_records,
+            random_state=random_state,
+            n_features=n_features,
+            feature_map_name=feature_map,
+            noise=noise,
+            masks=masks,
+            frequencies=frequencies,
+            frequency_scale=frequency_scale,
+            count=count,
+            columns=columns,
+        )
+
+    @property
+    def dim(self) -> int:
+        """Number of columns of a record."""
+        return len(self.domain.half_widths)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features; a sketch has two integers for each."""
+        return self.frequencies.n_features
+
+    @property
+    def map(self) -> FeatureMap:
+        """The feature map."""
+        return feature_map(self.feature_map)
+
+    @cached_property
+    def sum_noise(self) -> SumNoise:
+        """Calibrated noise of one holder's sketch."""
+        return plan_sum_noise(
+            self.map,
+            self.n_features,
+            self.budget,
+            kind=self.noise,
+            count=self.count,
+            n_records=self.n_records,
+        )
+
+    @property
+    def unit(self) -> float:
+        """What one record's feature of modulus 1 adds to the released integers."""
+        return self.map.amplitude * self.sum_noise.factor
+
+    @property
+    def noise_std(self) -> float:
+        """Noise of one holder's sketch, per real component, in records."""
+        return math.sqrt(self.sum_noise.sums_law.variance) / self.unit
+
+    def radians(self) -> npt.NDArray[np.float64]:
+        """Frequencies in radians per unit of a record, (n_features, dim)."""
+        return self.frequencies.radians(self.domain)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the design; equal for all holders of a study."""
+        return fingerprint(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """The design as plain JSON values."""
+        return {
+            "task": self.task,
+            "n_components": self.n_components,
+            "domain": domain_to_json(self.domain),
+            "budget": {name: getattr(self.budget, name) for name in _BUDGET_FIELDS},
+            "feature_map": self.feature_map,
+            "frequencies": frequencies_to_json(self.frequencies),
+            "noise": self.noise,
+            "count": self.count,
+            "n_records": self.n_records,
+            "columns": None if self.columns is None else list(self.columns),
+        }
+
+    @classmethod
+    def from_json(cls, value: Any, what: str = "design") -> Design:
+        """The design from `to_json`; FileError for anything else."""
+        fields = require_fields(value, cls.__dataclass_fields__, what)
+        budget = require_fields(fields["budget"], _BUDGET_FIELDS, what)
+        columns = fields["columns"]
+        try:
+            return cls(
+                **{
+                    **fields,
+                    "domain": domain_from_json(fields["domain"]),
+                    "budget": Budget(**budget),
+                    "frequencies": frequencies_from_json(fields["frequencies"]),
+                    "columns": None if columns is None else tuple(str(name) for name in columns),
+                }
+            )
+        except (ParameterError, TypeError) as error:
+            raise as_file_error(what, error) from None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the design as JSON."""
+        write_file(path, document("design", self.to_json()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Design:
+        """Read a design written by `save`."""
+        what = os.fspath(path)
+        return cls.from_json(document_content(read_file(path), "design", what), what)
+
+    def describe(self) -> str:
+        """The design in plain words, several lines."""
+        low, high = self.frequencies.scales
+        scale = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        counts = {
+            "released": "a noisy one is part of the sketch",
+            "omitted": "not part of the sketch",
+            "public": "public",
+        }
+        relative = self.noise_std / self.n_records
+        return "\n".join(
+            [
+                f"design      {self.fingerprint[:16]} for {self.task}, "
+                f"{self.n_components} components",
+                f"records     {self.domain.describe()}",
+                f"features    {self.n_features} ({self.feature_map}), "
+                f"frequencies {self.frequencies.law} at scales {scale}",
+                f"noise       {self.noise}, standard deviation {self.noise_std:.4g} records "
+                f"per number, {relative:.2%} of {self.n_records:g}",
+                f"count       {counts[self.count]}",
+                f"budget      {self.budget.describe()}",
+                f"unit        {UNIT}",
+            ]
+        )
+
+
+_BUDGET_FIELDS = ("epsilon", "delta", "neighbours")
+
+
+def require_features(n_components: int, dim: int, n_features: int, name: str) -> None:
+    """Refuse more components than the numbers of a sketch can determine."""
+    if n_components < 1:
+        raise ParameterError(f"{name}={n_components}: expected at least 1")
+    most = 2 * n_features // (dim + 1)  # dim + 1 unknowns each, two numbers per feature
+    if n_components > most:
+        raise ParameterError(
+            f"{name}={n_components}: a sketch of {n_features} features in {dim} dimensions can "
+            f"carry at most {most} components; plan a design with more features"
+        )

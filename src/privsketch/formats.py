@@ -1,0 +1,162 @@
+"""Bytes of designs, sketches and models: JSON, a small container, atomic writes.
+
+A sketch file is: 8 bytes of magic, version (uint32), length of the header (uint32),
+JSON header, little-endian int64 values, SHA-256 of everything before it. Nothing is
+ever unpickled, every length is checked before it is believed, and a file appears
+under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.errors import FileError, ParameterError
+
+SKETCH_MAGIC = b"\x89privsk\n"  # a byte above 127 and a newline: text-mode damage shows at once
+FORMAT_VERSION = 1
+MAX_JSON_BYTES = 64 * 2**20
+MAX_VALUES = 2**22
+_PREAMBLE = struct.Struct("<8sII")
+_DIGEST_BYTES = 32
+
+
+def canonical_json(value: Any) -> bytes:
+    """JSON with sorted keys and no spaces: the bytes that fingerprints are taken of."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    ).encode("ascii")
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of the canonical JSON, in hex."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def parse_json(data: bytes, what: str) -> dict[str, Any]:
+    """A JSON object, or a FileError that says what was expected."""
+
+    def refuse_constant(name: str) -> Any:
+        raise ValueError(f"{name} is not a number")
+
+    try:
+        value = json.loads(data.decode("utf-8"), parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        raise FileError(f"{what}: not valid JSON; the file is damaged or of another kind") from None
+    if not isinstance(value, dict):
+        raise FileError(f"{what}: expected a JSON object")
+    return value
+
+
+def require_version(found: Any, what: str) -> None:
+    """Refuse files of a newer version, and versions that never existed."""
+    if type(found) is not int or found < 1:
+        raise FileError(f"{what}: no valid format version; the file is damaged or of another kind")
+    if found > FORMAT_VERSION:
+        raise FileError(
+            f"{what}: written in format version {found}, this privsketch reads up to "
+            f"{FORMAT_VERSION}; install a newer privsketch"
+        )
+
+
+def document(kind: str, content: dict[str, Any]) -> bytes:
+    """A JSON file of ours: kind, version, content, and its fingerprint; readable by people."""
+    whole = {
+        "format": f"privsketch-{kind}",
+        "version": FORMAT_VERSION,
+        **content,
+        "fingerprint": fingerprint(content),
+    }
+    text = json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False)
+    return text.encode("ascii") + b"\n"
+
+
+def document_content(data: bytes, kind: str, what: str) -> dict[str, Any]:
+    """The content of `document`, checked against its fingerprint."""
+    whole = parse_json(data, what)
+    if whole.pop("format", None) != f"privsketch-{kind}":
+        raise FileError(f"{what}: not a privsketch {kind} file")
+    require_version(whole.pop("version", None), what)
+    if whole.pop("fingerprint", None) != fingerprint(whole):
+        raise FileError(f"{what}: the fingerprint does not match; the file was altered")
+    return whole
+
+
+def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:
+    """The bytes of a sketch file."""
+    text = canonical_json(header)
+    body = b"".join(
+        [
+            _PREAMBLE.pack(SKETCH_MAGIC, FORMAT_VERSION, len(text)),
+            text,
+            np.ascontiguousarray(values, dtype="<i8").tobytes(),
+        ]
+    )
+    return body + hashlib.sha256(body).digest()
+
+
+def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:
+    """Header and values of a sketch file; FileError for anything but a whole, intact one."""
+    if not data.startswith(SKETCH_MAGIC):
+        raise FileError(f"{what}: not a privsketch sketch file")
+    if len(data) < _PREAMBLE.size + _DIGEST_BYTES:
+        raise FileError(f"{what}: truncated")
+    _, version, header_bytes = _PREAMBLE.unpack_from(data)
+    require_version(version, what)
+    body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if hashlib.sha256(body).digest() != digest:
+        raise FileError(f"{what}: truncated or corrupted (the checksum does not match)")
+    payload = body[_PREAMBLE.size + header_bytes :]
+    if header_bytes > len(body) - _PREAMBLE.size or len(payload) % 8:
+        raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
+    header = parse_json(body[_PREAMBLE.size : _PREAMBLE.size + header_bytes], what)
+    return header, np.frombuffer(payload, dtype="<i8").astype(np.int64)
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a file of ours, unless it is larger than any such file can be."""
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+        if size > MAX_JSON_BYTES + 8 * MAX_VALUES:
+            raise FileError(f"{path}: {size} bytes is larger than any privsketch file")
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or 'cannot be read'}") from None
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write under a temporary name, then rename: a reader never sees half a file."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(temporary, "xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or 'cannot be written'}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def require_fields(value: Any, names: Iterable[str], what: str) -> dict[str, Any]:
+    """`value` if it is an object with exactly these fields."""
+    if not isinstance(value, dict) or set(value) != set(names):
+        raise FileError(f"{what}: unknown or missing fields")
+    return value
+
+
+def as_file_error(what: str, error: ParameterError | KeyError | TypeError) -> FileError:
+    """A parameter error met while reading a file, told as what it is: a bad file."""
+    return FileError(f"{what}: {error}")

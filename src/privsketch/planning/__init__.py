@@ -1,0 +1,1 @@
+"""Choices made before any record is read, from public facts alone."""

@@ -1,0 +1,297 @@
+"""The compiled kernel as LLVM assembly with vectors of fixed width.
+
+A loop compiler is not used because the kernel lives on two things it does not give: a
+multiply-add of pairs of 16-bit integers into 32-bit lanes, and a block of several
+records by several vectors kept in registers across the dot product. Without them it
+takes four times as long. Only generic instructions occur, so LLVM can compile it for
+any processor; the shape is chosen to fit the registers of the one at hand.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Protocol
+
+from privsketch.features.fourier import (
+    AMPLITUDE,
+    COSINE_COEFFICIENTS,
+    ROUNDER,
+    SINE_COEFFICIENTS,
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Lanes of one vector, vectors per tile, records handled together."""
+
+    lanes: int
+    vectors: int
+    records: int
+
+
+class _Writer:
+    """Writes LLVM assembly, one numbered value per line."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._count = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def value(self, text: str) -> str:
+        self._count += 1
+        name = f"%v{self._count}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+
+def kernel_source(map_name: str, shape: Shape) -> str:
+    """LLVM assembly of
+    void sums(i16* records, n, pairs, i16* frequencies, i32* start, shift, tiles, i64* out).
+
+    For every tile: for every group of records: dot products of all its pairs of
+    columns, then features, then 32-bit sums; at the end of the tile the sums are
+    added to `out` as 64-bit integers.
+    """
+    lanes, vectors = shape.lanes, shape.vectors
+    ints, longs, halves = f"<{lanes} x i32>", f"<{lanes} x i64>", f"<{2 * lanes} x i16>"
+    w = _Writer()
+    feature: _Feature
+    if map_name == "fourier":
+        feature = _FourierFeature(w, lanes)
+    else:
+        feature = _OneBitFeature(w, lanes)
+    feature.declare()
+    w.line(
+        "define void @sums(ptr noalias %records, i64 %n, i64 %pairs, ptr noalias %frequencies, "
+        "ptr noalias %start, i32 %shift, i64 %tiles, ptr noalias %out) #0 {"
+    )
+    w.line("entry:")
+    shift = _splat(w, "%shift", lanes)
+    groups = w.value(f"udiv i64 %n, {shape.records}")
+    grouped = w.value(f"mul i64 {groups}, {shape.records}")
+    n_32 = w.value("trunc i64 %n to i32")
+    correction = _splat(w, w.value(f"mul i32 {n_32}, {feature.excess}"), lanes)
+    w.line("  br label %tile")
+    w.line("tile:")
+    w.line("  %t = phi i64 [0, %entry], [%t_next, %tile_end]")
+    tile_size = w.value(f"mul i64 %pairs, {2 * lanes * vectors}")
+    tile_offset = w.value(f"mul i64 %t, {tile_size}")
+    tile = w.value(f"getelementptr i16, ptr %frequencies, i64 {tile_offset}")
+    start_offset = w.value(f"mul i64 %t, {lanes * vectors}")
+    start_tile = w.value(f"getelementptr i32, ptr %start, i64 {start_offset}")
+    starts = []
+    for k in range(vectors):
+        address = w.value(f"getelementptr i32, ptr {start_tile}, i64 {k * lanes}")
+        starts.append(w.value(f"load {ints}, ptr {address}, align 4"))
+    w.line("  br label %many_head")
+
+    def loop(
+        tag: str, count: int, first: str, last: str, before: str, after: str, sums_in: list[str]
+    ) -> list[str]:
+        """Records `first` to `last` in groups of `count`; the names of the running sums."""
+        w.line(f"{tag}_head:")
+        w.line(f"  %i_{tag} = phi i64 [{first}, %{before}], [%i_{tag}_next, %{tag}_features]")
+        running = [f"%sum_{tag}_{k}" for k in range(2 * vectors)]
+        for k, name in enumerate(running):
+            w.line(
+                f"  {name} = phi {ints} [{sums_in[k]}, %{before}], "
+                f"[%new_{tag}_{k}, %{tag}_features]"
+            )
+        more = w.value(f"icmp ult i64 %i_{tag}, {last}")
+        w.line(f"  br i1 {more}, label %{tag}_rows, label %{after}")
+        w.line(f"{tag}_rows:")
+        rows = []
+        for r in range(count):
+            row = w.value(f"add i64 %i_{tag}, {r}")
+            offset = w.value(f"mul i64 {row}, %pairs")
+            rows.append(w.value(f"getelementptr i32, ptr %records, i64 {offset}"))
+        w.line(f"  br label %{tag}_dot")
+        w.line(f"{tag}_dot:")
+        w.line(f"  %j_{tag} = phi i64 [0, %{tag}_rows], [%j_{tag}_next, %{tag}_dot]")
+        for r in range(count):
+            for k in range(vectors):
+                w.line(
+                    f"  %phase_{tag}_{r}_{k} = phi {ints} [{starts[k]}, %{tag}_rows], "
+                    f"[%dot_{tag}_{r}_{k}, %{tag}_dot]"
+                )
+        offset = w.value(f"mul i64 %j_{tag}, {2 * lanes * vectors}")
+        columns = w.value(f"getelementptr i16, ptr {tile}, i64 {offset}")
+        weights = []
+        for k in range(vectors):
+            address = w.value(f"getelementptr i16, ptr {columns}, i64 {2 * lanes * k}")
+            loaded = w.value(f"load {halves}, ptr {address}, align {4 * lanes}")
+            weights.append(w.value(f"sext {halves} {loaded} to <{2 * lanes} x i32>"))
+        for r in range(count):
+            address = w.value(f"getelementptr i32, ptr {rows[r]}, i64 %j_{tag}")
+            pair = w.value(f"load i32, ptr {address}, align 2")
+            both = w.value(f"bitcast {ints} {_splat(w, pair, lanes)} to {halves}")
+            wide = w.value(f"sext {halves} {both} to <{2 * lanes} x i32>")
+            for k in range(vectors):
+                added = _pairwise_products(w, wide, weights[k], lanes)
+                w.line(f"  %dot_{tag}_{r}_{k} = add {ints} %phase_{tag}_{r}_{k}, {added}")
+        w.line(f"  %j_{tag}_next = add i64 %j_{tag}, 1")
+        more = w.value(f"icmp ult i64 %j_{tag}_next, %pairs")
+        w.line(f"  br i1 {more}, label %{tag}_dot, label %{tag}_features")
+        w.line(f"{tag}_features:")
+        sums = list(running)
+        for r in range(count):
+            for k in range(vectors):
+                index = w.value(f"lshr {ints} %dot_{tag}_{r}_{k}, {shift}")
+                index = w.value(f"and {ints} {index}, {_ints(65535, lanes)}")
+                cosine, sine = feature.emit(index)
+                sums[2 * k] = w.value(f"add {ints} {sums[2 * k]}, {cosine}")
+                sums[2 * k + 1] = w.value(f"add {ints} {sums[2 * k + 1]}, {sine}")
+        for k in range(2 * vectors):
+            w.line(f"  %new_{tag}_{k} = add {ints} {sums[k]}, zeroinitializer")
+        w.line(f"  %i_{tag}_next = add i64 %i_{tag}, {count}")
+        w.line(f"  br label %{tag}_head")
+        return running
+
+    zeros = ["zeroinitializer"] * (2 * vectors)
+    sums = loop("many", shape.records, "0", grouped, "tile", "one_head", zeros)
+    sums = loop("one", 1, grouped, "%n", "many_head", "tile_end", sums)
+    w.line("tile_end:")
+    out_offset = w.value(f"mul i64 %t, {2 * lanes * vectors}")
+    out_tile = w.value(f"getelementptr i64, ptr %out, i64 {out_offset}")
+    for k in range(vectors):
+        for part in range(2):
+            corrected = w.value(f"sub {ints} {sums[2 * k + part]}, {correction}")
+            wide = w.value(f"sext {ints} {corrected} to {longs}")
+            place = (part * vectors + k) * lanes
+            address = w.value(f"getelementptr i64, ptr {out_tile}, i64 {place}")
+            before = w.value(f"load {longs}, ptr {address}, align 8")
+            w.line(
+                f"  store {longs} {w.value(f'add {longs} {wide}, {before}')}, "
+                f"ptr {address}, align 8"
+            )
+    w.line("  %t_next = add i64 %t, 1")
+    more = w.value("icmp ult i64 %t_next, %tiles")
+    w.line(f"  br i1 {more}, label %tile, label %done")
+    w.line("done:")
+    w.line("  ret void")
+    w.line("}")
+    # Without these LLVM may split vectors of 512 bits in two.
+    width = 32 * lanes
+    w.line(
+        f'attributes #0 = {{ nounwind "min-legal-vector-width"="{width}" '
+        f'"prefer-vector-width"="{width}" }}'
+    )
+    return "\n".join(w.lines)
+
+
+def _splat(w: _Writer, scalar: str, lanes: int) -> str:
+    one = w.value(f"insertelement <{lanes} x i32> poison, i32 {scalar}, i32 0")
+    return w.value(
+        f"shufflevector <{lanes} x i32> {one}, <{lanes} x i32> poison, "
+        f"<{lanes} x i32> zeroinitializer"
+    )
+
+
+def _pairwise_products(w: _Writer, a: str, b: str, lanes: int) -> str:
+    """a0 b0 + a1 b1 in every lane: a shape LLVM turns into one multiply-add instruction."""
+    wide = f"<{2 * lanes} x i32>"
+    product = w.value(f"mul {wide} {a}, {b}")
+    sides = []
+    for side in range(2):
+        mask = ", ".join(f"i32 {2 * lane + side}" for lane in range(lanes))
+        sides.append(
+            w.value(f"shufflevector {wide} {product}, {wide} poison, <{lanes} x i32> <{mask}>")
+        )
+    return w.value(f"add <{lanes} x i32> {sides[0]}, {sides[1]}")
+
+
+def _ints(constant: int, lanes: int) -> str:
+    return "<" + ", ".join([f"i32 {constant}"] * lanes) + ">"
+
+
+class _Feature(Protocol):
+    """Code that turns 16-bit indices into a cosine and a sine to add up.
+
+    A record may add `excess` too much to every sum; it is subtracted once per block.
+    """
+
+    excess: int
+
+    def declare(self) -> None:
+        """Declarations the code needs, outside of the function."""
+
+    def emit(self, index: str) -> tuple[str, str]:
+        """Names of the cosines and sines of the indices."""
+
+
+class _FourierFeature:
+    """features/fourier.py in vector code: the same float32 operations in the same order.
+
+    The rounded cosine and sine are left as the bits of a float that adds ROUNDER;
+    every record thus adds `excess` too much, which is subtracted once per block.
+    """
+
+    excess: int = struct.unpack("<i", struct.pack("<f", ROUNDER))[0]
+
+    def __init__(self, w: _Writer, lanes: int) -> None:
+        self._w, self._lanes = w, lanes
+        self._floats, self._ints_type = f"<{lanes} x float>", f"<{lanes} x i32>"
+        self._fma_name = f"@llvm.fma.v{lanes}f32"
+
+    def declare(self) -> None:
+        kind = self._floats
+        self._w.line(f"declare {kind} {self._fma_name}({kind}, {kind}, {kind})")
+
+    def _constant(self, value: float) -> str:
+        bits = struct.unpack("<Q", struct.pack("<d", value))[0]  # LLVM writes floats as doubles
+        return "<" + ", ".join([f"float 0x{bits:016X}"] * self._lanes) + ">"
+
+    def _fma(self, a: str, b: str, c: str) -> str:
+        kind = self._floats
+        return self._w.value(f"call {kind} {self._fma_name}({kind} {a}, {kind} {b}, {kind} {c})")
+
+    def _polynomial(self, square: str, coefficients: tuple[float, ...]) -> str:
+        value = self._constant(coefficients[-1])
+        for coefficient in coefficients[-2::-1]:
+            value = self._fma(value, square, self._constant(coefficient))
+        return value
+
+    def emit(self, index: str) -> tuple[str, str]:
+        w, kind, ints = self._w, self._floats, self._ints_type
+        # 0x43000000 is 128.0f, and 16 bits below it count steps of 2^-16.
+        bits = w.value(f"or {ints} {index}, {_ints(0x43000000, self._lanes)}")
+        as_float = w.value(f"bitcast {ints} {bits} to {kind}")
+        r = w.value(f"fsub {kind} {as_float}, {self._constant(128.5)}")
+        square = w.value(f"fmul {kind} {r}, {r}")
+        half = self._polynomial(square, SINE_COEFFICIENTS)
+        sine_half = w.value(f"fmul {kind} {half}, {r}")
+        cosine_half = self._polynomial(square, COSINE_COEFFICIENTS)
+        cosine = self._fma(sine_half, sine_half, self._constant(ROUNDER - AMPLITUDE))
+        sine = self._fma(sine_half, cosine_half, self._constant(ROUNDER))
+        return (
+            w.value(f"bitcast {kind} {cosine} to {ints}"),
+            w.value(f"bitcast {kind} {sine} to {ints}"),
+        )
+
+
+class _OneBitFeature:
+    """features/onebit.py in vector code: two comparisons per phase."""
+
+    excess = 1  # a record adds 2 or 0 instead of 1 or -1
+
+    def __init__(self, w: _Writer, lanes: int) -> None:
+        self._w, self._lanes = w, lanes
+
+    def declare(self) -> None:
+        pass
+
+    def _two_if_at_most(self, index: str, limit: int) -> str:
+        w, ints = self._w, f"<{self._lanes} x i32>"
+        is_plus = w.value(f"icmp ule {ints} {index}, {_ints(limit, self._lanes)}")
+        two, zero = _ints(2, self._lanes), "zeroinitializer"
+        return w.value(f"select <{self._lanes} x i1> {is_plus}, {ints} {two}, {ints} {zero}")
+
+    def emit(self, index: str) -> tuple[str, str]:
+        w, ints = self._w, f"<{self._lanes} x i32>"
+        # A quarter turn later, the cosine's positive half is 0 to 32768 as well.
+        shifted = w.value(f"add {ints} {index}, {_ints(16384, self._lanes)}")
+        shifted = w.value(f"and {ints} {shifted}, {_ints(65535, self._lanes)}")
+        return self._two_if_at_most(shifted, 32768), self._two_if_at_most(index, 32768)

@@ -1,0 +1,96 @@
+"""Blocks of records to exact integer sums, in constant memory, on several threads.
+
+Integer addition has no order, so threads may finish in any order and blocks may have
+any size: the result has the same bits. Whatever is held at one time is bounded by the
+block size and the number of threads, never by the number of records.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.domain import Domain
+from privsketch.errors import ParameterError
+from privsketch.features.fixedpoint import Quantiser
+from privsketch.noise.sums import saturating_add
+from privsketch.sketching.kernels import Kernel
+
+Integers = npt.NDArray[np.int64]
+Records = npt.NDArray[np.floating]
+_CHUNK_VALUES = 2**17
+
+
+@dataclass(frozen=True)
+class ExactSums:
+    """Sums of features and number of records, before noise. Private: never leaves the holder."""
+
+    sums: Integers
+    n_records: int
+
+
+def sum_features(
+    blocks: Iterable[Records],
+    domain: Domain,
+    kernel: Kernel,
+    n_components: int,
+    *,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ExactSums:
+    """Exact sums over all blocks (n, dim); reads each block once.
+
+    `progress` is called with the number of records done since the last call. It is
+    for the holder's own eyes: under "add-remove" the number of records is private.
+    """
+    threads = _checked_threads(n_threads)
+    total = np.zeros(n_components, dtype=np.int64)
+    n_records = 0
+
+    quantise = Quantiser(domain, missing_to_center=missing_to_center)
+
+    def work(chunk: Records) -> tuple[Integers, int]:
+        return kernel.sums(quantise(chunk)), len(chunk)
+
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: list[Future[tuple[Integers, int]]] = []
+        for chunk in _chunks(blocks, len(domain.half_widths)):
+            waiting.append(pool.submit(work, chunk))
+            if len(waiting) >= 2 * threads:
+                part, count = waiting.pop(0).result()
+                total, n_records = saturating_add(total, part), n_records + count
+                if progress is not None:
+                    progress(count)
+        for future in waiting:
+            part, count = future.result()
+            total, n_records = saturating_add(total, part), n_records + count
+            if progress is not None:
+                progress(count)
+    return ExactSums(total, n_records)
+
+
+def _chunks(blocks: Iterable[Records], dim: int) -> Iterator[Records]:
+    """Pieces that are worth a thread's while and, quantised, fit the second-level cache."""
+    rows = max(1, _CHUNK_VALUES // dim)
+    for block in blocks:
+        for first in range(0, len(block), rows):
+            yield block[first : first + rows]
+
+
+def _checked_threads(n_threads: int | None) -> int:
+    if n_threads is None:
+        return max(
+            1,
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1,
+        )
+    if isinstance(n_threads, bool) or not isinstance(n_threads, int) or n_threads < 1:
+        raise ParameterError(f"n_threads={n_threads!r}: expected an integer of at least 1")
+    return n_threads

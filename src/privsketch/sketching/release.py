@@ -1,0 +1,100 @@
+"""Records to their private sketch: the only way from one to the other."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from privsketch.design import Design
+from privsketch.errors import ParameterError, RecordError
+from privsketch.readers import checked_missing, read_blocks
+from privsketch.sketches import Sketch
+from privsketch.sketching.blocks import sum_features
+from privsketch.sketching.kernels import CompiledKernel
+
+
+def sketch(
+    data: Any,
+    design: Design,
+    *,
+    source: str | None = None,
+    columns: Sequence[str] | Sequence[int] | None = None,
+    missing: str = "error",
+    n_threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Sketch:
+    """Read records once and release their sketch.
+
+    Charges: epsilon and delta of the design, once, at the very end; nothing if an
+    error stops it before.
+
+    Parameters
+    ----------
+    data : array, table, path, list of paths, or iterable of blocks
+        See `privsketch.readers`.
+    design : Design
+    source : str, optional
+        Name of the set of records. Sketches of the same source do not merge, because
+        their costs add; a random name if left out.
+    columns : list of str or int, optional
+        Which columns make a record, in order; those of the design, or all, if left out.
+    missing : {"error", "center"}
+        What to do with missing or infinite values: refuse, or put them at the centre
+        of the domain.
+    n_threads : int, optional
+        As many as there are cores if left out.
+    progress : callable, optional
+        Called with numbers of records done. For the holder only: it counts records.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
+    >>> released = ps.sketch(np.zeros((1000, 2)), design, source="site-1")
+    >>> released.sums.shape, released.receipt.epsilon
+    ((32,), 1.0)
+    """
+    if not isinstance(design, Design):
+        raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
+    identity = secrets.token_hex(16)
+    source = _checked_source(source, identity)
+    missing_to_center = checked_missing(missing)
+    frequencies, domain = design.frequencies, design.domain
+    kernel = CompiledKernel(
+        design.map, frequencies.matrix(domain), frequencies.offsets(domain), frequencies.turn_bits
+    )
+    exact = sum_features(
+        read_blocks(data, design.dim, columns if columns is not None else _names(data, design)),
+        domain,
+        kernel,
+        2 * design.n_features,
+        missing_to_center=missing_to_center,
+        n_threads=n_threads,
+        progress=progress,
+    )
+    is_public = design.count == "public"
+    if is_public and exact.n_records == 0:
+        raise RecordError(
+            "the table has no records: under neighbours='replace' the number of records is "
+            "public and must be at least 1; under 'add-remove' an empty table is fine"
+        )
+    values, receipt = design.sum_noise.release(exact.sums, exact.n_records, source=source)
+    public_count = exact.n_records if is_public else None
+    return Sketch(values, design, receipt, (identity,), (source,), public_count)
+
+
+def _names(data: Any, design: Design) -> Sequence[str] | None:
+    """The design's column names, for tables that have names."""
+    return None if isinstance(data, np.ndarray | list) else design.columns
+
+
+def _checked_source(source: str | None, identity: str) -> str:
+    if source is None:
+        return f"unnamed-{identity[:12]}"
+    if not isinstance(source, str) or not 1 <= len(source) <= 200 or not source.isprintable():
+        raise ParameterError(f"source={source!r}: expected a printable name of 1 to 200 characters")
+    return source
