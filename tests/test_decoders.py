@@ -1,0 +1,474 @@
+"""The decoders on sketches whose answer is known.
+
+The sketches are exact characteristic functions of Gaussian mixtures, so there is
+neither sampling nor rounding to hide behind.
+"""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+from privsketch.learning.atoms import (
+    Atoms,
+    best_weights,
+    cost,
+    cost_and_gradient,
+    gram,
+    make_target,
+)
+from privsketch.learning.density import information_criterion
+from privsketch.learning.joint import decode_joint
+from privsketch.learning.lloyd import cluster_density, lloyd_on_mixture, lloyd_round
+from privsketch.learning.ompr import decode_ompr
+from privsketch.learning.overview import find_overview
+from privsketch.learning.problem import Problem
+from privsketch.learning.pruning import deletion_prices, merge_pairs, prune, remove_cheapest
+from privsketch.learning.refine import refine
+
+DECODERS = [decode_joint, decode_ompr]
+
+
+def draw_frequencies(rng, n_features, dim, finest, coarsest):
+    """Uniform directions, Rayleigh radii over log-uniform scales."""
+    directions = rng.standard_normal((n_features, dim))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    scales = np.exp(rng.uniform(np.log(finest), np.log(coarsest), n_features))
+    return directions * (rng.rayleigh(size=n_features) / scales)[:, None]
+
+
+def exact_moments(frequencies, weights, centers, axis_widths):
+    """Characteristic function of a Gaussian mixture, times its weight."""
+    variances = np.broadcast_to(np.asarray(axis_widths) ** 2, centers.shape)
+    exponent = 1j * frequencies @ centers.T - frequencies**2 @ variances.T / 2
+    return np.exp(exponent) @ weights
+
+
+def make_problem(rng, weights, centers, axis_widths, *, half_width=1.0, n_features=None, noise=0.0):
+    n_clusters, dim = centers.shape
+    n_features = n_features or 4 * n_clusters * (dim + 1)
+    frequencies = draw_frequencies(rng, n_features, dim, half_width / 32, half_width / 2)
+    moments = exact_moments(frequencies, weights, centers, axis_widths)
+    moments = moments + noise * (
+        rng.standard_normal(n_features) + 1j * rng.standard_normal(n_features)
+    )
+    box = np.full(dim, half_width)
+    return Problem(frequencies, moments, noise**2, -box, box)
+
+
+def matched(found, truth):
+    """Indices that put the found centres in the order of the true ones."""
+    distances = np.linalg.norm(found[None, :, :] - truth[:, None, :], axis=2)
+    return min(
+        (list(p) for p in permutations(range(len(truth)))),
+        key=lambda p: distances[np.arange(len(truth)), p].sum(),
+    )
+
+
+def on_a_grid(rng, n_clusters, dim):
+    """Well separated centres: corners of a cube, jittered."""
+    corners = np.array(list(np.ndindex(*(2,) * dim)), dtype=float) - 0.5
+    chosen = corners[rng.choice(len(corners), n_clusters, replace=False)]
+    return chosen + rng.uniform(-0.1, 0.1, chosen.shape)
+
+
+def random_atoms(rng, n_atoms, dim, shape):
+    return Atoms(
+        rng.uniform(0.1, 1, n_atoms),
+        rng.standard_normal((n_atoms, dim)),
+        rng.uniform(0.05, 0.5, shape),
+    )
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 1), (1, 3), (5, 3)])
+def test_gradient_agrees_with_finite_differences(shape):
+    rng = np.random.default_rng(0)
+    frequencies = rng.standard_normal((40, 3))
+    target = make_target(frequencies, rng.standard_normal(40) + 1j * rng.standard_normal(40))
+    target = target.tapered(rng.uniform(0.2, 1, 40))
+    atoms = random_atoms(rng, 5, 3, shape)
+
+    def value(x):
+        return cost(target, Atoms(x[:5], x[5:20].reshape(5, 3), x[20:].reshape(shape)))
+
+    flat = np.concatenate([atoms.weights, atoms.centers.ravel(), atoms.variances.ravel()])
+    at, gradient = cost_and_gradient(target, atoms)
+    analytic = np.concatenate(
+        [gradient.weights, gradient.centers.ravel(), gradient.variances.ravel()]
+    )
+    assert at == pytest.approx(value(flat), rel=1e-12)
+    np.testing.assert_allclose(analytic, approx_fprime(flat, value, 1e-7), rtol=1e-4, atol=1e-4)
+
+
+def test_cost_is_the_tapered_squared_distance_of_complex_moments():
+    rng = np.random.default_rng(1)
+    frequencies = rng.standard_normal((30, 2))
+    moments = rng.standard_normal(30) + 1j * rng.standard_normal(30)
+    taper = rng.uniform(0, 1, 30)
+    atoms = random_atoms(rng, 4, 2, (4, 2))
+    model = exact_moments(frequencies, atoms.weights, atoms.centers, np.sqrt(atoms.variances))
+    direct = np.sum(taper**2 * np.abs(model - moments) ** 2)
+    target = make_target(frequencies, moments).tapered(taper)
+    assert cost(target, atoms) == pytest.approx(direct, rel=1e-12)
+
+
+def test_gram_agrees_with_complex_inner_products():
+    rng = np.random.default_rng(2)
+    frequencies = rng.standard_normal((30, 2))
+    atoms = random_atoms(rng, 4, 2, (4, 1))
+    columns = np.stack(
+        [
+            exact_moments(frequencies, np.ones(1), atoms.centers[[k]], np.sqrt(atoms.variances[k]))
+            for k in range(4)
+        ]
+    )
+    target = make_target(frequencies, np.zeros(30, complex))
+    direct = (columns @ columns.conj().T).real
+    np.testing.assert_allclose(gram(target, atoms.centers, atoms.variances), direct, rtol=1e-12)
+
+
+def test_best_weights_recover_the_mixture_weights():
+    rng = np.random.default_rng(3)
+    centers = on_a_grid(rng, 4, 3)
+    frequencies = rng.standard_normal((60, 3)) * 4
+    truth = np.array([0.5, 0.0, 0.2, 0.3])
+    target = make_target(frequencies, exact_moments(frequencies, truth, centers, 0.1))
+    found = best_weights(target, centers, np.array([[0.01]]))
+    np.testing.assert_allclose(found, truth, atol=1e-5)
+
+
+def test_deletion_price_is_the_growth_of_the_least_squares_cost():
+    rng = np.random.default_rng(4)
+    matrix = rng.standard_normal((20, 4))
+    moments = rng.standard_normal(20)
+    weights, full, *_ = np.linalg.lstsq(matrix, moments)
+    without = [np.linalg.lstsq(np.delete(matrix, i, axis=1), moments)[1][0] for i in range(4)]
+    prices = deletion_prices(weights, matrix.T @ matrix)
+    np.testing.assert_allclose(prices, np.array(without) - full[0], rtol=1e-3, atol=1e-6)
+
+
+def test_pruning_merges_twins_and_deletes_idle_atoms():
+    rng = np.random.default_rng(5)
+    truth = on_a_grid(rng, 3, 3)
+    frequencies = rng.standard_normal((60, 3)) * 3
+    target = make_target(frequencies, exact_moments(frequencies, np.ones(3), truth, 0.1))
+    surplus = Atoms(
+        np.array([0.5, 0.5, 0.5, 0.5, 1.0, 1e-4]),
+        np.vstack([truth[0] - 0.01, truth[0] + 0.01, truth[1], truth[1], truth[2], np.zeros(3)]),
+        np.array([[0.01]]),
+    )
+    left = prune(target, surplus, 3)
+    order = matched(left.centers, truth)
+    np.testing.assert_allclose(left.centers[order], truth, atol=1e-3)
+    np.testing.assert_allclose(left.weights, 1, atol=1e-3)
+
+
+def test_of_two_twins_only_one_is_removed_at_a_time():
+    rng = np.random.default_rng(24)
+    truth = on_a_grid(rng, 3, 3)
+    frequencies = rng.standard_normal((60, 3)) * 3
+    target = make_target(frequencies, exact_moments(frequencies, np.ones(3), truth, 0.1))
+    centers = np.vstack([truth, truth[:1]])
+    twins = Atoms(np.array([0.5, 1.0, 1.0, 0.5]), centers, np.array([[0.01]]))
+    left = remove_cheapest(target, twins, 2)
+    assert np.min(np.linalg.norm(left.centers - truth[0], axis=1)) < 1e-9
+
+
+def test_an_atom_is_merged_only_once():
+    rng = np.random.default_rng(27)
+    truth = on_a_grid(rng, 3, 3)
+    frequencies = rng.standard_normal((60, 3)) * 3
+    target = make_target(frequencies, exact_moments(frequencies, np.ones(3), truth, 0.1))
+    centers = np.vstack([truth, truth[:1] + 0.01, truth[:1] - 0.01])
+    triplets = Atoms(np.array([0.4, 1.0, 1.0, 0.3, 0.3]), centers, np.array([[0.01]]))
+    left = remove_cheapest(target, triplets, 2)
+    assert left.weights.sum() <= 3 + 1e-9
+    assert np.min(np.linalg.norm(left.centers - truth[0], axis=1)) < 0.02
+
+
+def test_merged_atoms_have_the_moments_of_their_pair():
+    rng = np.random.default_rng(25)
+    atoms = random_atoms(rng, 2, 3, (2, 3))
+    merged = merge_pairs(atoms, np.array([[0, 1]]))
+    shares = atoms.weights / atoms.weights.sum()
+    mean = shares @ atoms.centers
+    second = shares @ (atoms.variances + atoms.centers**2)
+    assert merged.weights[0] == pytest.approx(atoms.weights.sum())
+    np.testing.assert_allclose(merged.centers[0], mean)
+    np.testing.assert_allclose(merged.variances[0], second - mean**2)
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+def test_exact_sketch_of_points_gives_their_places_back(decode):
+    rng = np.random.default_rng(6)
+    truth = on_a_grid(rng, 4, 3)
+    weights = np.array([1000.0, 2000.0, 3000.0, 4000.0])
+    problem = make_problem(rng, weights, truth, 0.0, n_features=150)
+    solution = decode(problem, 4, np.random.default_rng(0), n_starts=4)
+    order = matched(solution.centers, truth)
+    np.testing.assert_allclose(solution.centers[order], truth, atol=1e-3)
+    np.testing.assert_allclose(solution.weights[order], weights, rtol=1e-2)
+    assert solution.residual < 1e-4 * solution.expected_residual
+
+
+def test_exact_sketch_of_wide_clusters_gives_centres_weights_and_width():
+    rng = np.random.default_rng(7)
+    truth = on_a_grid(rng, 6, 5)
+    weights = np.linspace(500, 1500, 6)
+    problem = make_problem(rng, weights, truth, 0.2)
+    solution = decode_joint(problem, 6, np.random.default_rng(0))
+    order = matched(solution.centers, truth)
+    np.testing.assert_allclose(solution.centers[order], truth, atol=1e-3)
+    np.testing.assert_allclose(solution.weights[order], weights, rtol=1e-2)
+    np.testing.assert_allclose(solution.widths, 0.2, rtol=1e-2)
+
+
+def test_envelopes_beat_dirac_atoms_on_wide_clusters():
+    rng = np.random.default_rng(8)
+    truth = on_a_grid(rng, 5, 4)
+    problem = make_problem(rng, np.full(5, 1e4), truth, 0.2)
+
+    def error(decode):
+        found = decode(problem, 5, np.random.default_rng(0)).centers
+        return np.linalg.norm(found[matched(found, truth)] - truth)
+
+    assert error(decode_joint) < 0.1 * error(decode_ompr)
+
+
+def test_clusters_of_different_shapes_get_widths_of_their_own():
+    rng = np.random.default_rng(9)
+    truth = on_a_grid(rng, 4, 3)
+    widths = np.array([[0.05, 0.2, 0.1], [0.2, 0.05, 0.1], [0.1, 0.1, 0.05], [0.2, 0.2, 0.2]])
+    problem = make_problem(rng, np.full(4, 1e6), truth, widths, n_features=150)
+    solution = decode_joint(problem, 4, np.random.default_rng(0))
+    order = matched(solution.centers, truth)
+    np.testing.assert_allclose(solution.axis_widths[order], widths, rtol=0.05)
+    np.testing.assert_allclose(solution.centers[order], truth, atol=0.01)
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@pytest.mark.parametrize("n_clusters", [1, 4])
+@pytest.mark.parametrize("noise", [0.0, 30.0])
+def test_sketch_without_records_still_gives_finite_centres_in_the_box(decode, n_clusters, noise):
+    rng = np.random.default_rng(10)
+    problem = make_problem(
+        rng, np.zeros(1), np.zeros((1, 3)), 0.0, half_width=2.0, n_features=40, noise=noise
+    )
+    solution = decode(problem, n_clusters, np.random.default_rng(0))
+    assert solution.centers.shape == (n_clusters, 3)
+    assert np.all((solution.centers >= problem.low) & (solution.centers <= problem.high))
+    for values in (solution.weights, solution.widths, solution.axis_widths):
+        assert np.all(np.isfinite(values))
+        assert np.all(values >= 0)
+    assert np.isfinite(solution.residual)
+    assert np.isfinite(solution.expected_residual)
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@pytest.mark.parametrize("n_features", [1, 3, 10])
+@pytest.mark.parametrize("dim", [1, 4])
+def test_few_features_and_more_clusters_than_there_are(decode, n_features, dim):
+    rng = np.random.default_rng(11)
+    corner = np.ones((1, dim))
+    problem = make_problem(rng, np.full(1, 200.0), corner, 0.0, n_features=n_features, noise=1.0)
+    solution = decode(problem, 6, np.random.default_rng(0))
+    assert solution.centers.shape == (6, dim)
+    assert np.all((solution.centers >= problem.low) & (solution.centers <= problem.high))
+    assert np.all(solution.weights >= 0)
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+def test_moments_damped_to_nothing_do_no_harm(decode):
+    rng = np.random.default_rng(26)
+    frequencies = draw_frequencies(rng, 30, 2, 0.05, 0.5)
+    problem = Problem(frequencies, np.full(30, 1e-200 + 0j), 0.0, -np.ones(2), np.ones(2))
+    solution = decode(problem, 3, np.random.default_rng(0))
+    assert np.all(np.abs(solution.centers) <= 1)
+    assert np.all(np.isfinite(solution.weights))
+
+
+def test_all_records_in_one_corner_are_found_there():
+    rng = np.random.default_rng(12)
+    problem = make_problem(rng, np.full(1, 5000.0), np.ones((1, 6)), 0.0, n_features=100)
+    solution = decode_joint(problem, 3, np.random.default_rng(0))
+    heaviest = solution.centers[np.argmax(solution.weights)]
+    np.testing.assert_allclose(heaviest, 1.0, atol=0.01)
+    assert solution.weights.sum() == pytest.approx(5000, rel=0.01)
+
+
+def test_box_with_sides_of_different_length_even_zero():
+    rng = np.random.default_rng(13)
+    sides = np.array([10.0, 1.0, 0.0])
+    centers = on_a_grid(rng, 3, 3) * sides
+    problem = make_problem(rng, np.full(3, 1e5), centers, 0.02 * sides, half_width=10.0)
+    problem = Problem(problem.frequencies, problem.moments, 0.0, -sides, sides)
+    solution = decode_joint(problem, 3, np.random.default_rng(0))
+    assert np.all(np.abs(solution.centers) <= sides)
+    order = matched(solution.centers, centers)
+    np.testing.assert_allclose(solution.centers[order], centers, atol=0.05)
+
+
+def test_overview_finds_mean_spread_and_number_of_records():
+    rng = np.random.default_rng(14)
+    centers = np.array([[0.3, -0.2, 0.1]])
+    problem = make_problem(rng, np.full(1, 7e4), centers, 0.2, n_features=100, noise=50.0)
+    overview = find_overview(problem, np.random.default_rng(0))
+    np.testing.assert_allclose(overview.center, centers[0], atol=0.01)
+    assert overview.weight == pytest.approx(7e4, rel=0.02)
+    assert np.sqrt(overview.variance) == pytest.approx(0.2, rel=0.05)
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+def test_same_generator_state_same_solution(decode):
+    rng = np.random.default_rng(15)
+    problem = make_problem(rng, np.full(3, 1e3), on_a_grid(rng, 3, 4), 0.1, noise=20.0)
+    first = decode(problem, 3, np.random.default_rng(5))
+    second = decode(problem, 3, np.random.default_rng(5))
+    np.testing.assert_array_equal(first.centers, second.centers)
+    np.testing.assert_array_equal(first.weights, second.weights)
+    assert first.residual == second.residual
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+def test_units_of_the_sketch_do_not_matter(decode):
+    rng = np.random.default_rng(16)
+    problem = make_problem(rng, np.full(3, 1e4), on_a_grid(rng, 3, 4), 0.1, noise=10.0)
+    louder = Problem(
+        problem.frequencies, 1000 * problem.moments, 1e6 * 10.0**2, problem.low, problem.high
+    )
+    plain = decode(problem, 3, np.random.default_rng(5))
+    scaled = decode(louder, 3, np.random.default_rng(5))
+    np.testing.assert_allclose(scaled.centers, plain.centers, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(scaled.weights, 1000 * plain.weights, rtol=1e-6)
+    assert scaled.residual == pytest.approx(1e6 * plain.residual, rel=1e-6)
+
+
+def test_residual_and_expected_residual_are_in_units_of_the_sketch():
+    rng = np.random.default_rng(17)
+    centers = on_a_grid(rng, 3, 4)
+    problem = make_problem(rng, np.full(3, 1e4), centers, 0.1, n_features=400, noise=300.0)
+    solution = decode_joint(problem, 3, np.random.default_rng(5))
+    model = exact_moments(
+        problem.frequencies, solution.weights, solution.centers, solution.axis_widths
+    )
+    direct = np.sum(np.abs(model - problem.moments) ** 2)
+    assert solution.residual == pytest.approx(direct, rel=1e-9)
+    # 2 m (noise + sampling variance); this sketch has noise only: about 800 squares.
+    assert solution.expected_residual == pytest.approx(800 * (300.0**2 + 1.5e4), rel=0.01)
+    assert 0.7 < solution.residual / (800 * 300.0**2) < 1.1
+
+
+def test_more_clusters_than_centres_are_kept_as_a_density():
+    # Four pairs of clusters and four centres: k-means puts one centre in every pair.
+    rng = np.random.default_rng(21)
+    pairs = on_a_grid(rng, 4, 3)
+    shift = np.array([0.15, 0.0, 0.0])
+    centers = np.concatenate([pairs - shift, pairs + shift])
+    problem = make_problem(rng, np.full(8, 1e5), centers, 0.03, n_features=200)
+    solution = decode_joint(problem, 4, np.random.default_rng(0))
+    assert len(solution.density.weights) >= 8
+    assert solution.residual > solution.expected_residual
+    found, records = cluster_density(solution, rng, problem.low, problem.high)
+    order = matched(found, pairs)
+    np.testing.assert_allclose(found[order], pairs, atol=0.01)
+    np.testing.assert_allclose(records, 2e5, rtol=0.02)
+
+
+def test_density_is_the_solution_where_that_explains_the_sketch():
+    rng = np.random.default_rng(22)
+    problem = make_problem(rng, np.full(4, 1e4), on_a_grid(rng, 4, 3), 0.1, noise=30.0)
+    solution = decode_joint(problem, 4, np.random.default_rng(0))
+    np.testing.assert_array_equal(solution.density.centers, solution.centers)
+    np.testing.assert_array_equal(solution.density.weights, solution.weights)
+
+
+def test_information_criterion_does_not_pay_for_noise():
+    rng = np.random.default_rng(23)
+    truth = on_a_grid(rng, 3, 3)
+    frequencies = rng.standard_normal((60, 3)) * 3
+    noise = 0.05 * (rng.standard_normal(60) + 1j * rng.standard_normal(60))
+    target = make_target(frequencies, exact_moments(frequencies, np.ones(3), truth, 0.1) + noise)
+    expected = 2 * 60 * 0.05**2
+    box = np.ones(3)
+    right = Atoms(np.ones(3), truth, np.array([[0.01]]))
+    more = Atoms(np.full(6, 0.5), np.repeat(truth, 2, axis=0), np.array([[0.01]]))
+    fewer = Atoms(np.ones(2), truth[:2], np.array([[0.01]]))
+    fits = [refine(target, atoms, -box, box, n_iterations=100)[0] for atoms in (right, more, fewer)]
+    scores = [information_criterion(target, atoms, expected) for atoms in fits]
+    assert cost(target, fits[1]) <= cost(target, fits[0])
+    assert scores[0] == min(scores)
+
+
+def test_information_criterion_weighs_the_misfit_against_the_expected_cost():
+    rng = np.random.default_rng(28)
+    truth = on_a_grid(rng, 3, 3)
+    frequencies = rng.standard_normal((60, 3)) * 3
+    split = np.concatenate([truth - 0.05, truth + 0.05])
+    target = make_target(frequencies, exact_moments(frequencies, np.full(6, 0.5), split, 0.1))
+    coarse = Atoms(np.ones(3), truth, np.array([[0.01]]))
+    exact = Atoms(np.full(6, 0.5), split, np.array([[0.01]]))
+    misfit = cost(target, coarse)
+    worth_it, noise = (1e-6 * misfit, 100 * misfit)
+    assert information_criterion(target, exact, worth_it) < information_criterion(
+        target, coarse, worth_it
+    )
+    assert information_criterion(target, exact, noise) > information_criterion(
+        target, coarse, noise
+    )
+
+
+def test_few_far_clusters_are_all_found():
+    # One Gaussian fitted to such a cloud may settle on a single cluster.
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        truth = rng.uniform(-0.9, 0.9, (3, 3))
+        problem = make_problem(rng, np.full(3, 1e4), truth, 0.05, n_features=48, noise=30.0)
+        found = decode_joint(problem, 3, np.random.default_rng(0)).centers
+        np.testing.assert_allclose(found[matched(found, truth)], truth, atol=0.01)
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+def test_no_starts_is_an_error(decode):
+    rng = np.random.default_rng(18)
+    problem = make_problem(rng, np.full(1, 100.0), np.zeros((1, 2)), 0.1)
+    with pytest.raises(ValueError, match="n_starts=0"):
+        decode(problem, 1, rng, n_starts=0)
+
+
+def test_lloyd_leaves_separated_means_where_they_are():
+    rng = np.random.default_rng(19)
+    centers = on_a_grid(rng, 4, 3)
+    box = np.full(3, 2.0)
+    moved = lloyd_on_mixture(centers, np.ones(4), np.full(4, 0.05), rng, -box, box)
+    np.testing.assert_allclose(moved, centers, atol=1e-12)
+
+
+def test_lloyd_splits_one_wide_cluster_as_k_means_would():
+    # Two components with the same mean are one Gaussian on a line: its two k-means
+    # centres are the means of the half-normals, +- sqrt(2 / pi).
+    rng = np.random.default_rng(20)
+    centers = np.array([[-0.1], [0.1]])
+    box = np.full(1, 10.0)
+    moved = lloyd_on_mixture(
+        centers, np.ones(2), np.ones(2), rng, -box, box, samples_per_cluster=20_000
+    )
+    expected = np.sqrt(2 / np.pi)
+    np.testing.assert_allclose(np.sort(moved[:, 0]), [-expected, expected], atol=0.03)
+
+
+def test_lloyd_keeps_a_centre_without_samples_and_clips_to_the_box():
+    far = np.array([[0.0, 0.0], [1.0, 1.0]])
+    samples = np.array([[0.1, 0.0], [0.3, 0.2]])
+    moved = lloyd_round(far, samples, np.array([1.0, 3.0]))
+    np.testing.assert_allclose(moved, [[0.25, 0.15], [1.0, 1.0]])
+    box = np.ones(2)
+    wide = lloyd_on_mixture(
+        far,
+        np.array([1.0, 0.0]),
+        np.array([[5.0, 0.0], [1.0, 1.0]]),
+        np.random.default_rng(0),
+        -box,
+        box,
+    )
+    assert np.all(np.abs(wide) <= 1)

@@ -1,0 +1,172 @@
+"""Clusters from a sketch: right where they can be, honest where they cannot."""
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+
+import privsketch as ps
+from privsketch.learning.kmeans import expected_variances, nearest
+
+
+def mixture(k, dim, n, seed, width=1.0, spread=1.5):
+    rng = np.random.default_rng(seed)
+    centers = rng.normal(size=(k, dim)) * spread * k ** (1 / dim)
+    return centers[rng.integers(k, size=n)] + width * rng.normal(size=(n, dim))
+
+
+def plan(k, domain, **overrides):
+    settings = {"n_components": k, "domain": domain, "budget": ps.Budget(1.0, 1e-6)}
+    return ps.Design.plan(**{**settings, "random_state": 3, **overrides})
+
+
+def rsse(X, model, k):
+    """Squared error relative to k-means on the records."""
+    plain = KMeans(k, n_init=3, random_state=0).fit(X).inertia_
+    return np.square(X - model.centers[model.predict(X)]).sum() / plain
+
+
+@pytest.mark.parametrize(
+    ("overrides", "limit"),
+    [
+        ({}, 1.02),
+        ({"budget": ps.Budget(1.0)}, 1.02),
+        ({"budget": ps.Budget(2.0), "noise": "laplace"}, 1.03),
+        ({"budget": ps.Budget(1.0, 1e-6, "replace")}, 1.02),
+        ({"feature_map": "one-bit"}, 1.15),
+        ({"frequency_scale": 1.0}, 1.02),
+        ({"count": "omitted"}, 1.02),
+    ],
+)
+def test_close_to_k_means_on_the_records(overrides, limit):
+    # Bounds are several times the loss seen over many seeds: one in a million would miss them.
+    X = mixture(6, 6, 40_000, 1)
+    model = ps.learn_kmeans(ps.sketch(X, plan(6, ps.Box(-8, 8, dim=6), **overrides)), 6)
+    assert rsse(X, model, 6) < limit
+
+
+def test_the_papers_decoder_by_name():
+    X = mixture(4, 5, 40_000, 2, width=0.3)
+    design = plan(4, ps.Box(-8, 8, dim=5), frequency_scale=1.0, n_features=200)
+    model = ps.learn_kmeans(ps.sketch(X, design), 4, decoder="cl-ompr")
+    assert model.decoder == "cl-ompr"
+    assert rsse(X, model, 4) < 1.3
+
+
+def test_merged_sites_learn_like_one():
+    X = mixture(5, 4, 50_000, 4)
+    design = plan(5, ps.Ball(dim=4, radius=10.0))
+    parts = np.array_split(X[np.argsort(X[:, 0])], 5)  # every site sees another corner
+    total = ps.merge(ps.sketch(part, design, source=f"site-{i}") for i, part in enumerate(parts))
+    model = ps.learn_kmeans(total, 5)
+    assert rsse(X, model, 5) < 1.03
+    assert model.n_records == pytest.approx(50_000, rel=0.05)
+    assert model.receipt.epsilon == 1.0
+
+
+def test_weights_and_width():
+    rng = np.random.default_rng(0)
+    centers = np.array([[-3.0, 0.0], [3.0, 0.0], [0.0, 4.0]])
+    label = rng.choice(3, size=60_000, p=[0.6, 0.3, 0.1])
+    X = centers[label] + 0.5 * rng.normal(size=(60_000, 2))
+    model = ps.learn_kmeans(ps.sketch(X, plan(3, ps.Box(-8, 8, dim=2), n_features=100)), 3)
+    assert np.sort(model.weights) == pytest.approx([0.1, 0.3, 0.6], abs=0.02)
+    assert model.weights.sum() == pytest.approx(1.0)
+    assert model.width == pytest.approx(0.5, rel=0.1)
+
+
+def test_the_residual_tells_a_good_fit_from_a_bad_one():
+    X = mixture(6, 6, 40_000, 5)
+    sketch = ps.sketch(X, plan(6, ps.Box(-8, 8, dim=6), count="omitted"))
+    good = ps.learn_kmeans(sketch, 6)
+    assert 0.6 < good.residual / good.expected_residual < 1.5
+    left_over = np.abs(sketch.moments() - good.moments(sketch)) ** 2
+    assert good.residual == pytest.approx(left_over.sum())
+    bad = ps.learn_kmeans(sketch, 6, decoder="cl-ompr")
+    assert bad.residual > 3 * bad.expected_residual
+
+
+def test_expected_variances_are_those_of_noise_and_sampling():
+    design = plan(2, ps.Box(-4, 4, dim=2), n_features=60, frequency_scale=(0.5, 2.0))
+    centers = np.array([[-1.0, 0.0], [1.0, 0.5]])
+    rng = np.random.default_rng(0)
+    n, w = 2_000, design.radians()
+
+    def draw():
+        return centers[rng.integers(2, size=n)] + 0.5 * rng.normal(size=(n, 2))
+
+    samples = np.array([np.exp(1j * draw() @ w.T).sum(axis=0) for _ in range(400)])
+    sampling = (samples.real.var(axis=0) + samples.imag.var(axis=0)) / 2
+    sketch = ps.sketch(draw(), design)
+    model = ps.learn_kmeans(sketch, 2)
+    expected = expected_variances(model, sketch) - sketch.noise_variance
+    assert expected.mean() == pytest.approx(sampling.mean(), rel=0.1)
+
+
+def test_learning_is_reproducible_from_public_seeds():
+    X = mixture(4, 3, 20_000, 6)
+    sketch = ps.sketch(X, plan(4, ps.Box(-8, 8, dim=3)))
+    a, b = ps.learn_kmeans(sketch, 4), ps.learn_kmeans(sketch, 4)
+    assert (a.centers == b.centers).all()
+    other = ps.learn_kmeans(sketch, 4, random_state=99)
+    assert np.isfinite(other.centers).all()
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_other_numbers_of_clusters_than_planned(k):
+    X = mixture(5, 3, 20_000, 7)
+    model = ps.learn_kmeans(ps.sketch(X, plan(5, ps.Box(-8, 8, dim=3))), k)
+    assert model.centers.shape == (k, 3)
+    assert rsse(X, model, k) < 1.15
+
+
+@pytest.mark.parametrize("decoder", ["joint", "cl-ompr"])
+@pytest.mark.parametrize("X", [np.empty((0, 2)), np.zeros((1, 2)), np.full((5_000, 2), 3.999)])
+def test_strange_tables_give_finite_centres_in_the_domain(X, decoder):
+    for domain in (ps.Box(-4, 4, dim=2), ps.Ball(dim=2, radius=6.0)):
+        model = ps.learn_kmeans(ps.sketch(X, plan(3, domain)), 3, decoder=decoder)
+        assert np.isfinite(model.centers).all()
+        assert np.allclose(model.centers, domain.project(model.centers))
+        assert np.isfinite(model.weights).all()
+
+
+def test_models_survive_their_file(tmp_path):
+    X = mixture(3, 2, 5_000, 8)
+    names = ["a", "b"]
+    model = ps.learn_kmeans(ps.sketch(X, plan(3, ps.Box(-8, 8, dim=2), columns=names)), 3)
+    model.save(tmp_path / "model.json")
+    again = ps.KMeansModel.load(tmp_path / "model.json")
+    assert (again.centers == model.centers).all()
+    assert (again.predict(X) == model.predict(X)).all()
+    assert again.receipt == model.receipt
+    assert again.columns == ("a", "b")
+    assert "a" in again.describe()
+
+
+def test_nearest_is_exact_far_from_the_origin():
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(7, 3)) + 1e6
+    rows = rng.normal(size=(9_000, 3)) + 1e6
+    distances = np.square(rows[:, None] - centers).sum(axis=2)
+    chosen = distances[np.arange(len(rows)), nearest(rows, centers)]
+    assert np.allclose(chosen, distances.min(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_clusters": 0}, "n_clusters"),
+        ({"n_clusters": 10_000}, "n_clusters=10000"),
+        ({"n_clusters": 2.0}, "n_clusters"),
+        ({"decoder": "magic"}, "decoder"),
+        ({"n_starts": 0}, "n_starts"),
+        ({"random_state": -3}, "random_state"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    sketch = ps.sketch(np.zeros((10, 2)), plan(2, ps.Box(-1, 1, dim=2)))
+    with pytest.raises(ps.PrivsketchError, match=message):
+        ps.learn_kmeans(sketch, **{"n_clusters": 2, **arguments})
+    with pytest.raises(ps.PrivsketchError, match="columns"):
+        ps.learn_kmeans(sketch, 2).predict(np.zeros((3, 5)))
+    with pytest.raises(ps.PrivsketchError, match="Sketch"):
+        ps.learn_kmeans("all.sketch", 2)
