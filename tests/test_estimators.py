@@ -1,0 +1,119 @@
+"""PrivateKMeans keeps scikit-learn's contract and publishes nothing that is not private."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import privsketch as ps
+
+ESTIMATORS = [
+    ps.PrivateKMeans(n_clusters=3, epsilon=5.0, delta=1e-6, domain=ps.Box(-20, 20), n_init=1),
+    ps.PrivateKMeans(n_clusters=2, epsilon=9.0, delta=0.0, domain=ps.Ball(radius=30.0), n_init=1),
+]
+
+
+def expected_failures(estimator):
+    return {
+        "check_clustering": "asks for labels_, an exact statement about every record",
+        "check_fit_idempotent": "two fits draw fresh noise; on 20 records it decides the labels",
+        "check_estimators_empty_data_messages": (
+            "an empty table is a valid input under add-remove: an error would reveal it"
+        ),
+    }
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    rng = np.random.default_rng(0)
+    centers = np.array([[-3.0, -3.0], [3.0, 3.0], [-3.0, 3.0]])
+    return centers, centers[rng.integers(3, size=20_000)] + 0.3 * rng.normal(size=(20_000, 2))
+
+
+def fitted(X, **overrides):
+    settings = {"n_clusters": 3, "epsilon": 1.0, "delta": 1e-6, "domain": ps.Box(-5, 5)}
+    return ps.PrivateKMeans(**{**settings, **overrides}).fit(X)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        {"delta": 0.0},
+        {"delta": 0.0, "noise": "laplace"},
+        {"neighbours": "replace"},
+        {"decoder": "cl-ompr"},
+        {"domain": ps.Ball(radius=6.0)},
+    ],
+)
+def test_finds_separated_clusters(blobs, overrides):
+    centers, X = blobs
+    model = fitted(X, **overrides)
+    order = [int(np.argmin(((model.cluster_centers_ - c) ** 2).sum(axis=1))) for c in centers]
+    assert sorted(order) == [0, 1, 2]
+    assert np.abs(model.cluster_centers_[order] - centers).max() < 0.2
+
+
+def test_one_charge_and_nothing_exact(blobs):
+    _, X = blobs
+    model = fitted(X)
+    assert (model.receipt_.epsilon, model.receipt_.delta) == (1.0, 1e-6)
+    assert model.receipt_.parts == ()
+    public = {
+        "sketch_",
+        "model_",
+        "receipt_",
+        "cluster_centers_",
+        "weights_",
+        "width_",
+        "n_features_in_",
+    }
+    assert {name for name in vars(model) if name.endswith("_")} == public
+    assert not hasattr(model, "labels_")
+    assert not hasattr(model, "inertia_")
+    # The exact number of records appears nowhere in what could be pickled or printed.
+    assert str(len(X)) not in model.sketch_.describe() + model.model_.describe()
+    assert model.sketch_.exact_count is None
+
+
+def test_a_count_is_not_taken_from_the_table(blobs):
+    _, X = blobs
+    small, large = fitted(X[:100]).sketch_.design, fitted(X).sketch_.design
+    assert small.n_records == large.n_records
+    assert small.to_json() | {"frequencies": 0} == large.to_json() | {"frequencies": 0}
+
+
+def test_noise_is_fresh_for_every_fit(blobs):
+    _, X = blobs
+    a, b = fitted(X, random_state=3), fitted(X, random_state=3)
+    assert a.sketch_.design == b.sketch_.design
+    assert (a.sketch_.sums != b.sketch_.sums).mean() > 0.99
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta", "domain"])
+def test_missing_public_facts_are_an_error(blobs, name):
+    with pytest.raises(ps.PrivsketchError, match=name):
+        fitted(blobs[1], **{name: None})
+
+
+def test_empty_table(blobs):
+    _, X = blobs
+    assert np.isfinite(fitted(X[:0]).cluster_centers_).all()
+    with pytest.raises(ps.PrivsketchError, match="no records"):
+        fitted(X[:0], neighbours="replace")
+
+
+def test_an_error_never_quotes_a_value():
+    with pytest.raises(ps.PrivsketchError, match="not numeric") as error:
+        fitted(np.array([["secret-4711", "1"]], dtype=object))
+    assert "4711" not in str(error.value)
+
+
+def test_clone_keeps_the_domain():
+    model = clone(ESTIMATORS[0])
+    assert model.domain == ESTIMATORS[0].domain
