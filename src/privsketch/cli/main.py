@@ -1,0 +1,355 @@
+"""`privsketch`: the life of a sketch from the shell.
+
+Only click is imported here; everything heavy is imported by the command that needs
+it, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privsketch import __version__
+
+_PATH = click.Path(path_type=Path)
+
+
+class _Failure(click.ClickException):
+    exit_code = 2
+
+
+class _Group(click.Group):
+    """Turns our errors into one line on stderr and exit code 2; lists commands in their order."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from privsketch.errors import PrivsketchError
+
+        try:
+            return super().invoke(ctx)
+        except PrivsketchError as error:
+            raise _Failure(str(error)) from None
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version=__version__, prog_name="privsketch")
+def main() -> None:
+    r"""Learn from sensitive records without keeping them.
+
+    \b
+    demo     the whole story on built-in data
+    design   make the public recipe of a study
+    sketch   read records once, publish a private sketch   (each holder)
+    merge    add sketches up                               (the collector)
+    learn    learn clusters from the sum                   (the analyst)
+    inspect  say what a file is
+    """
+
+
+@main.command()
+@click.option(
+    "--output",
+    "-o",
+    type=_PATH,
+    default=Path("privsketch-demo"),
+    show_default=True,
+    help="Folder for the files of the demo.",
+)
+@click.option(
+    "--records",
+    type=click.IntRange(min=100),
+    default=20_000,
+    show_default=True,
+    help="Records of each of the five sites.",
+)
+def demo(output: Path, records: int) -> None:
+    """Five sites, one study: sketch, merge, learn, report."""
+    from privsketch.cli.demo import run_demo
+
+    run_demo(output, records)
+
+
+def _bounds(text: str) -> float | list[float]:
+    """One number, or several separated by commas."""
+    try:
+        numbers = [float(item) for item in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a number or a list like 0,0,18") from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+@main.command()
+@click.option("--task", default="kmeans", show_default=True, help="What will be learned.")
+@click.option(
+    "-k",
+    "--components",
+    "n_components",
+    type=int,
+    required=True,
+    help="Number of clusters to plan for.",
+)
+@click.option(
+    "--box",
+    nargs=2,
+    metavar="LOW HIGH",
+    help="Records lie in a box; numbers, or lists like 0,0,18.",
+)
+@click.option("--ball", type=float, metavar="RADIUS", help="Records lie in a ball.")
+@click.option(
+    "--center",
+    metavar="CENTER",
+    default="0",
+    show_default=True,
+    help="Centre of the ball: a number or a list.",
+)
+@click.option("--dim", type=int, help="Number of columns of a record.")
+@click.option("--epsilon", type=float, required=True, help="Privacy budget.")
+@click.option("--delta", type=float, required=True, help="Use 0 for pure differential privacy.")
+@click.option(
+    "--neighbours",
+    type=click.Choice(["add-remove", "replace"]),
+    default="add-remove",
+    show_default=True,
+    help="Which change of a table stays hidden.",
+)
+@click.option(
+    "--records",
+    "n_records",
+    type=float,
+    help="Public order of magnitude of the number of records of one holder.",
+)
+@click.option("--columns", help="Names of the columns of a record: a,b,c.")
+@click.option(
+    "--noise",
+    type=click.Choice(["gaussian", "cube", "laplace"]),
+    help="Gaussian if delta > 0, else the cube.",
+)
+@click.option(
+    "--features",
+    "n_features",
+    type=int,
+    help="Size of the sketch; 4 x components x columns if left out.",
+)
+@click.option(
+    "--feature-map", type=click.Choice(["fourier", "one-bit"]), default="fourier", show_default=True
+)
+@click.option(
+    "--frequencies",
+    type=click.Choice(["multi-scale", "adapted-radius", "gaussian"]),
+    help="Law of the frequencies; multi-scale needs no scale.",
+)
+@click.option(
+    "--scale",
+    "frequency_scale",
+    metavar="SCALE",
+    help="Expected width of clusters: a number, or a range like 0.1,2.",
+)
+@click.option(
+    "--count",
+    type=click.Choice(["released", "omitted", "public"]),
+    help="Whether a noisy number of records is part of the sketch.",
+)
+@click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")
+@click.option("-o", "--output", type=_PATH, required=True, help="File of the design, JSON.")
+def design(
+    box: tuple[str, str] | None,
+    ball: float | None,
+    center: str,
+    dim: int | None,
+    epsilon: float,
+    delta: float,
+    neighbours: str,
+    columns: str | None,
+    frequency_scale: str | None,
+    output: Path,
+    **choices: Any,
+) -> None:
+    r"""Make the public recipe that all holders of a study share.
+
+    \b
+    privsketch design -k 10 --box -8 8 --dim 10 --epsilon 0.5 --delta 1e-6 -o study.json
+    """
+    import privsketch as ps
+
+    if (box is None) == (ball is None):
+        raise click.UsageError("give either --box LOW HIGH or --ball RADIUS: where records lie")
+    names = _names(columns)
+    dim = len(names) if dim is None and names is not None else dim
+    domain: ps.Box | ps.Ball
+    if box is not None:
+        domain = ps.Box(low=_bounds(box[0]), high=_bounds(box[1]), dim=dim)
+    else:
+        domain = ps.Ball(dim=dim, radius=ball, center=_bounds(center))
+    scale: Any = None if frequency_scale is None else _bounds(frequency_scale)
+    planned = ps.Design.plan(
+        domain=domain,
+        budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
+        columns=names,
+        frequency_scale=scale,
+        **choices,
+    )
+    planned.save(output)
+    click.echo(planned.describe())
+    click.echo(f"written to {output}")
+
+
+@main.command()
+@click.argument("design_file", metavar="DESIGN", type=_PATH)
+@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.option("-o", "--output", type=_PATH, required=True, help="File of the sketch.")
+@click.option("--source", help="Name of this set of records; the output's name if left out.")
+@click.option("--columns", help="Columns that make a record, in order: a,b,c.")
+@click.option(
+    "--missing",
+    type=click.Choice(["error", "center"]),
+    default="error",
+    show_default=True,
+    help="Refuse missing values, or centre them.",
+)
+@click.option("--threads", "n_threads", type=int, help="All cores if left out.")
+@click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
+def sketch(
+    design_file: Path,
+    data: tuple[Path, ...],
+    output: Path,
+    source: str | None,
+    columns: str | None,
+    missing: str,
+    n_threads: int | None,
+    force: bool,
+) -> None:
+    r"""Read records once and publish their private sketch.
+
+    DATA: one or more .parquet, .csv, .arrow or .npy files. Charges the budget of the
+    design once, at the end.
+
+    \b
+    privsketch sketch study.json data.parquet -o site-3.sketch
+    """
+    import privsketch as ps
+    from privsketch.cli.progress import record_bar
+    from privsketch.errors import FileError
+    from privsketch.formats import require_writable
+
+    recipe = ps.Design.load(design_file)
+    require_writable(output)  # learn it before the budget is spent
+    if output.exists() and not force:
+        raise FileError(
+            f"{output} exists; sketching the same records again would spend the budget again "
+            "(--force if that is meant)"
+        )
+    with record_bar(data) as advance:
+        released = ps.sketch(
+            list(data),
+            recipe,
+            source=source or output.stem,
+            columns=_names(columns),
+            missing=missing,
+            n_threads=n_threads,
+            progress=advance,
+        )
+    released.save(output)
+    click.echo(released.receipt.describe())
+    click.echo(f"written to {output}")
+
+
+@main.command()
+@click.argument("sketches", nargs=-1, required=True, type=_PATH)
+@click.option("-o", "--output", type=_PATH, required=True, help="File of the sum.")
+@click.option(
+    "--same-records", is_flag=True, help="Accept sketches of the same source; their budgets add."
+)
+def merge(sketches: tuple[Path, ...], output: Path, same_records: bool) -> None:
+    r"""Add sketches of one study up.
+
+    \b
+    privsketch merge site-*.sketch -o all.sketch
+    """
+    import privsketch as ps
+
+    total = ps.merge([ps.Sketch.load(path) for path in sketches], same_records=same_records)
+    total.save(output)
+    click.echo(total.receipt.describe())
+    click.echo(f"written to {output}")
+
+
+@main.command()
+@click.argument("sketch_file", metavar="SKETCH", type=_PATH)
+@click.option(
+    "-k", "--clusters", "n_clusters", type=int, help="Number of clusters; the design's if left out."
+)
+@click.option("-o", "--output", type=_PATH, help="File of the model, JSON.")
+@click.option("--report", type=_PATH, help="File of an HTML report.")
+@click.option("--title", default="Private clusters", show_default=True, help="Of the report.")
+@click.option(
+    "--decoder", type=click.Choice(["joint", "cl-ompr"]), default="joint", show_default=True
+)
+@click.option(
+    "--starts",
+    "n_starts",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Searches; the best is kept.",
+)
+@click.option("--seed", "random_state", type=int, help="Public seed of the searches.")
+def learn(
+    sketch_file: Path,
+    n_clusters: int | None,
+    output: Path | None,
+    report: Path | None,
+    title: str,
+    **choices: Any,
+) -> None:
+    r"""Learn clusters from a sketch, at no further privacy cost.
+
+    \b
+    privsketch learn all.sketch -k 10 -o model.json --report report.html
+    """
+    import privsketch as ps
+    from privsketch.cli.progress import spinner
+    from privsketch.formats import require_writable
+
+    for path in (output, report):
+        if path is not None:
+            require_writable(path)
+    released = ps.Sketch.load(sketch_file)
+    with spinner("learning"):
+        model = ps.learn_kmeans(released, n_clusters, **choices)
+    if output is not None:
+        model.save(output)
+    if report is not None:
+        from privsketch.report.html import save_kmeans_report
+
+        save_kmeans_report(model, released, report, title=title)
+    click.echo(model.describe())
+    for path in (output, report):
+        if path is not None:
+            click.echo(f"written to {path}")
+
+
+@main.command()
+@click.argument("file", type=_PATH)
+def inspect(file: Path) -> None:
+    """Say what a design, sketch or model file contains."""
+    import privsketch as ps
+    from privsketch.formats import SKETCH_MAGIC, parse_json, read_file
+
+    data = read_file(file)
+    if data.startswith(SKETCH_MAGIC):
+        click.echo(ps.Sketch.from_bytes(data, str(file)).describe())
+        return
+    kind = parse_json(data, str(file)).get("format")
+    if kind == "privsketch-kmeans-model":
+        model = ps.KMeansModel.load(file)
+        click.echo(model.describe() + "\n\n" + model.receipt.describe())
+    else:
+        click.echo(ps.Design.load(file).describe())

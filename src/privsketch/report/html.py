@@ -1,0 +1,192 @@
+"""The report of a k-means model: clusters, fit, and what it cost, in one HTML file.
+
+Everything in it is computed from the sketch and public facts, so the report may be
+published with the model. It loads nothing from anywhere.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from html import escape
+from importlib.util import find_spec
+
+from privsketch import __version__
+from privsketch.budget import Receipt
+from privsketch.errors import ParameterError
+from privsketch.formats import write_file
+from privsketch.learning.kmeans import KMeansModel
+from privsketch.report.plots import all_plots, color, column_names
+from privsketch.sketches import Sketch
+
+MAX_TABLE_COLUMNS = 12
+
+_CSS = """
+:root { --ink:#24292f; --faint:#d0d7de; --soft:#f6f8fa; --accent:#3366cc; }
+* { box-sizing:border-box; }
+body { margin:0; font:15px/1.55 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;
+       color:var(--ink); background:#fff; }
+main { max-width:960px; margin:0 auto; padding:32px 24px 64px; }
+h1 { font-size:26px; margin:0 0 4px; } h2 { font-size:19px; margin:40px 0 8px; }
+h3 { font-size:15px; margin:24px 0 4px; }
+.sub { color:#57606a; margin:0 0 24px; }
+.cards { display:flex; flex-wrap:wrap; gap:12px; }
+.card { flex:1 1 150px; background:var(--soft); border:1px solid var(--faint); border-radius:8px;
+        padding:10px 14px; }
+.card b { display:block; font-size:20px; } .card span { color:#57606a; font-size:13px; }
+table { border-collapse:collapse; font-size:13.5px; font-variant-numeric:tabular-nums; }
+th,td { padding:4px 10px; border-bottom:1px solid var(--faint); text-align:right; }
+th:first-child,td:first-child { text-align:left; }
+.words td,.words th { text-align:left; vertical-align:top; }
+small { color:#57606a; }
+.scroll { overflow-x:auto; } pre { overflow-x:auto; background:var(--soft); padding:12px; }
+.dot { display:inline-block; width:10px; height:10px; border-radius:5px; margin-right:6px; }
+.note { border-left:4px solid var(--accent); background:var(--soft); padding:8px 14px;
+        margin:12px 0; } .note.warn { border-color:#bf8700; background:#fff8e5; }
+svg { max-width:100%; height:auto; } footer { color:#57606a; margin-top:48px; font-size:13px; }
+"""
+
+
+def kmeans_report(model: KMeansModel, sketch: Sketch, *, title: str = "Private clusters") -> str:
+    """The report as HTML text."""
+    if model.design_fingerprint != sketch.design.fingerprint:
+        raise ParameterError("report: the model was learned from a sketch of another design")
+    ratio = model.residual / model.expected_residual
+    budget = sketch.design.budget
+    cards = [
+        (f"{model.n_clusters}", "clusters"),
+        (f"{model.n_records:,.0f}", "records, as the fit sees them"),
+        (f"{len(sketch.ids)}", "sketch added up" if len(sketch.ids) == 1 else "sketches added up"),
+        (f"{model.receipt.epsilon:g}", f"epsilon, with delta = {model.receipt.delta:g}"),
+        (f"{ratio:.2f}", "residual / expected noise"),
+    ]
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="sub">Learned from a differentially private sketch of '
+        f"{len(sketch.values):,} integers. No record was read for this page.</p>",
+        '<div class="cards">',
+        *(f'<div class="card"><b>{value}</b><span>{label}</span></div>' for value, label in cards),
+        "</div>",
+        _fit_note(ratio),
+        "<h2>Clusters</h2>",
+        _center_table(model),
+        _plots(model, sketch),
+        "<h2>What it cost</h2>",
+        _receipt_words(model.receipt),
+        _receipt_table(model.receipt),
+        "<h2>How it was made</h2>",
+        f"<pre>{escape(sketch.design.describe())}</pre>",
+        f"<footer>privsketch {__version__} · design {sketch.design.fingerprint[:16]} · "
+        f"protects one record, {escape(budget.neighbours)}</footer>",
+    ]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_CSS}</style></head><body><main>"
+        + "\n".join(parts)
+        + "</main></body></html>\n"
+    )
+
+
+def save_kmeans_report(
+    model: KMeansModel,
+    sketch: Sketch,
+    path: str | os.PathLike[str],
+    *,
+    title: str = "Private clusters",
+) -> None:
+    """Write the report to a file."""
+    write_file(path, kmeans_report(model, sketch, title=title).encode("utf-8"))
+
+
+def _fit_note(ratio: float) -> str:
+    if ratio <= 1.5:
+        text = (
+            "The clusters explain the sketch: what is left over is what noise and sampling "
+            "alone would leave."
+        )
+        return f'<div class="note">{text}</div>'
+    text = (
+        f"What the clusters leave unexplained is {ratio:.1f} times what noise and sampling would "
+        "leave. There may be more clusters than were asked for, clusters of other shapes, or the "
+        "search got stuck: try more clusters or more starts. Centres can still be good."
+    )
+    return f'<div class="note warn">{text}</div>'
+
+
+def _center_table(model: KMeansModel) -> str:
+    names = column_names(model)
+    shown = names[:MAX_TABLE_COLUMNS]
+    head = "".join(f"<th>{escape(name)}</th>" for name in shown)
+    rows = []
+    for k, (weight, center) in enumerate(zip(model.weights, model.centers, strict=True)):
+        numbers = "".join(f"<td>{value:.4g}</td>" for value in center[:MAX_TABLE_COLUMNS])
+        dot = f'<span class="dot" style="background:{color(k)}"></span>{k + 1}'
+        rows.append(f"<tr><td>{dot}</td><td>{weight:.1%}</td>{numbers}</tr>")
+    more = ""
+    if len(names) > MAX_TABLE_COLUMNS:
+        more = f"<p>{len(names) - MAX_TABLE_COLUMNS} more columns are in the model file.</p>"
+    return (
+        f'<div class="scroll"><table><tr><th>cluster</th><th>share</th>{head}</tr>'
+        f"{''.join(rows)}</table></div>{more}"
+        f"<p>Standard deviation inside a cluster: about {model.width:.4g} per column.</p>"
+    )
+
+
+def _plots(model: KMeansModel, sketch: Sketch) -> str:
+    if find_spec("matplotlib") is None:
+        return '<div class="note">Plots need matplotlib: pip install "privsketch[plot]".</div>'
+    return "\n".join(f"<h3>{heading}</h3>{svg}" for heading, svg in all_plots(model, sketch))
+
+
+def _receipt_words(receipt: Receipt) -> str:
+    factor = f" = {math.exp(receipt.epsilon):.3g}" if receipt.epsilon < 100 else ""
+    change = (
+        "whether any one record was in a table or not"
+        if receipt.neighbours == "add-remove"
+        else "what any one record said (the number of records is public)"
+    )
+    but = ""
+    if receipt.delta > 0:
+        but = f", except for events whose probability is raised by at most {receipt.delta:g}"
+    parts = ""
+    if receipt.parts and receipt.composition == "parallel":
+        parts = (
+            " Every holder spent this on its own records; a record sits with one holder, so the "
+            "costs of different holders do not add up."
+        )
+    return (
+        f'<div class="note">Whoever sees this page, the model and the sketch can hardly tell '
+        f"{change}: it changes the probability of anything they may see by a factor of at most "
+        f"e<sup>{receipt.epsilon:g}</sup> {factor}{but}.{parts} Learning more from the same "
+        "sketch costs nothing; another sketch of the same records adds to the cost.</div>"
+        "<p>Not protected: facts that hold without any one record, such as where the clusters "
+        "lie; several records of one person, for whom the cost multiplies; and everything stated "
+        "as public in the design.</p>"
+    )
+
+
+def _receipt_table(receipt: Receipt) -> str:
+    """Every single release: what was spent by whom, and how the noise was set."""
+    rows = []
+    for entry in _leaves(receipt):
+        scale = "" if entry.scale is None else f", scale {entry.scale:.6g}"
+        how = f"sensitivity {entry.sensitivity}{scale}; {entry.calibration}; {entry.sampler}"
+        cells = (
+            escape(entry.source or ""),
+            f"{entry.epsilon:g}",
+            f"{entry.delta:g}",
+            f"{escape(entry.mechanism)}<br><small>{escape(how)}</small>",
+        )
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    head = "".join(f"<th>{name}</th>" for name in ("source", "epsilon", "delta", "release"))
+    return f'<table class="words"><tr>{head}</tr>{"".join(rows)}</table>'
+
+
+def _leaves(receipt: Receipt) -> list[Receipt]:
+    """Single releases; a share of one holder's release carries the holder's name."""
+    if not receipt.parts:
+        return [receipt]
+    named = [replace(part, source=part.source or receipt.source) for part in receipt.parts]
+    return [leaf for part in named for leaf in _leaves(part)]

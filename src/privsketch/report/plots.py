@@ -1,0 +1,244 @@
+"""Plots of a k-means model and its sketch as inline SVG, drawn with matplotlib."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.learning.kmeans import KMeansModel, expected_variances
+from privsketch.sketches import Sketch
+
+PALETTE = (
+    "#3366cc",
+    "#dc6a1e",
+    "#2a9d5c",
+    "#b8338f",
+    "#7a5cc4",
+    "#c9a227",
+    "#1d9bb2",
+    "#c23b3b",
+    "#6b8e23",
+    "#8c5a3c",
+)
+INK, FAINT = "#24292f", "#d0d7de"
+MAX_PAIR_COLUMNS = 4
+_STYLE = {
+    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.size": 9.0,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",
+}
+
+
+def column_names(model: KMeansModel) -> list[str]:
+    """The columns' names, or x1, x2, ..."""
+    return list(model.columns or [f"x{j + 1}" for j in range(model.centers.shape[1])])
+
+
+def _label(name: str) -> str:
+    """A column's name as plot text: not too long, and never read as a formula."""
+    short = name if len(name) <= 18 else name[:17] + "…"
+    return short.replace("$", r"\$")
+
+
+def color(cluster: int) -> str:
+    """The same colour for a cluster in every plot and table."""
+    return PALETTE[cluster % len(PALETTE)]
+
+
+def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+    import matplotlib
+
+    with matplotlib.rc_context(_STYLE):
+        figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
+        return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _svg(figure: Any, name: str, title: str) -> str:
+    """The figure as an <svg> element whose ids do not collide with another plot's."""
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a browser has the glyphs a font lacks
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+
+
+def _prepare() -> None:
+    import matplotlib
+
+    matplotlib.use("svg", force=False)
+    import matplotlib.figure
+
+
+def pair_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
+    """Centres in every pair of the columns that separate them most, with one-width circles."""
+    _prepare()
+    from matplotlib.patches import Ellipse
+
+    names = [_label(name) for name in column_names(model)]
+    shown = _most_telling_columns(model, MAX_PAIR_COLUMNS)
+    pairs = [(a, b) for i, a in enumerate(shown) for b in shown[i + 1 :]]
+    if not pairs:  # one column only
+        pairs = [(0, 0)]
+    across = min(3, len(pairs))
+    down = math.ceil(len(pairs) / across)
+    figure, axes = _figure(3.1 * across, 2.9 * down, down, across)
+    low, high = np.asarray(low), np.asarray(high)
+    for place, axis in enumerate(axes.flat):
+        if place >= len(pairs):
+            axis.set_axis_off()
+            continue
+        a, b = pairs[place]
+        for k, (center, weight) in enumerate(zip(model.centers, model.weights, strict=True)):
+            width = 2 * model.axis_widths[k, [a, b]]
+            axis.add_patch(
+                Ellipse((center[a], center[b]), *width, facecolor=color(k), alpha=0.18, lw=0)
+            )
+            axis.scatter(
+                center[a], center[b], s=20 + 500 * weight, color=color(k), alpha=0.85, linewidths=0
+            )
+        for limits, column in ((axis.set_xlim, a), (axis.set_ylim, b)):
+            limits(*_window(model, column, low, high))
+        axis.set_xlabel(names[a])
+        axis.set_ylabel(names[b])
+    return _svg(figure, "pairs", "Cluster centres in pairs of columns")
+
+
+def _most_telling_columns(model: KMeansModel, count: int) -> list[int]:
+    """Columns in which the centres differ most, in units of the clusters' width."""
+    mean = model.weights @ model.centers
+    spread = np.sqrt(model.weights @ (model.centers - mean) ** 2)
+    within = np.sqrt(model.weights @ model.axis_widths**2)
+    telling = spread / np.maximum(within, 1e-9 * (1 + np.abs(mean)))
+    return sorted(int(j) for j in np.argsort(-telling)[:count])
+
+
+def _window(
+    model: KMeansModel, column: int, low: npt.NDArray[Any], high: npt.NDArray[Any]
+) -> tuple[float, float]:
+    """Where the clusters are, with a margin, inside the domain."""
+    margin = 3 * model.axis_widths[:, column].max() + 0.02 * (high[column] - low[column])
+    values = model.centers[:, column]
+    return max(low[column], values.min() - margin), min(high[column], values.max() + margin)
+
+
+def parallel_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
+    """Every centre as a line over all columns, each column on its own scale."""
+    _prepare()
+    names = [_label(name) for name in column_names(model)]
+    low, high = np.asarray(low), np.asarray(high)
+    dim = len(names)
+    figure, axes = _figure(min(9.3, max(5.0, 0.7 * dim + 2)), 3.4)
+    axis = axes[0, 0]
+    positions = np.arange(dim)
+    windows = np.array([_window(model, j, low, high) for j in range(dim)])
+    bottom, size = windows[:, 0], np.maximum(windows[:, 1] - windows[:, 0], 1e-12)
+    for k, center in enumerate(model.centers):
+        line = (center - bottom) / size
+        band = model.axis_widths[k] / size
+        axis.fill_between(positions, line - band, line + band, color=color(k), alpha=0.10, lw=0)
+        axis.plot(
+            positions,
+            line,
+            "-o",
+            color=color(k),
+            markersize=3.5,
+            linewidth=1 + 5 * model.weights[k],
+        )
+    axis.set_ylim(-0.05, 1.05)
+    axis.set_yticks([])
+    axis.spines["left"].set_visible(False)
+    axis.grid(axis="x", color=FAINT, linewidth=0.8)
+    step = max(1, dim // 24)
+    axis.set_xticks(positions[::step])
+    labels = [
+        f"{names[j]}\n{windows[j, 0]:.3g} to {windows[j, 1]:.3g}" if dim <= 10 else names[j]
+        for j in positions[::step]
+    ]
+    axis.set_xticklabels(labels, rotation=0 if dim <= 10 else 60)
+    return _svg(figure, "parallel", "Cluster centres over all columns")
+
+
+def weight_plot(model: KMeansModel) -> str:
+    """Share of the records in each cluster."""
+    _prepare()
+    k = model.n_clusters
+    figure, axes = _figure(min(9.3, max(3.5, 0.45 * k + 1.5)), 2.4)
+    axis = axes[0, 0]
+    axis.bar(np.arange(k), 100 * model.weights, color=[color(i) for i in range(k)], width=0.7)
+    axis.set_xticks(np.arange(k))
+    axis.set_xticklabels([str(i + 1) for i in range(k)])
+    axis.set_xlabel("cluster")
+    axis.set_ylabel("share of records, %")
+    return _svg(figure, "weights", "Share of the records in each cluster")
+
+
+def fit_plot(model: KMeansModel, sketch: Sketch) -> str:
+    """Released numbers against the model, and what is left against the expected noise."""
+    _prepare()
+    observed, predicted = sketch.moments(), model.moments(sketch)
+    scale = max(model.n_records, 1.0)
+    radius = np.linalg.norm(sketch.design.radians(), axis=1)
+    figure, axes = _figure(9.3, 3.1, 1, 2)
+    left, right = axes[0]
+    left.scatter(radius, np.abs(observed) / scale, s=7, color="#8c959f", lw=0, label="sketch")
+    left.scatter(radius, np.abs(predicted) / scale, s=7, color=PALETTE[0], lw=0, label="model")
+    left.set_xscale("log")
+    left.set_xlabel("frequency (radians per unit)")
+    left.set_ylabel("modulus per record")
+    left.legend(frameon=False, fontsize=8)
+    deviation = np.sqrt(expected_variances(model, sketch))
+    rest = (observed - predicted) / deviation
+    values = np.concatenate([rest.real, rest.imag])
+    edge = max(4.0, float(np.abs(values).max(initial=0.0)) * 1.02)
+    right.hist(
+        values,
+        bins=np.linspace(-edge, edge, 41),
+        density=True,
+        color="#8c959f",
+        alpha=0.6,
+        label="sketch minus model",
+    )
+    grid = np.linspace(-edge, edge, 400)
+    right.plot(
+        grid,
+        np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi),
+        color=PALETTE[1],
+        label="expected noise",
+    )
+    right.set_xlabel("standard deviations of expected noise and sampling")
+    right.set_yticks([])
+    right.legend(frameon=False, fontsize=8)
+    return _svg(figure, "fit", "Fit of the sketch against the expected noise")
+
+
+def all_plots(model: KMeansModel, sketch: Sketch) -> Sequence[tuple[str, str]]:
+    """Heading and SVG of every plot of the report."""
+    domain = sketch.design.domain
+    low = domain.center_vector - domain.half_widths
+    high = domain.center_vector + domain.half_widths
+    plots = [("Centres over all columns", parallel_plot(model, low, high))]
+    if model.centers.shape[1] > 1:
+        plots.append(("Centres in pairs of columns", pair_plot(model, low, high)))
+    plots.append(("Weights", weight_plot(model)))
+    plots.append(("Does the model explain the sketch?", fit_plot(model, sketch)))
+    return plots

@@ -1,0 +1,470 @@
+"""The command line: the life of a sketch through files, and what goes wrong on the way."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import privsketch as ps
+from privsketch.cli.main import main
+
+COMMANDS = ["demo", "design", "sketch", "merge", "learn", "inspect"]
+DESIGN = {
+    "-k": "2",
+    "--box": "-4 4",
+    "--dim": "3",
+    "--epsilon": "1",
+    "--delta": "1e-6",
+    "--records": "1000",
+    "--seed": "7",
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def design_arguments(**changes):
+    """Arguments of `privsketch design`; None leaves an option out."""
+    options = {**DESIGN, **{f"--{name}": value for name, value in changes.items()}}
+    pairs = ((name, value) for name, value in options.items() if value is not None)
+    return ["design", *(word for name, value in pairs for word in (name, *str(value).split()))]
+
+
+def write_table(path, seed=0, n_records=300, header="a,b,c"):
+    rng = np.random.default_rng(seed)
+    centers = np.array([[-2.0, -2.0, -2.0], [2.0, 2.0, 2.0]])
+    records = centers[rng.integers(2, size=n_records)] + 0.3 * rng.normal(size=(n_records, 3))
+    lines = [header, *(",".join(map(repr, row)) for row in records.tolist())]
+    path.write_text("\n".join(lines) + "\n")
+    return records
+
+
+@pytest.fixture
+def study(folder):
+    """A folder with a design and the tables of two sites."""
+    assert run(*design_arguments(), "-o", "study.json").exit_code == 0
+    write_table(folder / "site-1.csv", seed=1)
+    write_table(folder / "site-2.csv", seed=2)
+    return folder
+
+
+@pytest.fixture
+def sketches(study):
+    for name in ("site-1", "site-2"):
+        assert run("sketch", "study.json", f"{name}.csv", "-o", f"{name}.sketch").exit_code == 0
+    return study
+
+
+def refused(folder, *arguments):
+    """The error line of a command that must fail: exit code 2, no traceback, no new file."""
+    before = sorted(folder.rglob("*"))
+    result = run(*arguments)
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 2
+    lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(lines) == 1
+    assert "Traceback" not in result.output
+    assert sorted(folder.rglob("*")) == before
+    return lines[0]
+
+
+def refused_in_one_line(folder, *arguments):
+    line = refused(folder, *arguments)
+    assert run(*arguments).stderr.strip() == line
+    return line
+
+
+# ---------------------------------------------------------------- the whole story
+
+
+def test_the_whole_story(sketches):
+    merged = run("merge", "site-1.sketch", "site-2.sketch", "-o", "all.sketch")
+    assert merged.exit_code == 0
+    assert "epsilon = 1, delta = 1e-06" in merged.stdout
+    learned = run("learn", "all.sketch", "-k", 2, "-o", "model.json", "--report", "report.html")
+    assert learned.exit_code == 0
+    assert "written to model.json" in learned.stdout
+    assert "written to report.html" in learned.stdout
+    assert (sketches / "report.html").read_text().startswith("<!doctype html>")
+    for name, word in (
+        ("study.json", "design"),
+        ("site-1.sketch", "sketch"),
+        ("all.sketch", "2 release(s): site-1, site-2"),
+        ("model.json", "k-means"),
+    ):
+        told = run("inspect", name)
+        assert told.exit_code == 0
+        assert word in told.stdout
+        assert "epsilon = 1" in told.stdout
+        assert "one record" in told.stdout
+
+
+def test_the_clusters_of_a_clear_case_are_found(study):
+    write_table(study / "large.csv", n_records=20_000)
+    run("sketch", "study.json", "large.csv", "-o", "large.sketch")
+    assert run("learn", "large.sketch", "-o", "model.json", "--starts", 1).exit_code == 0
+    centers = ps.KMeansModel.load("model.json").centers
+    assert np.allclose(np.sort(centers, axis=0), [[-2, -2, -2], [2, 2, 2]], atol=0.3)
+
+
+def test_a_sketch_is_named_after_its_file_unless_told(sketches):
+    assert ps.Sketch.load("site-1.sketch").sources == ("site-1",)
+    run("sketch", "study.json", "site-1.csv", "-o", "x.sketch", "--source", "north")
+    assert ps.Sketch.load("x.sketch").sources == ("north",)
+
+
+def test_the_command_line_gives_what_python_gives(study, no_noise):
+    run("sketch", "study.json", "site-1.csv", "site-2.csv", "-o", "both.sketch", "--threads", 1)
+    design = ps.Design.load("study.json")
+    tables = [write_table(study / "x.csv", seed=seed) for seed in (1, 2)]
+    expected = ps.sketch(np.concatenate(tables), design)
+    assert ps.Sketch.load("both.sketch").values.tolist() == expected.values.tolist()
+
+
+def test_columns_are_found_by_the_names_in_the_design(folder, no_noise):
+    run(*design_arguments(columns="a,b,c", dim=None), "-o", "study.json")
+    records = write_table(folder / "permuted.csv", header="c,a,b")
+    assert run("sketch", "study.json", "permuted.csv", "-o", "p.sketch").exit_code == 0
+    expected = ps.sketch(records[:, [1, 2, 0]], ps.Design.load("study.json"))
+    assert ps.Sketch.load("p.sketch").values.tolist() == expected.values.tolist()
+
+
+def test_columns_are_found_by_the_names_given(study, no_noise):
+    records = write_table(study / "permuted.csv", header="c,a,b")
+    run("sketch", "study.json", "permuted.csv", "-o", "p.sketch", "--columns", "a, b,c")
+    expected = ps.sketch(records[:, [1, 2, 0]], ps.Design.load("study.json"))
+    assert ps.Sketch.load("p.sketch").values.tolist() == expected.values.tolist()
+
+
+def test_force_replaces_a_sketch(sketches):
+    before = ps.Sketch.load("site-1.sketch").ids
+    again = run("sketch", "study.json", "site-1.csv", "-o", "site-1.sketch", "--force")
+    assert again.exit_code == 0
+    assert ps.Sketch.load("site-1.sketch").ids != before
+
+
+def test_costs_add_for_the_same_records_if_told(sketches):
+    run("sketch", "study.json", "site-1.csv", "-o", "again.sketch", "--source", "site-1")
+    told = run("merge", "site-1.sketch", "again.sketch", "--same-records", "-o", "all.sketch")
+    assert told.exit_code == 0
+    assert ps.Sketch.load("all.sketch").receipt.epsilon == 2.0
+
+
+def test_missing_values_are_centred_if_told(study):
+    (study / "holes.csv").write_text("a,b,c\n1,,2\n")
+    told = run("sketch", "study.json", "holes.csv", "-o", "h.sketch", "--missing", "center")
+    assert told.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"delta": "0"},
+        {"delta": "0", "noise": "laplace"},
+        {"neighbours": "replace"},
+        {"feature-map": "one-bit"},
+        {"frequencies": "gaussian", "scale": "0.5"},
+        {"scale": "0.1,2"},
+        {"count": "omitted"},
+        {"box": None, "ball": "3", "center": "1,0,-1"},
+        {"box": "-4,-4,-1 4,4,1", "dim": None},
+        {"box": "-4 4", "dim": None, "columns": "a,b,c"},
+        {"features": "64"},
+    ],
+    ids=str,
+)
+def test_designs_of_every_kind_can_be_made(folder, changes):
+    made = run(*design_arguments(**changes), "-o", "study.json")
+    assert made.exit_code == 0, made.stderr
+    assert ps.Design.load("study.json").dim == 3
+    assert "one record" in made.stdout
+
+
+def test_the_demo_tells_the_whole_story(folder):
+    told = run("demo", "--records", 500, "-o", "out")
+    assert told.exit_code == 0, told.output
+    files = {path.name for path in (folder / "out").iterdir()}
+    sites = {f"site-{i}.{kind}" for i in range(1, 6) for kind in ("parquet", "sketch")}
+    assert files == {"study.json", "all.sketch", "model.json", "report.html", *sites}
+    assert len(ps.Sketch.load("out/all.sketch").ids) == 5
+
+
+def test_the_commands_of_the_demo_can_be_typed(folder):
+    told = run("demo", "--records", 500, "-o", "out").stdout
+    typed = [line.split()[2:] for line in told.splitlines() if line.startswith("  $ privsketch ")]
+    command = next(words for words in typed if words[0] == "design")
+    assert run(*command).exit_code == 0
+    assert ps.Design.load("study.json") == ps.Design.load("out/study.json")
+
+
+# ---------------------------------------------------------------- help
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=str)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_every_command_explains_itself(command, flag):
+    told = run(*command, flag)
+    assert told.exit_code == 0
+    assert "Usage:" in told.stdout
+
+
+def test_help_lists_every_command():
+    assert all(name in run("--help").stdout for name in COMMANDS)
+    assert list(main.commands) == COMMANDS
+
+
+def test_the_version_is_told():
+    told = run("--version")
+    assert told.exit_code == 0
+    assert ps.__version__ in told.stdout
+
+
+def test_the_command_line_starts_without_heavy_imports():
+    heavy = ["numpy", "scipy", "sklearn", "pyarrow", "opendp", "matplotlib", "rich", "llvmlite"]
+    code = (
+        "import sys, privsketch.cli.main as cli\n"
+        "from click.testing import CliRunner\n"
+        "assert CliRunner().invoke(cli.main, ['--help']).exit_code == 0\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+# ---------------------------------------------------------------- errors of design
+
+BAD_DESIGNS = {
+    "epsilon zero": ({"epsilon": "0"}, "epsilon=0.0"),
+    "epsilon negative": ({"epsilon": "-1"}, "epsilon=-1.0"),
+    "epsilon above 100": ({"epsilon": "101"}, "epsilon=101.0"),
+    "epsilon nan": ({"epsilon": "nan"}, "epsilon=nan"),
+    "epsilon infinite": ({"epsilon": "inf"}, "epsilon=inf"),
+    "delta one": ({"delta": "1"}, "delta=1.0"),
+    "delta negative": ({"delta": "-1e-9"}, "delta=-1e-09"),
+    "delta nan": ({"delta": "nan"}, "delta=nan"),
+    "gaussian without delta": ({"delta": "0", "noise": "gaussian"}, "delta=0 with noise"),
+    "no dim": ({"dim": None}, "dim"),
+    "dim zero": ({"dim": "0"}, "dim=0"),
+    "dim against columns": ({"columns": "a,b"}, "columns"),
+    "column twice": ({"columns": "a,b,b"}, "twice"),
+    "box turned around": ({"box": "4 -4"}, "low"),
+    "ball of no size": ({"box": None, "ball": "0"}, "radius"),
+    "ball of negative size": ({"box": None, "ball": "-1"}, "radius"),
+    "center of another width": ({"box": None, "ball": "1", "center": "0,0"}, "center"),
+    "unknown task": ({"task": "pca"}, "task"),
+    "no records": ({"records": "0"}, "n_records"),
+    "too few features": ({"features": "2"}, "n_components"),
+    "too many features": ({"features": "99999999"}, "n_features"),
+    "law without scale": ({"frequencies": "gaussian"}, "frequency_scale"),
+    "scale too fine": ({"scale": "1e-9"}, "frequency_scale"),
+    "scale negative": ({"scale": "-1"}, "frequency_scale"),
+    "scale turned around": ({"scale": "2,1"}, "frequency_scale"),
+    "public count": ({"count": "public"}, "count"),
+    "negative seed": ({"seed": "-1"}, "random_state"),
+}
+
+
+@pytest.mark.parametrize(("changes", "word"), BAD_DESIGNS.values(), ids=BAD_DESIGNS)
+def test_a_bad_design_gets_one_clear_line(folder, changes, word):
+    line = refused_in_one_line(folder, *design_arguments(**changes), "-o", "study.json")
+    assert word in line
+
+
+BAD_USAGE = {
+    "no domain": ({"box": None}, "either --box LOW HIGH or --ball RADIUS"),
+    "both domains": ({"ball": "3"}, "either --box LOW HIGH or --ball RADIUS"),
+    "box of text": ({"box": "low high"}, "'low' is not a number"),
+    "center of text": ({"box": None, "ball": "3", "center": "x"}, "'x' is not a number"),
+    "scale of text": ({"scale": "x"}, "'x' is not a number"),
+    "epsilon of text": ({"epsilon": "one"}, "--epsilon"),
+    "no epsilon": ({"epsilon": None}, "--epsilon"),
+    "no delta": ({"delta": None}, "--delta"),
+    "unknown noise": ({"noise": "uniform"}, "--noise"),
+    "unknown neighbours": ({"neighbours": "none"}, "--neighbours"),
+}
+
+
+@pytest.mark.parametrize(("changes", "word"), BAD_USAGE.values(), ids=BAD_USAGE)
+def test_wrong_usage_gets_a_clear_line(folder, changes, word):
+    assert word in refused(folder, *design_arguments(**changes), "-o", "study.json")
+
+
+@pytest.mark.parametrize("output", ["nowhere/study.json", "file/study.json", "", "."])
+def test_a_design_that_cannot_be_written_is_an_error(folder, output):
+    (folder / "file").write_text("old")
+    refused(folder, *design_arguments(), "-o", output)
+
+
+# ---------------------------------------------------------------- errors of sketch
+
+BAD_DATA = {
+    "missing file": ("nowhere.csv", None, "no such file"),
+    "unknown kind": ("data.xlsx", b"a,b,c\n", "unknown kind"),
+    "too few columns": ("data.csv", b"a,b\n1,2\n", "2 columns"),
+    "text": ("data.csv", b"a,b,c\n1,2,confidential\n", "not numeric"),
+    "missing value": ("data.csv", b"a,b,c\n1,,3\n", "missing"),
+    "empty csv": ("data.csv", b"", "CSV"),
+    "empty npy": ("data.npy", b"", ".npy"),
+    "damaged npy": ("data.npy", b"\x93NUMPY\x01\x00", ".npy"),
+    "zip named npy": ("data.npy", b"PK\x05\x06" + bytes(18), ".npy"),
+    "damaged parquet": ("data.parquet", b"PAR1" + bytes(20) + b"PAR1", "Parquet"),
+    "empty arrow": ("data.arrow", b"", "Arrow"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "word"), BAD_DATA.values(), ids=BAD_DATA)
+def test_bad_data_get_one_clear_line_and_spend_nothing(study, spent, name, content, word):
+    if content is not None:
+        (study / name).write_bytes(content)
+    line = refused_in_one_line(study, "sketch", "study.json", name, "-o", "out.sketch")
+    assert word in line
+    assert "confidential" not in line
+    assert spent == []
+
+
+def test_an_existing_sketch_is_not_replaced(sketches, spent):
+    before = (sketches / "site-1.sketch").read_bytes()
+    line = refused_in_one_line(
+        sketches, "sketch", "study.json", "site-1.csv", "-o", "site-1.sketch"
+    )
+    assert "spend the budget again" in line
+    assert (sketches / "site-1.sketch").read_bytes() == before
+    assert spent == []
+
+
+@pytest.mark.parametrize("output", ["nowhere/out.sketch", "site-1.csv/out.sketch"])
+def test_a_missing_folder_is_found_before_anything_is_spent(study, spent, output):
+    refused_in_one_line(study, "sketch", "study.json", "site-1.csv", "-o", output)
+    assert spent == []
+
+
+def test_force_does_not_spend_on_a_folder(study, spent):
+    (study / "out").mkdir()
+    refused_in_one_line(study, "sketch", "study.json", "site-1.csv", "-o", "out", "--force")
+    assert spent == []
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--columns", "a,b,x"], "'x' is unknown"),
+        (["--columns", "a,b,b"], "twice"),
+        (["--columns", "a,b"], "2 named"),
+        (["--threads", "0"], "n_threads=0"),
+        (["--source", "x" * 201], "source="),
+    ],
+    ids=str,
+)
+def test_bad_options_of_sketch_spend_nothing(study, spent, options, word):
+    arguments = ["sketch", "study.json", "site-1.csv", "-o", "out.sketch", *options]
+    assert word in refused_in_one_line(study, *arguments)
+    assert spent == []
+
+
+def test_a_sketch_of_an_altered_design_is_refused(study, spent):
+    text = (study / "study.json").read_text()
+    (study / "study.json").write_text(text.replace('"epsilon": 1.0', '"epsilon": 50.0'))
+    line = refused_in_one_line(study, "sketch", "study.json", "site-1.csv", "-o", "out.sketch")
+    assert "altered" in line
+    assert spent == []
+
+
+def test_sketch_needs_data(study):
+    assert "DATA" in refused(study, "sketch", "study.json", "-o", "out.sketch")
+
+
+# ---------------------------------------------------------------- errors of the others
+
+
+def test_sketches_of_different_studies_do_not_merge(sketches):
+    run(*design_arguments(epsilon="2"), "-o", "other.json")
+    run("sketch", "other.json", "site-2.csv", "-o", "other.sketch")
+    line = refused_in_one_line(
+        sketches, "merge", "site-1.sketch", "other.sketch", "-o", "all.sketch"
+    )
+    assert "same study" in line
+
+
+def test_the_same_sketch_does_not_merge_with_itself(sketches):
+    line = refused_in_one_line(
+        sketches, "merge", "site-1.sketch", "site-1.sketch", "-o", "all.sketch"
+    )
+    assert "twice" in line
+
+
+def test_the_same_source_does_not_merge(sketches):
+    run("sketch", "study.json", "site-1.csv", "-o", "again.sketch", "--source", "site-1")
+    line = refused_in_one_line(
+        sketches, "merge", "site-1.sketch", "again.sketch", "-o", "all.sketch"
+    )
+    assert "'site-1' occurs more than once" in line
+
+
+@pytest.mark.parametrize("k", [1000, 0, -1])
+def test_too_many_or_no_clusters_are_refused(sketches, k):
+    line = refused_in_one_line(
+        sketches, "learn", "site-1.sketch", "-k", k, "-o", "model.json", "--report", "r.html"
+    )
+    assert f"n_clusters={k}" in line
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["-o", "nowhere/model.json"], ["-o", "model.json", "--report", "nowhere/report.html"]],
+    ids=["model", "report"],
+)
+def test_learn_writes_all_or_nothing(sketches, options):
+    refused_in_one_line(sketches, "learn", "site-1.sketch", *options, "--starts", 1)
+
+
+@pytest.mark.parametrize("command", ["merge", "learn", "inspect"])
+def test_a_corrupted_sketch_is_refused(sketches, command):
+    data = bytearray((sketches / "site-1.sketch").read_bytes())
+    data[len(data) // 2] ^= 1
+    (sketches / "bad.sketch").write_bytes(data)
+    options = [] if command == "inspect" else ["-o", "out"]
+    line = refused_in_one_line(sketches, command, "bad.sketch", *options)
+    assert "bad.sketch: truncated or corrupted" in line
+
+
+FOREIGN = {
+    "text": b"hello\n",
+    "json": b'{"format": "other"}',
+    "json list": b"[1, 2]",
+    "json without format": b"{}",
+    "empty": b"",
+    "binary": bytes(range(256)),
+}
+
+
+@pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
+def test_a_foreign_file_is_refused(folder, content):
+    (folder / "foreign").write_bytes(content)
+    assert "foreign: " in refused_in_one_line(folder, "inspect", "foreign")
+
+
+@pytest.mark.parametrize("command", ["sketch", "merge", "learn", "inspect"])
+def test_a_missing_input_is_refused(folder, command):
+    options = {"sketch": ["data.csv", "-o", "out"], "inspect": []}.get(command, ["-o", "out"])
+    assert "nowhere: " in refused_in_one_line(folder, command, "nowhere", *options)
+
+
+def test_a_model_is_not_a_sketch(sketches):
+    run("learn", "site-1.sketch", "-o", "model.json", "--starts", 1)
+    assert json.loads((sketches / "model.json").read_text())
+    assert "not a privsketch sketch" in refused_in_one_line(sketches, "learn", "model.json")
+
+
+def test_a_demo_that_cannot_write_is_an_error(folder):
+    (folder / "file").write_text("old")
+    refused(folder, "demo", "--records", 100, "-o", "file")
