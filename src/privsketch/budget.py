@@ -189,13 +189,28 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
     return values
 
 
-def receipt_from_json(value: Any) -> Receipt:
+_MAX_NESTING = 8
+
+
+def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
     """The receipt from `receipt_to_json`; errors for anything else."""
     if not isinstance(value, dict) or set(value) != set(Receipt.__dataclass_fields__):
         raise ParameterError("receipt: unknown or missing fields")
-    if not isinstance(value["parts"], list):
-        raise ParameterError("receipt: parts must be a list")
-    parts = tuple(receipt_from_json(part) for part in value["parts"])
-    receipt = Receipt(**{**value, "parts": parts})
-    Budget(receipt.epsilon, receipt.delta, receipt.neighbours) if receipt.epsilon <= 100 else None
-    return receipt
+    texts = ("mechanism", "sensitivity", "calibration", "sampler", "unit")
+    if not all(isinstance(value[name], str) for name in texts):
+        raise ParameterError("receipt: a text is missing")
+    if not isinstance(value["source"], str | None) or not isinstance(value["scale"], float | None):
+        raise ParameterError("receipt: source or scale has the wrong type")
+    if value["composition"] not in ("single", "sequential", "parallel"):
+        raise ParameterError("receipt: unknown composition")
+    if value["neighbours"] not in NEIGHBOURS:
+        raise ParameterError("receipt: unknown neighbours")
+    # Costs of several releases may add up beyond what one budget allows.
+    if not all(type(value[name]) is float for name in ("epsilon", "delta")):
+        raise ParameterError("receipt: epsilon and delta must be numbers")
+    if not (value["epsilon"] > 0 and value["delta"] >= 0):
+        raise ParameterError("receipt: epsilon or delta out of range")
+    if not isinstance(value["parts"], list) or depth > _MAX_NESTING:
+        raise ParameterError("receipt: parts must be a list, and not nested for ever")
+    parts = tuple(receipt_from_json(part, depth + 1) for part in value["parts"])
+    return Receipt(**{**value, "parts": parts})

@@ -28,16 +28,17 @@ from privsketch.features.frequencies import (
 )
 from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.formats import (
-    as_file_error,
+    canonical_json,
     document,
     document_content,
     fingerprint,
     read_file,
+    reading,
     require_fields,
     write_file,
 )
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
-from privsketch.noise.sums import CountMode, SumNoise, plan_sum_noise
+from privsketch.noise.sums import COUNT_MODES, CountMode, SumNoise, plan_sum_noise
 
 TASKS = ("kmeans",)
 
@@ -83,7 +84,10 @@ class Design:
                 "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; "
                 "use noise='cube' for pure differential privacy"
             )
-        if not (math.isfinite(self.n_records) and self.n_records >= 1):
+        if self.count not in COUNT_MODES:
+            known = ", ".join(map(repr, COUNT_MODES))
+            raise ParameterError(f"count={self.count!r}: expected one of {known}")
+        if isinstance(self.n_records, bool) or not 1 <= self.n_records < math.inf:
             raise ParameterError(
                 f"n_records={self.n_records!r}: expected a public order of magnitude, at least 1"
             )
@@ -91,6 +95,8 @@ class Design:
             raise ParameterError(
                 f"columns: {len(self.columns)} names for a domain of dim={self.dim}"
             )
+        if self.columns is not None and len(set(self.columns)) != self.dim:
+            raise ParameterError("columns: a name occurs twice")
         if self.frequencies.dithered != self.map.dithered:
             raise ParameterError("frequencies: dither does not go with the feature map")
         require_features(self.n_components, self.dim, self.n_features, "n_components")
@@ -236,8 +242,8 @@ class Design:
         fields = require_fields(value, cls.__dataclass_fields__, what)
         budget = require_fields(fields["budget"], _BUDGET_FIELDS, what)
         columns = fields["columns"]
-        try:
-            return cls(
+        with reading(what):
+            design = cls(
                 **{
                     **fields,
                     "domain": domain_from_json(fields["domain"]),
@@ -246,8 +252,9 @@ class Design:
                     "columns": None if columns is None else tuple(str(name) for name in columns),
                 }
             )
-        except (ParameterError, TypeError) as error:
-            raise as_file_error(what, error) from None
+            if canonical_json(design.to_json()) != canonical_json(value):
+                raise ParameterError("a value has the wrong type")
+        return design
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the design as JSON."""

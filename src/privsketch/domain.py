@@ -24,7 +24,7 @@ def _as_public_numbers(name: str, value: Numbers) -> float | tuple[float, ...]:
     """A scalar stays a float, anything else becomes a tuple of floats; all finite."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ParameterError(f"{name}={value!r}: expected a number or a list of numbers") from error
     if array.ndim > 1 or not np.isfinite(array).all() or array.size == 0:
         raise ParameterError(f"{name}={value!r}: expected a finite number or a flat list of them")

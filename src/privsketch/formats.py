@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +44,37 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):  # a person may read one, the program the other
+        raise ValueError("a key occurs twice")
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):  # NaN, Infinity, 1e999
+        raise ValueError("not a finite number")
+    return number
+
+
+def _small(text: str) -> int:
+    number = int(text)
+    if not -(2**63) <= number < 2**64:
+        raise ValueError("integer out of range")
+    return number
+
+
 def parse_json(data: bytes, what: str) -> dict[str, Any]:
-    """A JSON object, or a FileError that says what was expected."""
-
-    def refuse_constant(name: str) -> Any:
-        raise ValueError(f"{name} is not a number")
-
+    """A JSON object of finite numbers without repeated keys, or a FileError."""
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=refuse_constant)
+        value = json.loads(
+            data.decode("utf-8"),
+            parse_constant=_finite,
+            parse_float=_finite,
+            parse_int=_small,
+            object_pairs_hook=_unique,
+        )
     except (ValueError, RecursionError):
         raise FileError(f"{what}: not valid JSON; the file is damaged or of another kind") from None
     if not isinstance(value, dict):
@@ -137,17 +162,36 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Write under a temporary name, then rename: a reader never sees half a file."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary = path.parent / f".{secrets.token_hex(8)}.part"
     try:
+        require_writable(path)
         with open(temporary, "xb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileError):
+            raise
+        reason = getattr(error, "strerror", None) or "cannot be written"
+        raise FileError(f"{path}: {reason}") from None
+    finally:
+        with suppress(OSError, ValueError):
+            temporary.unlink(missing_ok=True)
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that cannot become a file, before anything is spent on its content."""
+    path = Path(path)
+    try:
+        if not path.name or path.is_dir():
+            raise FileError(f"{path}: is a folder, not a file")
+        if not path.parent.is_dir():
+            raise FileError(f"{path.parent}: no such folder")
+        if not path.exists() and len(os.fsencode(path.name)) > 255:
+            raise FileError(f"{path.name[:40]}...: the name is too long")
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or 'cannot be written'}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def require_fields(value: Any, names: Iterable[str], what: str) -> dict[str, Any]:
@@ -157,6 +201,12 @@ def require_fields(value: Any, names: Iterable[str], what: str) -> dict[str, Any
     return value
 
 
-def as_file_error(what: str, error: ParameterError | KeyError | TypeError) -> FileError:
-    """A parameter error met while reading a file, told as what it is: a bad file."""
-    return FileError(f"{what}: {error}")
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Errors of parameters met while reading a file are told as what they are: a bad file."""
+    try:
+        yield
+    except FileError:
+        raise
+    except (ParameterError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise FileError(f"{what}: {error}") from None

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ import numpy.typing as npt
 from privsketch.errors import ParameterError, RecordError
 
 Block = npt.NDArray[Any]
-Columns = Sequence[str | int] | None
 # Values per block that readers ask for; a few such blocks are in memory at a time.
 BLOCK_VALUES = 2**19
 _SUFFIXES = {
@@ -36,39 +36,62 @@ _SUFFIXES = {
 }
 
 
-def read_blocks(data: Any, dim: int, columns: Columns = None) -> Iterator[Block]:
-    """Blocks (n, dim) of records from `data`, with the columns asked for, in that order."""
+@dataclass(frozen=True)
+class Selection:
+    """Which columns make a record: those asked for, else by name where a table has names."""
+
+    dim: int
+    columns: tuple[str | int, ...] | None
+    names: tuple[str, ...] | None
+
+
+def read_blocks(
+    data: Any,
+    dim: int,
+    columns: Sequence[str | int] | None = None,
+    names: Sequence[str] | None = None,
+) -> Iterator[Block]:
+    """Blocks (n, dim) of records from `data`.
+
+    `columns` are the columns asked for, in that order. Without them, tables with named
+    columns use `names`, the design's; everything else uses all columns.
+    """
     if columns is not None:
-        if isinstance(columns, str):
-            raise RecordError("columns: expected a list of columns")
-        columns = list(columns)
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            raise RecordError("columns: expected a list of column names or column numbers")
+        columns = [c if isinstance(c, str) else _column_number(c) for c in columns]
         if len(columns) != dim:
             raise RecordError(f"columns: {len(columns)} named, the design has dim={dim}")
-        if len(set(columns)) != len(columns):
-            raise RecordError("columns: a column is named twice")
-    yield from _blocks(data, dim, columns)
+    chosen = Selection(
+        dim,
+        None if columns is None else tuple(columns),
+        None if names is None else tuple(names),
+    )
+    yield from _blocks(data, chosen)
 
 
-def _blocks(data: Any, dim: int, columns: Columns) -> Iterator[Block]:
+def _column_number(column: Any) -> int:
+    if isinstance(column, bool) or not isinstance(column, int | np.integer):
+        raise RecordError("columns: expected a list of column names or column numbers")
+    return int(column)
+
+
+def _blocks(data: Any, chosen: Selection) -> Iterator[Block]:
     if isinstance(data, str | os.PathLike):
-        yield from _file_blocks(Path(data), dim, columns)
+        yield from _file_blocks(Path(data), chosen)
     elif isinstance(data, np.ndarray):
-        yield from _array_blocks(data, dim, columns)
+        yield from _array_blocks(data, chosen)
     elif type(data).__module__.split(".")[0] == "pandas":
-        yield from _pandas_blocks(data, dim, columns)
-    elif hasattr(data, "__arrow_c_stream__"):
-        yield from _stream_blocks(data, dim, columns)
-    elif hasattr(data, "__arrow_c_array__"):
-        import pyarrow as pa
-
-        yield _batch_block(pa.record_batch(data), dim, columns, "table")
+        yield from _pandas_blocks(data, chosen)
+    elif hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        yield from _stream_blocks(data, chosen)
     elif type(data).__module__.split(".")[0] == "scipy":
         raise RecordError("sparse matrices are not supported; use data.toarray() in blocks")
     elif isinstance(data, list | tuple) and not _is_list_of_parts(data):
-        yield from _array_blocks(_as_array(data), dim, columns)
+        yield from _array_blocks(_as_array(data), chosen)
     elif isinstance(data, Iterable) and not isinstance(data, dict | bytes | set | frozenset):
         for part in data:
-            yield from _blocks(part, dim, columns)
+            yield from _blocks(part, chosen)
     else:
         raise RecordError(
             f"cannot read records from {type(data).__name__}: expected an array, a table with an "
@@ -96,7 +119,7 @@ def _as_array(rows: Sequence[Any]) -> Block:
         raise RecordError("the rows of the list do not all have the same length") from None
 
 
-def _array_blocks(array: Block, dim: int, columns: Columns) -> Iterator[Block]:
+def _array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
     if array.ndim != 2:
         raise RecordError(
             f"expected a table with rows and columns (2 dimensions), got {array.ndim}; reshape "
@@ -104,18 +127,30 @@ def _array_blocks(array: Block, dim: int, columns: Columns) -> Iterator[Block]:
         )
     if array.dtype.kind not in "fiub":
         raise RecordError(f"a column is not numeric (array of type {array.dtype})")
-    if columns is not None:
-        if not all(isinstance(c, int | np.integer) and not isinstance(c, bool) for c in columns):
+    width, places = array.shape[1], None
+    if chosen.columns is not None:
+        if any(isinstance(column, str) for column in chosen.columns):
             raise RecordError("columns: an array has no column names; give column numbers")
-        unknown = [c for c in columns if not -array.shape[1] <= int(c) < array.shape[1]]
-        if unknown:
-            raise RecordError(f"columns: {unknown[0]} is not a column of {array.shape[1]}")
-    elif array.shape[1] != dim:
-        raise RecordError(_wrong_width("table", array.shape[1], dim))
-    rows = max(1, BLOCK_VALUES // dim)
+        places = _places([int(column) for column in chosen.columns], width)
+    elif width != chosen.dim:
+        raise RecordError(_wrong_width("table", width, chosen.dim))
+    rows = max(1, BLOCK_VALUES // chosen.dim)
     for first in range(0, len(array), rows):
         block = array[first : first + rows]
-        yield block if columns is None else block[:, [int(c) for c in columns]]
+        if isinstance(block, np.ma.MaskedArray):  # masked means missing
+            block = np.ma.filled(block.astype(np.float64), np.nan)
+        yield block if places is None else block[:, places]
+
+
+def _places(columns: list[int], width: int) -> list[int]:
+    """Column numbers from 0; negative ones count from the end."""
+    for column in columns:
+        if not -width <= column < width:
+            raise RecordError(f"columns: {column} is not a column of {width}")
+    places = [column % width for column in columns]
+    if len(set(places)) != len(places):
+        raise RecordError("columns: a column is named twice")
+    return places
 
 
 def _wrong_width(what: str, found: int, dim: int) -> str:
@@ -125,7 +160,7 @@ def _wrong_width(what: str, found: int, dim: int) -> str:
     )
 
 
-def _file_blocks(path: Path, dim: int, columns: Columns) -> Iterator[Block]:
+def _file_blocks(path: Path, chosen: Selection) -> Iterator[Block]:
     kind = _SUFFIXES.get(path.suffix.lower())
     if kind is None:
         known = ", ".join(sorted(_SUFFIXES))
@@ -133,34 +168,40 @@ def _file_blocks(path: Path, dim: int, columns: Columns) -> Iterator[Block]:
     if not path.is_file():
         raise RecordError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
     reader = {"npy": _npy, "parquet": _parquet, "csv": _csv, "arrow": _arrow_file}[kind]
-    yield from reader(path, dim, columns)
+    yield from reader(path, chosen)
 
 
-def _npy(path: Path, dim: int, columns: Columns) -> Iterator[Block]:
+def _npy(path: Path, chosen: Selection) -> Iterator[Block]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError):
-        raise RecordError(f"{path}: not a valid .npy file of numbers") from None
-    yield from _array_blocks(array, dim, columns)
+        array = None
+    if not isinstance(array, np.ndarray):
+        raise RecordError(f"{path}: not a valid .npy file of numbers")
+    yield from _array_blocks(array, chosen)
 
 
-def _parquet(path: Path, dim: int, columns: Columns) -> Iterator[Block]:
+def _parquet(path: Path, chosen: Selection) -> Iterator[Block]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        # Pre-buffering would hold all column chunks, in effect the whole file, in memory.
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            names = _selected(file.schema_arrow.names, dim, columns, str(path))
-            _require_numeric(file.schema_arrow, names, str(path))
-            rows = max(1, BLOCK_VALUES // dim)
+        # Pre-buffering would hold the whole file in memory, and without a buffer size a whole
+        # row group is read at once.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
+            names = _selected(file.schema_arrow, chosen, str(path))
+            rows = max(1, BLOCK_VALUES // chosen.dim)
             for batch in file.iter_batches(batch_size=rows, columns=names):
-                yield _batch_block(batch, dim, names, str(path))
+                yield _batch_block(batch, names)
     except (pa.ArrowException, OSError):
         raise RecordError(f"{path}: not a valid Parquet file, or damaged") from None
 
 
-def _arrow_file(path: Path, dim: int, columns: Columns) -> Iterator[Block]:
+# A stream without it may have been cut between two batches, which nothing else would show.
+_ARROW_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+def _arrow_file(path: Path, chosen: Selection) -> Iterator[Block]:
     import pyarrow as pa
 
     try:
@@ -169,82 +210,112 @@ def _arrow_file(path: Path, dim: int, columns: Columns) -> Iterator[Block]:
                 file = pa.ipc.open_file(source)
                 batches = (file.get_batch(i) for i in range(file.num_record_batches))
             except pa.ArrowInvalid:
+                source.seek(max(0, source.size() - len(_ARROW_END)))
+                if source.read() != _ARROW_END:
+                    raise RecordError(f"{path}: not a valid Arrow file, or damaged") from None
                 source.seek(0)
                 file = pa.ipc.open_stream(source)
                 batches = iter(file)
-            names = _selected(file.schema.names, dim, columns, str(path))
-            _require_numeric(file.schema, names, str(path))
+            names = _selected(file.schema, chosen, str(path))
             for batch in batches:
-                yield from _batch_blocks(batch, dim, names, str(path))
+                yield from _batch_blocks(batch, names)
     except (pa.ArrowException, OSError):
         raise RecordError(f"{path}: not a valid Arrow file, or damaged") from None
 
 
-def _csv(path: Path, dim: int, columns: Columns) -> Iterator[Block]:
+def _csv(path: Path, chosen: Selection) -> Iterator[Block]:
     import pyarrow as pa
     import pyarrow.csv as csv
 
     read = csv.ReadOptions(block_size=2**22)
     try:
         with csv.open_csv(path, read_options=read) as head:
-            names = _selected(head.schema.names, dim, columns, str(path))
+            if all(_is_number(name) for name in head.schema.names):
+                # The first line is a record: neither use it as names nor show it.
+                raise RecordError(f"{path}: no header line with the names of the columns")
+            names = _selected_names(head.schema.names, chosen, str(path))
         # All columns are read as float64: a type guessed from the first block may not last.
         convert = csv.ConvertOptions(
             include_columns=names, column_types={name: pa.float64() for name in names}
         )
         with csv.open_csv(path, read_options=read, convert_options=convert) as reader:
             for batch in reader:
-                yield from _batch_blocks(batch, dim, names, str(path))
-    except (pa.ArrowException, OSError):
+                yield from _batch_blocks(batch, names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         # Arrow's message may quote the offending value, which is part of a record.
         raise RecordError(
             f"{path}: a column is not numeric, or the file is not valid CSV with a header line"
         ) from None
 
 
-def _pandas_blocks(frame: Any, dim: int, columns: Columns) -> Iterator[Block]:
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:
     if getattr(frame, "ndim", 0) != 2:
         raise RecordError("expected a table with rows and columns; use series.to_frame()")
     import pyarrow as pa
 
     labels = [str(label) for label in frame.columns]
-    names = _selected(labels, dim, columns, "table")
-    frame = frame.iloc[:, [labels.index(str(name)) for name in names]]
-    rows = max(1, BLOCK_VALUES // dim)
+    names = _selected_names(labels, chosen, "table")
+    frame = frame.iloc[:, [labels.index(name) for name in names]]
+    rows = max(1, BLOCK_VALUES // chosen.dim)
     for first in range(0, max(len(frame), 1), rows):
         try:
             # The index of a frame is not part of a record.
             table = pa.Table.from_pandas(frame.iloc[first : first + rows], preserve_index=False)
-        except (pa.ArrowException, TypeError):
+        except (pa.ArrowException, TypeError, OverflowError):
             raise RecordError("table: a column is not numeric") from None
-        _require_numeric(table.schema, table.schema.names, "table")
+        _require_numeric(table.schema, names, "table")
         for batch in table.to_batches():
-            yield _batch_block(batch, dim, None, "table")
+            yield _batch_block(batch, names)
 
 
-def _stream_blocks(data: Any, dim: int, columns: Columns) -> Iterator[Block]:
+def _stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
     import pyarrow as pa
 
-    with pa.RecordBatchReader.from_stream(data) as reader:
-        names = _selected(reader.schema.names, dim, columns, "table")
-        _require_numeric(reader.schema, names, "table")
-        for batch in reader:
-            yield from _batch_blocks(batch, dim, names, "table")
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(data)
+        else:
+            batch = pa.record_batch(data)
+            reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
+        with reader:
+            names = _selected(reader.schema, chosen, "table")
+            for batch in reader:
+                yield from _batch_blocks(batch, names)
+    except RecordError:
+        raise
+    except Exception:
+        # Whatever produces the stream may fail while it is read, and quote a record.
+        raise RecordError("table: its Arrow stream cannot be read as a table") from None
 
 
-def _selected(available: Sequence[str], dim: int, columns: Columns, what: str) -> list[str]:
-    """The columns to read: those asked for, or all if there are just as many as needed."""
+def _selected(schema: Any, chosen: Selection, what: str) -> list[str]:
+    """Names of the columns to read, all of them numeric."""
+    names = _selected_names(schema.names, chosen, what)
+    _require_numeric(schema, names, what)
+    return names
+
+
+def _selected_names(available: Sequence[str], chosen: Selection, what: str) -> list[str]:
+    """Those asked for, else the design's, else all if there are just as many as needed."""
+    columns = chosen.columns if chosen.columns is not None else chosen.names
     if columns is None:
-        if len(available) != dim:
-            raise RecordError(_wrong_width(what, len(available), dim))
+        if len(available) != chosen.dim:
+            raise RecordError(_wrong_width(what, len(available), chosen.dim))
         names = list(available)
     else:
-        names = [
-            available[name]
-            if isinstance(name, int) and -len(available) <= name < len(available)
-            else str(name)
-            for name in columns
-        ]
+        numbers = [column for column in columns if isinstance(column, int)]
+        _places(numbers, len(available))
+        names = [available[c] if isinstance(c, int) else c for c in columns]
+        if len(set(names)) != len(names):
+            raise RecordError("columns: a column is named twice")
     for name in names:
         if list(available).count(name) != 1:
             state = "unknown" if name not in available else "not unique"
@@ -271,20 +342,17 @@ def _require_numeric(schema: Any, names: Sequence[str], what: str) -> None:
             raise RecordError(f"{what}: column {name!r} is not numeric but {kind}")
 
 
-def _batch_blocks(batch: Any, dim: int, names: Columns, what: str) -> Iterator[Block]:
-    rows = max(1, BLOCK_VALUES // dim)
+def _batch_blocks(batch: Any, names: Sequence[str]) -> Iterator[Block]:
+    rows = max(1, BLOCK_VALUES // len(names))
     for first in range(0, batch.num_rows, rows):
-        yield _batch_block(batch.slice(first, rows), dim, names, what)
+        yield _batch_block(batch.slice(first, rows), names)
 
 
-def _batch_block(batch: Any, dim: int, names: Columns, what: str) -> Block:
+def _batch_block(batch: Any, names: Sequence[str]) -> Block:
     """A record batch as float64 (n, dim); nulls become NaN, which the quantiser refuses."""
     import pyarrow as pa
 
-    if names is None:
-        names = _selected(batch.schema.names, dim, None, what)
-        _require_numeric(batch.schema, names, what)
-    block = np.empty((batch.num_rows, dim), dtype=np.float64)
+    block = np.empty((batch.num_rows, len(names)), dtype=np.float64)
     for j, name in enumerate(names):
         column = batch.column(name)
         if not pa.types.is_floating(column.type) or column.null_count:
@@ -305,8 +373,8 @@ def count_records(data: Any) -> int | None:
                 return int(pq.read_metadata(path).num_rows)
             if kind == "npy":
                 return int(np.load(path, mmap_mode="r", allow_pickle=False).shape[0])
-        except (OSError, ValueError, IndexError):
-            return None
+        except (OSError, ValueError, IndexError, EOFError, AttributeError):
+            return None  # reading it will say what is wrong
         return None
     if isinstance(data, list | tuple) and _is_list_of_parts(data):
         counts = [count_records(part) for part in data]

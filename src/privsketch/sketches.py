@@ -24,9 +24,9 @@ from privsketch.budget import (
 from privsketch.design import Design
 from privsketch.errors import FileError, MergeError, ParameterError
 from privsketch.formats import (
-    as_file_error,
     pack_sketch,
     read_file,
+    reading,
     require_fields,
     unpack_sketch,
     write_file,
@@ -134,16 +134,17 @@ class Sketch:
         names = ("design", "receipt", "ids", "sources", "exact_count")
         header = require_fields(header, names, what)
         design = Design.from_json(header["design"], what)
-        try:
+        with reading(what):
             receipt = receipt_from_json(header["receipt"])
-        except (ParameterError, TypeError) as error:
-            raise as_file_error(what, error) from None
         if len(values) != 2 * design.n_features + (design.count == "released"):
             raise FileError(f"{what}: {len(values)} values do not fit its design")
         ids, sources, count = header["ids"], header["sources"], header["exact_count"]
         if not (_are_names(ids) and _are_names(sources) and len(ids) == len(sources) >= 1):
             raise FileError(f"{what}: ids and sources must be lists of names")
-        if (design.count == "public") != (type(count) is int and count >= 1):
+        if len(set(ids)) != len(ids):
+            raise FileError(f"{what}: the same release is added up twice")
+        is_count = type(count) is int and count >= 1
+        if not (is_count if design.count == "public" else count is None):
             raise FileError(f"{what}: the number of records does not go with the design")
         if receipt.neighbours != design.budget.neighbours:
             raise FileError(f"{what}: receipt and design state different neighbours")
@@ -179,11 +180,11 @@ def merge(sketches: Iterable[Sketch], *, same_records: bool = False) -> Sketch:
     >>> ps.merge(sites).receipt.epsilon
     1.0
     """
-    parts = list(sketches)
+    parts = list(sketches) if isinstance(sketches, Iterable) else [None]
     if not parts:
         raise MergeError("merge: no sketches given")
     if not all(isinstance(part, Sketch) for part in parts):
-        raise MergeError("merge: expected sketches; load files with Sketch.load")
+        raise MergeError("merge: expected sketches, in a list; load files with Sketch.load")
     if len(parts) == 1:
         return parts[0]
     design = parts[0].design

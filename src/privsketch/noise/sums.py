@@ -36,6 +36,7 @@ from privsketch.noise.mechanism import (
 
 Integers = npt.NDArray[np.int64]
 CountMode = Literal["released", "omitted", "public"]
+COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")
 MAX_RECORDS = 2**40  # public ceiling that int64 headroom is planned for
 COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
 

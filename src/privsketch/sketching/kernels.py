@@ -27,6 +27,7 @@ Integers = npt.NDArray[np.int64]
 Quantised = npt.NDArray[np.int16]
 # 32-bit partial sums of values up to 2^15 cannot wrap within this many records.
 MAX_BLOCK = 2**16 - 1
+_CACHED_VALUES = 2**17
 
 
 class Kernel(Protocol):
@@ -98,9 +99,10 @@ class CompiledKernel:
 
 
 def _even_blocks(quantised: Quantised, pairs: int) -> Iterator[Quantised]:
-    """Contiguous blocks of at most MAX_BLOCK records with an even number of columns."""
-    for first in range(0, len(quantised), MAX_BLOCK):
-        block = quantised[first : first + MAX_BLOCK]
+    """Contiguous blocks with an even number of columns that fit the second-level cache."""
+    rows = min(MAX_BLOCK, max(64, _CACHED_VALUES // (2 * pairs)))
+    for first in range(0, len(quantised), rows):
+        block = quantised[first : first + rows]
         if block.shape[1] < 2 * pairs:
             block = np.pad(block, ((0, 0), (0, 1)))
         yield np.ascontiguousarray(block)

@@ -6,8 +6,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from privsketch.design import Design
 from privsketch.errors import ParameterError, RecordError
 from privsketch.readers import checked_missing, read_blocks
@@ -21,7 +19,7 @@ def sketch(
     design: Design,
     *,
     source: str | None = None,
-    columns: Sequence[str] | Sequence[int] | None = None,
+    columns: Sequence[str | int] | None = None,
     missing: str = "error",
     n_threads: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -56,7 +54,7 @@ def sketch(
     ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
     >>> released = ps.sketch(np.zeros((1000, 2)), design, source="site-1")
     >>> released.sums.shape, released.receipt.epsilon
-    ((32,), 1.0)
+    ((100,), 1.0)
     """
     if not isinstance(design, Design):
         raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
@@ -68,7 +66,7 @@ def sketch(
         design.map, frequencies.matrix(domain), frequencies.offsets(domain), frequencies.turn_bits
     )
     exact = sum_features(
-        read_blocks(data, design.dim, columns if columns is not None else _names(data, design)),
+        read_blocks(data, design.dim, columns, design.columns),
         domain,
         kernel,
         2 * design.n_features,
@@ -85,11 +83,6 @@ def sketch(
     values, receipt = design.sum_noise.release(exact.sums, exact.n_records, source=source)
     public_count = exact.n_records if is_public else None
     return Sketch(values, design, receipt, (identity,), (source,), public_count)
-
-
-def _names(data: Any, design: Design) -> Sequence[str] | None:
-    """The design's column names, for tables that have names."""
-    return None if isinstance(data, np.ndarray | list) else design.columns
 
 
 def _checked_source(source: str | None, identity: str) -> str:

@@ -1,0 +1,88 @@
+"""Files written once must stay readable, with the same content, for good.
+
+The files were written by:
+
+    design = golden_design(name)
+    design.save(f"{name}.json")
+    ps.sketch(golden_records(), design, source="golden").save(f"{name}.sketch")
+"""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privsketch as ps
+from privsketch.noise.mechanism import _insecure_sampler
+
+FOLDER = Path(__file__).parent / "golden"
+DESIGNS = {
+    "gaussian": {"budget": ps.Budget(1.0, 1e-6)},
+    "cube-one-bit": {"budget": ps.Budget(0.5), "feature_map": "one-bit"},
+    "laplace-replace": {
+        "budget": ps.Budget(2.0, neighbours="replace"),
+        "noise": "laplace",
+        "domain": ps.Ball(dim=3, radius=2.5, center=[0.5, 0.0, -0.5]),
+        "frequency_scale": 0.4,
+        "columns": ["a", "b", "c"],
+    },
+}
+
+
+def golden_design(name):
+    settings = {"n_components": 2, "domain": ps.Box(-2, 2, dim=3), "random_state": 2021}
+    return ps.Design.plan(**{**settings, **DESIGNS[name]})
+
+
+def golden_records():
+    """250 fixed records without any random generator: fractional parts of multiples of sqrt(2)."""
+    values = np.arange(1, 751) * 2**0.5
+    return (4 * (values - np.floor(values)) - 2).reshape(250, 3)
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_designs(name):
+    assert ps.Design.load(FOLDER / f"{name}.json") == golden_design(name)
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_sketches(name):
+    stored = ps.Sketch.load(FOLDER / f"{name}.sketch")
+    assert stored.design.fingerprint == golden_design(name).fingerprint == PRINTS[name][0]
+    assert hashlib.sha256(stored.values.astype("<i8").tobytes()).hexdigest() == PRINTS[name][1]
+    assert stored.sources == ("golden",)
+    assert stored.to_bytes() == (FOLDER / f"{name}.sketch").read_bytes()
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_exact_sums(name):
+    # The integers before noise: any change of quantisation, phase or table shows here.
+    with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
+        exact = ps.sketch(golden_records(), golden_design(name)).values
+    assert hashlib.sha256(exact.astype("<i8").tobytes()).hexdigest() == PRINTS[name][2]
+    # The stored release is that, plus noise of the stated size.
+    design, stored = golden_design(name), ps.Sketch.load(FOLDER / f"{name}.sketch")
+    deviation = np.sqrt(design.sum_noise.sums_law.variance)
+    n = 2 * design.n_features
+    assert np.abs(stored.values[:n] - exact[:n]).max() < 12 * deviation
+
+
+# Fingerprint of the design, SHA-256 of the released values, SHA-256 of the exact sums.
+PRINTS = {
+    "gaussian": (
+        "51db52f1dfb01ff200ad2c4c1106f90c301a8e852e5c750cfd473daafaab1abb",
+        "2aabc29f520e2044c60b34f9eb4df385b49ed8448dd2efd1e7c18df54fe36592",
+        "603a5340dc579b45d8f6701256fa2ad9419c4206fc2ce8a73b8978c29a41faa1",
+    ),
+    "cube-one-bit": (
+        "30ff1012eb39efb62c78034e1df8d3134ddbdcce11c586e45eab0243468842d9",
+        "57639f1cf56fdadc036da804505c1462423566f6f07c0418d9080ca0fb20423c",
+        "5d2aed837800e35af4d1b23c5d28f21862603b805f2d4806b3f4e9d20793f8b9",
+    ),
+    "laplace-replace": (
+        "2d2e90b864f8c0813aa4940e4003b81a4e909ae5db92dcf3551c467b0bf14d80",
+        "a395572750a135f564c56b1a16522c4ed39a72258639748a764257867ba1a024",
+        "f44b5d729cd36d84b20f0ad2d03acb4e3a50277359934ea69a3fa231c9888eba",
+    ),
+}
