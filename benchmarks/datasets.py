@@ -146,7 +146,7 @@ OTHERS: dict[str, DataSet] = {
     data.name: data
     for data in (
         DataSet("3 in the plane n=1e4", 3, ps.Box(-1, 1, dim=2), tight_plane(3, 10_000, 0.1)),
-        DataSet("5 on a line n=1e4", 5, ps.Box(-9, 9, dim=1), unequal(5, 1, 10_000, widths=0.1)),
+        DataSet("5 on a line n=1e4", 5, ps.Box(-30, 30, dim=1), seed_mixture(5, 1, 10_000)),
         DataSet("weights 1:20", 10, _BOX_10, unequal(10, 10, 100_000, weights=20)),
         DataSet("widths 1:4", 10, _BOX_10, unequal(10, 10, 100_000, widths=4)),
         DataSet("correlated", 10, _BOX_10, correlated(10, 10, 100_000)),

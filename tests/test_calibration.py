@@ -89,7 +89,10 @@ def test_zcdp_budget():
     assert kappa_discrete(0.1, 1e-8) == pytest.approx(48.9330989, rel=2e-9)
 
 
-@pytest.mark.parametrize("budget", BUDGETS)
+TINY = [(1e-4, 1e-6), (1e-5, 1e-300), (1e-9, 1e-300), (1e-12, 1e-20), (100.0, 1e-9), (50.0, 0.9)]
+
+
+@pytest.mark.parametrize("budget", BUDGETS + TINY)
 def test_zcdp_conversion_agrees_with_high_precision_and_is_rounded_down(budget):
     epsilon, delta = budget
     rho = rho_of_budget(epsilon, delta)

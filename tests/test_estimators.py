@@ -117,3 +117,24 @@ def test_an_error_never_quotes_a_value():
 def test_clone_keeps_the_domain():
     model = clone(ESTIMATORS[0])
     assert model.domain == ESTIMATORS[0].domain
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.array([0.987654, 0.5]),
+        np.array([[0.987654 + 1j]]),
+        np.full((2, 2, 2), 0.987654),
+        np.array([["0.987654x"]], dtype=object),
+        np.array([[{"a": 0.987654}]], dtype=object),
+        [[10**400]],
+        np.array([["2019-08-07"]], dtype="datetime64[D]"),
+    ],
+)
+@pytest.mark.parametrize("method", ["fit", "predict"])
+def test_bad_tables_are_refused_without_being_quoted(blobs, X, method):
+    model = fitted(blobs[1][:, :1])
+    with pytest.raises(ps.PrivsketchError) as error:
+        getattr(model, method)(X)
+    assert "987654" not in str(error.value)
+    assert "2019" not in str(error.value)

@@ -670,3 +670,37 @@ def test_a_name_of_the_longest_length_can_be_written(design, tmp_path):
     longest = os.pathconf(tmp_path, "PC_NAME_MAX")
     design.save(tmp_path / ("x" * longest))
     assert ps.Design.load(tmp_path / ("x" * longest)) == design
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 1e-3},
+        {"delta": 0.5},
+        {"scale": 1.0},
+        {"scale": None},
+        {"source": "zzz"},
+        {"neighbours": "replace"},
+    ],
+)
+def test_a_receipt_that_understates_its_design_is_refused(change, make_design, make_records):
+    from privsketch.formats import pack_sketch, unpack_sketch
+
+    sketch = ps.sketch(make_records(), make_design(), source="a")
+    header, values = unpack_sketch(sketch.to_bytes(), "x")
+    header["receipt"] |= change
+    with pytest.raises(ps.PrivsketchError, match="receipt"):
+        ps.Sketch.from_bytes(pack_sketch(header, values))
+
+
+def test_a_merged_receipt_accounts_for_every_release(make_design, make_records):
+    from privsketch.formats import pack_sketch, unpack_sketch
+
+    parts = [ps.sketch(make_records(), make_design(), source=name) for name in "abb"]
+    total = ps.merge(parts, same_records=True)
+    assert ps.Sketch.from_bytes(total.to_bytes()).receipt == total.receipt
+    header, values = unpack_sketch(total.to_bytes(), "x")
+    for change in ({"parts": []}, {"parts": header["receipt"]["parts"][:1]}, {"epsilon": 1.0}):
+        altered = {**header, "receipt": header["receipt"] | change}
+        with pytest.raises(ps.PrivsketchError, match="receipt"):
+            ps.Sketch.from_bytes(pack_sketch(altered, values))

@@ -282,3 +282,21 @@ def test_the_receipt_names_every_source(site):
     assert "north: " in words
     assert "south: " in words
     assert "the largest counts" in words
+
+
+def test_a_sketch_without_real_noise_does_not_mix_with_real_ones(make_design, make_records):
+    from privsketch.noise.mechanism import _insecure_sampler
+
+    design, records = make_design(), make_records()
+    real = ps.sketch(records, design, source="a")
+    with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
+        tests = [ps.sketch(records, design, source=name) for name in "bc"]
+    assert "INSECURE" in ps.merge(tests).receipt.describe()
+    with pytest.raises(ps.PrivsketchError, match="without real noise"):
+        ps.merge([real, tests[0]])
+
+
+def test_a_merged_receipt_states_what_it_assumes(make_design, make_records):
+    design, records = make_design(), make_records()
+    total = ps.merge([ps.sketch(records, design, source=name) for name in "ab"])
+    assert "one source only" in total.receipt.describe()

@@ -18,6 +18,7 @@ Neighbours = Literal["add-remove", "replace"]
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
 MAX_EPSILON = 100.0
 UNIT = "one record"
+INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
 
 _MEANING = {
     "add-remove": "adding or removing one record",
@@ -28,6 +29,15 @@ _MEANING = {
 def exact(value: float) -> Fraction:
     """The decimal number a float prints as, as an exact fraction."""
     return Fraction(repr(float(value)))
+
+
+def number_text(value: float) -> str:
+    """A number as it is meant: all its digits, so that a cost is never shown rounded down."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def _cost(epsilon: float, delta: float) -> str:
+    return f"epsilon = {number_text(epsilon)}, delta = {number_text(delta)}"
 
 
 def exact_sum(values: Sequence[float]) -> float:
@@ -96,7 +106,7 @@ class Budget:
     def describe(self) -> str:
         """One line in words."""
         meaning = _MEANING[self.neighbours]
-        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {meaning}"
+        return f"{_cost(self.epsilon, self.delta)}, {meaning}"
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,7 @@ class Receipt:
     `epsilon` and `delta` are the whole cost; `parts` are the receipts it is made of
     (shares of one release, or the releases of several holders), and `composition`
     says how they add up: "sequential" (costs add) or "parallel" (the largest counts,
-    because one record sits in one part only).
+    because one record sits in one part only, which `assumption` spells out).
     """
 
     mechanism: str
@@ -120,6 +130,7 @@ class Receipt:
     sampler: str = ""
     unit: str = UNIT
     composition: Literal["single", "sequential", "parallel"] = "single"
+    assumption: str = ""
     parts: tuple[Receipt, ...] = field(default=())
 
     def describe(self) -> str:
@@ -127,7 +138,7 @@ class Receipt:
         lines = [
             f"mechanism   {self.mechanism}",
             f"protects    {self.unit}: {_MEANING[self.neighbours]}",
-            f"cost        epsilon = {self.epsilon:g}, delta = {self.delta:g}",
+            f"cost        {_cost(self.epsilon, self.delta)}",
         ]
         if self.source is not None:
             lines.append(f"source      {self.source}")
@@ -142,12 +153,12 @@ class Receipt:
         if self.parts:
             how = "costs add" if self.composition == "sequential" else "the largest counts"
             lines.append(f"parts       {len(self.parts)}, {self.composition}: {how}")
+            if self.assumption:
+                lines.append(f"assuming    {self.assumption}")
             for part in self.parts:
                 where = f"{part.source}: " if part.source else ""
-                lines.append(
-                    f"  - {where}{part.mechanism}, epsilon = {part.epsilon:g}, "
-                    f"delta = {part.delta:g}"
-                )
+                cost = _cost(part.epsilon, part.delta)
+                lines.append(f"  - {where}{part.mechanism}, {cost}")
         return "\n".join(lines)
 
 
@@ -159,6 +170,7 @@ def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | N
         delta=exact_sum([part.delta for part in parts]),
         neighbours=parts[0].neighbours,
         source=source,
+        sampler=_common_sampler(parts),
         composition="sequential",
         parts=tuple(parts),
     )
@@ -177,9 +189,17 @@ def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | Non
         neighbours=parts[0].neighbours,
         source=source,
         unit=UNIT if parts[0].neighbours == "add-remove" else UNIT + ", staying with its holder",
+        sampler=_common_sampler(parts),
         composition="parallel",
+        assumption="every record belongs to one source only",
         parts=tuple(parts),
     )
+
+
+def _common_sampler(parts: Sequence[Receipt]) -> str:
+    """The sampler of all parts, or the first one that is marked insecure."""
+    insecure = [part.sampler for part in parts if part.sampler.startswith(INSECURE)]
+    return (insecure or [parts[0].sampler])[0]
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
@@ -196,7 +216,7 @@ def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
     """The receipt from `receipt_to_json`; errors for anything else."""
     if not isinstance(value, dict) or set(value) != set(Receipt.__dataclass_fields__):
         raise ParameterError("receipt: unknown or missing fields")
-    texts = ("mechanism", "sensitivity", "calibration", "sampler", "unit")
+    texts = ("mechanism", "sensitivity", "calibration", "sampler", "unit", "assumption")
     if not all(isinstance(value[name], str) for name in texts):
         raise ParameterError("receipt: a text is missing")
     if not isinstance(value["source"], str | None) or not isinstance(value["scale"], float | None):

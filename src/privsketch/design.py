@@ -3,8 +3,8 @@
 A design says everything that turns records into a sketch: domain, feature map,
 frequencies, noise and budget. It is fixed before any record is read, contains nothing
 about the records, and has a fingerprint; sketches add up only if theirs agree. Noise
-scales are not stored but computed from the budget each time, so an altered file
-cannot lower them unnoticed.
+scales are not stored but computed from the budget each time: a file can only ask for
+less noise by stating a larger budget.
 """
 
 from __future__ import annotations
@@ -38,7 +38,13 @@ from privsketch.formats import (
     write_file,
 )
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
-from privsketch.noise.sums import COUNT_MODES, CountMode, SumNoise, plan_sum_noise
+from privsketch.noise.sums import (
+    COUNT_MODES,
+    MAX_RECORDS,
+    CountMode,
+    SumNoise,
+    plan_sum_noise,
+)
 
 TASKS = ("kmeans",)
 
@@ -87,9 +93,10 @@ class Design:
         if self.count not in COUNT_MODES:
             known = ", ".join(map(repr, COUNT_MODES))
             raise ParameterError(f"count={self.count!r}: expected one of {known}")
-        if isinstance(self.n_records, bool) or not 1 <= self.n_records < math.inf:
+        if isinstance(self.n_records, bool) or not 1 <= self.n_records <= MAX_RECORDS:
             raise ParameterError(
-                f"n_records={self.n_records!r}: expected a public order of magnitude, at least 1"
+                f"n_records={self.n_records!r}: expected a public order of magnitude, from 1 to "
+                f"{MAX_RECORDS}"
             )
         if self.columns is not None and len(self.columns) != self.dim:
             raise ParameterError(

@@ -33,16 +33,16 @@ def _as_public_numbers(name: str, value: Numbers) -> float | tuple[float, ...]:
 
 def _checked_dim(dim: int | None, *values: tuple[str, float | tuple[float, ...]]) -> int | None:
     """The dimension that `dim` and the lengths of the vector-valued parameters agree on."""
-    if dim is not None:
-        if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or not 1 <= dim <= 2**15:
-            raise ParameterError(f"dim={dim!r}: expected an integer between 1 and 32768")
-        dim = int(dim)
     for name, value in values:
         if isinstance(value, tuple):
             if dim is not None and len(value) != dim:
                 raise ParameterError(f"{name} has {len(value)} values, the domain has dim={dim}")
             dim = len(value)
-    return dim
+    if dim is None:
+        return None
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or not 1 <= dim <= 2**15:
+        raise ParameterError(f"dim={dim!r}: expected an integer between 1 and 32768")
+    return int(dim)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ def _blocks(data: Any, chosen: Selection) -> Iterator[Block]:
         yield from _stream_blocks(data, chosen)
     elif type(data).__module__.split(".")[0] == "scipy":
         raise RecordError("sparse matrices are not supported; use data.toarray() in blocks")
+    elif isinstance(data, list | tuple) and len(data) == 0:
+        return
     elif isinstance(data, list | tuple) and not _is_list_of_parts(data):
         yield from _array_blocks(_as_array(data), chosen)
     elif isinstance(data, Iterable) and not isinstance(data, dict | bytes | set | frozenset):
@@ -224,28 +227,42 @@ def _arrow_file(path: Path, chosen: Selection) -> Iterator[Block]:
 
 
 def _csv(path: Path, chosen: Selection) -> Iterator[Block]:
+    import csv as lines
+
     import pyarrow as pa
     import pyarrow.csv as csv
 
-    read = csv.ReadOptions(block_size=2**22)
     try:
-        with csv.open_csv(path, read_options=read) as head:
-            if all(_is_number(name) for name in head.schema.names):
-                # The first line is a record: neither use it as names nor show it.
-                raise RecordError(f"{path}: no header line with the names of the columns")
-            names = _selected_names(head.schema.names, chosen, str(path))
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            rows = lines.reader(stream)
+            header = next(rows, [])
+            is_empty = next(rows, None) is None
+        if not _is_header(header):
+            # The first line may be a record: neither use it as names nor show it.
+            raise RecordError(f"{path}: not valid CSV: no header line with column names")
+        names = _selected_names(header, chosen, str(path))
+        if is_empty:
+            return
         # All columns are read as float64: a type guessed from the first block may not last.
         convert = csv.ConvertOptions(
             include_columns=names, column_types={name: pa.float64() for name in names}
         )
+        read = csv.ReadOptions(block_size=2**22)
         with csv.open_csv(path, read_options=read, convert_options=convert) as reader:
             for batch in reader:
                 yield from _batch_blocks(batch, names)
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError, lines.Error):
         # Arrow's message may quote the offending value, which is part of a record.
         raise RecordError(
             f"{path}: a column is not numeric, or the file is not valid CSV with a header line"
         ) from None
+
+
+def _is_header(fields: Sequence[str]) -> bool:
+    """Whether a first line holds names: no number among them, unless they count 0, 1, 2, ..."""
+    if list(fields) == [str(place) for place in range(len(fields))]:
+        return len(fields) > 0
+    return not any(_is_number(field) for field in fields)
 
 
 def _is_number(text: str) -> bool:
@@ -259,21 +276,48 @@ def _is_number(text: str) -> bool:
 def _pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:
     if getattr(frame, "ndim", 0) != 2:
         raise RecordError("expected a table with rows and columns; use series.to_frame()")
-    import pyarrow as pa
-
     labels = [str(label) for label in frame.columns]
     names = _selected_names(labels, chosen, "table")
-    frame = frame.iloc[:, [labels.index(name) for name in names]]
+    places = [labels.index(name) for name in names]
     rows = max(1, BLOCK_VALUES // chosen.dim)
-    for first in range(0, max(len(frame), 1), rows):
-        try:
-            # The index of a frame is not part of a record.
-            table = pa.Table.from_pandas(frame.iloc[first : first + rows], preserve_index=False)
-        except (pa.ArrowException, TypeError, OverflowError):
-            raise RecordError("table: a column is not numeric") from None
-        _require_numeric(table.schema, names, "table")
-        for batch in table.to_batches():
-            yield _batch_block(batch, names)
+    for first in range(0, len(frame), rows):
+        part = frame.iloc[first : first + rows]
+        block = np.empty((len(part), chosen.dim), dtype=np.float64)
+        for j, place in enumerate(places):
+            block[:, j] = _pandas_column(part.iloc[:, place], names[j])
+        yield block
+
+
+def _pandas_column(column: Any, name: str) -> npt.NDArray[np.float64]:
+    """One column as float64.
+
+    Cells of type object are converted one by one: a type inferred from a block would
+    let one record change how the others are read.
+    """
+    import pyarrow as pa
+
+    if column.dtype == object:
+        return np.array([_cell_number(cell, name) for cell in column], dtype=np.float64)
+    try:
+        array = pa.array(column, from_pandas=True)  # the index of a frame is not part of a record
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise RecordError(f"table: column {name!r} is not numeric but {column.dtype}") from None
+    _require_numeric_type(array.type, name, "table")
+    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+
+def _cell_number(cell: Any, name: str) -> float:
+    is_missing = cell is None or type(cell).__name__ in ("NAType", "NaTType")
+    if is_missing:
+        return float("nan")
+    if not isinstance(cell, int | float | np.number | np.bool_ | Decimal) or isinstance(
+        cell, np.complexfloating
+    ):
+        raise RecordError(f"table: column {name!r} is not numeric")
+    try:
+        return float(cell)
+    except (OverflowError, ValueError, ArithmeticError):
+        raise RecordError(f"table: column {name!r} holds a number too large to read") from None
 
 
 def _stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
@@ -329,17 +373,20 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _require_numeric(schema: Any, names: Sequence[str], what: str) -> None:
+    for name in names:
+        _require_numeric_type(schema.field(name).type, name, what)
+
+
+def _require_numeric_type(kind: Any, name: str, what: str) -> None:
     import pyarrow.types as types
 
-    for name in names:
-        kind = schema.field(name).type
-        if not (
-            types.is_integer(kind)
-            or types.is_floating(kind)
-            or types.is_boolean(kind)
-            or types.is_decimal(kind)
-        ):
-            raise RecordError(f"{what}: column {name!r} is not numeric but {kind}")
+    if not (
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+    ):
+        raise RecordError(f"{what}: column {name!r} is not numeric but {kind}")
 
 
 def _batch_blocks(batch: Any, names: Sequence[str]) -> Iterator[Block]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.budget import (
+    INSECURE,
     Receipt,
     compose_parallel,
     compose_sequential,
@@ -146,9 +147,10 @@ class Sketch:
         is_count = type(count) is int and count >= 1
         if not (is_count if design.count == "public" else count is None):
             raise FileError(f"{what}: the number of records does not go with the design")
-        if receipt.neighbours != design.budget.neighbours:
-            raise FileError(f"{what}: receipt and design state different neighbours")
-        return cls(values, design, receipt, tuple(ids), tuple(sources), count)
+        sketch = cls(values, design, receipt, tuple(ids), tuple(sources), count)
+        if not _receipt_fits(sketch):
+            raise FileError(f"{what}: the receipt does not state what this design costs")
+        return sketch
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the sketch to a file; the file appears only when it is complete."""
@@ -194,6 +196,8 @@ def merge(sketches: Iterable[Sketch], *, same_records: bool = False) -> Sketch:
                 f"merge: design {part.design.fingerprint[:16]} is not {design.fingerprint[:16]}; "
                 "only sketches of the same study add up"
             )
+    if len({part.receipt.sampler.startswith(INSECURE) for part in parts}) > 1:
+        raise MergeError("merge: a sketch made without real noise does not add to real ones")
     ids = [identity for part in parts for identity in part.ids]
     if len(set(ids)) != len(ids):
         raise MergeError("merge: the same sketch is given twice")
@@ -223,6 +227,17 @@ def _releases(part: Sketch) -> Sequence[Receipt]:
         is_repeat = receipt.mechanism == _REPEATED
         singles.extend(receipt.parts if is_repeat else [receipt])
     return singles
+
+
+def _receipt_fits(sketch: Sketch) -> bool:
+    """Whether the receipt is the one that releases of this design by these sources have."""
+    releases = _releases(sketch)
+    if sorted(str(release.source) for release in releases) != sorted(sketch.sources):
+        return False
+    if not all(sketch.design.sum_noise.covers(release) for release in releases):
+        return False
+    whole = releases[0] if len(releases) == 1 else _merged_receipt(releases)
+    return (sketch.receipt.epsilon, sketch.receipt.delta) == (whole.epsilon, whole.delta)
 
 
 _REPEATED = "several sketches of the same records"

@@ -6,6 +6,7 @@ it, so that --help answers at once.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,11 @@ def design(
     help="Refuse missing values, or centre them.",
 )
 @click.option("--threads", "n_threads", type=int, help="All cores if left out.")
+@click.option(
+    "--expect",
+    metavar="FINGERPRINT",
+    help="Refuse any design but this one: the first 8 or more characters of its fingerprint.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
 def sketch(
     design_file: Path,
@@ -224,6 +230,7 @@ def sketch(
     columns: str | None,
     missing: str,
     n_threads: int | None,
+    expect: str | None,
     force: bool,
 ) -> None:
     r"""Read records once and publish their private sketch.
@@ -241,6 +248,13 @@ def sketch(
 
     recipe = ps.Design.load(design_file)
     require_writable(output)  # learn it before the budget is spent
+    if expect is not None and (len(expect) < 8 or not recipe.fingerprint.startswith(expect)):
+        raise FileError(
+            f"{design_file}: its fingerprint is {recipe.fingerprint[:16]}, not {expect}"
+        )
+    if sys.stderr.isatty():
+        asks = recipe.budget.describe()
+        click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
     if output.exists() and not force:
         raise FileError(
             f"{output} exists; sketching the same records again would spend the budget again "

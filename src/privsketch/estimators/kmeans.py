@@ -164,6 +164,8 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _validated(self, X: Any, *, reset: bool) -> npt.NDArray[Any]:
         """X as an array, with errors that never quote a value of a record."""
+        if getattr(getattr(X, "dtype", None), "kind", "f") not in "fiubOc":
+            raise RecordError(_NOT_NUMERIC)  # dates would be converted silently
         keep_missing = reset  # fit has its own rule for missing values
         try:
             array = validate_data(
@@ -174,10 +176,12 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 ensure_all_finite=not keep_missing,
                 ensure_min_samples=0 if reset else 1,
             )
-        except ValueError as error:
-            if "could not convert" in str(error):
-                raise RecordError("X: a column is not numeric") from None
-            raise RecordError(str(error)) from None
+        except (ValueError, TypeError, OverflowError) as error:
+            text = str(error)
+            if isinstance(error, TypeError) and "sparse" in text.lower():
+                raise  # scikit-learn's own words for sparse input; they quote nothing
+            kind = _CellError if isinstance(error, TypeError) else RecordError
+            raise kind(_without_values(text)) from None
         return np.asarray(array)
 
     def __sklearn_tags__(self) -> Any:
@@ -185,3 +189,37 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = True
         tags.input_tags.allow_nan = self.missing == "center"
         return tags
+
+
+_NOT_NUMERIC = (
+    "X: a column is not numeric; argument must be neither a string nor another object but a "
+    "number in every cell"
+)
+
+
+class _CellError(RecordError, TypeError):
+    """Cells of no number type: scikit-learn's contract asks for a TypeError."""
+
+
+# Messages of scikit-learn that name shapes and columns only.
+_HARMLESS = ("X has ", "Found array with ", "The feature names should match", "Input X contains ")
+_OURS = (
+    (
+        "1D array",
+        "Expected 2D array, got 1D array instead. Reshape your data: "
+        "X.reshape(-1, 1) for one column, X.reshape(1, -1) for one record",
+    ),
+    ("scalar array", "Expected 2D array, got a scalar. Reshape your data into a table"),
+    ("Complex data", "Complex data not supported: X must be a table of real numbers"),
+    ("dim 3", "Found array with dim 3. X must be a table with rows and columns"),
+)
+
+
+def _without_values(text: str) -> str:
+    """What scikit-learn objects to, without the records it may quote."""
+    for sign, ours in _OURS:
+        if sign in text:
+            return ours
+    if text.startswith(_HARMLESS):
+        return text
+    return _NOT_NUMERIC

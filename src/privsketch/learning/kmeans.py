@@ -85,7 +85,10 @@ class KMeansModel:
 
         The labels are exact and hence as sensitive as the rows themselves.
         """
-        rows = np.asarray(X, dtype=np.float64)
+        try:
+            rows = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise ParameterError("predict: X is not a table of numbers") from None
         if rows.ndim != 2 or rows.shape[1] != self.centers.shape[1]:
             raise ParameterError(
                 f"predict: expected a table with {self.centers.shape[1]} columns, "
@@ -322,7 +325,11 @@ def expected_variances(model: KMeansModel, sketch: Sketch) -> Floats:
 
 
 def _expected_residual(model: KMeansModel, sketch: Sketch) -> float:
-    """Residual that noise and sampling would leave after as many unknowns were fitted."""
+    """Residual that noise and sampling would leave after as many unknowns were fitted.
+
+    Noise is independent between features; sampling errors are not, and a fit follows
+    more of them than it has unknowns, so a good fit may stay well below this.
+    """
     n_numbers = 2 * sketch.design.n_features
     size, dim = model.mixture_means.shape
     n_unknowns = size * (dim + 1) + 1

@@ -67,13 +67,14 @@ def log_delta_zcdp(rho: float, epsilon: float) -> float:
     """ln delta(epsilon) implied by rho-zCDP (Canonne, Kamath and Steinke, 2020).
 
     delta = min over a > 1 of exp((a - 1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1). Any a
-    is valid, so an inexact minimiser errs on the safe side.
+    is valid, so an inexact minimiser errs on the safe side; the logarithm of 1 - 1/a is
+    taken without cancellation, because a minimiser finds rounding errors.
     """
 
     def objective(log_order: float) -> float:
         b = math.exp(log_order)  # a - 1
         a = 1 + b
-        return b * (a * rho - epsilon) + a * (log_order - math.log1p(b)) - log_order
+        return b * (a * rho - epsilon) - a * math.log1p(math.exp(-log_order)) - log_order
 
     # The minimiser lies near (epsilon + rho) / (2 rho) when that is large.
     center = math.log(max((epsilon + rho) / (2 * rho), 1e-3))

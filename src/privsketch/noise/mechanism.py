@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import Neighbours, Receipt, exact
+from privsketch.budget import INSECURE, Neighbours, Receipt, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import (
     cube_variance,
@@ -140,7 +140,7 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
         sensitivity=f"{law.sensitivity:.17g} ({_NORMS[law.kind]})",
         scale=scale,
         calibration=calibration,
-        sampler=exact_sampler if sampler is _exact_sampler else "INSECURE: replaced for a test",
+        sampler=exact_sampler if sampler is _exact_sampler else f"{INSECURE}: replaced for a test",
     )
     return noisy, receipt
 

@@ -89,6 +89,19 @@ class SumNoise:
         )
         return np.concatenate([noisy_sums, noisy_count]), receipt
 
+    def covers(self, receipt: Receipt) -> bool:
+        """Whether a receipt is that of one release of this noise, or of a larger one."""
+        laws = [self.sums_law] if self.count_law is None else [self.sums_law, self.count_law]
+        leaves = list(receipt.parts) or [receipt]
+        return len(leaves) == len(laws) and all(
+            not leaf.parts
+            and (leaf.epsilon, leaf.delta, leaf.neighbours)
+            == (law.epsilon, law.delta, law.neighbours)
+            and leaf.scale is not None
+            and leaf.scale >= law.scale * (1 - 1e-9)
+            for leaf, law in zip(leaves, laws, strict=True)
+        )
+
 
 def saturating_add(a: Integers, b: Integers) -> Integers:
     """a + b, stopping at the ends of int64. A wrapped sum would tell neighbours apart."""
@@ -116,6 +129,22 @@ def plan_sum_noise(
     n_records: float,
 ) -> SumNoise:
     """Calibrate the noise of a design from public facts alone."""
+    try:
+        return _plan_sum_noise(feature_map, n_features, budget, kind, count, n_records)
+    except (ZeroDivisionError, OverflowError):
+        raise ParameterError(
+            f"epsilon={budget.epsilon!r}: so small that no noise of this size can be drawn"
+        ) from None
+
+
+def _plan_sum_noise(
+    feature_map: FeatureMap,
+    n_features: int,
+    budget: Budget,
+    kind: NoiseKind,
+    count: CountMode,
+    n_records: float,
+) -> SumNoise:
     if (budget.neighbours == "replace") != (count == "public"):
         raise ParameterError(
             f"count={count!r} with neighbours={budget.neighbours!r}: the number of records is "

@@ -13,7 +13,7 @@ from html import escape
 from importlib.util import find_spec
 
 from privsketch import __version__
-from privsketch.budget import Receipt
+from privsketch.budget import Receipt, number_text
 from privsketch.errors import ParameterError
 from privsketch.formats import write_file
 from privsketch.learning.kmeans import KMeansModel
@@ -58,7 +58,10 @@ def kmeans_report(model: KMeansModel, sketch: Sketch, *, title: str = "Private c
         (f"{model.n_clusters}", "clusters"),
         (f"{model.n_records:,.0f}", "records, as the fit sees them"),
         (f"{len(sketch.ids)}", "sketch added up" if len(sketch.ids) == 1 else "sketches added up"),
-        (f"{model.receipt.epsilon:g}", f"epsilon, with delta = {model.receipt.delta:g}"),
+        (
+            number_text(model.receipt.epsilon),
+            f"epsilon, with delta = {number_text(model.receipt.delta)}",
+        ),
         (f"{ratio:.2f}", "residual / expected noise"),
     ]
     parts = [
@@ -149,7 +152,8 @@ def _receipt_words(receipt: Receipt) -> str:
     )
     but = ""
     if receipt.delta > 0:
-        but = f", except for events whose probability is raised by at most {receipt.delta:g}"
+        delta = number_text(receipt.delta)
+        but = f", except for events whose probability is raised by at most {delta}"
     parts = ""
     if receipt.parts and receipt.composition == "parallel":
         parts = (
@@ -159,8 +163,8 @@ def _receipt_words(receipt: Receipt) -> str:
     return (
         f'<div class="note">Whoever sees this page, the model and the sketch can hardly tell '
         f"{change}: it changes the probability of anything they may see by a factor of at most "
-        f"e<sup>{receipt.epsilon:g}</sup> {factor}{but}.{parts} Learning more from the same "
-        "sketch costs nothing; another sketch of the same records adds to the cost.</div>"
+        f"e<sup>{number_text(receipt.epsilon)}</sup>{factor}{but}.{parts} Learning more from the "
+        "same sketch costs nothing; another sketch of the same records adds to the cost.</div>"
         "<p>Not protected: facts that hold without any one record, such as where the clusters "
         "lie; several records of one person, for whom the cost multiplies; and everything stated "
         "as public in the design.</p>"
@@ -175,8 +179,8 @@ def _receipt_table(receipt: Receipt) -> str:
         how = f"sensitivity {entry.sensitivity}{scale}; {entry.calibration}; {entry.sampler}"
         cells = (
             escape(entry.source or ""),
-            f"{entry.epsilon:g}",
-            f"{entry.delta:g}",
+            number_text(entry.epsilon),
+            number_text(entry.delta),
             f"{escape(entry.mechanism)}<br><small>{escape(how)}</small>",
         )
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
