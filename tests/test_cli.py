@@ -223,6 +223,13 @@ def test_help_lists_every_command():
     assert list(main.commands) == COMMANDS
 
 
+@pytest.mark.parametrize("command", [[], *[[name] for name in COMMANDS]])
+def test_help_shows_examples_as_written(command):
+    text = run(*command, "--help").stdout
+    assert "\\b" not in text
+    assert "\b" not in text
+
+
 def test_the_version_is_told():
     told = run("--version")
     assert told.exit_code == 0

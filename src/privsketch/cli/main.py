@@ -39,15 +39,10 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version=__version__, prog_name="privsketch")
 def main() -> None:
-    r"""Learn from sensitive records without keeping them.
+    """Learn from sensitive records without keeping them.
 
-    \b
-    demo     the whole story on built-in data
-    design   make the public recipe of a study
-    sketch   read records once, publish a private sketch   (each holder)
-    merge    add sketches up                               (the collector)
-    learn    learn clusters from the sum                   (the analyst)
-    inspect  say what a file is
+    Each holder makes a private sketch of its records by a shared design; a collector
+    merges the sketches; anyone learns clusters from the sum. Start with the demo.
     """
 
 
@@ -173,7 +168,7 @@ def design(
     output: Path,
     **choices: Any,
 ) -> None:
-    r"""Make the public recipe that all holders of a study share.
+    """Make the public recipe that all holders of a study share.
 
     \b
     privsketch design -k 10 --box -8 8 --dim 10 --epsilon 0.5 --delta 1e-6 -o study.json
@@ -233,7 +228,7 @@ def sketch(
     expect: str | None,
     force: bool,
 ) -> None:
-    r"""Read records once and publish their private sketch.
+    """Read records once and publish their private sketch.
 
     DATA: one or more .parquet, .csv, .arrow or .npy files. Charges the budget of the
     design once, at the end.
@@ -282,7 +277,7 @@ def sketch(
     "--same-records", is_flag=True, help="Accept sketches of the same source; their budgets add."
 )
 def merge(sketches: tuple[Path, ...], output: Path, same_records: bool) -> None:
-    r"""Add sketches of one study up.
+    """Add sketches of one study up.
 
     \b
     privsketch merge site-*.sketch -o all.sketch
@@ -323,7 +318,7 @@ def learn(
     title: str,
     **choices: Any,
 ) -> None:
-    r"""Learn clusters from a sketch, at no further privacy cost.
+    """Learn clusters from a sketch, at no further privacy cost.
 
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html
