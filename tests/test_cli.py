@@ -272,10 +272,10 @@ BAD_DESIGNS = {
     "no records": ({"records": "0"}, "n_records"),
     "too few features": ({"features": "2"}, "n_components"),
     "too many features": ({"features": "99999999"}, "n_features"),
-    "law without scale": ({"frequencies": "gaussian"}, "frequency_scale"),
-    "scale too fine": ({"scale": "1e-9"}, "frequency_scale"),
-    "scale negative": ({"scale": "-1"}, "frequency_scale"),
-    "scale turned around": ({"scale": "2,1"}, "frequency_scale"),
+    "law without scale": ({"frequencies": "gaussian"}, "--scale"),
+    "scale too fine": ({"scale": "1e-9"}, "--scale"),
+    "scale negative": ({"scale": "-1"}, "--scale"),
+    "scale turned around": ({"scale": "2,1"}, "--scale"),
     "public count": ({"count": "public"}, "count"),
     "negative seed": ({"seed": "-1"}, "random_state"),
 }
@@ -475,3 +475,52 @@ def test_a_model_is_not_a_sketch(sketches):
 def test_a_demo_that_cannot_write_is_an_error(folder):
     (folder / "file").write_text("old")
     refused(folder, "demo", "--records", 100, "-o", "file")
+
+
+def test_files_of_value_are_not_replaced_unawares(study):
+    before = (study / "study.json").read_bytes()
+    refused = run(*design_arguments(), "-o", "study.json")
+    assert refused.exit_code == 2
+    assert "--force" in refused.output
+    assert (study / "study.json").read_bytes() == before
+    assert run(*design_arguments(seed="8"), "-o", "study.json", "--force").exit_code == 0
+    assert (study / "study.json").read_bytes() != before
+
+    assert run("sketch", "study.json", "site-1.csv", "-o", "s1.sketch").exit_code == 0
+    assert run("sketch", "study.json", "site-2.csv", "-o", "s2.sketch").exit_code == 0
+    contents = {path.name: path.read_bytes() for path in study.iterdir()}
+    assert run("merge", "s1.sketch", "s2.sketch", "-o", "s1.sketch").exit_code == 2
+    assert run("learn", "s1.sketch", "-o", "s1.sketch").exit_code == 2
+    assert run("learn", "s1.sketch", "--report", "site-1.csv").exit_code == 2
+    assert {path.name: path.read_bytes() for path in study.iterdir()} == contents
+    for _ in range(2):  # models and reports may be replaced by newer ones
+        result = run("learn", "s1.sketch", "-o", "model.json", "--report", "report.html")
+        assert result.exit_code == 0
+
+
+def test_a_holder_can_insist_on_the_design_agreed_upon(study):
+    fingerprint = ps.Design.load("study.json").fingerprint
+    arguments = ["sketch", "study.json", "site-1.csv", "-o", "s1.sketch", "--expect"]
+    for wrong in ("0" * 16, fingerprint[:4], "x"):
+        assert run(*arguments, wrong).exit_code == 2
+        assert not (study / "s1.sketch").exists()
+    assert run(*arguments, fingerprint[:16]).exit_code == 0
+
+
+def test_columns_of_an_array_are_named_by_number(study):
+    np.save("wide.npy", np.zeros((50, 5)))
+    command = ["sketch", "study.json", "wide.npy", "-o", "s1.sketch", "--columns"]
+    assert run(*command, "4,0,2").exit_code == 0
+
+
+def test_the_same_file_twice_is_refused(study):
+    result = run("sketch", "study.json", "site-1.csv", "./site-1.csv", "-o", "s1.sketch")
+    assert result.exit_code == 2
+    assert "twice" in result.output
+
+
+def test_errors_speak_the_language_of_the_shell(study):
+    (study / "bad.csv").write_text("a,b,c\n1,,2\n")
+    result = run("sketch", "study.json", "bad.csv", "-o", "bad.sketch")
+    assert "--missing center" in result.output
+    assert "missing='center'" not in result.output

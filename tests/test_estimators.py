@@ -138,3 +138,25 @@ def test_bad_tables_are_refused_without_being_quoted(blobs, X, method):
         getattr(model, method)(X)
     assert "987654" not in str(error.value)
     assert "2019" not in str(error.value)
+
+
+def test_names_of_columns_reach_the_model(blobs):
+    import pandas as pd
+
+    model = fitted(pd.DataFrame(blobs[1], columns=["age", "bmi"]))
+    assert model.model_.columns == ("age", "bmi")
+    assert model.predict(pd.DataFrame(blobs[1][:5], columns=["age", "bmi"])).shape == (5,)
+
+
+def test_missing_values_in_fit_and_predict(blobs):
+    X = blobs[1].copy()
+    X[::100, 0] = np.nan
+    with pytest.raises(ps.PrivsketchError, match="NaN"):
+        fitted(X)
+    model = fitted(X, missing="center")
+    assert model.predict([[np.nan, 3.0]]).tolist() == model.predict([[0.0, 3.0]]).tolist()
+
+
+def test_files_are_for_sketch_not_for_fit():
+    with pytest.raises(ps.PrivsketchError, match="sketch reads files"):
+        fitted("records.csv")

@@ -5,7 +5,8 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.learning.kmeans import expected_variances, nearest
+from privsketch.learning.diagnosis import expected_variances
+from privsketch.learning.model import nearest
 
 
 def mixture(k, dim, n, seed, width=1.0, spread=1.5):
@@ -172,3 +173,41 @@ def test_bad_arguments(arguments, message):
         ps.learn_kmeans(sketch, 2).predict(np.zeros((3, 5)))
     with pytest.raises(ps.PrivsketchError, match="Sketch"):
         ps.learn_kmeans("all.sketch", 2)
+
+
+def test_a_fit_of_noise_raises_concerns():
+    X = mixture(5, 8, 300, 9)
+    design = plan(5, ps.Box(-8, 8, dim=8), n_records=300)
+    assert "hopeless" in design.describe()
+    assert any("noise" in text for text in ps.learn_kmeans(ps.sketch(X, design), 5).concerns)
+    empty = ps.learn_kmeans(ps.sketch(X[:0], design), 5)
+    assert any("noise" in text for text in empty.concerns)
+
+
+def test_a_domain_far_too_wide_raises_concerns():
+    X = 0.02 * mixture(3, 3, 40_000, 10)
+    wide = ps.learn_kmeans(ps.sketch(X, plan(3, ps.Box(-30, 30, dim=3))), 3)
+    assert any("too wide" in text for text in wide.concerns)
+
+
+@pytest.mark.parametrize("feature_map", ["fourier", "one-bit"])
+def test_a_good_fit_raises_none(feature_map):
+    X = mixture(5, 4, 50_000, 11)
+    design = plan(5, ps.Box(-8, 8, dim=4), feature_map=feature_map, n_records=50_000)
+    assert "good" in design.describe()
+    assert design.cautions() == []
+    assert ps.learn_kmeans(ps.sketch(X, design), 5).concerns == ()
+
+
+def test_plans_to_think_about_once_more():
+    units = plan(2, ps.Box([0, 0], [1, 1000]))
+    assert any("tenfold" in text for text in units.cautions())
+    loose = plan(2, ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0, 0.01), n_records=1000)
+    assert any("delta" in text for text in loose.cautions())
+
+
+def test_scaling_by_public_bounds_and_back():
+    box = ps.Box([0, -10], [1, 30])
+    points = np.array([[0.0, -10.0], [1.0, 30.0], [0.25, 10.0]])
+    assert box.to_unit(points).tolist() == [[-1, -1], [1, 1], [-0.5, 0]]
+    assert box.from_unit(box.to_unit(points)).tolist() == points.tolist()

@@ -870,3 +870,16 @@ def test_csv_headers_that_are_fine(tmp_path, design, no_noise):
         assert (ps.sketch(tmp_path / "x.csv", design).values == wanted).all()
     (tmp_path / "x.csv").write_text("a,b,c")
     assert not ps.sketch(tmp_path / "x.csv", design).sums.any()
+
+
+def test_tables_separated_by_tabs_and_compressed_ones(tmp_path, design, no_noise):
+    import gzip
+
+    wanted = ps.sketch([[0.5, 1.5, 2.5], [-1, 0, 1]], design).values
+    text = "a,b,c\n0.5,1.5,2.5\n-1,0,1\n"
+    (tmp_path / "x.tsv").write_text(text.replace(",", "\t"))
+    for name, content in (("x.csv.gz", text), ("x.tsv.gz", text.replace(",", "\t"))):
+        with gzip.open(tmp_path / name, "wt") as stream:
+            stream.write(content)
+    for name in ("x.tsv", "x.csv.gz", "x.tsv.gz"):
+        assert (ps.sketch(tmp_path / name, design).values == wanted).all()

@@ -200,8 +200,8 @@ def test_a_report_of_every_shape_can_be_made(make_design, choices):
 
 
 def test_a_wide_table_is_cut_and_says_so(make_design):
-    text = Page(kmeans_report(*study(make_design, dim=20))).text
-    assert "8 more columns are in the model file" in text
+    text = Page(kmeans_report(*study(make_design, dim=60))).text
+    assert "10 more columns are in the model file" in text
 
 
 @pytest.mark.parametrize("name", ["$", "$x$", "$a_$", r"$\frac{$", "cost_$_of_$", "a&b", '"', "%s"])

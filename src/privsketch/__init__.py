@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from privsketch.domain import Ball, Box
     from privsketch.errors import PrivsketchError
     from privsketch.estimators.kmeans import PrivateKMeans
-    from privsketch.learning.kmeans import KMeansModel, learn_kmeans
+    from privsketch.learning.kmeans import learn_kmeans
+    from privsketch.learning.model import KMeansModel
     from privsketch.sketches import Sketch, merge
     from privsketch.sketching.release import sketch
 
@@ -28,7 +29,7 @@ _HOMES = {
     "Box": "domain",
     "Budget": "budget",
     "Design": "design",
-    "KMeansModel": "learning.kmeans",
+    "KMeansModel": "learning.model",
     "PrivateKMeans": "estimators.kmeans",
     "PrivsketchError": "errors",
     "Receipt": "budget",

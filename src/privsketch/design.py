@@ -155,8 +155,9 @@ class Design:
         frequencies : {"multi-scale", "adapted-radius", "gaussian"}, optional
             Law of the frequencies; multi-scale unless `frequency_scale` is one number.
         frequency_scale : float or (float, float), optional
-            Expected width of clusters, in the records' units: one number for a single
-            scale, two for the range of the multi-scale law.
+            Scale of the features in the records' units, between the width of clusters
+            and the distance of neighbouring ones: one number for a single scale, two for
+            the range of the multi-scale law.
         count : {"released", "omitted", "public"}, optional
             Whether a noisy number of records is part of the sketch. Released if left
             out (it costs next to nothing); public, and exact, under "replace".
@@ -273,6 +274,16 @@ class Design:
         what = os.fspath(path)
         return cls.from_json(document_content(read_file(path), "design", what), what)
 
+    @property
+    def noise_per_cluster(self) -> float:
+        """Noise of one holder's sketch per number, relative to a cluster of average size.
+
+        Below a quarter, centres come out nearly as without noise; around 1 and above, a
+        fit describes the noise. A rule of thumb from benchmarks with 4 features per
+        unknown.
+        """
+        return self.noise_std * self.n_components / self.n_records
+
     def describe(self) -> str:
         """The design in plain words, several lines."""
         low, high = self.frequencies.scales
@@ -282,23 +293,47 @@ class Design:
             "omitted": "not part of the sketch",
             "public": "public",
         }
-        relative = self.noise_std / self.n_records
-        return "\n".join(
-            [
-                f"design      {self.fingerprint[:16]} for {self.task}, "
-                f"{self.n_components} components",
-                f"records     {self.domain.describe()}",
-                f"features    {self.n_features} ({self.feature_map}), "
-                f"frequencies {self.frequencies.law} at scales {scale}",
-                f"noise       {self.noise}, standard deviation {self.noise_std:.4g} records "
-                f"per number, {relative:.2%} of {self.n_records:g}",
-                f"count       {counts[self.count]}",
-                f"budget      {self.budget.describe()}",
-                f"unit        {UNIT}",
-            ]
-        )
+        names = "by position" if self.columns is None else ", ".join(self.columns[:12])
+        more = ", ..." if self.columns is not None and len(self.columns) > 12 else ""
+        lines = [
+            f"design      {self.fingerprint[:16]} for {self.task}, {self.n_components} components",
+            f"records     {self.domain.describe()}; planned for {self.n_records:g} of them",
+            f"columns     {names}{more}",
+            f"features    {self.n_features} ({self.feature_map}), frequencies "
+            f"{self.frequencies.law} at scales {scale}, public seed {self.frequencies.seed}",
+            f"noise       {self.noise}, standard deviation {self.noise_std:.4g} records per number",
+            f"forecast    {self._forecast()}",
+            f"count       {counts[self.count]}",
+            f"budget      {self.budget.describe()}",
+            f"unit        {UNIT}",
+        ]
+        return "\n".join(lines + [f"careful     {text}" for text in self.cautions()])
+
+    def _forecast(self) -> str:
+        ratio = self.noise_per_cluster
+        verdict = "hopeless" if ratio > HOPELESS else "rough" if ratio > ROUGH else "good"
+        return f"{verdict}: noise is {ratio:.0%} of a cluster of average size"
+
+    def cautions(self) -> list[str]:
+        """What people who plan this study should think about once more."""
+        found = []
+        if self.noise_per_cluster > HOPELESS:
+            found.append(
+                "with so few records for this budget a fit would describe the noise; more "
+                "records, a larger epsilon, delta > 0 or fewer clusters help"
+            )
+        if self.budget.delta * self.n_records >= 0.1:
+            found.append("delta should be far below 1 / number of records")
+        widths = self.domain.half_widths
+        if widths.max() > 10 * widths.min():
+            found.append(
+                "columns differ in width more than tenfold, and the wide ones decide what is "
+                "near; scale records by their bounds (Box.to_unit) if all should count alike"
+            )
+        return found
 
 
+HOPELESS, ROUGH = 0.75, 0.25
 _BUDGET_FIELDS = ("epsilon", "delta", "neighbours")
 
 

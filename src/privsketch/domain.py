@@ -103,11 +103,27 @@ class Box:
         half, center = self.half_widths, self.center_vector
         return np.clip(np.asarray(points, dtype=np.float64), center - half, center + half)
 
+    def to_unit(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Points (n, dim) with every column scaled from its public bounds to -1..1.
+
+        k-means measures distance in the units of the columns; scaled records, sketched
+        in `Box(-1, 1)`, make all columns count alike.
+        """
+        offset = np.asarray(points, dtype=np.float64) - self.center_vector
+        return np.asarray(offset / self.half_widths)
+
+    def from_unit(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """The way back from `to_unit`, for centres."""
+        return np.asarray(points, dtype=np.float64) * self.half_widths + self.center_vector
+
     def describe(self) -> str:
         """One line in words."""
         if isinstance(self.low, float) and isinstance(self.high, float):
             return f"box [{self.low:g}, {self.high:g}] in {self.dim} dimensions"
-        return f"box with bounds of its own for each of {self.dim} columns"
+        center, half = self.center_vector, self.half_widths
+        sides = [f"[{c - h:g}, {c + h:g}]" for c, h in zip(center[:6], half[:6], strict=True)]
+        more = f" x ... ({self.dim} columns)" if len(half) > 6 else ""
+        return "box " + " x ".join(sides) + more
 
 
 @dataclass(frozen=True)
@@ -166,7 +182,8 @@ class Ball:
 
     def describe(self) -> str:
         """One line in words."""
-        return f"ball of radius {self.radius:g} in {self.dim} dimensions"
+        center = f"{self.center:g}" if isinstance(self.center, float) else "a given point"
+        return f"ball of radius {self.radius:g} around {center} in {self.dim} dimensions"
 
 
 Domain = Box | Ball

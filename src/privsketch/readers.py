@@ -11,6 +11,7 @@ never a value.
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _SUFFIXES = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".csv": "csv",
+    ".tsv": "csv",
     ".arrow": "arrow",
     ".ipc": "arrow",
     ".feather": "arrow",
@@ -93,7 +95,13 @@ def _blocks(data: Any, chosen: Selection) -> Iterator[Block]:
     elif isinstance(data, list | tuple) and not _is_list_of_parts(data):
         yield from _array_blocks(_as_array(data), chosen)
     elif isinstance(data, Iterable) and not isinstance(data, dict | bytes | set | frozenset):
+        seen: set[Path] = set()
         for part in data:
+            if isinstance(part, str | os.PathLike):
+                path = Path(part).resolve()
+                if path in seen:  # its records would count twice, and cost twice
+                    raise RecordError(f"{part}: the same file is given twice")
+                seen.add(path)
             yield from _blocks(part, chosen)
     else:
         raise RecordError(
@@ -164,7 +172,7 @@ def _wrong_width(what: str, found: int, dim: int) -> str:
 
 
 def _file_blocks(path: Path, chosen: Selection) -> Iterator[Block]:
-    kind = _SUFFIXES.get(path.suffix.lower())
+    kind = _SUFFIXES.get(_suffix(path))
     if kind is None:
         known = ", ".join(sorted(_SUFFIXES))
         raise RecordError(f"{path}: unknown kind of file; expected one of {known}")
@@ -172,6 +180,14 @@ def _file_blocks(path: Path, chosen: Selection) -> Iterator[Block]:
         raise RecordError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
     reader = {"npy": _npy, "parquet": _parquet, "csv": _csv, "arrow": _arrow_file}[kind]
     yield from reader(path, chosen)
+
+
+def _suffix(path: Path) -> str:
+    """The kind of a file by its name; text files may be compressed."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes[-1:] == [".gz"] and suffixes[-2:-1] in ([".csv"], [".tsv"]):
+        return suffixes[-2]
+    return suffixes[-1] if suffixes else ""
 
 
 def _npy(path: Path, chosen: Selection) -> Iterator[Block]:
@@ -233,8 +249,10 @@ def _csv(path: Path, chosen: Selection) -> Iterator[Block]:
     import pyarrow.csv as csv
 
     try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            rows = lines.reader(stream)
+        delimiter = "\t" if _suffix(path) == ".tsv" else ","
+        opened = gzip.open if path.suffix.lower() == ".gz" else open
+        with opened(path, "rt", newline="", encoding="utf-8-sig") as stream:
+            rows = lines.reader(stream, delimiter=delimiter)
             header = next(rows, [])
             is_empty = next(rows, None) is None
         if not _is_header(header):
@@ -248,10 +266,11 @@ def _csv(path: Path, chosen: Selection) -> Iterator[Block]:
             include_columns=names, column_types={name: pa.float64() for name in names}
         )
         read = csv.ReadOptions(block_size=2**22)
-        with csv.open_csv(path, read_options=read, convert_options=convert) as reader:
+        parse = csv.ParseOptions(delimiter=delimiter)
+        with csv.open_csv(path, read, parse, convert) as reader:
             for batch in reader:
                 yield from _batch_blocks(batch, names)
-    except (pa.ArrowException, OSError, UnicodeDecodeError, lines.Error):
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, lines.Error):
         # Arrow's message may quote the offending value, which is part of a record.
         raise RecordError(
             f"{path}: a column is not numeric, or the file is not valid CSV with a header line"
@@ -412,7 +431,7 @@ def count_records(data: Any) -> int | None:
     """Number of records if it is known without reading them, for the holder's progress bar."""
     if isinstance(data, str | os.PathLike):
         path = Path(data)
-        kind = _SUFFIXES.get(path.suffix.lower())
+        kind = _SUFFIXES.get(_suffix(path))
         try:
             if kind == "parquet":
                 import pyarrow.parquet as pq

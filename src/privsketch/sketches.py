@@ -199,14 +199,16 @@ def merge(sketches: Iterable[Sketch], *, same_records: bool = False) -> Sketch:
     if len({part.receipt.sampler.startswith(INSECURE) for part in parts}) > 1:
         raise MergeError("merge: a sketch made without real noise does not add to real ones")
     ids = [identity for part in parts for identity in part.ids]
-    if len(set(ids)) != len(ids):
-        raise MergeError("merge: the same sketch is given twice")
     sources = [source for part in parts for source in part.sources]
+    twice = next((name for name, i in zip(sources, ids, strict=True) if ids.count(i) > 1), None)
+    if twice is not None:
+        raise MergeError(f"merge: the same sketch is given twice, that of source {twice!r}")
     repeated = sorted({source for source in sources if sources.count(source) > 1})
     if repeated and not same_records:
         raise MergeError(
             f"merge: source {repeated[0]!r} occurs more than once; its budgets would add. Use "
-            "same_records=True if that is meant, or give different sources different names"
+            "same_records=True if that is meant; holders of different records need different "
+            "source names"
         )
     values = parts[0].values
     for part in parts[1:]:

@@ -21,6 +21,22 @@ class _Failure(click.ClickException):
     exit_code = 2
 
 
+def _as_options(message: str) -> str:
+    """A message about parameters in the words of the shell."""
+    words = {
+        "missing='center'": "--missing center",
+        "same_records=True": "--same-records",
+        "columns=[...]": "--columns a,b,c",
+        "give dim=": "give --dim",
+        "needs frequency_scale=": "needs --scale",
+        "frequency_scale=": "--scale ",
+        "count='released'": "--count released",
+    }
+    for python, shell in words.items():
+        message = message.replace(python, shell)
+    return message
+
+
 class _Group(click.Group):
     """Turns our errors into one line on stderr and exit code 2; lists commands in their order."""
 
@@ -30,7 +46,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except PrivsketchError as error:
-            raise _Failure(str(error)) from None
+            raise _Failure(_as_options(str(error))) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -44,6 +60,25 @@ def main() -> None:
     Each holder makes a private sketch of its records by a shared design; a collector
     merges the sketches; anyone learns clusters from the sum. Start with the demo.
     """
+
+
+def _columns(text: str | None, data: tuple[Path, ...]) -> list[str] | list[int] | None:
+    """Column names; for .npy files, which have none, column numbers."""
+    names = _names(text)
+    is_array = all(path.suffix == ".npy" for path in data)
+    if names is not None and is_array and all(name.isdecimal() for name in names):
+        return [int(name) for name in names]
+    return names
+
+
+def _require_free(path: Path, force: bool, reason: str) -> None:
+    """Refuse an output that cannot be written or would replace a file of value."""
+    from privsketch.errors import FileError
+    from privsketch.formats import require_writable
+
+    require_writable(path)
+    if path.exists() and not force:
+        raise FileError(f"{path} exists; {reason} (--force if that is meant)")
 
 
 @main.command()
@@ -146,7 +181,7 @@ def _names(text: str | None) -> list[str] | None:
     "--scale",
     "frequency_scale",
     metavar="SCALE",
-    help="Expected width of clusters: a number, or a range like 0.1,2.",
+    help="Scale of the features, between width and distance of clusters: 0.5, or 0.1,2.",
 )
 @click.option(
     "--count",
@@ -155,6 +190,7 @@ def _names(text: str | None) -> list[str] | None:
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")
 @click.option("-o", "--output", type=_PATH, required=True, help="File of the design, JSON.")
+@click.option("--force", is_flag=True, help="Replace an existing design: its sketches are lost.")
 def design(
     box: tuple[str, str] | None,
     ball: float | None,
@@ -166,12 +202,13 @@ def design(
     columns: str | None,
     frequency_scale: str | None,
     output: Path,
+    force: bool,
     **choices: Any,
 ) -> None:
     """Make the public recipe that all holders of a study share.
 
     \b
-    privsketch design -k 10 --box -8 8 --dim 10 --epsilon 0.5 --delta 1e-6 -o study.json
+    privsketch design -k 10 --box 0 1 --columns a,b,c --epsilon 0.5 --delta 1e-6 -o study.json
     """
     import privsketch as ps
 
@@ -184,6 +221,7 @@ def design(
         domain = ps.Box(low=_bounds(box[0]), high=_bounds(box[1]), dim=dim)
     else:
         domain = ps.Ball(dim=dim, radius=ball, center=_bounds(center))
+    _require_free(output, force, "a new design would not fit the sketches of the old one")
     scale: Any = None if frequency_scale is None else _bounds(frequency_scale)
     planned = ps.Design.plan(
         domain=domain,
@@ -239,10 +277,8 @@ def sketch(
     import privsketch as ps
     from privsketch.cli.progress import record_bar
     from privsketch.errors import FileError
-    from privsketch.formats import require_writable
 
     recipe = ps.Design.load(design_file)
-    require_writable(output)  # learn it before the budget is spent
     if expect is not None and (len(expect) < 8 or not recipe.fingerprint.startswith(expect)):
         raise FileError(
             f"{design_file}: its fingerprint is {recipe.fingerprint[:16]}, not {expect}"
@@ -250,17 +286,14 @@ def sketch(
     if sys.stderr.isatty():
         asks = recipe.budget.describe()
         click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
-    if output.exists() and not force:
-        raise FileError(
-            f"{output} exists; sketching the same records again would spend the budget again "
-            "(--force if that is meant)"
-        )
+    # Learn it before the budget is spent.
+    _require_free(output, force, "sketching its records again would spend the budget again")
     with record_bar(data) as advance:
         released = ps.sketch(
             list(data),
             recipe,
             source=source or output.stem,
-            columns=_names(columns),
+            columns=_columns(columns, data),
             missing=missing,
             n_threads=n_threads,
             progress=advance,
@@ -276,7 +309,8 @@ def sketch(
 @click.option(
     "--same-records", is_flag=True, help="Accept sketches of the same source; their budgets add."
 )
-def merge(sketches: tuple[Path, ...], output: Path, same_records: bool) -> None:
+@click.option("--force", is_flag=True, help="Replace an existing output.")
+def merge(sketches: tuple[Path, ...], output: Path, same_records: bool, force: bool) -> None:
     """Add sketches of one study up.
 
     \b
@@ -284,6 +318,7 @@ def merge(sketches: tuple[Path, ...], output: Path, same_records: bool) -> None:
     """
     import privsketch as ps
 
+    _require_free(output, force, "it would be replaced")
     total = ps.merge([ps.Sketch.load(path) for path in sketches], same_records=same_records)
     total.save(output)
     click.echo(total.receipt.describe())
@@ -305,9 +340,7 @@ def merge(sketches: tuple[Path, ...], output: Path, same_records: bool) -> None:
     "--starts",
     "n_starts",
     type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="Searches; the best is kept.",
+    help="Searches, of which the best is kept; 3 if left out, 1 for very large sketches.",
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the searches.")
 def learn(
@@ -325,11 +358,10 @@ def learn(
     """
     import privsketch as ps
     from privsketch.cli.progress import spinner
-    from privsketch.formats import require_writable
 
-    for path in (output, report):
+    for path, start in ((output, _MODEL_START), (report, b"<!doctype html")):
         if path is not None:
-            require_writable(path)
+            _require_free(path, _starts_with(path, start), "it is not of the same kind; move it")
     released = ps.Sketch.load(sketch_file)
     with spinner("learning"):
         model = ps.learn_kmeans(released, n_clusters, **choices)
@@ -343,6 +375,18 @@ def learn(
     for path in (output, report):
         if path is not None:
             click.echo(f"written to {path}")
+
+
+_MODEL_START = b'{\n  "format": "privsketch-kmeans-model"'
+
+
+def _starts_with(path: Path, start: bytes) -> bool:
+    """Whether a file is an earlier result of the same kind, which may be replaced."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(start)) == start
+    except OSError:
+        return False
 
 
 @main.command()

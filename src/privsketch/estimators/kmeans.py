@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from privsketch.budget import Budget, Neighbours
 from privsketch.design import Design
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
-from privsketch.learning.kmeans import DEFAULT_STARTS, learn_kmeans
+from privsketch.learning.kmeans import learn_kmeans
 from privsketch.sketching.release import sketch
 
 
@@ -41,9 +42,12 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Size of the sketch; 4 * n_clusters * number of columns if left out.
     n_records : float, optional
         Public order of magnitude of the number of records. Never taken from X.
+    feature_map, frequencies, frequency_scale : optional
+        As in `Design.plan`.
     decoder : {"joint", "cl-ompr"}
-    n_init : int
-        Searches per fit; the one that explains the sketch best is kept.
+    n_init : int, optional
+        Searches per fit; the one that explains the sketch best is kept. Three if left
+        out, one for very large sketches.
     missing : {"error", "center"}
     n_threads : int, optional
     random_state : int, optional
@@ -90,8 +94,11 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         noise: str | None = None,
         n_features: int | None = None,
         n_records: float | None = None,
+        feature_map: str = "fourier",
+        frequencies: str | None = None,
+        frequency_scale: float | tuple[float, float] | None = None,
         decoder: str = "joint",
-        n_init: int = DEFAULT_STARTS,
+        n_init: int | None = None,
         missing: str = "error",
         n_threads: int | None = None,
         random_state: int | None = None,
@@ -104,6 +111,9 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.noise = noise
         self.n_features = n_features
         self.n_records = n_records
+        self.feature_map = feature_map
+        self.frequencies = frequencies
+        self.frequency_scale = frequency_scale
         self.decoder = decoder
         self.n_init = n_init
         self.missing = missing
@@ -139,6 +149,10 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             random_state=self.random_state,
             n_features=self.n_features,
             noise=self.noise,
+            feature_map=self.feature_map,
+            frequencies=self.frequencies,
+            frequency_scale=self.frequency_scale,
+            columns=self._column_names(),
         )
         released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
         model = learn_kmeans(released, self.n_clusters, decoder=self.decoder, n_starts=self.n_init)
@@ -150,13 +164,22 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.width_ = model.width
         return self
 
+    def _column_names(self) -> list[str] | None:
+        """Names of the columns, which are public, for the model and its report."""
+        names = [str(name) for name in getattr(self, "feature_names_in_", [])]
+        return names if names and len(set(names)) == len(names) else None
+
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Index of the nearest centre for each row of X.
 
         The labels are exact: as sensitive as the rows of X themselves.
         """
         check_is_fitted(self)
-        return self.model_.predict(self._validated(X, reset=False))
+        table = self._validated(X, reset=False)
+        if self.missing == "center":
+            center = self.sketch_.design.domain.center_vector
+            table = np.where(np.isfinite(table), table, center)
+        return self.model_.predict(table)
 
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""
@@ -166,7 +189,9 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """X as an array, with errors that never quote a value of a record."""
         if getattr(getattr(X, "dtype", None), "kind", "f") not in "fiubOc":
             raise RecordError(_NOT_NUMERIC)  # dates would be converted silently
-        keep_missing = reset  # fit has its own rule for missing values
+        if isinstance(X, str | bytes | os.PathLike):
+            raise RecordError("X: expected an array or a data frame; privsketch.sketch reads files")
+        keep_missing = reset or self.missing == "center"  # fit has its own rule for them
         try:
             array = validate_data(
                 self,

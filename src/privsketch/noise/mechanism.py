@@ -127,7 +127,7 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
     noisy, scale = sampler(values, law)
     calibration = {
         "laplace": "scale = sensitivity / epsilon",
-        "gaussian": f"zCDP, rho = {law.rho:.12g}, discrete noise (kappaD)",
+        "gaussian": f"zCDP, rho = {law.rho:.12g}, discrete noise",
         "cube": "density ~ exp(-epsilon |z|_inf / sensitivity)",
     }[law.kind]
     exact_sampler = "exact integer sampler, operating-system entropy"
@@ -137,7 +137,7 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
         delta=law.delta,
         neighbours=law.neighbours,
         source=source,
-        sensitivity=f"{law.sensitivity:.17g} ({_NORMS[law.kind]})",
+        sensitivity=f"{law.sensitivity:.12g} ({_NORMS[law.kind]})",
         scale=scale,
         calibration=calibration,
         sampler=exact_sampler if sampler is _exact_sampler else f"{INSECURE}: replaced for a test",

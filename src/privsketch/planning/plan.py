@@ -112,8 +112,8 @@ def _frequency_law(
     if scale is None:
         if law not in (None, "multi-scale"):
             raise ParameterError(
-                f"frequencies={law!r} needs frequency_scale=, the expected width of the clusters; "
-                "the multi-scale law needs none"
+                f"frequencies={law!r} needs frequency_scale=, between the width and the "
+                "distance of clusters; the multi-scale law needs none"
             )
         return "multi-scale", default_scales(domain, n_components)
     try:

@@ -16,11 +16,11 @@ from privsketch import __version__
 from privsketch.budget import Receipt, number_text
 from privsketch.errors import ParameterError
 from privsketch.formats import write_file
-from privsketch.learning.kmeans import KMeansModel
-from privsketch.report.plots import all_plots, color, column_names
+from privsketch.learning.model import KMeansModel
+from privsketch.report.plots import all_plots, cluster_colors
 from privsketch.sketches import Sketch
 
-MAX_TABLE_COLUMNS = 12
+MAX_TABLE_COLUMNS = 50
 
 _CSS = """
 :root { --ink:#24292f; --faint:#d0d7de; --soft:#f6f8fa; --accent:#3366cc; }
@@ -37,7 +37,7 @@ h3 { font-size:15px; margin:24px 0 4px; }
 .card b { display:block; font-size:20px; } .card span { color:#57606a; font-size:13px; }
 table { border-collapse:collapse; font-size:13.5px; font-variant-numeric:tabular-nums; }
 th,td { padding:4px 10px; border-bottom:1px solid var(--faint); text-align:right; }
-th:first-child,td:first-child { text-align:left; }
+th:first-child,td:first-child { text-align:left; position:sticky; left:0; background:#fff; }
 .words td,.words th { text-align:left; vertical-align:top; }
 small { color:#57606a; }
 .scroll { overflow-x:auto; } pre { overflow-x:auto; background:var(--soft); padding:12px; }
@@ -56,13 +56,13 @@ def kmeans_report(model: KMeansModel, sketch: Sketch, *, title: str = "Private c
     budget = sketch.design.budget
     cards = [
         (f"{model.n_clusters}", "clusters"),
-        (f"{model.n_records:,.0f}", "records, as the fit sees them"),
+        _record_card(model, sketch),
         (f"{len(sketch.ids)}", "sketch added up" if len(sketch.ids) == 1 else "sketches added up"),
         (
             number_text(model.receipt.epsilon),
             f"epsilon, with delta = {number_text(model.receipt.delta)}",
         ),
-        (f"{ratio:.2f}", "residual / expected noise"),
+        (f"{ratio:.2f}", "misfit / what noise may leave"),
     ]
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -71,7 +71,7 @@ def kmeans_report(model: KMeansModel, sketch: Sketch, *, title: str = "Private c
         '<div class="cards">',
         *(f'<div class="card"><b>{value}</b><span>{label}</span></div>' for value, label in cards),
         "</div>",
-        _fit_note(ratio),
+        _notes(model),
         "<h2>Clusters</h2>",
         _center_table(model),
         _plots(model, sketch),
@@ -103,29 +103,31 @@ def save_kmeans_report(
     write_file(path, kmeans_report(model, sketch, title=title).encode("utf-8"))
 
 
-def _fit_note(ratio: float) -> str:
-    if ratio <= 1.5:
-        text = (
-            "The clusters explain the sketch: what is left over is what noise and sampling "
-            "alone would leave."
+def _record_card(model: KMeansModel, sketch: Sketch) -> tuple[str, str]:
+    if sketch.exact_count is not None:
+        return f"{sketch.exact_count:,}", "records, a public number"
+    return f"{model.n_records:,.0f}", "records, as the fit sees them"
+
+
+def _notes(model: KMeansModel) -> str:
+    if not model.concerns:
+        return (
+            '<div class="note">The clusters explain the sketch: what they leave over is no more '
+            "than noise and sampling may leave.</div>"
         )
-        return f'<div class="note">{text}</div>'
-    text = (
-        f"What the clusters leave unexplained is {ratio:.1f} times what noise and sampling would "
-        "leave. There may be more clusters than were asked for, clusters of other shapes, or the "
-        "search got stuck: try more clusters or more starts. Centres can still be good."
+    return "".join(
+        f'<div class="note warn">Careful: {escape(text)}.</div>' for text in model.concerns
     )
-    return f'<div class="note warn">{text}</div>'
 
 
 def _center_table(model: KMeansModel) -> str:
-    names = column_names(model)
+    names, colors = model.column_names, cluster_colors(model.n_clusters)
     shown = names[:MAX_TABLE_COLUMNS]
     head = "".join(f"<th>{escape(name)}</th>" for name in shown)
     rows = []
     for k, (weight, center) in enumerate(zip(model.weights, model.centers, strict=True)):
         numbers = "".join(f"<td>{value:.4g}</td>" for value in center[:MAX_TABLE_COLUMNS])
-        dot = f'<span class="dot" style="background:{color(k)}"></span>{k + 1}'
+        dot = f'<span class="dot" style="background:{colors[k]}"></span>{k + 1}'
         rows.append(f"<tr><td>{dot}</td><td>{weight:.1%}</td>{numbers}</tr>")
     more = ""
     if len(names) > MAX_TABLE_COLUMNS:

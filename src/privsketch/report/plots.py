@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import io
 import math
 import re
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.learning.kmeans import KMeansModel, expected_variances
+from privsketch.learning.diagnosis import expected_variances
+from privsketch.learning.model import KMeansModel
 from privsketch.sketches import Sketch
 
 PALETTE = (
@@ -43,20 +45,20 @@ _STYLE = {
 }
 
 
-def column_names(model: KMeansModel) -> list[str]:
-    """The columns' names, or x1, x2, ..."""
-    return list(model.columns or [f"x{j + 1}" for j in range(model.centers.shape[1])])
-
-
 def _label(name: str) -> str:
     """A column's name as plot text: not too long, and never read as a formula."""
     short = name if len(name) <= 18 else name[:17] + "…"
     return short.replace("$", r"\$")
 
 
-def color(cluster: int) -> str:
-    """The same colour for a cluster in every plot and table."""
-    return PALETTE[cluster % len(PALETTE)]
+def cluster_colors(n_clusters: int) -> list[str]:
+    """One colour per cluster, the same in every plot and table."""
+    if n_clusters <= len(PALETTE):
+        return list(PALETTE[:n_clusters])
+    # Steps of the golden angle around the circle keep neighbours apart.
+    tones = [(k * 0.618033988749895 % 1.0, 0.42 + 0.16 * (k % 3) / 2) for k in range(n_clusters)]
+    parts = [colorsys.hls_to_rgb(hue, light, 0.6) for hue, light in tones]
+    return ["#" + "".join(f"{round(255 * part):02x}" for part in rgb) for rgb in parts]
 
 
 def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
@@ -94,15 +96,14 @@ def pair_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -> st
     _prepare()
     from matplotlib.patches import Ellipse
 
-    names = [_label(name) for name in column_names(model)]
+    names = [_label(name) for name in model.column_names]
     shown = _most_telling_columns(model, MAX_PAIR_COLUMNS)
     pairs = [(a, b) for i, a in enumerate(shown) for b in shown[i + 1 :]]
-    if not pairs:  # one column only
-        pairs = [(0, 0)]
     across = min(3, len(pairs))
     down = math.ceil(len(pairs) / across)
     figure, axes = _figure(3.1 * across, 2.9 * down, down, across)
     low, high = np.asarray(low), np.asarray(high)
+    colors = cluster_colors(model.n_clusters)
     for place, axis in enumerate(axes.flat):
         if place >= len(pairs):
             axis.set_axis_off()
@@ -111,10 +112,10 @@ def pair_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -> st
         for k, (center, weight) in enumerate(zip(model.centers, model.weights, strict=True)):
             width = 2 * model.axis_widths[k, [a, b]]
             axis.add_patch(
-                Ellipse((center[a], center[b]), *width, facecolor=color(k), alpha=0.18, lw=0)
+                Ellipse((center[a], center[b]), *width, facecolor=colors[k], alpha=0.18, lw=0)
             )
             axis.scatter(
-                center[a], center[b], s=20 + 500 * weight, color=color(k), alpha=0.85, linewidths=0
+                center[a], center[b], s=20 + 500 * weight, color=colors[k], alpha=0.85, linewidths=0
             )
         for limits, column in ((axis.set_xlim, a), (axis.set_ylim, b)):
             limits(*_window(model, column, low, high))
@@ -136,31 +137,34 @@ def _window(
     model: KMeansModel, column: int, low: npt.NDArray[Any], high: npt.NDArray[Any]
 ) -> tuple[float, float]:
     """Where the clusters are, with a margin, inside the domain."""
-    margin = 3 * model.axis_widths[:, column].max() + 0.02 * (high[column] - low[column])
+    edge = 0.04 * (high[column] - low[column])
+    margin = 3 * model.axis_widths[:, column].max() + edge
     values = model.centers[:, column]
-    return max(low[column], values.min() - margin), min(high[column], values.max() + margin)
+    bottom = max(low[column] - edge, values.min() - margin)
+    return bottom, min(high[column] + edge, values.max() + margin)
 
 
 def parallel_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """Every centre as a line over all columns, each column on its own scale."""
     _prepare()
-    names = [_label(name) for name in column_names(model)]
+    names = [_label(name) for name in model.column_names]
     low, high = np.asarray(low), np.asarray(high)
     dim = len(names)
     figure, axes = _figure(min(9.3, max(5.0, 0.7 * dim + 2)), 3.4)
     axis = axes[0, 0]
     positions = np.arange(dim)
+    colors = cluster_colors(model.n_clusters)
     windows = np.array([_window(model, j, low, high) for j in range(dim)])
     bottom, size = windows[:, 0], np.maximum(windows[:, 1] - windows[:, 0], 1e-12)
     for k, center in enumerate(model.centers):
         line = (center - bottom) / size
         band = model.axis_widths[k] / size
-        axis.fill_between(positions, line - band, line + band, color=color(k), alpha=0.10, lw=0)
+        axis.fill_between(positions, line - band, line + band, color=colors[k], alpha=0.10, lw=0)
         axis.plot(
             positions,
             line,
             "-o",
-            color=color(k),
+            color=colors[k],
             markersize=3.5,
             linewidth=1 + 5 * model.weights[k],
         )
@@ -171,11 +175,29 @@ def parallel_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -
     step = max(1, dim // 24)
     axis.set_xticks(positions[::step])
     labels = [
-        f"{names[j]}\n{windows[j, 0]:.3g} to {windows[j, 1]:.3g}" if dim <= 10 else names[j]
+        f"{names[j]}\n{windows[j, 0]:.3g} to {windows[j, 1]:.3g}" if dim <= 6 else names[j]
         for j in positions[::step]
     ]
-    axis.set_xticklabels(labels, rotation=0 if dim <= 10 else 60)
+    tilt = dim > 6 and max(map(len, names)) > 6
+    axis.set_xticklabels(labels, rotation=45 if tilt else 0, ha="right" if tilt else "center")
     return _svg(figure, "parallel", "Cluster centres over all columns")
+
+
+def line_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
+    """For records of one column: the fitted density, and the centres on it."""
+    _prepare()
+    figure, axes = _figure(7.5, 2.6)
+    axis = axes[0, 0]
+    window = _window(model, 0, np.asarray(low), np.asarray(high))
+    grid = np.linspace(*window, 600)
+    widths = np.maximum(model.mixture_widths[:, 0], (window[1] - window[0]) / 600)
+    bells = np.exp(-(((grid[:, None] - model.mixture_means[:, 0]) / widths) ** 2) / 2) / widths
+    axis.fill_between(grid, bells @ model.mixture_weights, color="#8c959f", alpha=0.35, lw=0)
+    for center, color in zip(model.centers[:, 0], cluster_colors(model.n_clusters), strict=True):
+        axis.axvline(center, color=color, linewidth=2)
+    axis.set_xlabel(_label(model.column_names[0]))
+    axis.set_yticks([])
+    return _svg(figure, "line", "Cluster centres and fitted density")
 
 
 def weight_plot(model: KMeansModel) -> str:
@@ -184,7 +206,7 @@ def weight_plot(model: KMeansModel) -> str:
     k = model.n_clusters
     figure, axes = _figure(min(9.3, max(3.5, 0.45 * k + 1.5)), 2.4)
     axis = axes[0, 0]
-    axis.bar(np.arange(k), 100 * model.weights, color=[color(i) for i in range(k)], width=0.7)
+    axis.bar(np.arange(k), 100 * model.weights, color=cluster_colors(k), width=0.7)
     axis.set_xticks(np.arange(k))
     axis.set_xticklabels([str(i + 1) for i in range(k)])
     axis.set_xlabel("cluster")
@@ -200,8 +222,16 @@ def fit_plot(model: KMeansModel, sketch: Sketch) -> str:
     radius = np.linalg.norm(sketch.design.radians(), axis=1)
     figure, axes = _figure(9.3, 3.1, 1, 2)
     left, right = axes[0]
-    left.scatter(radius, np.abs(observed) / scale, s=7, color="#8c959f", lw=0, label="sketch")
-    left.scatter(radius, np.abs(predicted) / scale, s=7, color=PALETTE[0], lw=0, label="model")
+    left.scatter(
+        radius,
+        np.abs(observed) / scale,
+        s=30,
+        facecolors="none",
+        edgecolors="#8c959f",
+        linewidths=0.9,
+        label="sketch",
+    )
+    left.scatter(radius, np.abs(predicted) / scale, s=6, color=PALETTE[0], lw=0, label="model")
     left.set_xscale("log")
     left.set_xlabel("frequency (radians per unit)")
     left.set_ylabel("modulus per record")
@@ -236,8 +266,10 @@ def all_plots(model: KMeansModel, sketch: Sketch) -> Sequence[tuple[str, str]]:
     domain = sketch.design.domain
     low = domain.center_vector - domain.half_widths
     high = domain.center_vector + domain.half_widths
-    plots = [("Centres over all columns", parallel_plot(model, low, high))]
-    if model.centers.shape[1] > 1:
+    if model.centers.shape[1] == 1:
+        plots = [("Centres and density", line_plot(model, low, high))]
+    else:
+        plots = [("Centres over all columns", parallel_plot(model, low, high))]
         plots.append(("Centres in pairs of columns", pair_plot(model, low, high)))
     plots.append(("Weights", weight_plot(model)))
     plots.append(("Does the model explain the sketch?", fit_plot(model, sketch)))

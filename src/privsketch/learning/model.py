@@ -1,0 +1,200 @@
+"""The clusters learned from a sketch, and their file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Receipt, receipt_from_json, receipt_to_json
+from privsketch.errors import ParameterError
+from privsketch.formats import (
+    document,
+    document_content,
+    read_file,
+    reading,
+    require_fields,
+    write_file,
+)
+from privsketch.sketches import Sketch
+
+Floats = npt.NDArray[np.float64]
+DECODERS = ("joint", "cl-ompr")
+
+
+@dataclass(frozen=True, eq=False)
+class KMeansModel:
+    """Clusters learned from a sketch.
+
+    Attributes
+    ----------
+    centers : (n_clusters, dim) float64
+    weights : (n_clusters,) float64
+        Share of the records in each cluster; sums to 1.
+    width : float
+        Standard deviation of the clusters per coordinate, root mean square over them;
+        next to 0 for the "cl-ompr" decoder, whose atoms have no width.
+    residual, expected_residual : float
+        Squared misfit of the sketch, in records^2, and what noise and sampling alone
+        would leave. A residual far above says that the fit does not explain the sketch:
+        clusters of other shapes, or a search that got stuck.
+    n_records : float
+        Number of records as the fit sees it.
+    axis_widths : (n_clusters, dim) float64
+        Standard deviations of each cluster along the axes.
+    mixture_weights, mixture_means, mixture_widths : (p,), (p, dim), (p, dim) float64
+        The Gaussians fitted to the sketch, n_clusters of them or more; `centers` are
+        the k-means centres of this mixture.
+    concerns : tuple of str
+        Reasons to doubt the clusters, in words; empty if there are none.
+    receipt : Receipt
+        What the sketch cost. Learning added nothing.
+    """
+
+    centers: Floats
+    weights: Floats
+    width: float
+    residual: float
+    expected_residual: float
+    n_records: float
+    axis_widths: Floats
+    mixture_weights: Floats
+    mixture_means: Floats
+    mixture_widths: Floats
+    decoder: str
+    design_fingerprint: str
+    receipt: Receipt
+    columns: tuple[str, ...] | None = None
+    concerns: tuple[str, ...] = ()
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters."""
+        return len(self.centers)
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Index of the nearest centre for each row of X, (n,).
+
+        The labels are exact and hence as sensitive as the rows themselves.
+        """
+        try:
+            rows = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise ParameterError("predict: X is not a table of numbers") from None
+        if rows.ndim != 2 or rows.shape[1] != self.centers.shape[1]:
+            raise ParameterError(
+                f"predict: expected a table with {self.centers.shape[1]} columns, "
+                f"got shape {rows.shape}"
+            )
+        return nearest(rows, self.centers)
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns' names, or x1, x2, ..."""
+        return list(self.columns or [f"x{j + 1}" for j in range(self.centers.shape[1])])
+
+    def moments(self, sketch: Sketch, multiple: int = 1) -> npt.NDArray[np.complex128]:
+        """What the fitted mixture predicts for `sketch.moments()`, (n_features,).
+
+        At `multiple` times the frequencies, for harmonics.
+        """
+        frequencies = multiple * sketch.design.radians()
+        centers = self.mixture_means - sketch.design.domain.center_vector
+        damping = np.square(frequencies) @ np.square(self.mixture_widths).T / 2
+        atoms = np.exp(1j * (frequencies @ centers.T) - damping)
+        return np.asarray(atoms @ (self.mixture_weights * self.n_records))
+
+    def describe(self) -> str:
+        """The model in plain words, several lines."""
+        ratio = self.residual / self.expected_residual
+        lines = [
+            f"k-means     {self.n_clusters} clusters of about {self.n_records:.0f} records, "
+            f"decoder {self.decoder}",
+            f"fit         misfit {ratio:.2f} of what noise and sampling may leave",
+            f"width       {self.width:.4g} per coordinate",
+        ]
+        names = self.column_names
+        more = "  ..." if len(names) > 8 else ""
+        head = "  ".join(f"{name[:9]:>9}" for name in names[:8])
+        lines.append(f"centres     weight   {head}{more}")
+        for weight, center in zip(self.weights, self.centers, strict=True):
+            numbers = "  ".join(f"{value:9.4g}" for value in center[:8])
+            lines.append(f"            {weight:6.1%}   {numbers}")
+        return "\n".join(lines + [f"careful     {text}" for text in self.concerns])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as JSON."""
+        content: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        for name in _ARRAYS:
+            content[name] = content[name].tolist()
+        content["receipt"] = receipt_to_json(self.receipt)
+        content["columns"] = None if self.columns is None else list(self.columns)
+        content["concerns"] = list(self.concerns)
+        write_file(path, document("kmeans-model", content))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> KMeansModel:
+        """Read a model written by `save`."""
+        what = os.fspath(path)
+        content = document_content(read_file(path), "kmeans-model", what)
+        fields = require_fields(content, cls.__dataclass_fields__, what)
+        columns = fields["columns"]
+        with reading(what):
+            arrays = {name: np.array(fields[name], dtype=np.float64) for name in _ARRAYS}
+            for names in (
+                ("centers", "axis_widths", "weights"),
+                ("mixture_means", "mixture_widths", "mixture_weights"),
+            ):
+                means, widths, weights = (arrays[name] for name in names)
+                if means.ndim != 2 or widths.shape != means.shape or weights.shape != (len(means),):
+                    raise ParameterError("centres, weights and widths do not fit together")
+            if not all(np.isfinite(array).all() for array in arrays.values()):
+                raise ParameterError("a centre, weight or width is missing")
+            for name in ("width", "residual", "expected_residual", "n_records"):
+                if type(fields[name]) is not float or fields[name] < 0:
+                    raise ParameterError(f"{name} must be a number")
+            if fields["expected_residual"] == 0:
+                raise ParameterError("expected_residual must be above 0")
+            if not isinstance(fields["design_fingerprint"], str):
+                raise ParameterError("design_fingerprint must be text")
+            if fields["decoder"] not in DECODERS:
+                raise ParameterError("unknown decoder")
+            if not _are_texts(fields["concerns"]):
+                raise ParameterError("concerns must be a list of texts")
+            if columns is not None:
+                if not _are_texts(columns) or len(columns) != arrays["centers"].shape[1]:
+                    raise ParameterError("columns must be a name for each coordinate")
+                columns = tuple(columns)
+            receipt = receipt_from_json(fields["receipt"])
+        others = {"receipt": receipt, "columns": columns, "concerns": tuple(fields["concerns"])}
+        return cls(**{**fields, **arrays, **others})
+
+
+_ARRAYS = (
+    "centers",
+    "weights",
+    "axis_widths",
+    "mixture_weights",
+    "mixture_means",
+    "mixture_widths",
+)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def nearest(rows: Floats, centers: Floats) -> npt.NDArray[np.int64]:
+    """Index of the centre with the least Euclidean distance to each row."""
+    # Distances are taken from the mean of the centres: squares of large offsets would cancel.
+    origin = centers.mean(axis=0)
+    shifted = centers - origin
+    labels = np.empty(len(rows), dtype=np.int64)
+    for first in range(0, len(rows), 8192):
+        block = rows[first : first + 8192] - origin
+        scores = block @ shifted.T - 0.5 * np.einsum("ij,ij->i", shifted, shifted)
+        labels[first : first + 8192] = scores.argmax(axis=1)
+    return labels
