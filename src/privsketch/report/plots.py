@@ -31,6 +31,7 @@ PALETTE = (
 )
 INK, FAINT = "#24292f", "#d0d7de"
 MAX_PAIR_COLUMNS = 4
+MAX_LINES = 12  # more lines or columns than that are drawn by colour
 _STYLE = {
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 9.0,
@@ -47,7 +48,7 @@ _STYLE = {
 
 def _label(name: str) -> str:
     """A column's name as plot text: not too long, and never read as a formula."""
-    short = name if len(name) <= 18 else name[:17] + "…"
+    short = name if len(name) <= 18 else name[:8] + "…" + name[-8:]
     return short.replace("$", r"\$")
 
 
@@ -183,6 +184,25 @@ def parallel_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -
     return _svg(figure, "parallel", "Cluster centres over all columns")
 
 
+def heat_plot(model: KMeansModel) -> str:
+    """Many centres or many columns: above or below the mean of the column, by colour."""
+    _prepare()
+    mean = model.weights @ model.centers
+    spread = np.sqrt(model.weights @ np.square(model.centers - mean))
+    values = (model.centers - mean) / np.maximum(spread, 1e-12)
+    k, dim = values.shape
+    figure, axes = _figure(9.3, min(7.0, max(2.4, 0.2 * k + 1.2)))
+    axis = axes[0, 0]
+    mesh = axis.pcolormesh(values, cmap="RdBu_r", vmin=-2.5, vmax=2.5, rasterized=True)
+    axis.invert_yaxis()
+    axis.set_ylabel("cluster")
+    rows, columns = (np.arange(0, size, max(1, size // 30)) for size in (k, dim))
+    axis.set_yticks(rows + 0.5, [str(i + 1) for i in rows])
+    axis.set_xticks(columns + 0.5, [_label(model.column_names[j]) for j in columns], rotation=60)
+    figure.colorbar(mesh, ax=axis, label="standard deviations from the mean", fraction=0.03)
+    return _svg(figure, "heat", "Cluster centres over all columns")
+
+
 def line_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """For records of one column: the fitted density, and the centres on it."""
     _prepare()
@@ -217,6 +237,8 @@ def weight_plot(model: KMeansModel) -> str:
 def fit_plot(model: KMeansModel, sketch: Sketch) -> str:
     """Released numbers against the model, and what is left against the expected noise."""
     _prepare()
+    from matplotlib.ticker import NullFormatter
+
     observed, predicted = sketch.moments(), model.moments(sketch)
     scale = max(model.n_records, 1.0)
     radius = np.linalg.norm(sketch.design.radians(), axis=1)
@@ -233,6 +255,7 @@ def fit_plot(model: KMeansModel, sketch: Sketch) -> str:
     )
     left.scatter(radius, np.abs(predicted) / scale, s=6, color=PALETTE[0], lw=0, label="model")
     left.set_xscale("log")
+    left.xaxis.set_minor_formatter(NullFormatter())
     left.set_xlabel("frequency (radians per unit)")
     left.set_ylabel("modulus per record")
     left.legend(frameon=False, fontsize=8)
@@ -253,7 +276,7 @@ def fit_plot(model: KMeansModel, sketch: Sketch) -> str:
         grid,
         np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi),
         color=PALETTE[1],
-        label="expected noise",
+        label="noise and sampling, at most",
     )
     right.set_xlabel("standard deviations of expected noise and sampling")
     right.set_yticks([])
@@ -269,7 +292,12 @@ def all_plots(model: KMeansModel, sketch: Sketch) -> Sequence[tuple[str, str]]:
     if model.centers.shape[1] == 1:
         plots = [("Centres and density", line_plot(model, low, high))]
     else:
-        plots = [("Centres over all columns", parallel_plot(model, low, high))]
+        plots = []
+        crowded = model.n_clusters > MAX_LINES or model.centers.shape[1] > MAX_LINES
+        if crowded:
+            plots.append(("Centres over all columns", heat_plot(model)))
+        elif model.centers.shape[1] > 2:
+            plots.append(("Centres over all columns", parallel_plot(model, low, high)))
         plots.append(("Centres in pairs of columns", pair_plot(model, low, high)))
     plots.append(("Weights", weight_plot(model)))
     plots.append(("Does the model explain the sketch?", fit_plot(model, sketch)))
