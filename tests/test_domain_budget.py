@@ -131,5 +131,5 @@ def test_receipts_survive_json():
 
 def test_receipts_are_read_as_words():
     text = receipt(0.5, 1e-6).describe()
-    for word in ("epsilon = 0.5", "delta = 1e-06", "one record", "adding or removing"):
+    for word in ("epsilon = 0.5", "delta = 1e-06", "one record", "add-remove"):
         assert word in text

@@ -211,3 +211,12 @@ def test_scaling_by_public_bounds_and_back():
     points = np.array([[0.0, -10.0], [1.0, 30.0], [0.25, 10.0]])
     assert box.to_unit(points).tolist() == [[-1, -1], [1, 1], [-0.5, 0]]
     assert box.from_unit(box.to_unit(points)).tolist() == points.tolist()
+
+
+def test_every_description_states_budget_neighbours_and_unit():
+    design = plan(2, ps.Box(-1, 1, dim=2))
+    sketch = ps.sketch(np.zeros((100, 2)), design)
+    model = ps.learn_kmeans(sketch, 2)
+    for thing in (design.budget, design, sketch, sketch.receipt, model):
+        for word in ("epsilon = 1", "delta = 1e-06", "add-remove", "one record"):
+            assert word in thing.describe()

@@ -117,13 +117,13 @@ def test_the_budget_the_unit_and_the_neighbours_are_stated(page):
     text = Page(page).text
     assert "epsilon = 1, delta = 1e-06" in text
     assert "protects one record" in text
-    assert "adding or removing one record" in text
+    assert "whether any one record was in a table or not" in text
     assert "add-remove" in text
 
 
 def test_under_replace_the_page_says_so(make_design):
     text = Page(kmeans_report(*study(make_design, neighbours="replace"))).text
-    assert "replacing one record by another" in text
+    assert "hides what a record says" in text
     assert "the number of records is public" in text
 
 

@@ -206,7 +206,7 @@ def test_memory_does_not_grow_with_the_number_of_records():
 
 def test_designs_say_what_they_are():
     text = plan().describe()
-    for word in ("add", "one record", "epsilon = 1", "delta = 1e-06", "gaussian", "45"):
+    for word in ("add-remove", "one record", "epsilon = 1", "delta = 1e-06", "gaussian", "45"):
         assert word in text
 
 

@@ -21,8 +21,8 @@ UNIT = "one record"
 INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
 
 _MEANING = {
-    "add-remove": "adding or removing one record",
-    "replace": "replacing one record by another, the number of records being public",
+    "add-remove": "add-remove (hides whether a record is there)",
+    "replace": "replace (hides what a record says; the number of records is public)",
 }
 
 
@@ -76,8 +76,9 @@ class Budget:
     Examples
     --------
     >>> import privsketch as ps
-    >>> ps.Budget(epsilon=0.5, delta=1e-6).describe()
-    'epsilon = 0.5, delta = 1e-06, adding or removing one record'
+    >>> print(ps.Budget(epsilon=0.5, delta=1e-6).describe())
+    epsilon = 0.5, delta = 1e-06 for one record, neighbours add-remove (hides whether a
+    record is there)
     """
 
     epsilon: float
@@ -105,8 +106,8 @@ class Budget:
 
     def describe(self) -> str:
         """One line in words."""
-        meaning = _MEANING[self.neighbours]
-        return f"{_cost(self.epsilon, self.delta)}, {meaning}"
+        cost, meaning = _cost(self.epsilon, self.delta), _MEANING[self.neighbours]
+        return f"{cost} for {UNIT}, neighbours {meaning}"
 
 
 @dataclass(frozen=True)
@@ -133,11 +134,17 @@ class Receipt:
     assumption: str = ""
     parts: tuple[Receipt, ...] = field(default=())
 
+    def summary(self) -> str:
+        """The whole cost in one line."""
+        meaning = _MEANING[self.neighbours]
+        return f"{_cost(self.epsilon, self.delta)} for {self.unit}, neighbours {meaning}"
+
     def describe(self) -> str:
         """The receipt in plain words, several lines."""
         lines = [
             f"mechanism   {self.mechanism}",
-            f"protects    {self.unit}: {_MEANING[self.neighbours]}",
+            f"unit        {self.unit}",
+            f"neighbours  {_MEANING[self.neighbours]}",
             f"cost        {_cost(self.epsilon, self.delta)}",
         ]
         if self.source is not None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import UNIT, Budget
+from privsketch.budget import Budget
 from privsketch.domain import Domain, domain_from_json, domain_to_json
 from privsketch.errors import ParameterError
 from privsketch.features.frequencies import (
@@ -305,7 +305,6 @@ class Design:
             f"forecast    {self._forecast()}",
             f"count       {counts[self.count]}",
             f"budget      {self.budget.describe()}",
-            f"unit        {UNIT}",
         ]
         return "\n".join(lines + [f"careful     {text}" for text in self.cautions()])
 

@@ -123,7 +123,8 @@ class KMeansModel:
         for weight, center in zip(self.weights, self.centers, strict=True):
             numbers = "  ".join(f"{value:9.4g}" for value in center[:8])
             lines.append(f"            {weight:6.1%}   {numbers}")
-        return "\n".join(lines + [f"careful     {text}" for text in self.concerns])
+        lines.extend(f"careful     {text}" for text in self.concerns)
+        return "\n".join([*lines, f"cost        {self.receipt.summary()}"])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as JSON."""
