@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -200,10 +201,11 @@ def merge(sketches: Iterable[Sketch], *, same_records: bool = False) -> Sketch:
         raise MergeError("merge: a sketch made without real noise does not add to real ones")
     ids = [identity for part in parts for identity in part.ids]
     sources = [source for part in parts for source in part.sources]
-    twice = next((name for name, i in zip(sources, ids, strict=True) if ids.count(i) > 1), None)
-    if twice is not None:
-        raise MergeError(f"merge: the same sketch is given twice, that of source {twice!r}")
-    repeated = sorted({source for source in sources if sources.count(source) > 1})
+    if len(set(ids)) < len(ids):
+        identity = Counter(ids).most_common(1)[0][0]
+        name = sources[ids.index(identity)]
+        raise MergeError(f"merge: the same sketch is given twice, that of source {name!r}")
+    repeated = [source for source, times in Counter(sources).items() if times > 1]
     if repeated and not same_records:
         raise MergeError(
             f"merge: source {repeated[0]!r} occurs more than once; its budgets would add. Use "
