@@ -207,7 +207,7 @@ def _parquet(path: Path, chosen: Selection) -> Iterator[Block]:
     try:
         # Pre-buffering would hold the whole file in memory, and without a buffer size a whole
         # row group is read at once.
-        with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**16) as file:
             names = _selected(file.schema_arrow, chosen, str(path))
             rows = max(1, BLOCK_VALUES // chosen.dim)
             for batch in file.iter_batches(batch_size=rows, columns=names):

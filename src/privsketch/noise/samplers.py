@@ -30,12 +30,16 @@ def add_discrete_laplace(
     values: Integers, scale: float, l1_sensitivity: int, epsilon: float
 ) -> tuple[Integers, float]:
     """Noisy values and the scale used: the given one, raised until OpenDP certifies epsilon."""
-    import opendp.prelude as dp
+    # Parts of OpenDP, not its prelude: that one loads every data frame library it finds.
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_laplace
+    from opendp.metrics import l1_distance
+    from opendp.mod import enable_features
 
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
     return _add_certified(
-        values, scale, lambda s: dp.m.make_laplace(*space, s), l1_sensitivity, exact(epsilon)
+        values, scale, lambda s: make_laplace(*space, s), l1_sensitivity, exact(epsilon)
     )
 
 
@@ -43,12 +47,15 @@ def add_discrete_gaussian(
     values: Integers, scale: float, l2_sensitivity: float, rho: float
 ) -> tuple[Integers, float]:
     """Noisy values and the scale used: the given one, raised until OpenDP certifies rho-zCDP."""
-    import opendp.prelude as dp
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
 
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
     return _add_certified(
-        values, scale, lambda s: dp.m.make_gaussian(*space, s), l2_sensitivity, Fraction(rho)
+        values, scale, lambda s: make_gaussian(*space, s), l2_sensitivity, Fraction(rho)
     )
 
 
