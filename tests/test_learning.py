@@ -22,7 +22,7 @@ def plan(k, domain, **overrides):
 
 def rsse(X, model, k):
     """Squared error relative to k-means on the records."""
-    plain = KMeans(k, n_init=3, random_state=0).fit(X).inertia_
+    plain = KMeans(k, n_init=10, random_state=0).fit(X).inertia_
     return np.square(X - model.centers[model.predict(X)]).sum() / plain
 
 
