@@ -24,7 +24,7 @@ import pytest
 from scipy import sparse
 
 import privsketch as ps
-from privsketch import readers
+from privsketch.readers import selection
 from privsketch.sketching import blocks
 
 NAMES = ("age", "bmi", "dose")
@@ -34,7 +34,7 @@ SECRET_TEXT = "confidential"
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(readers, "BLOCK_VALUES", 256)
+    monkeypatch.setattr(selection, "BLOCK_VALUES", 256)
     monkeypatch.setattr(blocks, "_CHUNK_VALUES", 100)
 
 
@@ -138,7 +138,7 @@ def test_the_size_of_blocks_does_not_matter(
     values_per_block, records, design, integers, monkeypatch
 ):
     expected = integers(records, design)
-    monkeypatch.setattr(readers, "BLOCK_VALUES", values_per_block)
+    monkeypatch.setattr(selection, "BLOCK_VALUES", values_per_block)
     monkeypatch.setattr(blocks, "_CHUNK_VALUES", values_per_block)
     assert integers(records, design) == expected
 

@@ -1,0 +1,124 @@
+"""Tables of many kinds to blocks of records, one pass, constant memory.
+
+Accepts NumPy arrays and nested lists, anything that offers an Arrow stream (pandas,
+polars, duckdb, pyarrow), paths of .npy, .parquet, .csv and Arrow files, lists of
+paths, and iterables of blocks. A value keeps its number type until it is quantised,
+so every reader gives the same sums.
+
+Errors raised here are for the holder of the table. They name files and columns,
+never a value.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privsketch.errors import ParameterError, RecordError
+from privsketch.readers.files import count_in_file, file_blocks
+from privsketch.readers.selection import Selection
+from privsketch.readers.tables import Block, array_blocks, pandas_blocks, stream_blocks
+
+
+def read_blocks(
+    data: Any,
+    dim: int,
+    columns: Sequence[str | int] | None = None,
+    names: Sequence[str] | None = None,
+) -> Iterator[Block]:
+    """Blocks (n, dim) of records from `data`.
+
+    `columns` are the columns asked for, in that order. Without them, tables with named
+    columns use `names`, the design's; everything else uses all columns.
+    """
+    if columns is not None:
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            raise RecordError("columns: expected a list of column names or column numbers")
+        columns = [c if isinstance(c, str) else _column_number(c) for c in columns]
+        if len(columns) != dim:
+            raise RecordError(f"columns: {len(columns)} named, the design has dim={dim}")
+    chosen = Selection(
+        dim,
+        None if columns is None else tuple(columns),
+        None if names is None else tuple(names),
+    )
+    yield from _blocks(data, chosen)
+
+
+def _column_number(column: Any) -> int:
+    if isinstance(column, bool) or not isinstance(column, int | np.integer):
+        raise RecordError("columns: expected a list of column names or column numbers")
+    return int(column)
+
+
+def _blocks(data: Any, chosen: Selection) -> Iterator[Block]:
+    if isinstance(data, str | os.PathLike):
+        yield from file_blocks(Path(data), chosen)
+    elif isinstance(data, np.ndarray):
+        yield from array_blocks(data, chosen)
+    elif type(data).__module__.split(".")[0] == "pandas":
+        yield from pandas_blocks(data, chosen)
+    elif hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        yield from stream_blocks(data, chosen)
+    elif type(data).__module__.split(".")[0] == "scipy":
+        raise RecordError("sparse matrices are not supported; use data.toarray() in blocks")
+    elif isinstance(data, list | tuple) and len(data) == 0:
+        return
+    elif isinstance(data, list | tuple) and not _is_list_of_parts(data):
+        yield from array_blocks(_as_array(data), chosen)
+    elif isinstance(data, Iterable) and not isinstance(data, dict | bytes | set | frozenset):
+        seen: set[Path] = set()
+        for part in data:
+            if isinstance(part, str | os.PathLike):
+                path = Path(part).resolve()
+                if path in seen:  # its records would count twice, and cost twice
+                    raise RecordError(f"{part}: the same file is given twice")
+                seen.add(path)
+            yield from _blocks(part, chosen)
+    else:
+        raise RecordError(
+            f"cannot read records from {type(data).__name__}: expected an array, a table with an "
+            "Arrow stream (pandas, polars, duckdb, pyarrow), a path, or an iterable of blocks"
+        )
+
+
+def _is_list_of_parts(data: Sequence[Any]) -> bool:
+    """Whether a list holds paths or blocks rather than rows of numbers."""
+    if len(data) == 0:
+        return False
+    first = data[0]
+    return (
+        isinstance(first, str | os.PathLike)
+        or hasattr(first, "__arrow_c_stream__")
+        or hasattr(first, "__arrow_c_array__")
+        or getattr(first, "ndim", 0) == 2
+    )
+
+
+def _as_array(rows: Sequence[Any]) -> Block:
+    try:
+        return np.asarray(rows)
+    except ValueError:
+        raise RecordError("the rows of the list do not all have the same length") from None
+
+
+def count_records(data: Any) -> int | None:
+    """Number of records if it is known without reading them, for the holder's progress bar."""
+    if isinstance(data, str | os.PathLike):
+        return count_in_file(Path(data))
+    if isinstance(data, list | tuple) and _is_list_of_parts(data):
+        counts = [count_records(part) for part in data]
+        return None if None in counts else sum(count for count in counts if count is not None)
+    shape = getattr(data, "shape", None)
+    return int(shape[0]) if isinstance(shape, tuple) and shape else None
+
+
+def checked_missing(missing: str) -> bool:
+    """True for "center", False for "error"; errors for anything else."""
+    if missing not in ("error", "center"):
+        raise ParameterError(f"missing={missing!r}: expected 'error' or 'center'")
+    return missing == "center"

@@ -1,0 +1,96 @@
+"""Which columns of a table make a record, and whether they are numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from privsketch.errors import RecordError
+
+# Values per block that readers ask for; a few such blocks are in memory at a time.
+BLOCK_VALUES = 2**19
+
+
+def rows_per_block(dim: int) -> int:
+    """How many records of `dim` columns a reader should hand on at a time."""
+    return max(1, BLOCK_VALUES // dim)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which columns make a record: those asked for, else by name where a table has names."""
+
+    dim: int
+    columns: tuple[str | int, ...] | None
+    names: tuple[str, ...] | None
+
+
+def selected(schema: Any, chosen: Selection, what: str) -> list[str]:
+    """Names of the columns to read, all of them numeric."""
+    names = selected_names(schema.names, chosen, what)
+    require_numeric(schema, names, what)
+    return names
+
+
+def selected_names(available: Sequence[str], chosen: Selection, what: str) -> list[str]:
+    """Those asked for, else the design's, else all if there are just as many as needed."""
+    columns = chosen.columns if chosen.columns is not None else chosen.names
+    if columns is None:
+        if len(available) != chosen.dim:
+            raise RecordError(wrong_width(what, len(available), chosen.dim))
+        names = list(available)
+    else:
+        numbers = [column for column in columns if isinstance(column, int)]
+        column_places(numbers, len(available))
+        names = [available[c] if isinstance(c, int) else c for c in columns]
+        if len(set(names)) != len(names):
+            raise RecordError("columns: a column is named twice")
+    for name in names:
+        if list(available).count(name) != 1:
+            state = "unknown" if name not in available else "not unique"
+            raise RecordError(f"{what}: column {name!r} is {state}; it has {_some(available)}")
+    return names
+
+
+def column_places(columns: list[int], width: int) -> list[int]:
+    """Column numbers from 0; negative ones count from the end."""
+    for column in columns:
+        if not -width <= column < width:
+            raise RecordError(f"columns: {column} is not a column of {width}")
+    places = [column % width for column in columns]
+    if len(set(places)) != len(places):
+        raise RecordError("columns: a column is named twice")
+    return places
+
+
+def wrong_width(what: str, found: int, dim: int) -> str:
+    """What to say of a table with too many or too few columns."""
+    return (
+        f"{what} has {found} columns, the design has dim={dim}; name the columns to use with "
+        "columns=[...]"
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:12])
+    return shown + (", ..." if len(names) > 12 else "")
+
+
+def require_numeric(schema: Any, names: Sequence[str], what: str) -> None:
+    """Refuse an Arrow table in which one of the columns is not numeric."""
+    for name in names:
+        require_numeric_type(schema.field(name).type, name, what)
+
+
+def require_numeric_type(kind: Any, name: str, what: str) -> None:
+    """Refuse an Arrow type that is not numeric."""
+    import pyarrow.types as types
+
+    if not (
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+    ):
+        raise RecordError(f"{what}: column {name!r} is not numeric but {kind}")

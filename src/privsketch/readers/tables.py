@@ -1,0 +1,136 @@
+"""Tables in memory or in a stream: arrays, pandas frames, anything that speaks Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.errors import RecordError
+from privsketch.readers.selection import (
+    Selection,
+    column_places,
+    require_numeric_type,
+    rows_per_block,
+    selected,
+    selected_names,
+    wrong_width,
+)
+
+Block = npt.NDArray[Any]
+
+
+def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
+    """Blocks of a NumPy array."""
+    if array.ndim != 2:
+        raise RecordError(
+            f"expected a table with rows and columns (2 dimensions), got {array.ndim}; reshape "
+            "your data: array.reshape(-1, 1) for one column"
+        )
+    if array.dtype.kind not in "fiub":
+        raise RecordError(f"a column is not numeric (array of type {array.dtype})")
+    width, places = array.shape[1], None
+    if chosen.columns is not None:
+        if any(isinstance(column, str) for column in chosen.columns):
+            raise RecordError("columns: an array has no column names; give column numbers")
+        places = column_places([int(column) for column in chosen.columns], width)
+    elif width != chosen.dim:
+        raise RecordError(wrong_width("table", width, chosen.dim))
+    rows = rows_per_block(chosen.dim)
+    for first in range(0, len(array), rows):
+        block = array[first : first + rows]
+        if isinstance(block, np.ma.MaskedArray):  # masked means missing
+            block = np.ma.filled(block.astype(np.float64), np.nan)
+        yield block if places is None else block[:, places]
+
+
+def pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:
+    """Blocks of a pandas frame, whose index is not part of a record."""
+    if getattr(frame, "ndim", 0) != 2:
+        raise RecordError("expected a table with rows and columns; use series.to_frame()")
+    labels = [str(label) for label in frame.columns]
+    names = selected_names(labels, chosen, "table")
+    places = [labels.index(name) for name in names]
+    rows = rows_per_block(chosen.dim)
+    for first in range(0, len(frame), rows):
+        part = frame.iloc[first : first + rows]
+        block = np.empty((len(part), chosen.dim), dtype=np.float64)
+        for j, place in enumerate(places):
+            block[:, j] = _pandas_column(part.iloc[:, place], names[j])
+        yield block
+
+
+def _pandas_column(column: Any, name: str) -> npt.NDArray[np.float64]:
+    """One column as float64.
+
+    Cells of type object are converted one by one: a type inferred from a block would
+    let one record change how the others are read.
+    """
+    import pyarrow as pa
+
+    if column.dtype == object:
+        return np.array([_cell_number(cell, name) for cell in column], dtype=np.float64)
+    try:
+        array = pa.array(column, from_pandas=True)  # the index of a frame is not part of a record
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise RecordError(f"table: column {name!r} is not numeric but {column.dtype}") from None
+    require_numeric_type(array.type, name, "table")
+    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+
+def _cell_number(cell: Any, name: str) -> float:
+    is_missing = cell is None or type(cell).__name__ in ("NAType", "NaTType")
+    if is_missing:
+        return float("nan")
+    if not isinstance(cell, int | float | np.number | np.bool_ | Decimal) or isinstance(
+        cell, np.complexfloating
+    ):
+        raise RecordError(f"table: column {name!r} is not numeric")
+    try:
+        return float(cell)
+    except (OverflowError, ValueError, ArithmeticError):
+        raise RecordError(f"table: column {name!r} holds a number too large to read") from None
+
+
+def stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
+    """Blocks of anything that offers an Arrow stream or array."""
+    import pyarrow as pa
+
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(data)
+        else:
+            batch = pa.record_batch(data)
+            reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
+        with reader:
+            names = selected(reader.schema, chosen, "table")
+            for batch in reader:
+                yield from batch_blocks(batch, names)
+    except RecordError:
+        raise
+    except Exception:
+        # Whatever produces the stream may fail while it is read, and quote a record.
+        raise RecordError("table: its Arrow stream cannot be read as a table") from None
+
+
+def batch_blocks(batch: Any, names: Sequence[str]) -> Iterator[Block]:
+    """A record batch in blocks of moderate size."""
+    rows = rows_per_block(len(names))
+    for first in range(0, batch.num_rows, rows):
+        yield batch_block(batch.slice(first, rows), names)
+
+
+def batch_block(batch: Any, names: Sequence[str]) -> Block:
+    """A record batch as float64 (n, dim); nulls become NaN, which the quantiser refuses."""
+    import pyarrow as pa
+
+    block = np.empty((batch.num_rows, len(names)), dtype=np.float64)
+    for j, name in enumerate(names):
+        column = batch.column(name)
+        if not pa.types.is_floating(column.type) or column.null_count:
+            column = column.cast(pa.float64(), safe=False)
+        block[:, j] = column.to_numpy(zero_copy_only=False)
+    return block
