@@ -704,3 +704,16 @@ def test_a_merged_receipt_accounts_for_every_release(make_design, make_records):
         altered = {**header, "receipt": header["receipt"] | change}
         with pytest.raises(ps.PrivsketchError, match="receipt"):
             ps.Sketch.from_bytes(pack_sketch(altered, values))
+
+
+def test_the_total_of_a_split_receipt_is_checked(make_design, make_records):
+    from privsketch.formats import pack_sketch, unpack_sketch
+
+    design = make_design(delta=0.0, noise="laplace")
+    sketch = ps.sketch(make_records(), design, source="a")
+    assert len(sketch.receipt.parts) == 2
+    assert ps.Sketch.from_bytes(sketch.to_bytes()).receipt == sketch.receipt
+    header, values = unpack_sketch(sketch.to_bytes(), "x")
+    header["receipt"]["epsilon"] /= 2
+    with pytest.raises(ps.PrivsketchError, match="receipt"):
+        ps.Sketch.from_bytes(pack_sketch(header, values))

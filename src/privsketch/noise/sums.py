@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import Budget, Receipt, compose_sequential, exact
+from privsketch.budget import Budget, Receipt, compose_sequential, exact, exact_sum
 from privsketch.errors import ParameterError
 from privsketch.features.maps import FeatureMap, sensitivity
 from privsketch.noise.calibration import gamma_star, round_down
@@ -57,11 +57,6 @@ class SumNoise:
     factor: int
 
     @property
-    def count_rides(self) -> bool:
-        """Whether the count is one more component of the sums' own release."""
-        return self.count == "released" and self.count_law is None
-
-    @property
     def count_variance(self) -> float:
         """Variance of the released count, in records."""
         law = self.count_law or self.sums_law
@@ -93,7 +88,10 @@ class SumNoise:
         """Whether a receipt is that of one release of this noise, or of a larger one."""
         laws = [self.sums_law] if self.count_law is None else [self.sums_law, self.count_law]
         leaves = list(receipt.parts) or [receipt]
-        return len(leaves) == len(laws) and all(
+        total = tuple(exact_sum([getattr(law, n) for law in laws]) for n in ("epsilon", "delta"))
+        if (receipt.epsilon, receipt.delta) != total or len(leaves) != len(laws):
+            return False
+        return all(
             not leaf.parts
             and (leaf.epsilon, leaf.delta, leaf.neighbours)
             == (law.epsilon, law.delta, law.neighbours)
