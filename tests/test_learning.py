@@ -202,6 +202,8 @@ def test_a_good_fit_raises_none(feature_map):
 def test_plans_to_think_about_once_more():
     units = plan(2, ps.Box([0, 0], [1, 1000]))
     assert any("tenfold" in text for text in units.cautions())
+    wide = plan(2, ps.Box(-1, 1, dim=200), n_features=250)
+    assert any("columns" in text for text in wide.cautions())
     loose = plan(2, ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0, 0.01), n_records=1000)
     assert any("delta" in text for text in loose.cautions())
 

@@ -323,6 +323,11 @@ class Design:
             )
         if self.budget.delta * self.n_records >= 0.1:
             found.append("delta should be far below 1 / number of records")
+        if self.dim > MANY_COLUMNS:
+            found.append(
+                f"with more than {MANY_COLUMNS} columns learning is slow and often gets stuck; "
+                "project the records first, by a public random matrix for instance"
+            )
         widths = self.domain.half_widths
         if widths.max() > 10 * widths.min():
             found.append(
@@ -333,6 +338,7 @@ class Design:
 
 
 HOPELESS, ROUGH = 0.75, 0.25
+MANY_COLUMNS = 150  # seen: 100 columns learn well in seconds, 300 fail in a minute
 _BUDGET_FIELDS = ("epsilon", "delta", "neighbours")
 
 
