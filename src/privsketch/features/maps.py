@@ -74,7 +74,7 @@ class Sensitivity:
 
 
 def sensitivity(bounds: PairBounds, n_features: int, neighbours: Neighbours) -> Sensitivity:
-    """Integer sensitivities of the sums of `n_features` pairs (MECHANISMS 5, CLP Table 1).
+    """Integer sensitivities of the sums of `n_features` pairs (docs/theory.md; CLP Table 1).
 
     Replacing a record can move every feature to its opposite: twice the bound.
     """

@@ -40,7 +40,7 @@ th,td { padding:4px 10px; border-bottom:1px solid var(--faint); text-align:right
 th:first-child,td:first-child { text-align:left; position:sticky; left:0; background:#fff; }
 .words td,.words th { text-align:left; vertical-align:top; }
 small { color:#57606a; }
-.scroll { overflow-x:auto; } pre { overflow-x:auto; background:var(--soft); padding:12px; }
+.scroll { overflow-x:auto; } pre { white-space:pre-wrap; background:var(--soft); padding:12px; }
 .dot { display:inline-block; width:10px; height:10px; border-radius:5px; margin-right:6px; }
 .note { border-left:4px solid var(--accent); background:var(--soft); padding:8px 14px;
         margin:12px 0; } .note.warn { border-color:#bf8700; background:#fff8e5; }
