@@ -37,7 +37,7 @@ class Quantiser:
     such a coordinate at the domain's centre.
     """
 
-    CHUNK_VALUES = 2**13  # a chunk of float64 values that stays in the nearest caches
+    CHUNK_VALUES = 2**15  # a chunk of float64 values that stays in the second-level cache
 
     def __init__(self, domain: Domain, *, missing_to_center: bool = False) -> None:
         self._ball = isinstance(domain, Ball)

@@ -8,6 +8,7 @@ block size and the number of threads, never by the number of records.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from privsketch.sketching.kernels import Kernel
 
 Integers = npt.NDArray[np.int64]
 Records = npt.NDArray[np.floating]
-_CHUNK_VALUES = 2**17
+_CHUNK_VALUES, _CHUNK_ROWS = 2**18, 2**13
 
 
 @dataclass(frozen=True)
@@ -52,32 +53,38 @@ def sum_features(
     threads = _checked_threads(n_threads)
     total = np.zeros(n_components, dtype=np.int64)
     n_records = 0
-
     quantise = Quantiser(domain, missing_to_center=missing_to_center)
 
     def work(chunk: Records) -> tuple[Integers, int]:
         return kernel.sums(quantise(chunk)), len(chunk)
 
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: list[Future[tuple[Integers, int]]] = []
-        for chunk in _chunks(blocks, len(domain.half_widths)):
-            waiting.append(pool.submit(work, chunk))
-            if len(waiting) >= 2 * threads:
-                part, count = waiting.pop(0).result()
-                total, n_records = saturating_add(total, part), n_records + count
-                if progress is not None:
-                    progress(count)
-        for future in waiting:
-            part, count = future.result()
-            total, n_records = saturating_add(total, part), n_records + count
-            if progress is not None:
-                progress(count)
+    for part, count in _in_threads(work, _chunks(blocks, len(domain.half_widths)), threads):
+        total, n_records = saturating_add(total, part), n_records + count
+        if progress is not None:
+            progress(count)
     return ExactSums(total, n_records)
 
 
+def _in_threads(
+    work: Callable[[Records], tuple[Integers, int]], chunks: Iterable[Records], threads: int
+) -> Iterator[tuple[Integers, int]]:
+    """Results of `work`, with at most two chunks per thread alive at a time."""
+    if threads == 1:
+        yield from map(work, chunks)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[tuple[Integers, int]]] = deque()
+        for chunk in chunks:
+            waiting.append(pool.submit(work, chunk))
+            if len(waiting) >= 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
 def _chunks(blocks: Iterable[Records], dim: int) -> Iterator[Records]:
-    """Pieces that are worth a thread's while and, quantised, fit the second-level cache."""
-    rows = max(1, _CHUNK_VALUES // dim)
+    """Pieces that are worth a thread's while and small enough to hold several of."""
+    rows = min(_CHUNK_ROWS, max(1, _CHUNK_VALUES // dim))
     for block in blocks:
         for first in range(0, len(block), rows):
             yield block[first : first + rows]
