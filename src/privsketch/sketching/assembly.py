@@ -2,8 +2,7 @@
 
 A loop compiler is not used because the kernel lives on two things it does not give: a
 multiply-add of pairs of 16-bit integers into 32-bit lanes, and a block of several
-records by several vectors kept in registers across the dot product. Without them it
-takes four times as long. Only generic instructions occur, so LLVM can compile it for
+records by several vectors kept in registers across the dot product. Only generic instructions occur, so LLVM can compile it for
 any processor; the shape is chosen to fit the registers of the one at hand.
 """
 
