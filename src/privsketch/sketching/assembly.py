@@ -1,9 +1,10 @@
 """The compiled kernel as LLVM assembly with vectors of fixed width.
 
-A loop compiler is not used because the kernel lives on two things it does not give: a
-multiply-add of pairs of 16-bit integers into 32-bit lanes, and a block of several
-records by several vectors kept in registers across the dot product. Only generic instructions occur, so LLVM can compile it for
-any processor; the shape is chosen to fit the registers of the one at hand.
+A loop compiler is not used because the kernel lives on two things it does not give
+reliably: a multiply-add of pairs of 16-bit integers into 32-bit lanes, and a block of
+several records by several vectors kept in registers across the dot product. Only
+generic instructions occur, so LLVM can compile it for any processor; the shape is
+chosen to fit the registers of the one at hand.
 """
 
 from __future__ import annotations
