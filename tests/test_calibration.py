@@ -186,6 +186,13 @@ def test_exact_numbers():
     assert exact_sum([1e9, 1e-9]) > 1e9  # a tiny spend is not lost
 
 
+def test_large_integer_sensitivities_are_not_rounded_down():
+    # 2^53 + 1 is no float; the nearest one is smaller.
+    sensitivity_ = 2**53 + 1
+    assert Fraction(laplace_scale(sensitivity_, 1.0)) >= sensitivity_
+    assert Fraction(cube_law(sensitivity_, 3, 1.0, "add-remove").scale) >= sensitivity_
+
+
 def test_scales_are_rounded_up():
     rng = np.random.default_rng(0)
     for _ in range(300):

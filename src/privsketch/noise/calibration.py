@@ -107,7 +107,7 @@ def kappa_discrete(epsilon: float, delta: float) -> float:
 
 def laplace_scale(l1_sensitivity: float, epsilon: float) -> float:
     """Scale b = sensitivity / epsilon, the least float that is not below it."""
-    target = exact(l1_sensitivity) / exact(epsilon)
+    target = Fraction(l1_sensitivity) / exact(epsilon)  # a large integer is no float: exact
     scale = float(target)
     while scale < target:
         scale = math.nextafter(scale, math.inf)
