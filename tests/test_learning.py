@@ -88,6 +88,17 @@ def test_the_residual_tells_a_good_fit_from_a_bad_one():
     assert bad.residual > 3 * bad.expected_residual
 
 
+def test_the_expected_residual_is_right_where_noise_dominates():
+    # A residual over its expectation is chi-square with about 245 degrees of freedom: its
+    # deviation is 0.09, that of a mean of ten 0.03; 0.15 is five of them. A noise variance
+    # stated 20 % wrong would be noticed.
+    X = mixture(6, 6, 40_000, 5)
+    design = plan(6, ps.Box(-8, 8, dim=6), count="omitted", budget=ps.Budget(0.05, 1e-6))
+    models = [ps.learn_kmeans(ps.sketch(X, design), 6) for _ in range(10)]
+    ratios = [model.residual / model.expected_residual for model in models]
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.15)
+
+
 def test_expected_variances_are_those_of_noise_and_sampling():
     design = plan(2, ps.Box(-4, 4, dim=2), n_features=60, frequency_scale=(0.5, 2.0))
     centers = np.array([[-1.0, 0.0], [1.0, 0.5]])
