@@ -20,10 +20,10 @@ from privsketch.learning.atoms import (
 )
 from privsketch.learning.density import information_criterion
 from privsketch.learning.joint import decode_joint
-from privsketch.learning.lloyd import cluster_density, lloyd_on_mixture, lloyd_round
+from privsketch.learning.lloyd import cluster_density, lloyd_round
 from privsketch.learning.ompr import decode_ompr
 from privsketch.learning.overview import find_overview
-from privsketch.learning.problem import Problem
+from privsketch.learning.problem import Mixture, Problem, Solution
 from privsketch.learning.pruning import deletion_prices, merge_pairs, prune, remove_cheapest
 from privsketch.learning.refine import refine
 
@@ -36,6 +36,13 @@ def draw_frequencies(rng, n_features, dim, finest, coarsest):
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     scales = np.exp(rng.uniform(np.log(finest), np.log(coarsest), n_features))
     return directions * (rng.rayleigh(size=n_features) / scales)[:, None]
+
+
+def found(centers, weights, axis_widths):
+    """A solution whose density is made of its own atoms."""
+    widths = np.sqrt(np.mean(axis_widths**2, axis=1))
+    density = Mixture(centers, weights, axis_widths)
+    return Solution(centers, weights, widths, axis_widths, density, 0.0, 1.0, 0)
 
 
 def exact_moments(frequencies, weights, centers, axis_widths):
@@ -440,7 +447,7 @@ def test_lloyd_leaves_separated_means_where_they_are():
     rng = np.random.default_rng(19)
     centers = on_a_grid(rng, 4, 3)
     box = np.full(3, 2.0)
-    moved = lloyd_on_mixture(centers, np.ones(4), np.full(4, 0.05), rng, -box, box)
+    moved, _ = cluster_density(found(centers, np.ones(4), np.full((4, 3), 0.05)), rng, -box, box)
     np.testing.assert_allclose(moved, centers, atol=1e-12)
 
 
@@ -450,8 +457,8 @@ def test_lloyd_splits_one_wide_cluster_as_k_means_would():
     rng = np.random.default_rng(20)
     centers = np.array([[-0.1], [0.1]])
     box = np.full(1, 10.0)
-    moved = lloyd_on_mixture(
-        centers, np.ones(2), np.ones(2), rng, -box, box, samples_per_cluster=20_000
+    moved, _ = cluster_density(
+        found(centers, np.ones(2), np.ones((2, 1))), rng, -box, box, samples_per_cluster=20_000
     )
     expected = np.sqrt(2 / np.pi)
     np.testing.assert_allclose(np.sort(moved[:, 0]), [-expected, expected], atol=0.03)
@@ -463,10 +470,8 @@ def test_lloyd_keeps_a_centre_without_samples_and_clips_to_the_box():
     moved = lloyd_round(far, samples, np.array([1.0, 3.0]))
     np.testing.assert_allclose(moved, [[0.25, 0.15], [1.0, 1.0]])
     box = np.ones(2)
-    wide = lloyd_on_mixture(
-        far,
-        np.array([1.0, 0.0]),
-        np.array([[5.0, 0.0], [1.0, 1.0]]),
+    wide, _ = cluster_density(
+        found(far, np.array([1.0, 0.0]), np.array([[5.0, 0.0], [1.0, 1.0]])),
         np.random.default_rng(0),
         -box,
         box,

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from privsketch.errors import ParameterError
 from privsketch.learning.atoms import Atoms, Target, cost, make_target
 from privsketch.learning.density import choose_density
 from privsketch.learning.overview import Overview, find_overview
@@ -56,7 +57,7 @@ def decode_joint(
         Independent runs; the one with the smallest residual is kept.
     """
     if n_starts < 1:
-        raise ValueError(f"n_starts={n_starts}: at least one start is needed.")
+        raise ParameterError(f"n_starts={n_starts}: at least one start is needed")
     # The matrix products are small: threads would cost more than they bring.
     with threadpool_limits(1):
         return _decode(problem, n_clusters, rng, n_starts)

@@ -66,40 +66,6 @@ def lloyd(centers: Array, samples: Array, weights: Array, n_rounds: int) -> Arra
     return centers
 
 
-def lloyd_on_mixture(
-    centers: Array,
-    weights: Array,
-    widths: Array,
-    rng: np.random.Generator,
-    low: Array,
-    high: Array,
-    n_rounds: int = 30,
-    samples_per_cluster: int = 500,
-) -> Array:
-    """K-means centres of the mixture whose means are `centers`.
-
-    Parameters
-    ----------
-    centers : (n_clusters, dim) float64
-        Means of the components, from where the rounds start.
-    weights : (n_clusters,) float64
-        Non-negative.
-    widths : (n_clusters,) or (n_clusters, dim) float64
-        Standard deviations of the components, per axis or the same for all.
-    rng : numpy.random.Generator
-        Draws the samples.
-    low, high : (dim,) float64
-        The box of the records: samples are clipped to it as the records were.
-    n_rounds : int
-        Lloyd's rounds at most.
-    samples_per_cluster : int
-        Samples of each component.
-    """
-    samples, sample_weights = sample_mixture(centers, weights, widths, rng, samples_per_cluster)
-    samples = np.clip(samples, low, high)
-    return np.clip(lloyd(centers, samples, sample_weights, n_rounds), low, high)
-
-
 def cluster_density(
     solution: Solution,
     rng: np.random.Generator,

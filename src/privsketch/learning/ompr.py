@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import Bounds, minimize
 from threadpoolctl import threadpool_limits
 
+from privsketch.errors import ParameterError
 from privsketch.learning.atoms import (
     Atoms,
     Target,
@@ -52,7 +53,7 @@ def decode_ompr(
         Independent runs; the one with the smallest residual is returned.
     """
     if n_starts < 1:
-        raise ValueError(f"n_starts={n_starts}: at least one start is needed.")
+        raise ParameterError(f"n_starts={n_starts}: at least one start is needed")
     with threadpool_limits(1):
         overview = find_overview(problem, rng)
         unit = overview.weight
