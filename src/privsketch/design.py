@@ -274,18 +274,10 @@ class Design:
         what = os.fspath(path)
         return cls.from_json(document_content(read_file(path), "design", what), what)
 
-    @property
-    def noise_per_cluster(self) -> float:
-        """Noise of one holder's sketch per number, relative to a cluster of average size.
-
-        Below a quarter, centres come out nearly as without noise; around 1 and above, a
-        fit describes the noise. A rule of thumb read off a handful of runs on Gaussian
-        mixtures with 4 features per unknown, not a calibrated forecast.
-        """
-        return self.noise_std * self.n_components / self.n_records
-
     def describe(self) -> str:
         """The design in plain words, several lines."""
+        from privsketch.planning.forecast import cautions, forecast
+
         low, high = self.frequencies.scales
         scale = f"{low:g}" if low == high else f"{low:g} to {high:g}"
         counts = {
@@ -302,43 +294,13 @@ class Design:
             f"features    {self.n_features} ({self.feature_map}), frequencies "
             f"{self.frequencies.law} at scales {scale}, public seed {self.frequencies.seed}",
             f"noise       {self.noise}, standard deviation {self.noise_std:.4g} records per number",
-            f"forecast    {self._forecast()}",
+            f"forecast    {forecast(self)}",
             f"count       {counts[self.count]}",
             f"budget      {self.budget.describe()}",
         ]
-        return "\n".join(lines + [f"careful     {text}" for text in self.cautions()])
-
-    def _forecast(self) -> str:
-        ratio = self.noise_per_cluster
-        verdict = "hopeless" if ratio > HOPELESS else "rough" if ratio > ROUGH else "good"
-        return f"{verdict}: noise is {ratio:.0%} of a cluster of average size"
-
-    def cautions(self) -> list[str]:
-        """What people who plan this study should think about once more."""
-        found = []
-        if self.noise_per_cluster > HOPELESS:
-            found.append(
-                "with so few records for this budget a fit would describe the noise; more "
-                "records, a larger epsilon, delta > 0 or fewer clusters help"
-            )
-        if self.budget.delta * self.n_records >= 0.1:
-            found.append("delta should be far below 1 / number of records")
-        if self.dim > MANY_COLUMNS:
-            found.append(
-                f"with more than {MANY_COLUMNS} columns learning is slow and often gets stuck; "
-                "project the records first, by a public random matrix for instance"
-            )
-        widths = self.domain.half_widths
-        if widths.max() > 10 * widths.min():
-            found.append(
-                "columns differ in width more than tenfold, and the wide ones decide what is "
-                "near; scale records by their bounds (Box.to_unit) if all should count alike"
-            )
-        return found
+        return "\n".join(lines + [f"careful     {text}" for text in cautions(self)])
 
 
-HOPELESS, ROUGH = 0.75, 0.25
-MANY_COLUMNS = 150  # seen: 100 columns learn well in seconds, 300 fail in a minute
 _BUDGET_FIELDS = ("epsilon", "delta", "neighbours")
 
 

@@ -10,8 +10,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.design import HOPELESS
 from privsketch.learning.model import KMeansModel
+from privsketch.planning.forecast import HOPELESS
 from privsketch.sketches import Sketch
 
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
