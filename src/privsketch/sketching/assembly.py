@@ -13,6 +13,7 @@ import struct
 from dataclasses import dataclass
 from typing import Protocol
 
+from privsketch.compiled import Writer, float_vector, integer_vector
 from privsketch.features.fourier import (
     AMPLITUDE,
     COSINE_COEFFICIENTS,
@@ -30,23 +31,6 @@ class Shape:
     records: int
 
 
-class _Writer:
-    """Writes LLVM assembly, one numbered value per line."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self._count = 0
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
-
-    def value(self, text: str) -> str:
-        self._count += 1
-        name = f"%v{self._count}"
-        self.lines.append(f"  {name} = {text}")
-        return name
-
-
 def kernel_source(map_name: str, shape: Shape) -> str:
     """LLVM assembly of
     void sums(i16* records, n, pairs, i16* frequencies, i32* start, shift, tiles, i64* out).
@@ -57,7 +41,7 @@ def kernel_source(map_name: str, shape: Shape) -> str:
     """
     lanes, vectors = shape.lanes, shape.vectors
     ints, longs, halves = f"<{lanes} x i32>", f"<{lanes} x i64>", f"<{2 * lanes} x i16>"
-    w = _Writer()
+    w = Writer()
     feature: _Feature
     if map_name == "fourier":
         feature = _FourierFeature(w, lanes)
@@ -69,11 +53,11 @@ def kernel_source(map_name: str, shape: Shape) -> str:
         "ptr noalias %start, i32 %shift, i64 %tiles, ptr noalias %out) #0 {"
     )
     w.line("entry:")
-    shift = _splat(w, "%shift", lanes)
+    shift = w.splat("%shift", "i32", lanes)
     groups = w.value(f"udiv i64 %n, {shape.records}")
     grouped = w.value(f"mul i64 {groups}, {shape.records}")
     n_32 = w.value("trunc i64 %n to i32")
-    correction = _splat(w, w.value(f"mul i32 {n_32}, {feature.excess}"), lanes)
+    correction = w.splat(w.value(f"mul i32 {n_32}, {feature.excess}"), "i32", lanes)
     w.line("  br label %tile")
     w.line("tile:")
     w.line("  %t = phi i64 [0, %entry], [%t_next, %tile_end]")
@@ -127,7 +111,7 @@ def kernel_source(map_name: str, shape: Shape) -> str:
         for r in range(count):
             address = w.value(f"getelementptr i32, ptr {rows[r]}, i64 %j_{tag}")
             pair = w.value(f"load i32, ptr {address}, align 2")
-            both = w.value(f"bitcast {ints} {_splat(w, pair, lanes)} to {halves}")
+            both = w.value(f"bitcast {ints} {w.splat(pair, 'i32', lanes)} to {halves}")
             wide = w.value(f"sext {halves} {both} to <{2 * lanes} x i32>")
             for k in range(vectors):
                 added = _pairwise_products(w, wide, weights[k], lanes)
@@ -140,7 +124,7 @@ def kernel_source(map_name: str, shape: Shape) -> str:
         for r in range(count):
             for k in range(vectors):
                 index = w.value(f"lshr {ints} %dot_{tag}_{r}_{k}, {shift}")
-                index = w.value(f"and {ints} {index}, {_ints(65535, lanes)}")
+                index = w.value(f"and {ints} {index}, {integer_vector(65535, lanes)}")
                 cosine, sine = feature.emit(index)
                 sums[2 * k] = w.value(f"add {ints} {sums[2 * k]}, {cosine}")
                 sums[2 * k + 1] = w.value(f"add {ints} {sums[2 * k + 1]}, {sine}")
@@ -173,24 +157,10 @@ def kernel_source(map_name: str, shape: Shape) -> str:
     w.line("done:")
     w.line("  ret void")
     w.line("}")
-    # Without these LLVM may split vectors of 512 bits in two.
-    width = 32 * lanes
-    w.line(
-        f'attributes #0 = {{ nounwind "min-legal-vector-width"="{width}" '
-        f'"prefer-vector-width"="{width}" }}'
-    )
-    return "\n".join(w.lines)
+    return w.finish(32 * lanes)
 
 
-def _splat(w: _Writer, scalar: str, lanes: int) -> str:
-    one = w.value(f"insertelement <{lanes} x i32> poison, i32 {scalar}, i32 0")
-    return w.value(
-        f"shufflevector <{lanes} x i32> {one}, <{lanes} x i32> poison, "
-        f"<{lanes} x i32> zeroinitializer"
-    )
-
-
-def _pairwise_products(w: _Writer, a: str, b: str, lanes: int) -> str:
+def _pairwise_products(w: Writer, a: str, b: str, lanes: int) -> str:
     """a0 b0 + a1 b1 in every lane: a shape LLVM turns into one multiply-add instruction."""
     wide = f"<{2 * lanes} x i32>"
     product = w.value(f"mul {wide} {a}, {b}")
@@ -201,10 +171,6 @@ def _pairwise_products(w: _Writer, a: str, b: str, lanes: int) -> str:
             w.value(f"shufflevector {wide} {product}, {wide} poison, <{lanes} x i32> <{mask}>")
         )
     return w.value(f"add <{lanes} x i32> {sides[0]}, {sides[1]}")
-
-
-def _ints(constant: int, lanes: int) -> str:
-    return "<" + ", ".join([f"i32 {constant}"] * lanes) + ">"
 
 
 class _Feature(Protocol):
@@ -231,7 +197,7 @@ class _FourierFeature:
 
     excess: int = struct.unpack("<i", struct.pack("<f", ROUNDER))[0]
 
-    def __init__(self, w: _Writer, lanes: int) -> None:
+    def __init__(self, w: Writer, lanes: int) -> None:
         self._w, self._lanes = w, lanes
         self._floats, self._ints_type = f"<{lanes} x float>", f"<{lanes} x i32>"
         self._fma_name = f"@llvm.fma.v{lanes}f32"
@@ -241,8 +207,7 @@ class _FourierFeature:
         self._w.line(f"declare {kind} {self._fma_name}({kind}, {kind}, {kind})")
 
     def _constant(self, value: float) -> str:
-        bits = struct.unpack("<Q", struct.pack("<d", value))[0]  # LLVM writes floats as doubles
-        return "<" + ", ".join([f"float 0x{bits:016X}"] * self._lanes) + ">"
+        return float_vector(value, self._lanes)
 
     def _fma(self, a: str, b: str, c: str) -> str:
         kind = self._floats
@@ -257,7 +222,7 @@ class _FourierFeature:
     def emit(self, index: str) -> tuple[str, str]:
         w, kind, ints = self._w, self._floats, self._ints_type
         # 0x43000000 is 128.0f, and 16 bits below it count steps of 2^-16.
-        bits = w.value(f"or {ints} {index}, {_ints(0x43000000, self._lanes)}")
+        bits = w.value(f"or {ints} {index}, {integer_vector(0x43000000, self._lanes)}")
         as_float = w.value(f"bitcast {ints} {bits} to {kind}")
         r = w.value(f"fsub {kind} {as_float}, {self._constant(128.5)}")
         square = w.value(f"fmul {kind} {r}, {r}")
@@ -277,7 +242,7 @@ class _OneBitFeature:
 
     excess = 1  # a record adds 2 or 0 instead of 1 or -1
 
-    def __init__(self, w: _Writer, lanes: int) -> None:
+    def __init__(self, w: Writer, lanes: int) -> None:
         self._w, self._lanes = w, lanes
 
     def declare(self) -> None:
@@ -285,13 +250,13 @@ class _OneBitFeature:
 
     def _two_if_at_most(self, index: str, limit: int) -> str:
         w, ints = self._w, f"<{self._lanes} x i32>"
-        is_plus = w.value(f"icmp ule {ints} {index}, {_ints(limit, self._lanes)}")
-        two, zero = _ints(2, self._lanes), "zeroinitializer"
+        is_plus = w.value(f"icmp ule {ints} {index}, {integer_vector(limit, self._lanes)}")
+        two, zero = integer_vector(2, self._lanes), "zeroinitializer"
         return w.value(f"select <{self._lanes} x i1> {is_plus}, {ints} {two}, {ints} {zero}")
 
     def emit(self, index: str) -> tuple[str, str]:
         w, ints = self._w, f"<{self._lanes} x i32>"
         # A quarter turn later, the cosine's positive half is 0 to 32768 as well.
-        shifted = w.value(f"add {ints} {index}, {_ints(16384, self._lanes)}")
-        shifted = w.value(f"and {ints} {shifted}, {_ints(65535, self._lanes)}")
+        shifted = w.value(f"add {ints} {index}, {integer_vector(16384, self._lanes)}")
+        shifted = w.value(f"and {ints} {shifted}, {integer_vector(65535, self._lanes)}")
         return self._two_if_at_most(shifted, 32768), self._two_if_at_most(index, 32768)

@@ -14,11 +14,19 @@ import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from privsketch.compiled import (
+    INTEGER,
+    POINTER,
+    Code,
+    aligned,
+    compile_function,
+    vector_bits,
+)
 from privsketch.features.fixedpoint import INDEX_BITS, start_phase, table_index
 from privsketch.features.maps import FeatureMap
 from privsketch.sketching.assembly import Shape, kernel_source
@@ -63,28 +71,28 @@ class CompiledKernel:
         offsets: npt.NDArray[np.uint32],
         turn_bits: int,
     ) -> None:
-        self._code = _compile(feature_map.name)
+        self._kernel = _compile(feature_map.name)
         self._n_features, self._dim = frequencies.shape
         self._pairs = (self._dim + 1) // 2
         self._shift = turn_bits - INDEX_BITS
-        lanes, vectors = self._code.shape.lanes, self._code.shape.vectors
+        lanes, vectors = self._kernel.shape.lanes, self._kernel.shape.vectors
         tile = lanes * vectors
         self._tiles = -(-self._n_features // tile)
         padded = np.zeros((self._tiles * tile, 2 * self._pairs), dtype=np.int16)
         padded[: self._n_features, : self._dim] = frequencies
         # Tile, then pair of columns, then lane: the order in which the kernel reads.
         tiled = padded.reshape(self._tiles, vectors, lanes, self._pairs, 2)
-        self._frequencies = _aligned(tiled.transpose(0, 3, 1, 2, 4))
+        self._frequencies = aligned(tiled.transpose(0, 3, 1, 2, 4))
         start = np.zeros(self._tiles * tile, dtype=np.int64)
         start[: self._n_features] = start_phase(offsets, turn_bits)
-        self._start = _aligned((start & 0xFFFFFFFF).astype(np.uint32).view(np.int32))
+        self._start = aligned((start & 0xFFFFFFFF).astype(np.uint32).view(np.int32))
 
     def sums(self, quantised: Quantised) -> Integers:
         """(n, dim) int16 to (2 n_features,): sums of cosines, then of sines."""
-        vectors, lanes = self._code.shape.vectors, self._code.shape.lanes
+        vectors, lanes = self._kernel.shape.vectors, self._kernel.shape.lanes
         out = np.zeros((self._tiles, 2, vectors * lanes), dtype=np.int64)
         for block in _even_blocks(quantised, self._pairs):
-            self._code.function(
+            self._kernel.code.function(
                 block.ctypes.data,
                 len(block),
                 self._pairs,
@@ -108,46 +116,16 @@ def _even_blocks(quantised: Quantised, pairs: int) -> Iterator[Quantised]:
         yield np.ascontiguousarray(block)
 
 
-def _aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A contiguous copy that starts at a multiple of 64 bytes, as vector loads want."""
-    room = np.empty(array.nbytes + 64, dtype=np.uint8)
-    skip = -room.ctypes.data % 64
-    copy = room[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
-
-
 @dataclass(frozen=True)
-class _Code:
-    function: Any
+class _Kernel:
+    code: Code
     shape: Shape
-    engine: Any  # owns the machine code
 
 
 @cache
-def _compile(map_name: str) -> _Code:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features()
-    if features.get("avx512bw"):
-        shape = Shape(lanes=16, vectors=2, records=8)
-    elif features.get("avx2"):
-        shape = Shape(lanes=8, vectors=2, records=4)
-    else:
-        shape = Shape(lanes=4, vectors=2, records=4)
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features.flatten(), opt=3
-    )
-    module = llvm.parse_assembly(kernel_source(map_name, shape))
-    module.verify()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3))
-    builder.getModulePassManager().run(module, builder)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    pointer, i64 = ctypes.c_void_p, ctypes.c_int64
-    signature = ctypes.CFUNCTYPE(
-        None, pointer, i64, i64, pointer, pointer, ctypes.c_int32, i64, pointer
-    )
-    return _Code(signature(engine.get_function_address("sums")), shape, engine)
+def _compile(map_name: str) -> _Kernel:
+    lanes = vector_bits() // 32
+    shape = Shape(lanes=lanes, vectors=2, records=8 if lanes == 16 else 4)
+    source = kernel_source(map_name, shape)
+    arguments = (POINTER, INTEGER, INTEGER, POINTER, POINTER, ctypes.c_int32, INTEGER, POINTER)
+    return _Kernel(compile_function(source, "sums", *arguments), shape)
