@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
-from privsketch.learning.atoms import Atoms, Target, cost_and_gradient
+from privsketch.learning.atoms import Atoms, Target
+from privsketch.learning.evaluation import Evaluator
 from privsketch.learning.problem import Array
 
 # In units of the target, where all weights together are about one. Atoms whose envelope
@@ -55,8 +56,10 @@ def refine(
             else atoms.variances,
         )
 
+    evaluate = Evaluator(target, atoms)
+
     def objective(x: Array) -> tuple[float, Array]:
-        value, gradient = cost_and_gradient(target, unpack(x))
+        value, gradient = evaluate(unpack(x))
         pieces = [gradient.weights, gradient.centers.ravel()]
         if fit_variances:
             pieces.append(gradient.variances.ravel())
