@@ -19,13 +19,16 @@ from privsketch.learning.atoms import (
     make_target,
 )
 from privsketch.learning.density import information_criterion
+from privsketch.learning.evaluation import Evaluator
 from privsketch.learning.joint import decode_joint
-from privsketch.learning.lloyd import cluster_density, lloyd_round
+from privsketch.learning.lloyd import Samples, cluster_density, lloyd_round
 from privsketch.learning.ompr import decode_ompr
 from privsketch.learning.overview import find_overview
-from privsketch.learning.problem import Mixture, Problem, Solution
+from privsketch.learning.problem import Problem
 from privsketch.learning.pruning import deletion_prices, merge_pairs, prune, remove_cheapest
 from privsketch.learning.refine import refine
+from privsketch.learning.solution import Solution
+from privsketch.learning.uncertainty import Uncertainty
 
 DECODERS = [decode_joint, decode_ompr]
 
@@ -39,10 +42,9 @@ def draw_frequencies(rng, n_features, dim, finest, coarsest):
 
 
 def found(centers, weights, axis_widths):
-    """A solution whose density is made of its own atoms."""
-    widths = np.sqrt(np.mean(axis_widths**2, axis=1))
-    density = Mixture(centers, weights, axis_widths)
-    return Solution(centers, weights, widths, axis_widths, density, 0.0, 1.0, 0)
+    """A solution as a decoder would return it."""
+    atoms = Atoms(weights, centers, axis_widths**2)
+    return Solution(atoms, atoms, 0.0, Uncertainty(1.0, 1.0), 0)
 
 
 def exact_moments(frequencies, weights, centers, axis_widths):
@@ -228,7 +230,7 @@ def test_exact_sketch_of_wide_clusters_gives_centres_weights_and_width():
     order = matched(solution.centers, truth)
     np.testing.assert_allclose(solution.centers[order], truth, atol=1e-3)
     np.testing.assert_allclose(solution.weights[order], weights, rtol=1e-2)
-    np.testing.assert_allclose(solution.widths, 0.2, rtol=1e-2)
+    np.testing.assert_allclose(solution.axis_widths, 0.2, rtol=1e-2)
 
 
 def test_envelopes_beat_dirac_atoms_on_wide_clusters():
@@ -265,7 +267,7 @@ def test_sketch_without_records_still_gives_finite_centres_in_the_box(decode, n_
     solution = decode(problem, n_clusters, np.random.default_rng(0))
     assert solution.centers.shape == (n_clusters, 3)
     assert np.all((solution.centers >= problem.low) & (solution.centers <= problem.high))
-    for values in (solution.weights, solution.widths, solution.axis_widths):
+    for values in (solution.weights, solution.axis_widths):
         assert np.all(np.isfinite(values))
         assert np.all(values >= 0)
     assert np.isfinite(solution.residual)
@@ -361,9 +363,10 @@ def test_residual_and_expected_residual_are_in_units_of_the_sketch():
     )
     direct = np.sum(np.abs(model - problem.moments) ** 2)
     assert solution.residual == pytest.approx(direct, rel=1e-9)
-    # 2 m (noise + sampling variance); this sketch has noise only: about 800 squares.
-    assert solution.expected_residual == pytest.approx(800 * (300.0**2 + 1.5e4), rel=0.01)
-    assert 0.7 < solution.residual / (800 * 300.0**2) < 1.1
+    # 800 numbers less 16 unknowns; noise on each, and at most half a record squared of
+    # sampling for each record. This sketch has noise only.
+    assert 784 * 300.0**2 < solution.expected_residual < 784 * (300.0**2 + 1.5e4)
+    assert 0.8 < solution.residual / (784 * 300.0**2) < 1.2
 
 
 def test_more_clusters_than_centres_are_kept_as_a_density():
@@ -375,11 +378,11 @@ def test_more_clusters_than_centres_are_kept_as_a_density():
     problem = make_problem(rng, np.full(8, 1e5), centers, 0.03, n_features=200)
     solution = decode_joint(problem, 4, np.random.default_rng(0))
     assert len(solution.density.weights) >= 8
-    assert solution.residual > solution.expected_residual
-    found, records = cluster_density(solution, rng, problem.low, problem.high)
-    order = matched(found, pairs)
-    np.testing.assert_allclose(found[order], pairs, atol=0.01)
-    np.testing.assert_allclose(records, 2e5, rtol=0.02)
+    clusters = cluster_density(solution, rng, problem.low, problem.high)
+    order = matched(clusters.centers, pairs)
+    np.testing.assert_allclose(clusters.centers[order], pairs, atol=0.01)
+    np.testing.assert_allclose(clusters.records, 2e5, rtol=0.02)
+    assert np.all(np.sum(clusters.masses > 1e3, axis=1) == 2)
 
 
 def test_density_is_the_solution_where_that_explains_the_sketch():
@@ -399,7 +402,8 @@ def test_information_criterion_does_not_pay_for_noise():
     expected = 2 * 60 * 0.05**2
     box = np.ones(3)
     right = Atoms(np.ones(3), truth, np.array([[0.01]]))
-    more = Atoms(np.full(6, 0.5), np.repeat(truth, 2, axis=0), np.array([[0.01]]))
+    twins = np.concatenate([truth - 0.02, truth + 0.02])
+    more = Atoms(np.full(6, 0.5), twins, np.array([[0.01]]))
     fewer = Atoms(np.ones(2), truth[:2], np.array([[0.01]]))
     fits = [refine(target, atoms, -box, box, n_iterations=100)[0] for atoms in (right, more, fewer)]
     scores = [information_criterion(target, atoms, expected) for atoms in fits]
@@ -447,8 +451,8 @@ def test_lloyd_leaves_separated_means_where_they_are():
     rng = np.random.default_rng(19)
     centers = on_a_grid(rng, 4, 3)
     box = np.full(3, 2.0)
-    moved, _ = cluster_density(found(centers, np.ones(4), np.full((4, 3), 0.05)), rng, -box, box)
-    np.testing.assert_allclose(moved, centers, atol=1e-12)
+    moved = cluster_density(found(centers, np.ones(4), np.full((4, 3), 0.05)), rng, -box, box)
+    np.testing.assert_allclose(moved.centers, centers, atol=1e-12)
 
 
 def test_lloyd_splits_one_wide_cluster_as_k_means_would():
@@ -457,23 +461,54 @@ def test_lloyd_splits_one_wide_cluster_as_k_means_would():
     rng = np.random.default_rng(20)
     centers = np.array([[-0.1], [0.1]])
     box = np.full(1, 10.0)
-    moved, _ = cluster_density(
+    moved = cluster_density(
         found(centers, np.ones(2), np.ones((2, 1))), rng, -box, box, samples_per_cluster=20_000
     )
     expected = np.sqrt(2 / np.pi)
-    np.testing.assert_allclose(np.sort(moved[:, 0]), [-expected, expected], atol=0.03)
+    np.testing.assert_allclose(np.sort(moved.centers[:, 0]), [-expected, expected], atol=0.03)
 
 
 def test_lloyd_keeps_a_centre_without_samples_and_clips_to_the_box():
     far = np.array([[0.0, 0.0], [1.0, 1.0]])
-    samples = np.array([[0.1, 0.0], [0.3, 0.2]])
-    moved = lloyd_round(far, samples, np.array([1.0, 3.0]))
+    places = np.array([[0.1, 0.0], [0.3, 0.2]])
+    samples = Samples(places, np.array([1.0, 3.0]), np.zeros(2, dtype=np.intp))
+    moved, before = lloyd_round(far, samples)
+    assert before == pytest.approx(0.01 + 3 * 0.13)
     np.testing.assert_allclose(moved, [[0.25, 0.15], [1.0, 1.0]])
     box = np.ones(2)
-    wide, _ = cluster_density(
+    wide = cluster_density(
         found(far, np.array([1.0, 0.0]), np.array([[5.0, 0.0], [1.0, 1.0]])),
         np.random.default_rng(0),
         -box,
         box,
     )
-    assert np.all(np.abs(wide) <= 1)
+    assert np.all(np.abs(wide.centers) <= 1)
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 1), (7, 3), (1, 3)])
+@pytest.mark.parametrize("n_features", [5, 64, 200])
+def test_compiled_evaluation_is_that_of_the_definition(precision, shape, n_features):
+    rng = np.random.default_rng(29)
+    frequencies = rng.standard_normal((n_features, 3)) * 4
+    moments = rng.standard_normal(n_features) + 1j * rng.standard_normal(n_features)
+    target = make_target(frequencies, moments).tapered(rng.uniform(0, 1, n_features))
+    atoms = random_atoms(rng, 7, 3, shape)
+    value, gradient = Evaluator(target.astype(precision), atoms)(atoms)
+    expected, slopes = cost_and_gradient(target, atoms)
+    tolerance = 1e-5 if precision is np.float32 else 1e-12
+    assert value == pytest.approx(expected, rel=tolerance)
+    for name in ("weights", "centers", "variances"):
+        right = getattr(slopes, name)
+        error = np.abs(getattr(gradient, name) - right).max()
+        assert error <= 10 * tolerance * np.abs(right).max()
+
+
+def test_compiled_evaluation_damps_wide_atoms_to_nothing():
+    rng = np.random.default_rng(30)
+    target = make_target(rng.standard_normal((70, 2)) * 100, np.ones(70, dtype=complex))
+    atoms = Atoms(np.ones(3), rng.standard_normal((3, 2)), np.full((3, 2), 1e3))
+    for precision in (np.float32, np.float64):
+        value, gradient = Evaluator(target.astype(precision), atoms)(atoms)
+        assert value == pytest.approx(70.0)
+        assert np.all(np.abs(gradient.centers) < 1e-6)

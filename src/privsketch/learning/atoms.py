@@ -52,6 +52,10 @@ class Atoms:
         variances = self.variances if self.shared else self.variances[keep]
         return Atoms(self.weights[keep], self.centers[keep], variances)
 
+    def scaled(self, factor: float) -> "Atoms":
+        """The same atoms with their weights in another unit."""
+        return replace(self, weights=self.weights * factor)
+
     def in_order(self) -> "Atoms":
         """Sorted by centre, first coordinate first: an order that rounding does not upset."""
         return self.subset(np.lexsort(self.centers.T[::-1]))

@@ -10,12 +10,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
 from privsketch.learning.model import KMeansModel
 from privsketch.planning.forecast import HOPELESS
 from privsketch.sketches import Sketch
 
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
-_HARMONICS = (3, 5, 7)
 
 
 def expected_variances(model: KMeansModel, sketch: Sketch) -> npt.NDArray[np.float64]:
@@ -29,23 +29,10 @@ def expected_variances(model: KMeansModel, sketch: Sketch) -> npt.NDArray[np.flo
     modulus = np.minimum(np.abs(model.moments(sketch)) / n_records, 1.0)
     variances = sketch.noise_variance + n_records * (1 - modulus**2) / 2
     if sketch.design.map.dithered:
-        variances = variances + n_records * (math.pi**2 / 8 - 1) / 2
-        for order in _HARMONICS:
+        variances = variances + n_records * SIGN_VARIANCE / 2
+        for order in HARMONICS:
             variances += np.abs(model.moments(sketch, order) / order) ** 2 / 2
     return np.asarray(variances)
-
-
-def expected_residual(model: KMeansModel, sketch: Sketch) -> float:
-    """Residual that noise and sampling would leave after as many unknowns were fitted.
-
-    Noise is independent between features; sampling errors are not, and a fit follows
-    more of them than it has unknowns, so a good fit may stay well below this.
-    """
-    n_numbers = 2 * sketch.design.n_features
-    size, dim = model.mixture_means.shape
-    n_unknowns = size * (dim + 1) + 1
-    left_over = max(n_numbers - n_unknowns, 1) / n_numbers
-    return float(2 * expected_variances(model, sketch).sum() * left_over)
 
 
 def concerns(model: KMeansModel, sketch: Sketch) -> tuple[str, ...]:
@@ -58,9 +45,9 @@ def concerns(model: KMeansModel, sketch: Sketch) -> tuple[str, ...]:
             "describe the noise"
         )
     ratio = model.residual / model.expected_residual
-    if ratio > MISFIT:
+    if ratio > MISFIT and model.residual > model.expected_residual + 4 * model.residual_spread:
         found.append(
-            f"the misfit is {ratio:.1f} times what noise and sampling may leave: more clusters, "
+            f"the misfit is {ratio:.1f} times what noise and sampling leave: more clusters, "
             "clusters of other shapes, or a search that got stuck (try more starts); centres can "
             "still be good"
         )

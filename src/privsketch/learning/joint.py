@@ -10,7 +10,7 @@ envelope whose variance is fitted too: clusters have width, and Dirac atoms woul
 be pushed off their means by it.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -19,9 +19,11 @@ from privsketch.errors import ParameterError
 from privsketch.learning.atoms import Atoms, Target, cost, make_target
 from privsketch.learning.density import choose_density
 from privsketch.learning.overview import Overview, find_overview
-from privsketch.learning.problem import Array, Mixture, Problem, Solution, expected_residual
+from privsketch.learning.problem import Array, Problem
 from privsketch.learning.pruning import prune
-from privsketch.learning.refine import keep_best, refine
+from privsketch.learning.refine import refine
+from privsketch.learning.solution import Solution
+from privsketch.learning.uncertainty import Uncertainty, assess_fit
 
 SURPLUS = 2  # particles per cluster: with one, two particles may share a cluster for good
 RICH_SURPLUS = 4  # when the records turn out to have more structure than clusters
@@ -30,7 +32,27 @@ LEVEL_ITERATIONS = 30
 PRUNE_ITERATIONS = 25
 FINAL_ITERATIONS = 200
 POLISH_ITERATIONS = 60  # in double precision
-MISFIT = 1.5  # residual over expected residual above which richer models are tried
+EXPLAINED = 4.0  # standard deviations that a residual may exceed its expectation by
+SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs that found the same
+# With noise on every number of more than this share of a cluster, a run that missed a
+# cluster may explain the sketch as well: a few are made, and the best is kept.
+STRONG_NOISE = 0.2
+STRONG_NOISE_STARTS = 3
+
+
+@dataclass(frozen=True)
+class Run:
+    """One search: where it started, what it found, how well that explains the sketch."""
+
+    origin: Overview
+    atoms: Atoms
+    cost: float
+    uncertainty: Uncertainty
+
+    @property
+    def explains(self) -> bool:
+        """Whether noise and sampling account for all that is left."""
+        return self.uncertainty.excess(self.cost) <= EXPLAINED
 
 
 def decode_joint(
@@ -38,12 +60,14 @@ def decode_joint(
     n_clusters: int,
     rng: np.random.Generator,
     *,
-    n_starts: int = 2,
+    n_starts: int = 6,
 ) -> Solution:
-    """Fit `n_clusters` atoms with envelopes; keep the best of `n_starts` runs.
+    """Fit `n_clusters` atoms with envelopes; the best of up to `n_starts` runs.
 
-    Where one width for all clusters does not explain the sketch, richer mixtures are
-    tried: they end up in `density`, and in the widths.
+    The noise is known, so a run that explains the sketch is known to be good, and no
+    other is made; nor if the best minimum was found twice. Where one width for all
+    clusters does not explain the sketch, richer mixtures are tried: they end up in
+    `density`, and in the widths.
 
     Parameters
     ----------
@@ -54,7 +78,7 @@ def decode_joint(
     rng : numpy.random.Generator
         Places the first particles. The result is a function of its state.
     n_starts : int
-        Independent runs; the one with the smallest residual is kept.
+        Most independent runs; the one with the smallest residual is kept.
     """
     if n_starts < 1:
         raise ParameterError(f"n_starts={n_starts}: at least one start is needed")
@@ -68,45 +92,44 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_start
     overview = find_overview(problem, rng)
     unit = overview.weight
     target = make_target(problem.frequencies, problem.moments / unit)
-    # Half of the digits are enough, at a tenth of the time, until the last polish.
+    # Half of the digits are enough, at half of the time, until the last polish.
     single = target.astype(np.float32)
-
-    def misfit(atoms: Atoms, value: float) -> bool:
-        return value > MISFIT * expected_cost(problem, atoms, unit)
-
-    origin = overview
-    runs = [run_start(single, origin, n_clusters, low, high, rng) for _ in range(n_starts)]
-    atoms, value, _ = keep_best(runs)
-    if misfit(atoms, value):
-        box = whole_box(overview, low, high)
-        runs.append(run_start(single, box, n_clusters, low, high, rng))
-        if keep_best(runs) is runs[-1]:
-            origin, (atoms, value, _) = box, runs[-1]
-    n_evaluations = overview.n_evaluations + sum(run[2] for run in runs)
-    density: Atoms | None = None
-    if misfit(atoms, value):
-        rich = scatter_particles(origin, RICH_SURPLUS * n_clusters, low, high, rng)
-        rich, n_rich = sharpen(single, rich, origin.variance, low, high)
-        expected = expected_cost(problem, atoms, unit)
-        atoms, density, n_more = choose_density(single, atoms, rich, expected, low, high)
+    noise_share = n_clusters * np.sqrt(problem.noise_variance) / unit
+    n_certain = STRONG_NOISE_STARTS if noise_share > STRONG_NOISE else 1
+    runs: list[Run] = []
+    n_evaluations = overview.n_evaluations
+    while len(runs) < n_starts:
+        origin = whole_box(overview, low, high) if len(runs) % 2 else overview
+        found, value, n_run = run_start(single, origin, n_clusters, low, high, rng)
+        n_evaluations += n_run
+        found = found.in_order()
+        runs.append(Run(origin, found, value, assess_fit(problem, found, unit, rng)))
+        best = min(runs, key=lambda run: run.cost)
+        found_again = sum(run.cost <= (1 + SAME_MINIMUM) * best.cost for run in runs) > 1
+        if found_again or best.explains and len(runs) >= n_certain:
+            break
+    atoms, density = best.atoms, None
+    if not best.explains:
+        n_rich = RICH_SURPLUS * n_clusters
+        rich = scatter_particles(best.origin, n_rich, low, high, rng)
+        rich, n_rich = sharpen(single, rich, best.origin.variance, low, high)
+        atoms, density, n_more = choose_density(
+            single, atoms, rich, best.uncertainty.expected_cost, low, high
+        )
         n_evaluations += n_rich + n_more
     atoms, value, n_polish = refine(target, atoms, low, high, n_iterations=POLISH_ITERATIONS)
-    fitted = as_mixture(atoms.in_order(), unit)
+    uncertainty = best.uncertainty
+    if not best.explains:
+        density = atoms if density is None else density
+        value = cost(target, density)
+        uncertainty = assess_fit(problem, density, unit, rng)
     return Solution(
-        centers=fitted.centers,
-        weights=fitted.weights,
-        widths=np.sqrt(np.mean(fitted.axis_widths**2, axis=1)),
-        axis_widths=fitted.axis_widths,
-        density=fitted if density is None else as_mixture(density, unit),
+        atoms=atoms.scaled(unit),
+        density=(density or atoms).scaled(unit),
         residual=value * unit**2,
-        expected_residual=expected_residual(problem, float(fitted.weights.sum())),
+        uncertainty=uncertainty.scaled(unit),
         n_evaluations=n_evaluations + n_polish,
     )
-
-
-def expected_cost(problem: Problem, atoms: Atoms, unit: float) -> float:
-    """The expected residual in squared units of the weights."""
-    return expected_residual(problem, unit * float(atoms.weights.sum())) / unit**2
 
 
 def whole_box(overview: Overview, low: Array, high: Array) -> Overview:
@@ -114,15 +137,11 @@ def whole_box(overview: Overview, low: Array, high: Array) -> Overview:
 
     A fit of one Gaussian to few far clusters may settle on one of them. A start from
     everywhere cannot miss the others, but under strong noise it finds atoms that are
-    not there: it is for sketches that the first starts leave unexplained.
+    not there: it is for sketches that the first start leaves unexplained, and its
+    agreement with that one says more than two starts from one place.
     """
     variance = float(np.max(high - low)) ** 2 / 12
     return replace(overview, center=(low + high) / 2, variance=max(variance, overview.variance))
-
-
-def as_mixture(atoms: Atoms, unit: float) -> Mixture:
-    """The atoms with their weights in records."""
-    return Mixture(atoms.centers, atoms.weights * unit, np.sqrt(atoms.axis_variances()))
 
 
 def run_start(
@@ -160,7 +179,7 @@ def sharpen(
     """Fit ever higher frequencies, until the atoms' own width damps what comes next."""
     dim = len(low)
     squared_norms = target.squared_norms.astype(np.float64)
-    n_needed = min(8 * dim, target.n_features // 2)
+    n_needed = max(1, min(8 * dim, target.n_features // 2))
     highest = float(np.quantile(squared_norms, 0.98))
     squared_cap = 1 / variance
     n_evaluations = 0

@@ -10,15 +10,17 @@ import numpy as np
 from privsketch.design import require_features
 from privsketch.errors import ParameterError
 from privsketch.features.frequencies import public_seed
-from privsketch.learning.diagnosis import concerns, expected_residual
+from privsketch.learning.atoms import Atoms
+from privsketch.learning.diagnosis import concerns
 from privsketch.learning.joint import decode_joint
-from privsketch.learning.lloyd import cluster_density
+from privsketch.learning.lloyd import Clusters, cluster_density
 from privsketch.learning.model import DECODERS, Floats, KMeansModel, nearest
 from privsketch.learning.ompr import decode_ompr
-from privsketch.learning.problem import Mixture, Problem, Solution
+from privsketch.learning.problem import Problem
+from privsketch.learning.solution import Solution
 from privsketch.sketches import Sketch
 
-DEFAULT_STARTS = 3
+DEFAULT_STARTS = 6
 LARGE = 10**7  # clusters x features x columns; a search then takes many seconds
 
 
@@ -42,8 +44,8 @@ def learn_kmeans(
         "joint" fits all clusters together, with their width; "cl-ompr" is the greedy
         search of the papers, with clusters of no width.
     n_starts : int, optional
-        Independent searches; the one that explains the sketch best is kept. Three if
-        left out, one for very large sketches.
+        Most independent searches. There are fewer if one explains the sketch as well as
+        noise and sampling allow. Six if left out, two for very large sketches.
     random_state : int, optional
         Public seed of the searches; the design's own if left out.
 
@@ -64,7 +66,7 @@ def learn_kmeans(
         n_clusters = design.n_components
     if n_starts is None:
         size = design.n_components * design.n_features * design.dim
-        n_starts = DEFAULT_STARTS if size <= LARGE else 1
+        n_starts = DEFAULT_STARTS if size <= LARGE else 2
     for name, value in (("n_clusters", n_clusters), ("n_starts", n_starts)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise ParameterError(f"{name}={value!r}: expected an integer of at least 1")
@@ -85,14 +87,25 @@ _PURPOSE_DECODER = 2  # features/frequencies.py uses 0 and 1
 
 
 def kmeans_problem(sketch: Sketch) -> Problem:
-    """The sketch as decoders see it: coordinates relative to the domain's centre."""
-    half_widths = sketch.design.domain.half_widths
+    """The sketch as decoders see it: coordinates relative to the domain's centre.
+
+    The number of records is the moment at frequency zero, and used as such where it is no
+    noisier than the others.
+    """
+    design = sketch.design
+    half_widths = design.domain.half_widths
+    frequencies, moments = design.radians(), sketch.moments()
+    count = sketch.n_records
+    if count is not None and design.sum_noise.count_variance <= design.noise_std**2:
+        frequencies = np.vstack([frequencies, np.zeros(design.dim)])
+        moments = np.append(moments, count)
     return Problem(
-        frequencies=sketch.design.radians(),
-        moments=sketch.moments(),
+        frequencies=frequencies,
+        moments=moments,
         noise_variance=sketch.noise_variance,
         low=-half_widths,
         high=half_widths,
+        one_bit=design.map.dithered,
     )
 
 
@@ -104,36 +117,62 @@ def _as_model(
     rng: np.random.Generator,
 ) -> KMeansModel:
     domain, density = sketch.design.domain, solution.density
-    centers, served = solution.centers, solution.weights
     if decoder == "joint":
         # Means of a mixture are not k-means centres where clusters overlap.
-        centers, served = cluster_density(solution, rng, problem.low, problem.high)
-    weights, axis_widths = _shares(served), _spread_around(centers, density)
-    total = float(density.weights.sum())
+        clusters = cluster_density(solution, rng, problem.low, problem.high)
+    else:
+        clusters = each_its_own(solution.atoms)
+    weights = _shares(clusters.records)
+    axis_widths = _spread_around(clusters.centers, density)
     origin = domain.center_vector
     fit = KMeansModel(
-        centers=domain.project(centers + origin),
+        centers=domain.project(clusters.centers + origin),
         weights=weights,
         width=math.sqrt(float(weights @ np.square(axis_widths).mean(axis=1))),
-        residual=0.0,
-        expected_residual=1.0,
-        n_records=total,
+        standard_errors=_standard_errors(clusters, solution),
+        residual=solution.residual,
+        expected_residual=solution.expected_residual,
+        residual_spread=solution.uncertainty.cost_spread,
+        n_records=float(density.weights.sum()),
         axis_widths=axis_widths,
         mixture_weights=_shares(density.weights),
         mixture_means=density.centers + origin,
-        mixture_widths=density.axis_widths,
+        mixture_widths=np.sqrt(density.axis_variances()),
         decoder=decoder,
         design_fingerprint=sketch.design.fingerprint,
         receipt=sketch.receipt,
         columns=sketch.design.columns,
     )
-    left_over = np.abs(sketch.moments() - fit.moments(sketch)) ** 2
-    fit = replace(
-        fit,
-        residual=float(left_over.sum()),
-        expected_residual=expected_residual(fit, sketch),
-    )
     return replace(fit, concerns=concerns(fit, sketch))
+
+
+def each_its_own(atoms: Atoms) -> Clusters:
+    """Every atom as a cluster."""
+    size = atoms.size
+    means = np.repeat(atoms.centers[None], size, axis=0)
+    return Clusters(atoms.centers, np.diag(atoms.weights), means)
+
+
+def _standard_errors(clusters: Clusters, solution: Solution) -> Floats | None:
+    """Standard errors of the centres' coordinates, (k, dim); None for a fit too large.
+
+    A centre is the mean of what its cluster has of the mixture's components: it moves
+    with their means, and with their weights if they differ from it. Where the mixture
+    does not explain the sketch, its misfit is taken for further noise.
+    """
+    density = solution.density
+    n_clusters, dim = clusters.centers.shape
+    records = np.maximum(clusters.records, 1e-300)[:, None]
+    own = clusters.masses / records  # (k, p) share of a cluster that is of a component
+    per_weight = clusters.masses / np.maximum(density.weights, 1e-300) / records
+    offsets = clusters.means - clusters.centers[:, None, :]
+    by_weights = np.moveaxis(per_weight[:, :, None] * offsets, 2, 1)  # (k, dim, p)
+    by_centers = own[:, None, :, None] * np.eye(dim)[None, :, None, :]  # (k, dim, p, dim)
+    errors = solution.uncertainty.errors(by_weights, by_centers)
+    if errors is None:
+        return None
+    misfit = solution.residual / solution.expected_residual
+    return np.asarray(errors.reshape(n_clusters, dim) * math.sqrt(max(misfit, 1.0)))
 
 
 def _shares(weights: Floats) -> Floats:
@@ -142,10 +181,10 @@ def _shares(weights: Floats) -> Floats:
     return weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
 
 
-def _spread_around(centers: Floats, density: Mixture) -> Floats:
+def _spread_around(centers: Floats, density: Atoms) -> Floats:
     """Standard deviation along the axes of what is nearest to each centre, (k, dim)."""
     label = nearest(density.centers, centers)
-    squares = np.square(density.axis_widths) + np.square(density.centers - centers[label])
+    squares = density.axis_variances() + np.square(density.centers - centers[label])
     weights = density.weights + 1e-300  # a component of no weight still has a width
     mass = np.bincount(label, weights, len(centers))
     sums = np.stack([np.bincount(label, weights * column, len(centers)) for column in squares.T])

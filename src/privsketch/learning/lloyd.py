@@ -5,64 +5,110 @@ for, the means of the mixture are not the centres k-means would choose. A mixtur
 public once decoded, so samples of it may be drawn and clustered at no privacy cost.
 """
 
+from dataclasses import dataclass, replace
+
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 from threadpoolctl import threadpool_limits
 
-from privsketch.learning.problem import Array, Solution
+from privsketch.learning.atoms import Atoms
+from privsketch.learning.problem import Array
+from privsketch.learning.solution import Solution
+
+SETTLED = 1e-9  # relative fall of the cost that is worth another round
 
 
-def sample_mixture(
-    centers: Array,
-    weights: Array,
-    widths: Array,
-    rng: np.random.Generator,
-    n_per_cluster: int,
-) -> tuple[Array, Array]:
+@dataclass(frozen=True)
+class Clusters:
+    """K-means clusters of a mixture.
+
+    Attributes
+    ----------
+    centers : (n_clusters, dim) float64
+    masses : (n_clusters, size) float64
+        Weight of each component of the mixture that each cluster serves.
+    means : (n_clusters, size, dim) float64
+        Mean of what a cluster has of a component; its centre where it has nothing.
+    """
+
+    centers: Array
+    masses: Array
+    means: Array
+
+    @property
+    def records(self) -> Array:
+        """(n_clusters,) weight that each cluster serves."""
+        return np.asarray(self.masses.sum(axis=1))
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples of a mixture, (n, dim), the weight of each, and its component."""
+
+    places: Array
+    weights: Array
+    component: NDArray[np.intp]
+
+
+def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: int) -> Samples:
     """Samples of a Gaussian mixture and the weight of each.
 
     Every component gets the same number of samples, so small ones are resolved
     as well as large ones, and they come in antithetic pairs, so that the mean of
     a component alone is exact: a well separated centre does not move.
     """
-    n_clusters, dim = centers.shape
-    n_pairs = max(1, n_per_cluster // 2)
-    widths = widths.reshape(n_clusters, 1, -1)
-    half = rng.standard_normal((n_clusters, n_pairs, dim)) * widths
-    samples = centers[:, None, :] + np.concatenate([half, -half], axis=1)
-    return samples.reshape(-1, dim), np.repeat(weights / (2 * n_pairs), 2 * n_pairs)
+    size, dim = mixture.centers.shape
+    n_pairs = max(1, n_per_component // 2)
+    widths = np.sqrt(mixture.axis_variances()).reshape(size, 1, dim)
+    half = rng.standard_normal((size, n_pairs, dim)) * widths
+    places = mixture.centers[:, None, :] + np.concatenate([half, -half], axis=1)
+    return Samples(
+        places.reshape(-1, dim),
+        np.repeat(mixture.weights / (2 * n_pairs), 2 * n_pairs),
+        np.repeat(np.arange(size), 2 * n_pairs),
+    )
 
 
-def assign(centers: Array, samples: Array, weights: Array) -> tuple[Array, Array, float]:
-    """Mass and weighted sum of the samples nearest to each centre, and the cost of all."""
-    n_clusters = len(centers)
-    # |x|^2 is common to all centres and left out.
-    scores = samples @ centers.T - 0.5 * np.einsum("kd,kd->k", centers, centers)
+def assign(centers: Array, samples: Samples) -> tuple[NDArray[np.intp], float]:
+    """Index of the nearest centre of each sample, and the weighted squared distance of all."""
+    # |x|^2 is common to all centres.
+    scores = samples.places @ centers.T
+    scores -= 0.5 * np.einsum("kd,kd->k", centers, centers)
     labels = np.argmax(scores, axis=1)
-    share = np.zeros((len(samples), n_clusters))
-    share[np.arange(len(samples)), labels] = weights
-    mass = share.sum(axis=0)
-    sums = share.T @ samples
-    misses = samples - centers[labels]
-    return mass, sums, float(weights @ np.einsum("nd,nd->n", misses, misses))
+    best = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
+    squares = np.einsum("nd,nd->n", samples.places, samples.places)
+    return labels, float(samples.weights @ (squares - 2 * best))
 
 
-def lloyd_round(centers: Array, samples: Array, weights: Array) -> Array:
-    """One round; a centre that receives no weight stays where it is."""
-    mass, sums, _ = assign(centers, samples, weights)
+def weighted_sums(labels: NDArray[np.intp], samples: Samples, n: int) -> tuple[Array, Array]:
+    """(n,) weights and (n, dim) weighted sums of the samples of each label."""
+    mass = np.bincount(labels, samples.weights, n).astype(np.float64)
+    columns = [
+        np.bincount(labels, samples.weights * column, n)
+        for column in np.ascontiguousarray(samples.places.T)
+    ]
+    return mass, np.stack(columns, axis=1)
+
+
+def lloyd_round(centers: Array, samples: Samples) -> tuple[Array, float]:
+    """One round, and the cost before it; a centre that receives no weight stays where it is."""
+    labels, cost = assign(centers, samples)
+    mass, sums = weighted_sums(labels, samples, len(centers))
     received = mass > 0
     moved = centers.copy()
     moved[received] = sums[received] / mass[received, None]
-    return moved
+    return moved, cost
 
 
-def lloyd(centers: Array, samples: Array, weights: Array, n_rounds: int) -> Array:
-    """Rounds until nothing moves, at most `n_rounds`."""
+def lloyd(centers: Array, samples: Samples, n_rounds: int) -> Array:
+    """Rounds until the cost no longer falls, at most `n_rounds`."""
+    previous = np.inf
     for _ in range(n_rounds):
-        moved = lloyd_round(centers, samples, weights)
-        if np.array_equal(moved, centers):
+        moved, cost = lloyd_round(centers, samples)
+        if cost >= previous * (1 - SETTLED):
             break
-        centers = moved
+        centers, previous = moved, cost
     return centers
 
 
@@ -74,8 +120,8 @@ def cluster_density(
     n_rounds: int = 30,
     samples_per_cluster: int = 500,
     n_seeds: int = 3,
-) -> tuple[Array, Array]:
-    """K-means centres of the density of a solution, and the records each one serves.
+) -> Clusters:
+    """K-means clusters of the density of a solution.
 
     Lloyd's rounds start from the centres of the solution. If the density is not made
     of these, they are no more than a guess: k-means++ seeds are tried as well, and the
@@ -86,20 +132,25 @@ def cluster_density(
     n_clusters = len(centers)
     # As many samples in all as the clusters are due, at least, and a few per component.
     n_each = max(samples_per_cluster * n_clusters // len(density.weights), 100)
-    samples, weights = sample_mixture(
-        density.centers, density.weights, density.axis_widths, rng, n_each
-    )
-    samples = np.clip(samples, low, high)
+    samples = sample_mixture(density, rng, n_each)
+    samples = replace(samples, places=np.clip(samples.places, low, high))
     with threadpool_limits(1):
         starts = [centers]
-        if len(density.weights) != n_clusters and weights.sum() > 0:
+        if density.size != n_clusters and samples.weights.sum() > 0:
             for _ in range(n_seeds):
                 seed = int(rng.integers(2**31))
                 seeds, _ = kmeans_plusplus(
-                    samples, n_clusters, sample_weight=weights, random_state=seed
+                    samples.places, n_clusters, sample_weight=samples.weights, random_state=seed
                 )
                 starts.append(seeds)
-        found = [lloyd(start, samples, weights, n_rounds) for start in starts]
-        best = min(found, key=lambda centers: assign(centers, samples, weights)[2])
+        found = [lloyd(start, samples, n_rounds) for start in starts]
+        best = min(found, key=lambda centers: assign(centers, samples)[1])
         best = np.clip(best, low, high)
-        return best, assign(best, samples, weights)[0]
+        labels, _ = assign(best, samples)
+    cells = labels * density.size + samples.component
+    mass, sums = weighted_sums(cells, samples, n_clusters * density.size)
+    masses = mass.reshape(n_clusters, density.size)
+    means = np.repeat(best[:, None, :], density.size, axis=1)
+    served = masses > 0
+    means[served] = sums.reshape(means.shape)[served] / masses[served, None]
+    return Clusters(best, masses, means)

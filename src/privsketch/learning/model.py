@@ -37,10 +37,13 @@ class KMeansModel:
     width : float
         Standard deviation of the clusters per coordinate, root mean square over them;
         next to 0 for the "cl-ompr" decoder, whose atoms have no width.
-    residual, expected_residual : float
-        Squared misfit of the sketch, in records^2, and what noise and sampling alone
-        would leave. A residual far above says that the fit does not explain the sketch:
-        clusters of other shapes, or a search that got stuck.
+    standard_errors : (n_clusters, dim) float64 or None
+        Of the centres' coordinates, from privacy noise and from the sampling of records;
+        None for fits too large to tell.
+    residual, expected_residual, residual_spread : float
+        Squared misfit of the sketch, in records^2, and mean and standard deviation of what
+        noise and sampling alone would leave. A residual far above says that the fit does not
+        explain the sketch: clusters of other shapes, or a search that got stuck.
     n_records : float
         Number of records as the fit sees it.
     axis_widths : (n_clusters, dim) float64
@@ -57,8 +60,10 @@ class KMeansModel:
     centers: Floats
     weights: Floats
     width: float
+    standard_errors: Floats | None
     residual: float
     expected_residual: float
+    residual_spread: float
     n_records: float
     axis_widths: Floats
     mixture_weights: Floats
@@ -113,7 +118,7 @@ class KMeansModel:
         lines = [
             f"k-means     {self.n_clusters} clusters of about {self.n_records:.0f} records, "
             f"decoder {self.decoder}",
-            f"fit         misfit {ratio:.2f} of what noise and sampling may leave",
+            f"fit         misfit {ratio:.2f} of what noise and sampling leave",
             f"width       {self.width:.4g} per coordinate",
         ]
         names = self.column_names
@@ -131,6 +136,8 @@ class KMeansModel:
         content: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
         for name in _ARRAYS:
             content[name] = content[name].tolist()
+        errors = self.standard_errors
+        content["standard_errors"] = None if errors is None else errors.tolist()
         content["receipt"] = receipt_to_json(self.receipt)
         content["columns"] = None if self.columns is None else list(self.columns)
         content["concerns"] = list(self.concerns)
@@ -152,9 +159,14 @@ class KMeansModel:
                 means, widths, weights = (arrays[name] for name in names)
                 if means.ndim != 2 or widths.shape != means.shape or weights.shape != (len(means),):
                     raise ParameterError("centres, weights and widths do not fit together")
+            if fields["standard_errors"] is not None:
+                errors = np.array(fields["standard_errors"], dtype=np.float64)
+                if errors.shape != arrays["centers"].shape:
+                    raise ParameterError("standard errors do not fit the centres")
+                arrays["standard_errors"] = errors
             if not all(np.isfinite(array).all() for array in arrays.values()):
                 raise ParameterError("a centre, weight or width is missing")
-            for name in ("width", "residual", "expected_residual", "n_records"):
+            for name in ("width", "residual", "expected_residual", "residual_spread", "n_records"):
                 if type(fields[name]) is not float or fields[name] < 0:
                     raise ParameterError(f"{name} must be a number")
             if fields["expected_residual"] == 0:

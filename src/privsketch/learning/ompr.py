@@ -22,8 +22,10 @@ from privsketch.learning.atoms import (
     residual_vector,
 )
 from privsketch.learning.overview import find_overview
-from privsketch.learning.problem import Array, Mixture, Problem, Solution, expected_residual
+from privsketch.learning.problem import Array, Problem
 from privsketch.learning.refine import keep_best, refine
+from privsketch.learning.solution import Solution
+from privsketch.learning.uncertainty import assess_fit
 
 DIRAC = np.zeros((1, 1))
 N_CANDIDATES = 20  # random points compared before the ascent of a new atom
@@ -62,16 +64,12 @@ def decode_ompr(
             run_start(target, n_clusters, problem.low, problem.high, rng) for _ in range(n_starts)
         ]
         atoms, cost, _ = keep_best(runs)
-    atoms = atoms.in_order()
-    records = atoms.weights * unit
+    atoms = atoms.in_order().scaled(unit)
     return Solution(
-        centers=atoms.centers,
-        weights=records,
-        widths=np.zeros(n_clusters),
-        axis_widths=np.zeros_like(atoms.centers),
-        density=Mixture(atoms.centers, records, np.zeros_like(atoms.centers)),
+        atoms=atoms,
+        density=atoms,
         residual=cost * unit**2,
-        expected_residual=expected_residual(problem, float(records.sum())),
+        uncertainty=assess_fit(problem, atoms, 1.0, rng, fit_variances=False),
         n_evaluations=overview.n_evaluations + sum(run[2] for run in runs),
     )
 

@@ -4,11 +4,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import inv
 
-from privsketch.learning.atoms import Atoms, Target, best_weights, ridged, tapered_features
+from privsketch.learning.atoms import (
+    Atoms,
+    Target,
+    best_weights,
+    features,
+    ridged,
+    tapered_features,
+)
 from privsketch.learning.problem import Array
 
 N_NEIGHBOURS = 3  # merge partners tried per atom
-PAIRS_PER_BLOCK = 256  # bounds the memory of the merge candidates
+PAIRS_PER_BLOCK = 64  # bounds the memory of the merge candidates
 
 
 def prune(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:
@@ -125,12 +132,18 @@ def _merge_prices(
     residual of the model.
     """
     prices = np.empty(len(pairs))
+    # The atoms as they are in the model; differences of twins need few digits.
+    dtype = target.frequencies.dtype
+    weighted = (atoms.weights[:, None] * matrix).astype(dtype)
+    residual = residual.astype(dtype)
+    taper = np.tile(target.taper, 2)
     for begin in range(0, len(pairs), PAIRS_PER_BLOCK):
         block = np.arange(begin, min(begin + PAIRS_PER_BLOCK, len(pairs)), dtype=np.intp)
         new = merged.subset(block)
-        change = tapered_features(target, new.centers, new.variances) * new.weights[:, None]
-        for column in (0, 1):
-            members = pairs[block, column]
-            change -= atoms.weights[members, None] * matrix[members]
+        change = features(target, new.centers, new.variances)
+        change *= new.weights.astype(dtype)[:, None]
+        change *= taper
+        change -= weighted[pairs[block, 0]]
+        change -= weighted[pairs[block, 1]]
         prices[block] = np.einsum("pj,pj->p", change, change) + 2 * (change @ residual)
     return prices

@@ -1,0 +1,245 @@
+"""What noise and sampling do to a fit: the residual they leave, the errors they cause.
+
+The privacy noise is known, and the records are, as far as the fit can tell, a sample
+of the fitted mixture. To first order a least-squares fit follows the part of both that
+lies in the tangent space of the model (the span of its derivatives J) and leaves the
+rest: with V = noise variance I + n Cov(features of a record), parameters vary by
+(J'J)^-1 J'VJ (J'J)^-1 and the residual is expected to be trace((I - H) V), where
+H = J (J'J)^-1 J'. Features of a record under the mixture are sampled, which replaces a
+matrix of the size of the sketch squared by a few hundred vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg.blas import ssyrk
+
+from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
+from privsketch.learning.atoms import Atoms, RealArray, Target, features, make_target
+from privsketch.learning.problem import Array, Problem
+
+N_SAMPLES = 400
+RIDGE = 1e-5  # relative; twins have the same derivatives, and products are in float32
+LARGEST = 10**11  # multiply-adds of J'J; beyond, directions of the fit are only counted
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Of a fit to a target, in the units of its weights.
+
+    Attributes
+    ----------
+    expected_cost, cost_spread : float
+        Mean and standard deviation of the cost if the fitted mixture were the truth.
+    """
+
+    expected_cost: float
+    cost_spread: float
+    _spread: _ParameterSpread | None = field(default=None, repr=False)
+
+    def excess(self, cost: float) -> float:
+        """By how many standard deviations a cost exceeds its expectation."""
+        difference = cost - self.expected_cost
+        if self.cost_spread > 0:
+            return difference / self.cost_spread
+        return math.inf if difference > 0 else 0.0
+
+    def scaled(self, factor: float) -> Uncertainty:
+        """The same for weights in another unit."""
+        spread = None if self._spread is None else self._spread.scaled(factor)
+        return Uncertainty(factor**2 * self.expected_cost, factor**2 * self.cost_spread, spread)
+
+    def errors(self, by_weights: Array, by_centers: Array) -> Array | None:
+        """Standard errors of linear functions of the fitted weights and centres.
+
+        Parameters
+        ----------
+        by_weights : (..., size)
+            Derivatives of the functions by the weights.
+        by_centers : (..., size, dim)
+            Derivatives by the centres' coordinates.
+
+        Returns
+        -------
+        (...) float64, or None for a fit too large to tell.
+        """
+        if self._spread is None:
+            return None
+        shape = by_weights.shape[:-1]
+        flat = by_centers.reshape(*shape, -1)
+        return self._spread.errors(np.concatenate([by_weights, flat], axis=-1))
+
+
+@dataclass(frozen=True)
+class _ParameterSpread:
+    """How weights and centres vary: by noise, and with the sample of records."""
+
+    n_weights: int
+    by_noise: Array  # (p, p) square root of a covariance, one column per direction
+    by_sample: Array  # (n_samples, p), scaled to add up to a covariance
+
+    def scaled(self, factor: float) -> _ParameterSpread:
+        """The same for weights, which come first, in another unit."""
+        units = np.ones(len(self.by_noise))
+        units[: self.n_weights] = factor
+        return _ParameterSpread(
+            self.n_weights, self.by_noise * units[:, None], self.by_sample * units
+        )
+
+    def errors(self, directions: Array) -> Array:
+        variances = np.sum((directions @ self.by_noise) ** 2, axis=-1)
+        variances += np.sum((directions @ self.by_sample.T) ** 2, axis=-1)
+        return np.asarray(np.sqrt(variances))
+
+
+def assess_fit(
+    problem: Problem,
+    atoms: Atoms,
+    unit: float,
+    rng: np.random.Generator,
+    *,
+    fit_variances: bool = True,
+) -> Uncertainty:
+    """Uncertainty of atoms, whose weights are in units of `unit` records, as a fit to a sketch.
+
+    Signs have harmonics, which their dither turns into noise as well: the one of order h
+    has the amplitude 1 / h of the first.
+    """
+    n_records = unit * float(atoms.weights.sum())
+    variance = problem.noise_variance
+    if problem.one_bit:
+        variance += n_records * SIGN_VARIANCE / 2
+        for order in HARMONICS:
+            moments = harmonic_moments(problem.frequencies, atoms, order)
+            variance += unit**2 * float(np.mean(np.abs(moments) ** 2)) / (2 * order**2)
+    target = make_target(problem.frequencies, problem.moments)
+    return assess(
+        target,
+        atoms,
+        noise_variance=variance / unit**2,
+        n_records=n_records,
+        rng=rng,
+        fit_variances=fit_variances,
+    )
+
+
+def harmonic_moments(frequencies: Array, atoms: Atoms, order: int) -> NDArray[np.complex128]:
+    """(m,) moments of the atoms at a multiple of the frequencies."""
+    multiples = order * frequencies
+    damping = np.square(multiples) @ atoms.axis_variances().T / 2
+    phasors = np.exp(1j * (multiples @ atoms.centers.T) - damping)
+    return np.asarray(phasors @ atoms.weights)
+
+
+def assess(
+    target: Target,
+    atoms: Atoms,
+    *,
+    noise_variance: float,
+    n_records: float,
+    rng: np.random.Generator,
+    fit_variances: bool = True,
+) -> Uncertainty:
+    """Uncertainty of atoms fitted to a target without taper.
+
+    Parameters
+    ----------
+    noise_variance : float
+        Of the privacy noise per real number, in squared units of the weights.
+    n_records : float
+        How many records the weights stand for; they set the size of sampling errors.
+    """
+    target = target.astype(np.float32)  # a few digits are enough, and half of the time
+    n_values = 2 * target.n_features
+    total = float(atoms.weights.sum())
+    n_records = max(n_records, 1.0)
+    # n records add n Cov; in units of the weights, a record is total / n.
+    per_record = total**2 / n_records
+    n_parameters = atoms.weights.size + atoms.centers.size
+    n_parameters += atoms.variances.size if fit_variances else 0
+    free = max(n_values - n_parameters, 1)
+    if total <= 0 or n_values * n_parameters**2 > LARGEST:
+        mean = _unit_moments(target, atoms, total)
+        scatter = per_record * (target.n_features - float(mean @ mean))
+        variance = noise_variance + scatter / n_values
+        return Uncertainty(free * variance, float(np.sqrt(2 * free) * variance))
+    derivatives, lengths = _derivatives(target, atoms, fit_variances)
+    # The lower half is all that a Cholesky factor needs, at half of the work.
+    inner = ssyrk(1.0, derivatives.T, trans=1, lower=1).astype(np.float64)
+    inner[np.diag_indices_from(inner)] += RIDGE
+    factor = cho_factor(inner, lower=True)
+    deviations = _sampled_features(target, atoms, rng) - _unit_moments(target, atoms, total)
+    scores = (deviations @ derivatives.T).astype(np.float64)
+    followed = cho_solve(factor, scores.T).T
+    left = deviations - followed.astype(np.float32) @ derivatives
+    products = (left @ left.T).astype(np.float64)
+    n_samples = len(left)
+    trace = float(np.trace(products)) / n_samples
+    np.fill_diagonal(products, 0.0)
+    square_trace = float(np.sum(products**2)) / (n_samples * (n_samples - 1))
+    spread = np.sqrt(
+        2 * free * noise_variance**2
+        + 4 * noise_variance * per_record * trace
+        + 2 * per_record**2 * square_trace
+    )
+    # (J'J)^-1 = L^-T L^-1; of its square root, the rows of weights and centres are kept.
+    n_kept = atoms.weights.size + atoms.centers.size
+    identity = np.eye(len(inner))[:, :n_kept]
+    root = solve_triangular(factor[0], identity, lower=True).T / lengths[:n_kept, None]
+    return Uncertainty(
+        free * noise_variance + per_record * trace,
+        float(spread),
+        _ParameterSpread(
+            atoms.size,
+            np.sqrt(noise_variance) * root,
+            np.sqrt(per_record / n_samples) * followed[:, :n_kept] / lengths[:n_kept],
+        ),
+    )
+
+
+def _unit_moments(target: Target, atoms: Atoms, total: float) -> RealArray:
+    """(2 m,) mean features of one record."""
+    if total <= 0:
+        return np.zeros(2 * target.n_features, np.float32)
+    moments = (atoms.weights / total) @ features(target, atoms.centers, atoms.variances)
+    return np.asarray(moments, dtype=np.float32)
+
+
+def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) -> RealArray:
+    """(N_SAMPLES, 2 m) features of records drawn from the mixture."""
+    shares = np.cumsum(atoms.weights) / atoms.weights.sum()
+    # Even spacing: every atom gets its share of the samples, up to one.
+    label = np.searchsorted(shares, (np.arange(N_SAMPLES) + rng.random()) / N_SAMPLES)
+    label = np.minimum(label, atoms.size - 1)
+    widths = np.sqrt(atoms.axis_variances())[label]
+    records = atoms.centers[label] + widths * rng.standard_normal(widths.shape)
+    return features(target, records, np.zeros((1, 1)))
+
+
+def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> tuple[RealArray, Array]:
+    """(n_parameters, 2 m) derivatives of the model scaled to unit length, and their lengths."""
+    m = target.n_features
+    matrix = features(target, atoms.centers, atoms.variances)
+    turned = np.concatenate([-matrix[:, m:], matrix[:, :m]], axis=1)
+    # Atoms of no weight have no derivative by their centre: any positive weight tells the
+    # direction, and the error that comes out is large.
+    weights = np.maximum(atoms.weights, 1e-6 * atoms.weights.sum()).astype(np.float32)
+    rows = [matrix]
+    by_center = (weights[:, None] * turned)[:, None, :] * np.tile(target.frequencies, (2, 1)).T
+    rows.append(by_center.reshape(-1, 2 * m))
+    if fit_variances:
+        exponents = np.tile(target.exponents(atoms.variances), (2, 1)).T / -2
+        by_variance = (weights[:, None] * matrix)[:, None, :] * exponents
+        if atoms.shared:
+            by_variance = by_variance.sum(axis=0, keepdims=True)
+        rows.append(by_variance.reshape(-1, 2 * m))
+    stacked = np.concatenate(rows)
+    lengths = np.sqrt(np.einsum("pj,pj->p", stacked, stacked))
+    lengths = np.maximum(lengths, np.finfo(np.float32).tiny ** 0.5)
+    stacked /= lengths[:, None]
+    return stacked, lengths.astype(np.float64)

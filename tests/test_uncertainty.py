@@ -1,0 +1,122 @@
+"""Residuals and errors that noise and sampling cause, against simulated releases."""
+
+import numpy as np
+import pytest
+
+from privsketch.learning.atoms import Atoms, features, make_target
+from privsketch.learning.refine import refine
+from privsketch.learning.uncertainty import assess
+
+N_RECORDS, NOISE = 4000, 40.0
+TRUTH = Atoms(
+    np.array([0.5, 0.3, 0.2]) * N_RECORDS,
+    np.array([[-2.0, 0.0], [2.0, 1.0], [0.0, -3.0]]),
+    np.array([[0.5]]),
+)
+FREQUENCIES = np.random.default_rng(1).standard_normal((60, 2)) * 1.2
+
+
+def simulated_fit(rng, noise):
+    """Fresh records of the truth, their noisy sketch, and the fit to it."""
+    label = rng.choice(3, N_RECORDS, p=TRUTH.weights / N_RECORDS)
+    spread = np.sqrt(TRUTH.variances[0, 0]) * rng.standard_normal((N_RECORDS, 2))
+    sums = np.exp(1j * (TRUTH.centers[label] + spread) @ FREQUENCIES.T).sum(axis=0)
+    moments = sums + noise * (rng.standard_normal(60) + 1j * rng.standard_normal(60))
+    target = make_target(FREQUENCIES, moments / N_RECORDS)
+    box = np.full(2, 10.0)
+    start = TRUTH.scaled(1 / N_RECORDS)
+    atoms, value, _ = refine(target, start, -box, box, n_iterations=200)
+    return atoms, value
+
+
+def uncertainty(noise, seed=0):
+    target = make_target(FREQUENCIES, np.zeros(60, dtype=complex))
+    return assess(
+        target,
+        TRUTH.scaled(1 / N_RECORDS),
+        noise_variance=(noise / N_RECORDS) ** 2,
+        n_records=N_RECORDS,
+        rng=np.random.default_rng(seed),
+    )
+
+
+def center_errors(spread):
+    """Standard errors of the coordinates of all centres."""
+    by_weights = np.zeros((3, 2, 3))
+    by_centers = np.einsum("kp,de->kdpe", np.eye(3), np.eye(2))
+    return spread.errors(by_weights, by_centers)
+
+
+@pytest.mark.parametrize("noise", [0.0, NOISE, 20 * NOISE])
+def test_residuals_and_errors_are_those_of_simulated_releases(noise):
+    # 60 releases know a mean of residuals to spread / sqrt(60) and a standard deviation to
+    # 9 %; five of these are a false alarm of about 1e-6 each. Twice the noise, or sampling
+    # left out, is outside by far.
+    n_releases = 60
+    rng = np.random.default_rng(2)
+    fits = [simulated_fit(rng, noise) for _ in range(n_releases)]
+    told = uncertainty(noise)
+    values = np.array([value for _, value in fits])
+    # A tenth of the spread is allowed for samples in place of integrals.
+    margin = (5 / np.sqrt(n_releases) + 0.25) * told.cost_spread
+    assert abs(values.mean() - told.expected_cost) < margin
+    assert 0.5 < values.std() / told.cost_spread < 1.6
+    centers = np.array([atoms.centers for atoms, _ in fits])
+    ratio = np.sqrt(np.mean((centers - TRUTH.centers) ** 2, axis=0)) / center_errors(told)
+    assert 0.85 < np.sqrt(np.mean(ratio**2)) < 1.15
+    assert np.all((ratio > 0.5) & (ratio < 1.6))
+
+
+def test_leaving_sampling_or_noise_out_would_be_noticed():
+    both, noise_only, neither = uncertainty(NOISE), uncertainty(20 * NOISE), uncertainty(0.0)
+    assert neither.expected_cost < 0.7 * both.expected_cost
+    assert noise_only.expected_cost > 50 * both.expected_cost
+    # Noise of this size is a fifth of the spread of the sums: a few per cent of the errors.
+    assert np.all(center_errors(neither) < 0.97 * center_errors(both))
+    assert np.all(center_errors(noise_only) > 5 * center_errors(both))
+
+
+def test_errors_of_weights_scale_with_their_unit_and_centres_do_not():
+    told = uncertainty(NOISE)
+    in_records = told.scaled(N_RECORDS)
+    nothing = np.zeros((3, 3, 2))
+    by_weight = told.errors(np.eye(3), nothing)
+    np.testing.assert_allclose(in_records.errors(np.eye(3), nothing), N_RECORDS * by_weight)
+    np.testing.assert_allclose(center_errors(in_records), center_errors(told))
+    assert in_records.excess(in_records.expected_cost + in_records.cost_spread) == pytest.approx(1)
+
+
+def test_no_noise_and_no_records_is_explained_by_no_residual_only():
+    target = make_target(FREQUENCIES, np.zeros(60, dtype=complex))
+    empty = Atoms(np.zeros(2), np.zeros((2, 2)), np.array([[0.1]]))
+    told = assess(target, empty, noise_variance=0.0, n_records=0.0, rng=np.random.default_rng(0))
+    assert told.excess(0.0) <= 0
+    assert told.excess(1e-9) == np.inf
+    assert told.errors(np.zeros((1, 2)), np.zeros((1, 2, 2))) is None
+
+
+def test_expected_cost_of_one_wide_atom_is_the_closed_form():
+    # With nothing fitted but the weight, H projects on one vector u: the expected cost is
+    # n (m - |phi|^2 - Var(u'f)), and for u = phi / |phi| the variance is a double sum.
+    frequencies = np.random.default_rng(3).standard_normal((8, 1))
+    target = make_target(frequencies, np.zeros(8, dtype=complex))
+    atoms = Atoms(np.ones(1), np.zeros((1, 1)), np.array([[1.0]]))
+    phi = features(target, atoms.centers, atoms.variances)[0]
+
+    def characteristic(w):
+        return np.exp(-(w**2) / 2)
+
+    w = frequencies[:, 0]
+    sums, differences = w[:, None] + w, w[:, None] - w
+    cosines = (characteristic(sums) + characteristic(differences)) / 2
+    sines = (characteristic(differences) - characteristic(sums)) / 2
+    second = np.block([[cosines, np.zeros((8, 8))], [np.zeros((8, 8)), sines]])
+    covariance = second - np.outer(phi, phi)
+    # The centre and the variance are fitted too.
+    by_center = np.concatenate([np.zeros(8), w * characteristic(w)])
+    by_variance = phi * np.concatenate([w, w]) ** 2 / -2
+    basis, _ = np.linalg.qr(np.stack([phi, by_center, by_variance], axis=1))
+    left = np.eye(16) - basis @ basis.T
+    exact = np.trace(left @ covariance) / 1000
+    told = assess(target, atoms, noise_variance=0.0, n_records=1000, rng=np.random.default_rng(4))
+    assert told.expected_cost == pytest.approx(exact, rel=0.25)
