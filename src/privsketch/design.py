@@ -13,7 +13,7 @@ import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,10 @@ from privsketch.noise.sums import (
     plan_sum_noise,
 )
 
-TASKS = ("kmeans",)
+if TYPE_CHECKING:
+    from privsketch.planning.forecast import Forecast
+
+TASKS = ("kmeans", "gaussian-mixture")
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,9 @@ class Design:
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
-            raise ParameterError(f"task={self.task!r}: expected 'kmeans'")
+            raise ParameterError(
+                f"task={self.task!r}: expected one of {', '.join(map(repr, TASKS))}"
+            )
         if isinstance(self.n_components, bool) or not isinstance(self.n_components, int):
             raise ParameterError(f"n_components={self.n_components!r}: expected an integer")
         if self.domain.dim is None:
@@ -115,6 +120,7 @@ class Design:
         *,
         task: str = "kmeans",
         n_components: int,
+        covariance_type: str | None = None,
         domain: Domain,
         budget: Budget,
         n_records: float | None = None,
@@ -132,24 +138,33 @@ class Design:
 
         Parameters
         ----------
-        task : "kmeans"
-            What will be learned from the sketch.
+        task : {"kmeans", "gaussian-mixture"}
+            What the size of the sketch is chosen for. Either kind of sketch can be asked
+            for clusters and for mixtures; `describe` says how many it carries.
         n_components : int
-            Number of clusters the sketch should carry; more can be asked of it later,
-            with less certainty.
+            Number of clusters or Gaussians the sketch should carry; more can be asked of
+            it later, with less certainty.
+        covariance_type : {"spherical", "diag", "tied", "full"}, optional
+            Shape of the Gaussians that the size of a sketch for mixtures is chosen for;
+            it is not stored, and learners may ask for another shape. If left out, full
+            where that is cheap, up to five columns, and diagonal beyond.
         domain : Box or Ball
             Where records lie; public.
         budget : Budget
             What the sketch may cost.
         n_records : float, optional
-            Public order of magnitude of the number of records of one holder.
+            Public order of magnitude of the number of records of one holder. Steers
+            size and noise, and the forecast; one that would suffice if left out.
         random_state : int, optional
             Public seed of the frequencies; drawn if left out, and stored.
         n_features : int, optional
-            Size of the sketch; 4 * n_components * dim if left out.
+            Size of the sketch. If left out, that of least predicted error from these
+            public facts, within the time it costs: 4 * n_components * dim for k-means
+            with Gaussian noise, less with pure noise, which grows faster with the size.
         feature_map : {"fourier", "one-bit"}
         noise : {"gaussian", "cube", "laplace"}, optional
-            Gaussian if delta > 0, else the cube, which is pure.
+            The one of least predicted error if left out: nearly always Gaussian if
+            delta > 0, else the cube, which is pure.
         masks : None
             Subsampling of features or records; none in this version.
         frequencies : {"multi-scale", "adapted-radius", "gaussian"}, optional
@@ -160,7 +175,8 @@ class Design:
             the range of the multi-scale law.
         count : {"released", "omitted", "public"}, optional
             Whether a noisy number of records is part of the sketch. Released if left
-            out (it costs next to nothing); public, and exact, under "replace".
+            out, as it costs next to nothing (omitted in the rare case that it would
+            cost much); public, and exact, under "replace".
         columns : list of str, optional
             Names of the columns of a record, in order.
         """
@@ -168,6 +184,7 @@ class Design:
 
         return plan_design(
             task=task,
+            covariance_type=covariance_type,
             n_components=n_components,
             domain=domain,
             budget=budget,
@@ -274,31 +291,20 @@ class Design:
         what = os.fspath(path)
         return cls.from_json(document_content(read_file(path), "design", what), what)
 
+    def forecast(self, *, n_holders: int = 1) -> Forecast:
+        """What to expect of this design, from public facts alone. Charges nothing.
+
+        `n_holders` sketches of `n_records` records each are merged.
+        """
+        from privsketch.planning.forecast import forecast
+
+        return forecast(self, n_holders=n_holders)
+
     def describe(self) -> str:
         """The design in plain words, several lines."""
-        from privsketch.planning.forecast import cautions, forecast
+        from privsketch.planning.description import describe_design
 
-        low, high = self.frequencies.scales
-        scale = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        counts = {
-            "released": "a noisy one is part of the sketch",
-            "omitted": "not part of the sketch",
-            "public": "public",
-        }
-        names = "by position" if self.columns is None else ", ".join(self.columns[:12])
-        more = ", ..." if self.columns is not None and len(self.columns) > 12 else ""
-        lines = [
-            f"design      {self.fingerprint[:16]} for {self.task}, {self.n_components} components",
-            f"records     {self.domain.describe()}; planned for {self.n_records:g} of them",
-            f"columns     {names}{more}",
-            f"features    {self.n_features} ({self.feature_map}), frequencies "
-            f"{self.frequencies.law} at scales {scale}, public seed {self.frequencies.seed}",
-            f"noise       {self.noise}, standard deviation {self.noise_std:.4g} records per number",
-            f"forecast    {forecast(self)}",
-            f"count       {counts[self.count]}",
-            f"budget      {self.budget.describe()}",
-        ]
-        return "\n".join(lines + [f"careful     {text}" for text in cautions(self)])
+        return describe_design(self)
 
 
 _BUDGET_FIELDS = ("epsilon", "delta", "neighbours")

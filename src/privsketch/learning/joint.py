@@ -106,7 +106,7 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_start
         runs.append(Run(origin, found, value, assess_fit(problem, found, unit, rng)))
         best = min(runs, key=lambda run: run.cost)
         found_again = sum(run.cost <= (1 + SAME_MINIMUM) * best.cost for run in runs) > 1
-        if found_again or best.explains and len(runs) >= n_certain:
+        if found_again or (best.explains and len(runs) >= n_certain):
             break
     atoms, density = best.atoms, None
     if not best.explains:

@@ -1,7 +1,7 @@
 """Fill in a design: sketch size, noise, frequencies, count.
 
-Every choice depends on the task, the domain, the budget and what was asked for by
-name; none on a record.
+Every choice depends on the task, the domain, the budget, the public order of magnitude
+of the number of records and what was asked for by name; none on a record.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from privsketch.errors import ParameterError
 from privsketch.features.frequencies import default_scales, draw_frequencies, public_seed
 from privsketch.features.maps import feature_map
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
-from privsketch.noise.sums import COUNT_MODES, CountMode
-
-FEATURES_PER_UNKNOWN = 4  # 2 per coordinate of a centre suffice without noise, 4 with
-MIN_FEATURES = 50  # fewer leave small problems to the luck of the frequencies
+from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, CountMode
+from privsketch.planning.size import choose_count, choose_size, largest_size
+from privsketch.planning.unknowns import checked_covariance_type, default_covariance_type
 
 
 def plan_design(
     *,
     task: str,
+    covariance_type: str | None,
     n_components: int,
     domain: Domain,
     budget: Budget,
@@ -52,11 +52,29 @@ def plan_design(
         raise ParameterError(f"budget={budget!r}: expected a Budget")
     n_components = _as_count("n_components", n_components)
     dim = len(domain.half_widths)
-    if n_features is None:
-        n_features = max(MIN_FEATURES, FEATURES_PER_UNKNOWN * n_components * dim)
-    n_features = _as_count("n_features", n_features)
+    n_features = None if n_features is None else _as_count("n_features", n_features)
+    shape = checked_covariance_type(covariance_type)
+    if task == "kmeans" and shape is not None:
+        raise ParameterError(
+            f"covariance_type={covariance_type!r} with task='kmeans': it steers the size of a "
+            "sketch for task='gaussian-mixture'; leave it out"
+        )
+    shape = shape or default_covariance_type(n_components, dim)
+    largest, n_unknowns = largest_size(task, n_components, dim, shape)
+    size = _public_size(n_records, n_components, dim, n_features or largest, budget.epsilon)
     law, scales = _frequency_law(frequencies, frequency_scale, domain, n_components)
     chosen_map = feature_map(feature_map_name)
+    count_mode = _count_mode(count)
+    chosen = choose_size(
+        largest=largest,
+        n_unknowns=n_unknowns,
+        n_features=n_features,
+        feature_map=chosen_map,
+        budget=budget,
+        noise=_noise_kind(noise, budget),
+        count=count_mode or ("public" if budget.neighbours == "replace" else "released"),
+        n_records=size,
+    )
     return Design(
         task=task,
         n_components=n_components,
@@ -66,14 +84,14 @@ def plan_design(
         frequencies=draw_frequencies(
             domain,
             law=law,
-            n_features=n_features,
+            n_features=chosen.n_features,
             scales=scales,
             seed=public_seed(random_state),
             dithered=chosen_map.dithered,
         ),
-        noise=_noise_kind(noise, budget),
-        count=_count_mode(count, budget),
-        n_records=_public_size(n_records, n_components, dim, n_features, budget.epsilon),
+        noise=chosen.noise,
+        count=count_mode or choose_count(chosen_map, chosen.n_features, budget, chosen.noise, size),
+        n_records=size,
         columns=None if columns is None else _column_names(columns),
     )
 
@@ -84,19 +102,22 @@ def _as_count(name: str, value: Any) -> int:
     return int(value)
 
 
-def _noise_kind(noise: str | None, budget: Budget) -> NoiseKind:
+def _noise_kind(noise: str | None, budget: Budget) -> NoiseKind | None:
     if noise in (None, "auto"):
-        return "gaussian" if budget.delta > 0 else "cube"
+        return None
     if noise not in NOISE_KINDS:
         known = ", ".join(map(repr, NOISE_KINDS))
         raise ParameterError(f"noise={noise!r}: expected one of {known}")
+    if noise == "gaussian" and budget.delta == 0:
+        raise ParameterError(
+            "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; "
+            "use noise='cube' for pure differential privacy"
+        )
     return noise
 
 
-def _count_mode(count: str | None, budget: Budget) -> CountMode:
-    if count is None:
-        return "public" if budget.neighbours == "replace" else "released"
-    if count not in COUNT_MODES:
+def _count_mode(count: str | None) -> CountMode | None:
+    if count is not None and count not in COUNT_MODES:
         raise ParameterError(
             f"count={count!r}: expected one of {', '.join(map(repr, COUNT_MODES))}"
         )
@@ -141,9 +162,15 @@ def _public_size(
         unknowns = 1000.0 * n_components * dim
         return float(np.ceil(max(unknowns, np.sqrt(unknowns * n_features) / epsilon)))
     try:
-        return float(n_records)
+        size = float(n_records)
     except (TypeError, ValueError):
         raise ParameterError(f"n_records={n_records!r}: expected a number") from None
+    if isinstance(n_records, bool) or not 1 <= size <= MAX_RECORDS:
+        raise ParameterError(
+            f"n_records={n_records!r}: expected a public order of magnitude, from 1 to "
+            f"{MAX_RECORDS}"
+        )
+    return size
 
 
 def _column_names(columns: Sequence[str]) -> tuple[str, ...]:
