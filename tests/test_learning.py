@@ -234,3 +234,72 @@ def test_every_description_states_budget_neighbours_and_unit():
     for thing in (design.budget, design, sketch, sketch.receipt, model):
         for word in ("epsilon = 1", "delta = 1e-06", "add-remove", "one record"):
             assert word in thing.describe()
+
+
+def separated(n_clusters, dim, seed, n=40_000):
+    """Clusters of width 1 on a jittered grid of step 8: records, domain."""
+    rng = np.random.default_rng(seed)
+    cells = np.stack(np.meshgrid(*[np.arange(4)] * dim), axis=-1).reshape(-1, dim)
+    chosen = cells[rng.permutation(len(cells))[:n_clusters]]
+    centers = 8.0 * (chosen - 1.5) + rng.uniform(-1, 1, (n_clusters, dim))
+    records = centers[rng.integers(n_clusters, size=n)] + rng.normal(size=(n, dim))
+    return records, ps.Box(-18, 18, dim=dim)
+
+
+@pytest.mark.parametrize(("n_clusters", "dim"), [(1, 3), (3, 2), (6, 3), (9, 4)])
+def test_the_number_of_clusters_comes_from_the_sketch(n_clusters, dim):
+    records, domain = separated(n_clusters, dim, seed=n_clusters)
+    budget = ps.Budget(epsilon=1.0, delta=1e-6)
+    design = ps.Design.plan(n_components=12, domain=domain, budget=budget, random_state=1)
+    sketch = ps.sketch(records, design)
+    model = ps.learn_kmeans(sketch, "auto", max_clusters=12)
+    assert model.n_clusters == n_clusters
+    assert model.concerns == ()
+    assert ps.learn_kmeans(sketch, "auto").n_clusters == n_clusters
+
+
+def test_no_more_clusters_than_allowed_and_one_for_noise_alone():
+    records, domain = separated(6, 2, seed=3)
+    budget = ps.Budget(epsilon=1.0, delta=1e-6)
+    design = ps.Design.plan(n_components=6, domain=domain, budget=budget, random_state=1)
+    assert ps.learn_kmeans(ps.sketch(records, design), "auto", max_clusters=3).n_clusters <= 3
+    assert ps.learn_kmeans(ps.sketch(records[:0], design), "auto", max_clusters=5).n_clusters == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"n_clusters": "many"}, "or 'auto'"),
+        ({"n_clusters": 3, "max_clusters": 5}, "only with n_clusters='auto'"),
+        ({"n_clusters": "auto", "max_clusters": 0}, "max_clusters=0"),
+        ({"n_clusters": "auto", "max_clusters": 1000}, "max_clusters=1000"),
+    ],
+)
+def test_wrong_numbers_of_clusters_are_refused(arguments, words):
+    records, domain = separated(2, 2, seed=4, n=1000)
+    design = ps.Design.plan(
+        n_components=2, domain=domain, budget=ps.Budget(1.0, 1e-6), random_state=1
+    )
+    with pytest.raises(ps.PrivsketchError, match=words):
+        ps.learn_kmeans(ps.sketch(records, design), **arguments)
+
+
+def test_standard_errors_cover_the_true_centres():
+    # 90 % intervals of 30 releases of 3 x 2 coordinates; errors of one release are
+    # correlated, so a wide margin: half or twice the errors would cover 59 % or 99.9 %.
+    rng = np.random.default_rng(5)
+    truth = np.array([[-4.0, 0.0], [4.0, 2.0], [0.0, -5.0]])
+    hits = []
+    for seed in range(30):
+        records = truth[rng.integers(3, size=5000)] + rng.normal(size=(5000, 2))
+        design = ps.Design.plan(
+            n_components=3,
+            domain=ps.Box(-10, 10, dim=2),
+            budget=ps.Budget(0.5, 1e-6),
+            random_state=seed,
+        )
+        model = ps.learn_kmeans(ps.sketch(records, design), 3)
+        order = [int(np.argmin(np.linalg.norm(model.centers - c, axis=1))) for c in truth]
+        misses = np.abs(model.centers[order] - truth) / model.standard_errors[order]
+        hits.append(np.mean(misses < 1.645))
+    assert 0.78 < np.mean(hits) < 0.985

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from privsketch.design import require_features
+from privsketch.design import Design, require_features
 from privsketch.errors import ParameterError
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.atoms import Atoms
@@ -17,7 +17,9 @@ from privsketch.learning.lloyd import Clusters, cluster_density
 from privsketch.learning.model import DECODERS, Floats, KMeansModel, nearest
 from privsketch.learning.ompr import decode_ompr
 from privsketch.learning.problem import Problem
+from privsketch.learning.selection import choose_size
 from privsketch.learning.solution import Solution
+from privsketch.planning.unknowns import carried_clusters
 from privsketch.sketches import Sketch
 
 DEFAULT_STARTS = 6
@@ -26,8 +28,9 @@ LARGE = 10**7  # clusters x features x columns; a search then takes many seconds
 
 def learn_kmeans(
     sketch: Sketch,
-    n_clusters: int | None = None,
+    n_clusters: int | str | None = None,
     *,
+    max_clusters: int | None = None,
     decoder: str = "joint",
     n_starts: int | None = None,
     random_state: int | None = None,
@@ -38,8 +41,11 @@ def learn_kmeans(
     ----------
     sketch : Sketch
         One holder's sketch, or several merged.
-    n_clusters : int, optional
-        As many as the design was planned for if left out.
+    n_clusters : int or "auto", optional
+        As many as the design was planned for if left out. "auto" takes the number from the
+        sketch too, at no cost: the least one that explains it.
+    max_clusters : int, optional
+        Largest number to consider with "auto"; what the sketch can carry if left out.
     decoder : {"joint", "cl-ompr"}
         "joint" fits all clusters together, with their width; "cl-ompr" is the greedy
         search of the papers, with clusters of no width.
@@ -62,15 +68,10 @@ def learn_kmeans(
     if not isinstance(sketch, Sketch):
         raise ParameterError(f"sketch: expected a Sketch, got {type(sketch).__name__}")
     design = sketch.design
-    if n_clusters is None:
-        n_clusters = design.n_components
     if n_starts is None:
         size = design.n_components * design.n_features * design.dim
         n_starts = DEFAULT_STARTS if size <= LARGE else 2
-    for name, value in (("n_clusters", n_clusters), ("n_starts", n_starts)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise ParameterError(f"{name}={value!r}: expected an integer of at least 1")
-    require_features(int(n_clusters), design.dim, design.n_features, "n_clusters")
+    _require_count("n_starts", n_starts)
     if decoder not in DECODERS:
         raise ParameterError(
             f"decoder={decoder!r}: expected one of {', '.join(map(repr, DECODERS))}"
@@ -78,9 +79,36 @@ def learn_kmeans(
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, _PURPOSE_DECODER], np.uint64)))
     problem = kmeans_problem(sketch)
+    number = _number_of_clusters(problem, design, n_clusters, max_clusters, rng)
     decode = decode_joint if decoder == "joint" else decode_ompr
-    solution = decode(problem, int(n_clusters), rng, n_starts=int(n_starts))
+    solution = decode(problem, number, rng, n_starts=int(n_starts))
     return _as_model(sketch, problem, solution, decoder, rng)
+
+
+def _number_of_clusters(
+    problem: Problem,
+    design: Design,
+    n_clusters: int | str | None,
+    max_clusters: int | None,
+    rng: np.random.Generator,
+) -> int:
+    if n_clusters != "auto":
+        if max_clusters is not None:
+            raise ParameterError(f"max_clusters={max_clusters!r}: only with n_clusters='auto'")
+        number = design.n_components if n_clusters is None else n_clusters
+        _require_count("n_clusters", number, "an integer of at least 1, or 'auto'")
+        require_features(int(number), design.dim, design.n_features, "n_clusters")
+        return int(number)
+    if max_clusters is None:
+        return choose_size(problem, max(1, carried_clusters(design.dim, design.n_features)), rng)
+    _require_count("max_clusters", max_clusters)
+    require_features(int(max_clusters), design.dim, design.n_features, "max_clusters")
+    return choose_size(problem, int(max_clusters), rng)
+
+
+def _require_count(name: str, value: object, what: str = "an integer of at least 1") -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ParameterError(f"{name}={value!r}: expected {what}")
 
 
 _PURPOSE_DECODER = 2  # features/frequencies.py uses 0 and 1
