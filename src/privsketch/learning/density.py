@@ -36,8 +36,8 @@ def choose_density(
     one width for all; `expected` is the cost that noise and sampling alone would leave.
     The second mixture is None where the first is the best of all.
     """
-    fitted, n_evaluations = with_shapes(target, atoms, low, high)
-    same_size = [atoms, fitted]
+    own, n_evaluations = with_own_envelopes(target, atoms, low, high)
+    same_size = [atoms, *own]
     richer: list[Atoms] = []
     rich, _, n_more = refine(target, particles, low, high, n_iterations=SHAPE_ITERATIONS)
     n_evaluations += n_more
@@ -47,9 +47,9 @@ def choose_density(
             continue
         rich = prune(target, rich, n_atoms)
         rich, _, n_more = refine(target, rich, low, high, n_iterations=SIZE_ITERATIONS)
-        shaped, n_shaped = with_shapes(target, rich, low, high)
-        richer += [rich, shaped]
-        n_evaluations += n_more + n_shaped
+        own, n_own = with_own_envelopes(target, rich, low, high)
+        richer += [rich, *own]
+        n_evaluations += n_more + n_own
 
     def score(mixture: Atoms) -> float:
         return information_criterion(target, mixture, expected)
@@ -57,6 +57,16 @@ def choose_density(
     best_same = min(same_size, key=score)
     best = min([best_same, *richer], key=score)
     return best_same, None if best is best_same else best, n_evaluations
+
+
+def with_own_envelopes(
+    target: Target, atoms: Atoms, low: Array, high: Array
+) -> tuple[list[Atoms], int]:
+    """The atoms with a width each, and with a width along every axis each."""
+    start = replace(atoms, variances=atoms.axis_variances().mean(axis=1, keepdims=True))
+    round_ones, _, n_round = refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)
+    shaped, n_shaped = with_shapes(target, round_ones, low, high)
+    return [round_ones, shaped], n_round + n_shaped
 
 
 def with_shapes(target: Target, atoms: Atoms, low: Array, high: Array) -> tuple[Atoms, int]:
