@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from privsketch.budget import Budget, Neighbours
+from privsketch.budget import Neighbours
 from privsketch.design import Design
-from privsketch.domain import Ball, Box, Domain
-from privsketch.errors import ParameterError, RecordError
-from privsketch.learning.kmeans import learn_kmeans
+from privsketch.domain import Domain
+from privsketch.estimators.validation import column_names, completed, public_facts, validated
+from privsketch.learning.kmeans import check_choices, learn_kmeans
 from privsketch.sketching.release import sketch
+
+DEFAULT_MAX_CLUSTERS = 20
 
 
 class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -28,7 +29,11 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
+        "auto" takes the number from the release as well, at no cost.
+    max_clusters : int, optional
+        Largest number that "auto" considers, and that the sketch is planned for; 20 if
+        left out.
     epsilon : float
         Privacy budget of one `fit`; no default.
     delta : float
@@ -39,15 +44,15 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     noise : {"gaussian", "cube", "laplace"}, optional
         Gaussian if delta > 0, else the cube.
     n_features : int, optional
-        Size of the sketch; 4 * n_clusters * number of columns if left out.
+        Size of the sketch; of least predicted error if left out.
     n_records : float, optional
         Public order of magnitude of the number of records. Never taken from X.
     feature_map, frequencies, frequency_scale : optional
         As in `Design.plan`.
     decoder : {"joint", "cl-ompr"}
     n_init : int, optional
-        Searches per fit; the one that explains the sketch best is kept. Three if left
-        out, one for very large sketches.
+        Most searches per fit; fewer are made if one explains the sketch. Six if left out,
+        two for very large sketches.
     missing : {"error", "center"}
     n_threads : int, optional
     random_state : int, optional
@@ -57,6 +62,8 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     cluster_centers_ : (n_clusters, n_features_in_) float64
+    standard_errors_ : (n_clusters, n_features_in_) float64 or None
+        Of the centres' coordinates; None for fits too large to tell.
     weights_ : (n_clusters,) float64
         Share of the records in each cluster.
     width_ : float
@@ -85,8 +92,9 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
+        max_clusters: int | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
         domain: Domain | None = None,
@@ -104,6 +112,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         random_state: int | None = None,
     ) -> None:
         self.n_clusters = n_clusters
+        self.max_clusters = max_clusters
         self.epsilon = epsilon
         self.delta = delta
         self.domain = domain
@@ -130,20 +139,16 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X : array or data frame of shape (n_records, n_columns)
         y : ignored
         """
-        for name in ("epsilon", "delta", "domain"):
-            if getattr(self, name) is None:
-                raise ParameterError(
-                    f"{name}: PrivateKMeans needs epsilon=, delta= (0 for pure differential "
-                    "privacy) and domain= (public bounds of the records); none is taken from X"
-                )
-        if not isinstance(self.domain, Box | Ball):
-            raise ParameterError(f"domain={self.domain!r}: expected a Box or a Ball")
-        budget = Budget(self.epsilon, self.delta, self.neighbours)  # type: ignore[arg-type]
-        table = self._validated(X, reset=True)
+        budget, domain = public_facts(self)
+        largest = self.max_clusters
+        if self.n_clusters == "auto":
+            largest = DEFAULT_MAX_CLUSTERS if largest is None else largest
+        check_choices(self.n_clusters, largest, self.decoder, self.n_init, "n_init")
+        table = validated(self, X, reset=True)
         design = Design.plan(
             task="kmeans",
-            n_components=self.n_clusters,
-            domain=self.domain.with_dim(table.shape[1]),
+            n_components=self.n_clusters if largest is None else largest,  # type: ignore[arg-type]
+            domain=domain.with_dim(table.shape[1]),
             budget=budget,
             n_records=self.n_records,
             random_state=self.random_state,
@@ -152,22 +157,24 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             feature_map=self.feature_map,
             frequencies=self.frequencies,
             frequency_scale=self.frequency_scale,
-            columns=self._column_names(),
+            columns=column_names(self),
         )
         released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
-        model = learn_kmeans(released, self.n_clusters, decoder=self.decoder, n_starts=self.n_init)
+        model = learn_kmeans(
+            released,
+            self.n_clusters,
+            max_clusters=largest,
+            decoder=self.decoder,
+            n_starts=self.n_init,
+        )
         self.sketch_ = released
         self.model_ = model
         self.receipt_ = released.receipt
         self.cluster_centers_ = model.centers
+        self.standard_errors_ = model.standard_errors
         self.weights_ = model.weights
         self.width_ = model.width
         return self
-
-    def _column_names(self) -> list[str] | None:
-        """Names of the columns, which are public, for the model and its report."""
-        names = [str(name) for name in getattr(self, "feature_names_in_", [])]
-        return names if names and len(set(names)) == len(names) else None
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Index of the nearest centre for each row of X.
@@ -175,76 +182,14 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         The labels are exact: as sensitive as the rows of X themselves.
         """
         check_is_fitted(self)
-        table = self._validated(X, reset=False)
-        if self.missing == "center":
-            center = self.sketch_.design.domain.center_vector
-            table = np.where(np.isfinite(table), table, center)
-        return self.model_.predict(table)
+        return self.model_.predict(completed(self, X))
 
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""
         return self.fit(X).predict(X)
-
-    def _validated(self, X: Any, *, reset: bool) -> npt.NDArray[Any]:
-        """X as an array, with errors that never quote a value of a record."""
-        if getattr(getattr(X, "dtype", None), "kind", "f") not in "fiubOc":
-            raise RecordError(_NOT_NUMERIC)  # dates would be converted silently
-        if isinstance(X, str | bytes | os.PathLike):
-            raise RecordError("X: expected an array or a data frame; privsketch.sketch reads files")
-        keep_missing = reset or self.missing == "center"  # fit has its own rule for them
-        try:
-            array = validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=[np.float64, np.float32],
-                ensure_all_finite=not keep_missing,
-                ensure_min_samples=0 if reset else 1,
-            )
-        except (ValueError, TypeError, OverflowError) as error:
-            text = str(error)
-            if isinstance(error, TypeError) and "sparse" in text.lower():
-                raise  # scikit-learn's own words for sparse input; they quote nothing
-            kind = _CellError if isinstance(error, TypeError) else RecordError
-            raise kind(_without_values(text)) from None
-        return np.asarray(array)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         tags.input_tags.allow_nan = self.missing == "center"
         return tags
-
-
-_NOT_NUMERIC = (
-    "X: a column is not numeric; argument must be neither a string nor another object but a "
-    "number in every cell"
-)
-
-
-class _CellError(RecordError, TypeError):
-    """Cells of no number type: scikit-learn's contract asks for a TypeError."""
-
-
-# Messages of scikit-learn that name shapes and columns only.
-_HARMLESS = ("X has ", "Found array with ", "The feature names should match", "Input X contains ")
-_OURS = (
-    (
-        "1D array",
-        "Expected 2D array, got 1D array instead. Reshape your data: "
-        "X.reshape(-1, 1) for one column, X.reshape(1, -1) for one record",
-    ),
-    ("scalar array", "Expected 2D array, got a scalar. Reshape your data into a table"),
-    ("Complex data", "Complex data not supported: X must be a table of real numbers"),
-    ("dim 3", "Found array with dim 3. X must be a table with rows and columns"),
-)
-
-
-def _without_values(text: str) -> str:
-    """What scikit-learn objects to, without the records it may quote."""
-    for sign, ours in _OURS:
-        if sign in text:
-            return ours
-    if text.startswith(_HARMLESS):
-        return text
-    return _NOT_NUMERIC

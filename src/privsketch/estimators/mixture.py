@@ -1,0 +1,219 @@
+"""Private Gaussian mixtures for one holder, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from privsketch.budget import Neighbours
+from privsketch.design import Design
+from privsketch.domain import Domain
+from privsketch.estimators.validation import column_names, completed, public_facts, validated
+from privsketch.learning.gaussian_mixture import (
+    MISFIT,
+    check_choices,
+    learn_gaussian_mixture,
+)
+from privsketch.planning.unknowns import CovarianceType
+from privsketch.sketching.release import sketch
+
+Floats = npt.NDArray[np.float64]
+
+
+class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
+    """Gaussian mixture with differential privacy for one record.
+
+    `fit` releases one sketch of the records and learns the mixture from it. Every fitted
+    attribute is a function of that release and of public facts, so all of them may be
+    published, and so may samples of the mixture. What the methods say about a table
+    (labels, probabilities, scores) is exact, and as sensitive as the table.
+
+    Parameters
+    ----------
+    n_components : int
+    covariance_type : {"full", "tied", "diag", "spherical"}
+    epsilon : float
+        Privacy budget of one `fit`; no default.
+    delta : float
+        0 for pure differential privacy; no default.
+    domain : Box or Ball
+        Public bounds of the records; no default. Its `dim` may be left out.
+    neighbours : {"add-remove", "replace"}
+    noise : {"gaussian", "cube", "laplace"}, optional
+    n_features : int, optional
+        Size of the sketch; a few numbers for every unknown if left out.
+    n_records : float, optional
+        Public order of magnitude of the number of records. Never taken from X.
+    feature_map, frequencies, frequency_scale : optional
+        As in `Design.plan`.
+    n_init : int, optional
+        Searches per fit at most; none is started after one that explains the sketch.
+        Five if left out, one for very large sketches.
+    missing : {"error", "center"}
+    n_threads : int, optional
+    random_state : int, optional
+        Governs public randomness only (frequencies, starts of the search). The noise
+        has no seed, so two fits differ.
+
+    Attributes
+    ----------
+    weights_ : (n_components,) float64
+    means_ : (n_components, n_features_in_) float64
+    covariances_, precisions_cholesky_ : float64
+        In scikit-learn's shapes.
+    converged_ : bool
+        Whether the mixture explains the sketch about as well as noise and sampling allow.
+    receipt_ : Receipt
+        What the fit cost: one charge of (epsilon, delta).
+    sketch_ : Sketch
+        The release itself.
+    model_ : GaussianMixtureModel
+        The model learned from it.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Defined when X has string column names.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 2)) * 0.1 + rng.choice([-0.5, 0.5], size=(20_000, 1))
+    >>> model = ps.PrivateGaussianMixture(2, epsilon=1.0, delta=1e-6,
+    ...                                   domain=ps.Box(low=-1, high=1), random_state=0).fit(X)
+    >>> model.receipt_.epsilon, model.receipt_.delta
+    (1.0, 1e-06)
+    >>> model.sample(5)[0].shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        covariance_type: CovarianceType = "full",
+        epsilon: float | None = None,
+        delta: float | None = None,
+        domain: Domain | None = None,
+        neighbours: Neighbours = "add-remove",
+        noise: str | None = None,
+        n_features: int | None = None,
+        n_records: float | None = None,
+        feature_map: str = "fourier",
+        frequencies: str | None = None,
+        frequency_scale: float | tuple[float, float] | None = None,
+        n_init: int | None = None,
+        missing: str = "error",
+        n_threads: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.neighbours = neighbours
+        self.noise = noise
+        self.n_features = n_features
+        self.n_records = n_records
+        self.feature_map = feature_map
+        self.frequencies = frequencies
+        self.frequency_scale = frequency_scale
+        self.n_init = n_init
+        self.missing = missing
+        self.n_threads = n_threads
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Release a sketch of X and learn the mixture from it.
+
+        Charges: epsilon and delta, once.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_records, n_columns)
+        y : ignored
+        """
+        budget, domain = public_facts(self)
+        table = validated(self, X, reset=True)
+        design = Design.plan(
+            task="gaussian-mixture",
+            n_components=self.n_components,
+            covariance_type=self.covariance_type,
+            domain=domain.with_dim(table.shape[1]),
+            budget=budget,
+            n_records=self.n_records,
+            random_state=self.random_state,
+            n_features=self.n_features,
+            noise=self.noise,
+            feature_map=self.feature_map,
+            frequencies=self.frequencies,
+            frequency_scale=self.frequency_scale,
+            columns=column_names(self),
+        )
+        # Before anything is spent.
+        check_choices(design, self.n_components, self.covariance_type, self.n_init, "n_init")
+        released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
+        model = learn_gaussian_mixture(
+            released,
+            self.n_components,
+            covariance_type=self.covariance_type,
+            n_starts=self.n_init,
+        )
+        self.sketch_ = released
+        self.model_ = model
+        self.receipt_ = released.receipt
+        self.weights_ = model.weights
+        self.means_ = model.means
+        self.covariances_ = model.covariances
+        self.precisions_cholesky_ = _precisions_cholesky(model.covariances, self.covariance_type)
+        self.converged_ = bool(model.residual <= MISFIT * model.expected_residual)
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """Most probable component for each row of X. As sensitive as the rows themselves."""
+        check_is_fitted(self)
+        return self.model_.predict(completed(self, X))
+
+    def fit_predict(self, X: Any, y: object = None) -> npt.NDArray[np.int64]:
+        """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""
+        return self.fit(X).predict(X)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probability of each component for each row of X, (n, n_components)."""
+        check_is_fitted(self)
+        return self.model_.predict_proba(completed(self, X))
+
+    def score_samples(self, X: Any) -> Floats:
+        """Logarithm of the density at each row of X, (n,)."""
+        check_is_fitted(self)
+        return self.model_.score_samples(completed(self, X))
+
+    def score(self, X: Any, y: object = None) -> float:
+        """Mean of `score_samples`: exact, and hence not private."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples: int = 1) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """Synthetic records (n_samples, n_features_in_) and their components.
+
+        Functions of the release alone; not clipped to the domain.
+        """
+        check_is_fitted(self)
+        return self.model_.sample(n_samples, self.random_state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = self.missing == "center"
+        return tags
+
+
+def _precisions_cholesky(covariances: Floats, covariance_type: str) -> Floats:
+    """Square roots of the inverse covariances, as scikit-learn keeps them: upper triangles."""
+    if covariance_type in ("full", "tied"):
+        factors = np.linalg.cholesky(covariances)
+        return np.asarray(np.swapaxes(np.linalg.inv(factors), -1, -2))
+    return np.asarray(1 / np.sqrt(covariances))

@@ -1,0 +1,109 @@
+"""Tables given to estimators: checked by scikit-learn, told in words that quote no record.
+
+scikit-learn's own messages repeat what they object to, a cell of the table for instance,
+and an error may end up in a log that others read.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import validate_data
+
+from privsketch.budget import Budget
+from privsketch.domain import Ball, Box, Domain
+from privsketch.errors import ParameterError, RecordError
+
+
+def public_facts(estimator: Any) -> tuple[Budget, Domain]:
+    """Budget and domain of an estimator; an error if one is missing, for none is guessed."""
+    for name in ("epsilon", "delta", "domain"):
+        if getattr(estimator, name) is None:
+            raise ParameterError(
+                f"{name}: {type(estimator).__name__} needs epsilon=, delta= (0 for pure "
+                "differential privacy) and domain= (public bounds of the records); none is "
+                "taken from X"
+            )
+    if not isinstance(estimator.domain, Box | Ball):
+        raise ParameterError(f"domain={estimator.domain!r}: expected a Box or a Ball")
+    return Budget(estimator.epsilon, estimator.delta, estimator.neighbours), estimator.domain
+
+
+def validated(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[Any]:
+    """X as an array, with errors that never quote a value of a record.
+
+    `reset` is for `fit`, which has its own rule for missing values.
+    """
+    if getattr(getattr(X, "dtype", None), "kind", "f") not in "fiubOc":
+        raise RecordError(_NOT_NUMERIC)  # dates would be converted silently
+    if isinstance(X, str | bytes | os.PathLike):
+        raise RecordError("X: expected an array or a data frame; privsketch.sketch reads files")
+    keep_missing = reset or estimator.missing == "center"
+    try:
+        array = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=not keep_missing,
+            ensure_min_samples=0 if reset else 1,
+        )
+    except (ValueError, TypeError, OverflowError) as error:
+        text = str(error)
+        if isinstance(error, TypeError) and "sparse" in text.lower():
+            raise  # scikit-learn's own words for sparse input; they quote nothing
+        kind = CellError if isinstance(error, TypeError) else RecordError
+        raise kind(_without_values(text)) from None
+    return np.asarray(array)
+
+
+def completed(estimator: Any, X: Any) -> npt.NDArray[Any]:
+    """X as a table for a fitted estimator, missing values filled as they were in `fit`."""
+    table = validated(estimator, X, reset=False)
+    if estimator.missing == "center":
+        center = estimator.sketch_.design.domain.center_vector
+        table = np.where(np.isfinite(table), table, center)
+    return table
+
+
+def column_names(estimator: Any) -> list[str] | None:
+    """Names of the columns, which are public, for the model and its report."""
+    names = [str(name) for name in getattr(estimator, "feature_names_in_", [])]
+    return names if names and len(set(names)) == len(names) else None
+
+
+_NOT_NUMERIC = (
+    "X: a column is not numeric; argument must be neither a string nor another object but a "
+    "number in every cell"
+)
+
+
+class CellError(RecordError, TypeError):
+    """Cells of no number type: scikit-learn's contract asks for a TypeError."""
+
+
+# Messages of scikit-learn that name shapes and columns only.
+_HARMLESS = ("X has ", "Found array with ", "The feature names should match", "Input X contains ")
+_OURS = (
+    (
+        "1D array",
+        "Expected 2D array, got 1D array instead. Reshape your data: "
+        "X.reshape(-1, 1) for one column, X.reshape(1, -1) for one record",
+    ),
+    ("scalar array", "Expected 2D array, got a scalar. Reshape your data into a table"),
+    ("Complex data", "Complex data not supported: X must be a table of real numbers"),
+    ("dim 3", "Found array with dim 3. X must be a table with rows and columns"),
+)
+
+
+def _without_values(text: str) -> str:
+    """What scikit-learn objects to, without the records it may quote."""
+    for sign, ours in _OURS:
+        if sign in text:
+            return ours
+    if text.startswith(_HARMLESS):
+        return text
+    return _NOT_NUMERIC
