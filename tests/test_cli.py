@@ -117,6 +117,47 @@ def test_the_clusters_of_a_clear_case_are_found(study):
     assert np.allclose(np.sort(centers, axis=0), [[-2, -2, -2], [2, 2, 2]], atol=0.3)
 
 
+def test_the_number_of_clusters_may_come_from_the_sketch(study):
+    write_table(study / "large.csv", n_records=20_000)
+    run("sketch", "study.json", "large.csv", "-o", "large.sketch")
+    learned = run("learn", "large.sketch", "-k", "auto", "--max-clusters", 4, "-o", "model.json")
+    assert learned.exit_code == 0
+    assert ps.KMeansModel.load("model.json").n_clusters == 2
+    assert "precision   standard errors" in learned.stdout
+
+
+def test_the_same_sketch_gives_clusters_and_a_mixture(study):
+    arguments = design_arguments(task="gaussian-mixture", **{"covariance-type": "diag"})
+    assert run(*arguments, "-o", "mixture.json").exit_code == 0
+    write_table(study / "large.csv", n_records=20_000)
+    run("sketch", "mixture.json", "large.csv", "-o", "large.sketch")
+    mixed = ("--covariance-type", "diag", "-o", "mixture-model.json", "--report", "mixture.html")
+    learned = run("learn", "large.sketch", "-k", 2, *mixed)
+    assert learned.exit_code == 0, learned.output
+    model = ps.GaussianMixtureModel.load("mixture-model.json")
+    assert np.allclose(np.sort(model.means, axis=0), [[-2, -2, -2], [2, 2, 2]], atol=0.3)
+    assert "Private Gaussian mixture" in (study / "mixture.html").read_text()
+    assert "covariances diag" in run("inspect", "mixture-model.json").stdout
+    clusters = run("learn", "large.sketch", "--task", "kmeans", "-k", 2, "-o", "model.json")
+    assert clusters.exit_code == 0
+    assert ps.KMeansModel.load("model.json").n_clusters == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-k", "auto", "--task", "gaussian-mixture"), "a number of Gaussians"),
+        (("--covariance-type", "full"), "--covariance-type does not go with --task kmeans"),
+        (("--task", "gaussian-mixture", "--decoder", "joint"), "--decoder does not go"),
+        (("--task", "gaussian-mixture", "--max-clusters", "3"), "--max-clusters does not go"),
+        (("-k", "several"), "not a whole number or auto"),
+        (("-k", "3", "--max-clusters", "5"), "max_clusters"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(sketches, arguments, words):
+    assert words in refused(sketches, "learn", "site-1.sketch", *arguments)
+
+
 def test_a_sketch_is_named_after_its_file_unless_told(sketches):
     assert ps.Sketch.load("site-1.sketch").sources == ("site-1",)
     run("sketch", "study.json", "site-1.csv", "-o", "x.sketch", "--source", "north")
@@ -268,7 +309,6 @@ BAD_DESIGNS = {
     "ball of no size": ({"box": None, "ball": "0"}, "radius"),
     "ball of negative size": ({"box": None, "ball": "-1"}, "radius"),
     "center of another width": ({"box": None, "ball": "1", "center": "0,0"}, "center"),
-    "unknown task": ({"task": "pca"}, "task"),
     "no records": ({"records": "0"}, "n_records"),
     "too few features": ({"features": "2"}, "n_components"),
     "too many features": ({"features": "99999999"}, "n_features"),
@@ -288,6 +328,8 @@ def test_a_bad_design_gets_one_clear_line(folder, changes, word):
 
 
 BAD_USAGE = {
+    "unknown task": ({"task": "nothing"}, "--task"),
+    "unknown covariances": ({"covariance-type": "oval"}, "--covariance-type"),
     "no domain": ({"box": None}, "either --box LOW HIGH or --ball RADIUS"),
     "both domains": ({"ball": "3"}, "either --box LOW HIGH or --ball RADIUS"),
     "box of text": ({"box": "low high"}, "'low' is not a number"),

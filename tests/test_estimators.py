@@ -75,6 +75,7 @@ def test_one_charge_and_nothing_exact(blobs):
         "model_",
         "receipt_",
         "cluster_centers_",
+        "standard_errors_",
         "weights_",
         "width_",
         "n_features_in_",
@@ -181,3 +182,56 @@ def test_missing_values_in_fit_and_predict(blobs):
 def test_files_are_for_sketch_not_for_fit():
     with pytest.raises(ps.PrivsketchError, match="sketch reads files"):
         fitted("records.csv")
+
+
+def test_the_number_of_clusters_may_be_left_to_the_release():
+    rng = np.random.default_rng(2)
+    centers = np.array([[-3.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
+    X = centers[rng.integers(3, size=20_000)] + 0.3 * rng.normal(size=(20_000, 2))
+    model = ps.PrivateKMeans(
+        n_clusters="auto",
+        max_clusters=6,
+        epsilon=1.0,
+        delta=1e-6,
+        domain=ps.Box(-5, 5),
+        random_state=0,
+    ).fit(X)
+    assert len(model.cluster_centers_) == 3
+    assert model.sketch_.design.n_components == 6
+    assert model.standard_errors_.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"n_clusters": "some"}, "or 'auto'"),
+        ({"n_clusters": 2, "max_clusters": 3}, "only with"),
+        ({"n_clusters": "auto", "max_clusters": 0}, "max_clusters=0"),
+        ({"n_clusters": 2, "decoder": "magic"}, "decoder='magic'"),
+        ({"n_clusters": 2, "n_init": 0}, "n_init=0"),
+    ],
+)
+def test_wrong_choices_are_refused_before_anything_is_spent(choices, words, monkeypatch):
+    from privsketch.estimators import kmeans
+
+    def spent(*arguments, **named):
+        raise AssertionError("a sketch was made")
+
+    monkeypatch.setattr(kmeans, "sketch", spent)
+    estimator = ps.PrivateKMeans(epsilon=1.0, delta=1e-6, domain=ps.Box(-1, 1), **choices)
+    with pytest.raises(ps.PrivsketchError, match=words):
+        estimator.fit(np.zeros((10, 2)))
+
+
+def test_a_mixture_too_large_for_its_sketch_is_refused_before_anything_is_spent(monkeypatch):
+    from privsketch.estimators import mixture
+
+    def spent(*arguments, **named):
+        raise AssertionError("a sketch was made")
+
+    monkeypatch.setattr(mixture, "sketch", spent)
+    estimator = ps.PrivateGaussianMixture(
+        3, epsilon=1.0, delta=1e-6, domain=ps.Box(-1, 1), n_features=12
+    )
+    with pytest.raises(ps.PrivsketchError, match="unknowns"):
+        estimator.fit(np.zeros((10, 4)))

@@ -5,9 +5,9 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.learning.diagnosis import expected_variances
 from privsketch.learning.model import nearest
 from privsketch.planning.forecast import cautions
+from privsketch.report.picture import picture_of
 
 
 def mixture(k, dim, n, seed, width=1.0, spread=1.5):
@@ -80,10 +80,8 @@ def test_the_residual_tells_a_good_fit_from_a_bad_one():
     X = mixture(6, 6, 40_000, 5)
     sketch = ps.sketch(X, plan(6, ps.Box(-8, 8, dim=6), count="omitted"))
     good = ps.learn_kmeans(sketch, 6)
-    # Below 1 where sampling dominates: the fit follows the sample, whose error is shared by
-    # many features.
-    assert 0.2 < good.residual / good.expected_residual < 1.5
-    left_over = np.abs(sketch.moments() - good.moments(sketch)) ** 2
+    assert abs(good.residual - good.expected_residual) < 5 * good.residual_spread
+    left_over = np.abs(sketch.moments() - picture_of(good).moments(sketch)) ** 2
     assert good.residual == pytest.approx(left_over.sum())
     bad = ps.learn_kmeans(sketch, 6, decoder="cl-ompr")
     assert bad.residual > 3 * bad.expected_residual
@@ -113,7 +111,7 @@ def test_expected_variances_are_those_of_noise_and_sampling():
     sampling = (samples.real.var(axis=0) + samples.imag.var(axis=0)) / 2
     sketch = ps.sketch(draw(), design)
     model = ps.learn_kmeans(sketch, 2)
-    expected = expected_variances(model, sketch) - sketch.noise_variance
+    expected = picture_of(model).expected_variances(sketch) - sketch.noise_variance
     assert expected.mean() == pytest.approx(sampling.mean(), rel=0.1)
 
 

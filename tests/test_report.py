@@ -10,7 +10,8 @@ import pytest
 
 import privsketch as ps
 from privsketch.report import html as report_page
-from privsketch.report.html import kmeans_report, save_kmeans_report
+from privsketch.report.html import report_page as page_of
+from privsketch.report.html import save_report
 
 ATTACK = "<script>alert(1)</script>"
 VOID = {"meta", "br"}
@@ -35,7 +36,7 @@ def example(make_design):
 
 @pytest.fixture(scope="module")
 def page(example):
-    return kmeans_report(*example)
+    return page_of(*example)
 
 
 class Page(HTMLParser):
@@ -101,13 +102,13 @@ def test_the_page_is_one_complete_document(page):
 
 
 def test_the_saved_page_is_the_page(example, tmp_path):
-    save_kmeans_report(*example, tmp_path / "report.html", title="Größe")
+    save_report(*example, tmp_path / "report.html", title="Größe")
     saved = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert saved == kmeans_report(*example, title="Größe")
+    assert saved == page_of(*example, title="Größe")
 
 
 def test_the_page_of_the_same_model_is_the_same(example):
-    assert kmeans_report(*example) == kmeans_report(*example)
+    assert page_of(*example) == page_of(*example)
 
 
 # ---------------------------------------------------------------- what it states
@@ -122,7 +123,7 @@ def test_the_budget_the_unit_and_the_neighbours_are_stated(page):
 
 
 def test_under_replace_the_page_says_so(make_design):
-    text = Page(kmeans_report(*study(make_design, neighbours="replace"))).text
+    text = Page(page_of(*study(make_design, neighbours="replace"))).text
     assert "hides what a record says" in text
     assert "the number of records is public" in text
 
@@ -137,7 +138,7 @@ def test_the_mechanism_and_its_scale_are_stated(example, page):
 
 def test_every_holder_is_listed(make_design):
     sources = ("north", "south", "west")
-    text = Page(kmeans_report(*study(make_design, sources=sources))).text
+    text = Page(page_of(*study(make_design, sources=sources))).text
     assert all(source in text for source in sources)
     assert "3 sketches added up" in text
     assert "do not add up" in text
@@ -145,7 +146,7 @@ def test_every_holder_is_listed(make_design):
 
 def test_a_receipt_of_two_parts_is_listed_in_full(make_design):
     model, sketch = study(make_design, sources=("north", "south"), delta=0.0, noise="laplace")
-    text = Page(kmeans_report(model, sketch)).text
+    text = Page(page_of(model, sketch)).text
     assert f"discrete Laplace noise on {2 * sketch.design.n_features} integers" in text
     assert "discrete Laplace noise on 1 integers" in text
     assert all(source in text for source in ("north", "south"))
@@ -155,7 +156,7 @@ def test_added_costs_are_stated(make_design):
     design = make_design()
     parts = [ps.sketch(np.zeros((100, 3)), design, source="north") for _ in range(2)]
     total = ps.merge(parts, same_records=True)
-    text = Page(kmeans_report(ps.learn_kmeans(total, 1, n_starts=1), total)).text
+    text = Page(page_of(ps.learn_kmeans(total, 1, n_starts=1), total)).text
     assert "e 2 = 7.39" in text
 
 
@@ -163,12 +164,12 @@ def test_the_largest_budgets_can_be_reported(make_design):
     design = make_design(epsilon=100.0)
     parts = [ps.sketch(np.zeros((10, 3)), design, source="north") for _ in range(8)]
     total = ps.merge(parts, same_records=True)
-    text = Page(kmeans_report(ps.learn_kmeans(total, 1, n_starts=1), total)).text
+    text = Page(page_of(ps.learn_kmeans(total, 1, n_starts=1), total)).text
     assert "e 800" in text
 
 
 def test_an_insecure_sampler_is_shown(make_design, no_noise):
-    assert "INSECURE" in kmeans_report(*study(make_design))
+    assert "INSECURE" in page_of(*study(make_design))
 
 
 # ---------------------------------------------------------------- every shape
@@ -195,18 +196,18 @@ def test_an_insecure_sampler_is_shown(make_design, no_noise):
 )
 def test_a_report_of_every_shape_can_be_made(make_design, choices):
     model, sketch = study(make_design, **choices)
-    text = Page(kmeans_report(model, sketch)).text
+    text = Page(page_of(model, sketch)).text
     assert f"{model.n_clusters} clusters" in text
 
 
 def test_a_wide_table_is_cut_and_says_so(make_design):
-    text = Page(kmeans_report(*study(make_design, dim=60))).text
+    text = Page(page_of(*study(make_design, dim=60))).text
     assert "10 more columns are in the model file" in text
 
 
 @pytest.mark.parametrize("name", ["$", "$x$", "$a_$", r"$\frac{$", "cost_$_of_$", "a&b", '"', "%s"])
 def test_column_names_are_not_formulas(make_design, name):
-    page = kmeans_report(*study(make_design, columns=[name, "b", "c"]))
+    page = page_of(*study(make_design, columns=[name, "b", "c"]))
     table, plots = page.split("<svg", 1)
     assert f"<th>{escape(name)}</th>" in table
     assert f">{escape(name, quote=False)}</text>" in plots
@@ -214,7 +215,7 @@ def test_column_names_are_not_formulas(make_design, name):
 
 def test_without_matplotlib_the_page_has_no_plots(example, monkeypatch):
     monkeypatch.setattr(report_page, "find_spec", lambda name: None)
-    page = kmeans_report(*example)
+    page = page_of(*example)
     assert "<svg" not in page
     assert "Plots need matplotlib" in page
     assert "epsilon = 1, delta = 1e-06" in Page(page).text
@@ -228,7 +229,7 @@ def test_with_matplotlib_the_page_has_plots(page):
 def test_the_report_leaves_matplotlib_as_it_was(example):
     matplotlib = pytest.importorskip("matplotlib")
     before = dict(matplotlib.rcParams)
-    kmeans_report(*example)
+    page_of(*example)
     assert {k: v for k, v in matplotlib.rcParams.items() if k != "backend"} == {
         k: v for k, v in before.items() if k != "backend"
     }
@@ -241,14 +242,14 @@ def test_the_report_leaves_matplotlib_as_it_was(example):
     "attack", [ATTACK, '"><img src=x onerror=alert(1)>', "</style><b>", "&lt;"]
 )
 def test_a_malicious_title_is_escaped(example, page, attack):
-    attacked = kmeans_report(*example, title=attack)
+    attacked = page_of(*example, title=attack)
     assert attack in Page(attacked).text
     assert [tag for tag, _ in Page(attacked).elements] == [tag for tag, _ in Page(page).elements]
 
 
 def test_a_malicious_column_name_is_escaped(make_design):
-    attacked = kmeans_report(*study(make_design, columns=[ATTACK, "b", "c"]))
-    plain = kmeans_report(*study(make_design, columns=["a", "b", "c"]))
+    attacked = page_of(*study(make_design, columns=[ATTACK, "b", "c"]))
+    plain = page_of(*study(make_design, columns=["a", "b", "c"]))
     assert "<script" not in attacked
     assert ATTACK in Page(attacked).text
     assert {tag for tag, _ in Page(attacked).elements} == {tag for tag, _ in Page(plain).elements}
@@ -256,7 +257,7 @@ def test_a_malicious_column_name_is_escaped(make_design):
 
 @pytest.mark.parametrize("sources", [(ATTACK,), (ATTACK, "south")])
 def test_a_malicious_source_is_escaped(make_design, sources):
-    attacked = kmeans_report(*study(make_design, sources=sources))
+    attacked = page_of(*study(make_design, sources=sources))
     assert "<script" not in attacked
     assert ATTACK in Page(attacked).text
 
@@ -264,7 +265,7 @@ def test_a_malicious_source_is_escaped(make_design, sources):
 def test_a_malicious_receipt_is_escaped(example):
     model, sketch = example
     words = dict.fromkeys(("mechanism", "sensitivity", "calibration", "sampler", "source"), ATTACK)
-    attacked = kmeans_report(replace(model, receipt=replace(model.receipt, **words)), sketch)
+    attacked = page_of(replace(model, receipt=replace(model.receipt, **words)), sketch)
     assert "<script" not in attacked
 
 
@@ -274,11 +275,47 @@ def test_a_malicious_receipt_is_escaped(example):
 def test_a_model_of_another_design_is_refused(example, make_design):
     _, other = study(make_design, random_state=8)
     with pytest.raises(ps.PrivsketchError, match="another design"):
-        kmeans_report(example[0], other)
+        page_of(example[0], other)
 
 
 def test_a_refused_report_leaves_no_file(example, make_design, tmp_path):
     _, other = study(make_design, random_state=8)
     with pytest.raises(ps.PrivsketchError):
-        save_kmeans_report(example[0], other, tmp_path / "report.html")
+        save_report(example[0], other, tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize("dim", [1, 2, 4])
+def test_a_mixture_has_a_report_too(covariance_type, dim):
+    rng = np.random.default_rng(1)
+    records = rng.choice([-2.0, 2.0], size=(5000, 1)) + 0.5 * rng.normal(size=(5000, dim))
+    design = ps.Design.plan(
+        task="gaussian-mixture",
+        n_components=2,
+        domain=ps.Box(-5, 5, dim=dim),
+        budget=ps.Budget(1.0, 1e-6),
+        random_state=3,
+    )
+    sketch = ps.sketch(records, design)
+    model = ps.learn_gaussian_mixture(sketch, 2, covariance_type=covariance_type)
+    text = Page(page_of(model, sketch)).text
+    assert "Private Gaussian mixture" in text
+    assert "2 components" in text.replace("\n", " ") or "components" in text
+    assert "±" in text
+    assert "cluster" not in text.split("What it cost")[0]
+
+
+def test_ellipses_have_the_axes_of_the_covariance():
+    from privsketch.report.plots import _ellipse
+
+    angle = np.radians(30)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    axes, degrees = _ellipse(turn @ np.diag([1.0, 9.0]) @ turn.T)
+    np.testing.assert_allclose(axes, [2.0, 6.0])
+    assert degrees % 180 == pytest.approx(30)
+
+
+def test_a_model_of_no_known_kind_has_no_report(example):
+    with pytest.raises(ps.PrivsketchError, match="expected a model"):
+        page_of(example[1], example[1])

@@ -2,7 +2,7 @@
 
 Each holder reads its records once and publishes a sketch: a short vector of noisy
 integer sums that is differentially private by construction. Sketches add up; from the
-sum alone anyone learns clusters.
+sum alone anyone learns clusters or Gaussian mixtures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from privsketch.domain import Ball, Box
     from privsketch.errors import PrivsketchError
     from privsketch.estimators.kmeans import PrivateKMeans
+    from privsketch.estimators.mixture import PrivateGaussianMixture
+    from privsketch.learning.gaussian_mixture import learn_gaussian_mixture
     from privsketch.learning.kmeans import learn_kmeans
+    from privsketch.learning.mixture_model import GaussianMixtureModel
     from privsketch.learning.model import KMeansModel
     from privsketch.sketches import Sketch, merge
     from privsketch.sketching.release import sketch
@@ -29,11 +32,14 @@ _HOMES = {
     "Box": "domain",
     "Budget": "budget",
     "Design": "design",
+    "GaussianMixtureModel": "learning.mixture_model",
     "KMeansModel": "learning.model",
+    "PrivateGaussianMixture": "estimators.mixture",
     "PrivateKMeans": "estimators.kmeans",
     "PrivsketchError": "errors",
     "Receipt": "budget",
     "Sketch": "sketches",
+    "learn_gaussian_mixture": "learning.gaussian_mixture",
     "learn_kmeans": "learning.kmeans",
     "merge": "sketches",
     "sketch": "sketching.release",
@@ -44,11 +50,14 @@ __all__ = [
     "Box",
     "Budget",
     "Design",
+    "GaussianMixtureModel",
     "KMeansModel",
+    "PrivateGaussianMixture",
     "PrivateKMeans",
     "PrivsketchError",
     "Receipt",
     "Sketch",
+    "learn_gaussian_mixture",
     "learn_kmeans",
     "merge",
     "sketch",

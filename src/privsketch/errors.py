@@ -6,6 +6,8 @@ parameter, the value seen (never the content of a record), what is allowed and w
 to do instead.
 """
 
+from numbers import Integral
+
 
 class PrivsketchError(ValueError):
     """Base of all errors raised by privsketch."""
@@ -25,3 +27,10 @@ class FileError(PrivsketchError):
 
 class MergeError(PrivsketchError):
     """Sketches that must not be added up."""
+
+
+def require_count(name: str, value: object, what: str = "an integer of at least 1") -> int:
+    """The value as an int; a ParameterError unless it is a whole number of at least 1."""
+    if not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1:
+        return int(value)
+    raise ParameterError(f"{name}={value!r}: expected {what}")

@@ -17,7 +17,7 @@ import privsketch as ps
 from privsketch.cli.progress import record_bar, spinner
 from privsketch.errors import FileError
 from privsketch.learning.model import nearest
-from privsketch.report.html import save_kmeans_report
+from privsketch.report.html import save_report
 
 COLUMNS = ("age", "bmi", "systolic", "glucose", "cholesterol", "heart_rate")
 LOW = (0.0, 10.0, 70.0, 40.0, 80.0, 30.0)
@@ -126,7 +126,7 @@ def run_demo(folder: Path, n_records: int) -> None:
     with spinner("learning"):
         model = ps.learn_kmeans(total, N_CLUSTERS)
     model.save(folder / "model.json")
-    save_kmeans_report(model, total, folder / "report.html", title="Five hospitals, six groups")
+    save_report(model, total, folder / "report.html", title="Five hospitals, six groups")
     click.echo(_indent(model.describe()))
 
     _step("How good is it? Only a demo can tell, because its records are public", None)

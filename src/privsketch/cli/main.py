@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from privsketch import __version__
+
+if TYPE_CHECKING:
+    from privsketch import GaussianMixtureModel, KMeansModel, Sketch
 
 _PATH = click.Path(path_type=Path)
 
@@ -35,6 +38,20 @@ def _as_options(message: str) -> str:
     for python, shell in words.items():
         message = message.replace(python, shell)
     return message
+
+
+class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
+    """A whole number or the word auto."""
+
+    name = "INTEGER|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "auto" or isinstance(value, int):
+            return value
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number or auto", param, ctx)
 
 
 class _Group(click.Group):
@@ -118,14 +135,25 @@ def _names(text: str | None) -> list[str] | None:
 
 
 @main.command()
-@click.option("--task", default="kmeans", show_default=True, help="What will be learned.")
+@click.option(
+    "--task",
+    type=click.Choice(["kmeans", "gaussian-mixture"]),
+    default="kmeans",
+    show_default=True,
+    help="What will be learned; either sketch serves both, with less certainty.",
+)
 @click.option(
     "-k",
     "--components",
     "n_components",
     type=int,
     required=True,
-    help="Number of clusters to plan for.",
+    help="Number of clusters or Gaussians to plan for; with -k auto later, the largest.",
+)
+@click.option(
+    "--covariance-type",
+    type=click.Choice(["full", "tied", "diag", "spherical"]),
+    help="Shapes of the Gaussians to make room for; full in few columns, else diagonal.",
 )
 @click.option(
     "--box",
@@ -167,7 +195,7 @@ def _names(text: str | None) -> list[str] | None:
     "--features",
     "n_features",
     type=int,
-    help="Size of the sketch; 4 x components x columns if left out.",
+    help="Size of the sketch; chosen by forecast if left out.",
 )
 @click.option(
     "--feature-map", type=click.Choice(["fourier", "one-bit"]), default="fourier", show_default=True
@@ -328,30 +356,48 @@ def merge(sketches: tuple[Path, ...], output: Path, same_records: bool, force: b
 @main.command()
 @click.argument("sketch_file", metavar="SKETCH", type=_PATH)
 @click.option(
-    "-k", "--clusters", "n_clusters", type=int, help="Number of clusters; the design's if left out."
+    "--task",
+    type=click.Choice(["kmeans", "gaussian-mixture"]),
+    help="What to learn; what the design was planned for if left out.",
+)
+@click.option(
+    "-k",
+    "--clusters",
+    "number",
+    type=_NumberOrAuto(),
+    help="Number of clusters or Gaussians; the design's if left out; auto takes the number of "
+    "clusters from the sketch.",
+)
+@click.option("--max-clusters", type=int, help="Largest number that -k auto considers.")
+@click.option(
+    "--covariance-type",
+    type=click.Choice(["full", "tied", "diag", "spherical"]),
+    help="Shapes of the Gaussians of a mixture; full if left out.",
 )
 @click.option("-o", "--output", type=_PATH, help="File of the model, JSON.")
 @click.option("--report", type=_PATH, help="File of an HTML report.")
-@click.option("--title", default="Private clusters", show_default=True, help="Of the report.")
+@click.option("--title", help="Of the report.")
 @click.option(
-    "--decoder", type=click.Choice(["joint", "cl-ompr"]), default="joint", show_default=True
+    "--decoder",
+    type=click.Choice(["joint", "cl-ompr"]),
+    help="Search for clusters; joint if left out, cl-ompr is the one of the papers.",
 )
 @click.option(
     "--starts",
     "n_starts",
     type=click.IntRange(min=1),
-    help="Searches, of which the best is kept; 3 if left out, 1 for very large sketches.",
+    help="Most searches; fewer are made if one explains the sketch.",
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the searches.")
 def learn(
     sketch_file: Path,
-    n_clusters: int | None,
+    task: str | None,
     output: Path | None,
     report: Path | None,
-    title: str,
+    title: str | None,
     **choices: Any,
 ) -> None:
-    """Learn clusters from a sketch, at no further privacy cost.
+    """Learn clusters or a Gaussian mixture from a sketch, at no further privacy cost.
 
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html
@@ -363,21 +409,42 @@ def learn(
         if path is not None:
             _require_free(path, _starts_with(path, start), "it is not of the same kind; move it")
     released = ps.Sketch.load(sketch_file)
+    task = task or released.design.task
+    given = {name: value for name, value in choices.items() if value is not None}
     with spinner("learning"):
-        model = ps.learn_kmeans(released, n_clusters, **choices)
+        model = _learn(released, task, given)
     if output is not None:
         model.save(output)
     if report is not None:
-        from privsketch.report.html import save_kmeans_report
+        from privsketch.report.html import save_report
 
-        save_kmeans_report(model, released, report, title=title)
+        save_report(model, released, report, title=title)
     click.echo(model.describe())
     for path in (output, report):
         if path is not None:
             click.echo(f"written to {path}")
 
 
-_MODEL_START = b'{\n  "format": "privsketch-kmeans-model"'
+def _learn(
+    released: Sketch, task: str, given: dict[str, Any]
+) -> KMeansModel | GaussianMixtureModel:
+    """The model of a task; options of the other one are refused."""
+    import privsketch as ps
+
+    foreign = {"kmeans": ("covariance_type",), "gaussian-mixture": ("max_clusters", "decoder")}
+    for name in foreign[task]:
+        if name in given:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} does not go with --task {task}")
+    number = given.pop("number", None)
+    if task == "kmeans":
+        return ps.learn_kmeans(released, number, **given)
+    if number == "auto":
+        raise click.UsageError("-k auto counts clusters; a mixture needs a number of Gaussians")
+    return ps.learn_gaussian_mixture(released, number, **given)
+
+
+_MODEL_START = b'{\n  "format": "privsketch-'
 
 
 def _starts_with(path: Path, start: bytes) -> bool:
@@ -401,8 +468,12 @@ def inspect(file: Path) -> None:
         click.echo(ps.Sketch.from_bytes(data, str(file)).describe())
         return
     kind = parse_json(data, str(file)).get("format")
+    model: KMeansModel | GaussianMixtureModel
     if kind == "privsketch-kmeans-model":
         model = ps.KMeansModel.load(file)
-        click.echo(model.describe() + "\n\n" + model.receipt.describe())
+    elif kind == "privsketch-gaussian-mixture-model":
+        model = ps.GaussianMixtureModel.load(file)
     else:
         click.echo(ps.Design.load(file).describe())
+        return
+    click.echo(model.describe() + "\n\n" + model.receipt.describe())

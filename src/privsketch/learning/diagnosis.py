@@ -1,4 +1,4 @@
-"""How far a fit can be trusted: what noise and sampling leave, and reasons to doubt.
+"""How far clusters can be trusted: reasons to doubt, in words.
 
 Everything here is computed from the sketch and the model: free post-processing.
 """
@@ -8,31 +8,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
 from privsketch.learning.model import KMeansModel
 from privsketch.planning.forecast import HOPELESS
 from privsketch.sketches import Sketch
 
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
-
-
-def expected_variances(model: KMeansModel, sketch: Sketch) -> npt.NDArray[np.float64]:
-    """Variance of noise and sampling per real component of the moments, (n_features,).
-
-    A sum of n unit phasors of mean phi varies by n (1 - |phi|^2), half of it along
-    each axis. Signs have harmonics, which the dither turns into noise as well: the one
-    of order h has the amplitude 1 / h of the first.
-    """
-    n_records = max(model.n_records, 1.0)
-    modulus = np.minimum(np.abs(model.moments(sketch)) / n_records, 1.0)
-    variances = sketch.noise_variance + n_records * (1 - modulus**2) / 2
-    if sketch.design.map.dithered:
-        variances = variances + n_records * SIGN_VARIANCE / 2
-        for order in HARMONICS:
-            variances += np.abs(model.moments(sketch, order) / order) ** 2 / 2
-    return np.asarray(variances)
 
 
 def concerns(model: KMeansModel, sketch: Sketch) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from privsketch.design import Design, require_features
-from privsketch.errors import ParameterError
+from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.atoms import Atoms
 from privsketch.learning.diagnosis import concerns
@@ -68,14 +68,12 @@ def learn_kmeans(
     if not isinstance(sketch, Sketch):
         raise ParameterError(f"sketch: expected a Sketch, got {type(sketch).__name__}")
     design = sketch.design
+    if n_clusters is None:
+        n_clusters = design.n_components
+    check_choices(n_clusters, max_clusters, decoder, n_starts)
     if n_starts is None:
         size = design.n_components * design.n_features * design.dim
         n_starts = DEFAULT_STARTS if size <= LARGE else 2
-    _require_count("n_starts", n_starts)
-    if decoder not in DECODERS:
-        raise ParameterError(
-            f"decoder={decoder!r}: expected one of {', '.join(map(repr, DECODERS))}"
-        )
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, _PURPOSE_DECODER], np.uint64)))
     problem = kmeans_problem(sketch)
@@ -85,30 +83,42 @@ def learn_kmeans(
     return _as_model(sketch, problem, solution, decoder, rng)
 
 
+def check_choices(
+    n_clusters: int | str,
+    max_clusters: int | None,
+    decoder: str,
+    n_starts: int | None,
+    starts_name: str = "n_starts",
+) -> None:
+    """Refuse what no sketch could be learned with, before one is made."""
+    if n_clusters != "auto":
+        require_count("n_clusters", n_clusters, "an integer of at least 1, or 'auto'")
+        if max_clusters is not None:
+            raise ParameterError(f"max_clusters={max_clusters!r}: only with n_clusters='auto'")
+    if max_clusters is not None:
+        require_count("max_clusters", max_clusters)
+    if n_starts is not None:
+        require_count(starts_name, n_starts)
+    if decoder not in DECODERS:
+        raise ParameterError(
+            f"decoder={decoder!r}: expected one of {', '.join(map(repr, DECODERS))}"
+        )
+
+
 def _number_of_clusters(
     problem: Problem,
     design: Design,
-    n_clusters: int | str | None,
+    n_clusters: int | str,
     max_clusters: int | None,
     rng: np.random.Generator,
 ) -> int:
     if n_clusters != "auto":
-        if max_clusters is not None:
-            raise ParameterError(f"max_clusters={max_clusters!r}: only with n_clusters='auto'")
-        number = design.n_components if n_clusters is None else n_clusters
-        _require_count("n_clusters", number, "an integer of at least 1, or 'auto'")
-        require_features(int(number), design.dim, design.n_features, "n_clusters")
-        return int(number)
+        require_features(int(n_clusters), design.dim, design.n_features, "n_clusters")
+        return int(n_clusters)
     if max_clusters is None:
         return choose_size(problem, max(1, carried_clusters(design.dim, design.n_features)), rng)
-    _require_count("max_clusters", max_clusters)
     require_features(int(max_clusters), design.dim, design.n_features, "max_clusters")
     return choose_size(problem, int(max_clusters), rng)
-
-
-def _require_count(name: str, value: object, what: str = "an integer of at least 1") -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ParameterError(f"{name}={value!r}: expected {what}")
 
 
 _PURPOSE_DECODER = 2  # features/frequencies.py uses 0 and 1

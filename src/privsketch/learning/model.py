@@ -19,7 +19,6 @@ from privsketch.formats import (
     require_fields,
     write_file,
 )
-from privsketch.sketches import Sketch
 
 Floats = npt.NDArray[np.float64]
 DECODERS = ("joint", "cl-ompr")
@@ -101,17 +100,6 @@ class KMeansModel:
         """The columns' names, or x1, x2, ..."""
         return list(self.columns or [f"x{j + 1}" for j in range(self.centers.shape[1])])
 
-    def moments(self, sketch: Sketch, multiple: int = 1) -> npt.NDArray[np.complex128]:
-        """What the fitted mixture predicts for `sketch.moments()`, (n_features,).
-
-        At `multiple` times the frequencies, for harmonics.
-        """
-        frequencies = multiple * sketch.design.radians()
-        centers = self.mixture_means - sketch.design.domain.center_vector
-        damping = np.square(frequencies) @ np.square(self.mixture_widths).T / 2
-        atoms = np.exp(1j * (frequencies @ centers.T) - damping)
-        return np.asarray(atoms @ (self.mixture_weights * self.n_records))
-
     def describe(self) -> str:
         """The model in plain words, several lines."""
         ratio = self.residual / self.expected_residual
@@ -121,6 +109,9 @@ class KMeansModel:
             f"fit         misfit {ratio:.2f} of what noise and sampling leave",
             f"width       {self.width:.4g} per coordinate",
         ]
+        if self.standard_errors is not None:
+            low, high = self.standard_errors.min(), self.standard_errors.max()
+            lines.append(f"precision   standard errors of coordinates {low:.2g} to {high:.2g}")
         names = self.column_names
         more = "  ..." if len(names) > 8 else ""
         head = "  ".join(f"{name[:9]:>9}" for name in names[:8])

@@ -7,14 +7,13 @@ of the number of records and what was asked for by name; none on a record.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from privsketch.budget import Budget
 from privsketch.design import TASKS, Design
 from privsketch.domain import Ball, Box, Domain
-from privsketch.errors import ParameterError
+from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import default_scales, draw_frequencies, public_seed
 from privsketch.features.maps import feature_map
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
@@ -50,9 +49,9 @@ def plan_design(
         raise ParameterError(f"domain={domain!r}: expected a Box or a Ball")
     if not isinstance(budget, Budget):
         raise ParameterError(f"budget={budget!r}: expected a Budget")
-    n_components = _as_count("n_components", n_components)
+    n_components = require_count("n_components", n_components)
     dim = len(domain.half_widths)
-    n_features = None if n_features is None else _as_count("n_features", n_features)
+    n_features = None if n_features is None else require_count("n_features", n_features)
     shape = checked_covariance_type(covariance_type)
     if task == "kmeans" and shape is not None:
         raise ParameterError(
@@ -94,12 +93,6 @@ def plan_design(
         n_records=size,
         columns=None if columns is None else _column_names(columns),
     )
-
-
-def _as_count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ParameterError(f"{name}={value!r}: expected an integer of at least 1")
-    return int(value)
 
 
 def _noise_kind(noise: str | None, budget: Budget) -> NoiseKind | None:

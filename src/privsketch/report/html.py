@@ -1,4 +1,4 @@
-"""The report of a k-means model: clusters, fit, and what it cost, in one HTML file.
+"""The report of a model: clusters or components, fit, and what it cost, in one HTML file.
 
 Everything in it is computed from the sketch and public facts, so the report may be
 published with the model. It loads nothing from anywhere.
@@ -12,11 +12,15 @@ from dataclasses import replace
 from html import escape
 from importlib.util import find_spec
 
+import numpy as np
+
 from privsketch import __version__
 from privsketch.budget import Receipt, number_text
 from privsketch.errors import ParameterError
 from privsketch.formats import write_file
+from privsketch.learning.mixture_model import GaussianMixtureModel
 from privsketch.learning.model import KMeansModel
+from privsketch.report.picture import Picture, picture_of
 from privsketch.report.plots import all_plots, cluster_colors
 from privsketch.sketches import Sketch
 
@@ -48,21 +52,27 @@ svg { max-width:100%; height:auto; } footer { color:#57606a; margin-top:48px; fo
 """
 
 
-def kmeans_report(model: KMeansModel, sketch: Sketch, *, title: str = "Private clusters") -> str:
+_TITLES = {"cluster": "Private clusters", "component": "Private Gaussian mixture"}
+
+
+def report_page(
+    model: KMeansModel | GaussianMixtureModel, sketch: Sketch, *, title: str | None = None
+) -> str:
     """The report as HTML text."""
-    if model.design_fingerprint != sketch.design.fingerprint:
+    picture = picture_of(model)
+    if picture.design_fingerprint != sketch.design.fingerprint:
         raise ParameterError("report: the model was learned from a sketch of another design")
-    ratio = model.residual / model.expected_residual
+    title = _TITLES[picture.noun] if title is None else title
     budget = sketch.design.budget
     cards = [
-        (f"{model.n_clusters}", "clusters"),
-        _record_card(model, sketch),
+        (f"{picture.size}", f"{picture.noun}s"),
+        _record_card(picture, sketch),
         (f"{len(sketch.ids)}", "sketch added up" if len(sketch.ids) == 1 else "sketches added up"),
         (
-            number_text(model.receipt.epsilon),
-            f"epsilon, with delta = {number_text(model.receipt.delta)}",
+            number_text(picture.receipt.epsilon),
+            f"epsilon, with delta = {number_text(picture.receipt.delta)}",
         ),
-        (f"{ratio:.2f}", "misfit / what noise may leave"),
+        (f"{picture.misfit:.2f}", "misfit / what noise leaves"),
     ]
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -71,13 +81,13 @@ def kmeans_report(model: KMeansModel, sketch: Sketch, *, title: str = "Private c
         '<div class="cards">',
         *(f'<div class="card"><b>{value}</b><span>{label}</span></div>' for value, label in cards),
         "</div>",
-        _notes(model),
-        "<h2>Clusters</h2>",
-        _center_table(model),
-        _plots(model, sketch),
+        _notes(picture),
+        f"<h2>{picture.noun.title()}s</h2>",
+        _center_table(picture),
+        _plots(picture, sketch),
         "<h2>What it cost</h2>",
-        _receipt_words(model.receipt),
-        _receipt_table(model.receipt),
+        _receipt_words(picture.receipt),
+        _receipt_table(picture.receipt),
         "<h2>How it was made</h2>",
         f"<pre>{escape(sketch.design.describe())}</pre>",
         f"<footer>privsketch {__version__} · design {sketch.design.fingerprint[:16]} · "
@@ -92,57 +102,74 @@ def kmeans_report(model: KMeansModel, sketch: Sketch, *, title: str = "Private c
     )
 
 
-def save_kmeans_report(
-    model: KMeansModel,
+def save_report(
+    model: KMeansModel | GaussianMixtureModel,
     sketch: Sketch,
     path: str | os.PathLike[str],
     *,
-    title: str = "Private clusters",
+    title: str | None = None,
 ) -> None:
     """Write the report to a file."""
-    write_file(path, kmeans_report(model, sketch, title=title).encode("utf-8"))
+    write_file(path, report_page(model, sketch, title=title).encode("utf-8"))
 
 
-def _record_card(model: KMeansModel, sketch: Sketch) -> tuple[str, str]:
+def _record_card(picture: Picture, sketch: Sketch) -> tuple[str, str]:
     if sketch.exact_count is not None:
         return f"{sketch.exact_count:,}", "records, a public number"
-    return f"{model.n_records:,.0f}", "records, as the fit sees them"
+    return f"{picture.n_records:,.0f}", "records, as the fit sees them"
 
 
-def _notes(model: KMeansModel) -> str:
-    if not model.concerns:
+def _notes(picture: Picture) -> str:
+    if not picture.concerns:
         return (
-            '<div class="note">The clusters explain the sketch: what they leave over is no more '
-            "than noise and sampling may leave.</div>"
+            f'<div class="note">The {picture.noun}s explain the sketch: what they leave over is '
+            "no more than noise and sampling leave.</div>"
         )
     return "".join(
-        f'<div class="note warn">Careful: {escape(text)}.</div>' for text in model.concerns
+        f'<div class="note warn">Careful: {escape(text)}.</div>' for text in picture.concerns
     )
 
 
-def _center_table(model: KMeansModel) -> str:
-    names, colors = model.column_names, cluster_colors(model.n_clusters)
+def _center_table(picture: Picture) -> str:
+    names, colors = picture.column_names, cluster_colors(picture.size)
     shown = names[:MAX_TABLE_COLUMNS]
     head = "".join(f"<th>{escape(name)}</th>" for name in shown)
     rows = []
-    for k, (weight, center) in enumerate(zip(model.weights, model.centers, strict=True)):
-        numbers = "".join(f"<td>{value:.4g}</td>" for value in center[:MAX_TABLE_COLUMNS])
+    for k, (weight, center) in enumerate(zip(picture.weights, picture.centers, strict=True)):
+        numbers = "".join(
+            f"<td>{value:.4g}{_plus_minus(picture, k, column)}</td>"
+            for column, value in enumerate(center[:MAX_TABLE_COLUMNS])
+        )
         dot = f'<span class="dot" style="background:{colors[k]}"></span>{k + 1}'
         rows.append(f"<tr><td>{dot}</td><td>{weight:.1%}</td>{numbers}</tr>")
+    width = math.sqrt(float(picture.weights @ np.square(picture.axis_widths).mean(axis=1)))
     more = ""
     if len(names) > MAX_TABLE_COLUMNS:
         more = f"<p>{len(names) - MAX_TABLE_COLUMNS} more columns are in the model file.</p>"
     return (
-        f'<div class="scroll"><table><tr><th>cluster</th><th>share</th>{head}</tr>'
+        f'<div class="scroll"><table><tr><th>{picture.noun}</th><th>share</th>{head}</tr>'
         f"{''.join(rows)}</table></div>{more}"
-        f"<p>Standard deviation inside a cluster: about {model.width:.4g} per column.</p>"
+        f"<p>Standard deviation inside a {picture.noun}: about {width:.4g} per column."
+        f"{_ERROR_WORDS if picture.standard_errors is not None else ''}</p>"
     )
 
 
-def _plots(model: KMeansModel, sketch: Sketch) -> str:
+_ERROR_WORDS = (
+    " The small numbers are standard errors of the centres, from the privacy noise and from the "
+    "sampling of records: a centre is off by more than 1.6 of them in one case of ten."
+)
+
+
+def _plus_minus(picture: Picture, cluster: int, column: int) -> str:
+    if picture.standard_errors is None:
+        return ""
+    return f" <small>± {picture.standard_errors[cluster, column]:.2g}</small>"
+
+
+def _plots(picture: Picture, sketch: Sketch) -> str:
     if find_spec("matplotlib") is None:
         return '<div class="note">Plots need matplotlib: pip install "privsketch[plot]".</div>'
-    return "\n".join(f"<h3>{heading}</h3>{svg}" for heading, svg in all_plots(model, sketch))
+    return "\n".join(f"<h3>{heading}</h3>{svg}" for heading, svg in all_plots(picture, sketch))
 
 
 def _receipt_words(receipt: Receipt) -> str:

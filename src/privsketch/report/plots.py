@@ -1,4 +1,4 @@
-"""Plots of a k-means model and its sketch as inline SVG, drawn with matplotlib."""
+"""Plots of a model and its sketch as inline SVG, drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.learning.diagnosis import expected_variances
-from privsketch.learning.model import KMeansModel
+from privsketch.report.picture import Picture
 from privsketch.sketches import Sketch
 
 PALETTE = (
@@ -92,74 +91,88 @@ def _prepare() -> None:
     import matplotlib.figure
 
 
-def pair_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
-    """Centres in every pair of the columns that separate them most, with one-width circles."""
+def pair_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
+    """Centres in every pair of the columns that separate them most, with one-width ellipses."""
     _prepare()
     from matplotlib.patches import Ellipse
 
-    names = [_label(name) for name in model.column_names]
-    shown = _most_telling_columns(model, MAX_PAIR_COLUMNS)
+    names = [_label(name) for name in picture.column_names]
+    shown = _most_telling_columns(picture, MAX_PAIR_COLUMNS)
     pairs = [(a, b) for i, a in enumerate(shown) for b in shown[i + 1 :]]
     across = min(3, len(pairs))
     down = math.ceil(len(pairs) / across)
     figure, axes = _figure(3.1 * across, 2.9 * down, down, across)
     low, high = np.asarray(low), np.asarray(high)
-    colors = cluster_colors(model.n_clusters)
+    colors = cluster_colors(picture.size)
     for place, axis in enumerate(axes.flat):
         if place >= len(pairs):
             axis.set_axis_off()
             continue
         a, b = pairs[place]
-        for k, (center, weight) in enumerate(zip(model.centers, model.weights, strict=True)):
-            width = 2 * model.axis_widths[k, [a, b]]
+        for k, (center, weight) in enumerate(zip(picture.centers, picture.weights, strict=True)):
+            across_axes, angle = _ellipse(picture.covariances[k][np.ix_([a, b], [a, b])])
             axis.add_patch(
-                Ellipse((center[a], center[b]), *width, facecolor=colors[k], alpha=0.18, lw=0)
+                Ellipse(
+                    (center[a], center[b]),
+                    *across_axes,
+                    angle=angle,
+                    facecolor=colors[k],
+                    alpha=0.18,
+                    lw=0,
+                )
             )
             axis.scatter(
                 center[a], center[b], s=20 + 500 * weight, color=colors[k], alpha=0.85, linewidths=0
             )
         for limits, column in ((axis.set_xlim, a), (axis.set_ylim, b)):
-            limits(*_window(model, column, low, high))
+            limits(*_window(picture, column, low, high))
         axis.set_xlabel(names[a])
         axis.set_ylabel(names[b])
-    return _svg(figure, "pairs", "Cluster centres in pairs of columns")
+    return _svg(figure, "pairs", "Centres in pairs of columns")
 
 
-def _most_telling_columns(model: KMeansModel, count: int) -> list[int]:
+def _ellipse(covariance: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
+    """Full axes of the one-width ellipse of two columns, and the angle of the first."""
+    variances, axes = np.linalg.eigh(covariance)
+    angle = math.degrees(math.atan2(axes[1, 0], axes[0, 0]))
+    return 2 * np.sqrt(np.maximum(variances, 0.0)), angle
+
+
+def _most_telling_columns(picture: Picture, count: int) -> list[int]:
     """Columns in which the centres differ most, in units of the clusters' width."""
-    mean = model.weights @ model.centers
-    spread = np.sqrt(model.weights @ (model.centers - mean) ** 2)
-    within = np.sqrt(model.weights @ model.axis_widths**2)
+    mean = picture.weights @ picture.centers
+    spread = np.sqrt(picture.weights @ (picture.centers - mean) ** 2)
+    within = np.sqrt(picture.weights @ picture.axis_widths**2)
     telling = spread / np.maximum(within, 1e-9 * (1 + np.abs(mean)))
     return sorted(int(j) for j in np.argsort(-telling)[:count])
 
 
 def _window(
-    model: KMeansModel, column: int, low: npt.NDArray[Any], high: npt.NDArray[Any]
+    picture: Picture, column: int, low: npt.NDArray[Any], high: npt.NDArray[Any]
 ) -> tuple[float, float]:
     """Where the clusters are, with a margin, inside the domain."""
     edge = 0.04 * (high[column] - low[column])
-    margin = 3 * model.axis_widths[:, column].max() + edge
-    values = model.centers[:, column]
+    margin = 3 * picture.axis_widths[:, column].max() + edge
+    values = picture.centers[:, column]
     bottom = max(low[column] - edge, values.min() - margin)
     return bottom, min(high[column] + edge, values.max() + margin)
 
 
-def parallel_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
+def parallel_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """Every centre as a line over all columns, each column on its own scale."""
     _prepare()
-    names = [_label(name) for name in model.column_names]
+    names = [_label(name) for name in picture.column_names]
     low, high = np.asarray(low), np.asarray(high)
     dim = len(names)
     figure, axes = _figure(min(9.3, max(5.0, 0.7 * dim + 2)), 3.4)
     axis = axes[0, 0]
     positions = np.arange(dim)
-    colors = cluster_colors(model.n_clusters)
-    windows = np.array([_window(model, j, low, high) for j in range(dim)])
+    colors = cluster_colors(picture.size)
+    windows = np.array([_window(picture, j, low, high) for j in range(dim)])
     bottom, size = windows[:, 0], np.maximum(windows[:, 1] - windows[:, 0], 1e-12)
-    for k, center in enumerate(model.centers):
+    for k, center in enumerate(picture.centers):
         line = (center - bottom) / size
-        band = model.axis_widths[k] / size
+        band = picture.axis_widths[k] / size
         axis.fill_between(positions, line - band, line + band, color=colors[k], alpha=0.10, lw=0)
         axis.plot(
             positions,
@@ -167,7 +180,7 @@ def parallel_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -
             "-o",
             color=colors[k],
             markersize=3.5,
-            linewidth=1 + 5 * model.weights[k],
+            linewidth=1 + 5 * picture.weights[k],
         )
     axis.set_ylim(-0.05, 1.05)
     axis.set_yticks([])
@@ -181,66 +194,67 @@ def parallel_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -
     ]
     tilt = dim > 6 and max(map(len, names)) > 6
     axis.set_xticklabels(labels, rotation=45 if tilt else 0, ha="right" if tilt else "center")
-    return _svg(figure, "parallel", "Cluster centres over all columns")
+    return _svg(figure, "parallel", "Centres over all columns")
 
 
-def heat_plot(model: KMeansModel) -> str:
+def heat_plot(picture: Picture) -> str:
     """Many centres or many columns: above or below the mean of the column, by colour."""
     _prepare()
-    mean = model.weights @ model.centers
-    spread = np.sqrt(model.weights @ np.square(model.centers - mean))
-    values = (model.centers - mean) / np.maximum(spread, 1e-12)
+    mean = picture.weights @ picture.centers
+    spread = np.sqrt(picture.weights @ np.square(picture.centers - mean))
+    values = (picture.centers - mean) / np.maximum(spread, 1e-12)
     k, dim = values.shape
     figure, axes = _figure(9.3, min(7.0, max(2.4, 0.2 * k + 1.2)))
     axis = axes[0, 0]
     mesh = axis.pcolormesh(values, cmap="RdBu_r", vmin=-2.5, vmax=2.5, rasterized=True)
     axis.invert_yaxis()
-    axis.set_ylabel("cluster")
+    axis.set_ylabel(picture.noun)
     rows, columns = (np.arange(0, size, max(1, size // 30)) for size in (k, dim))
     axis.set_yticks(rows + 0.5, [str(i + 1) for i in rows])
-    axis.set_xticks(columns + 0.5, [_label(model.column_names[j]) for j in columns], rotation=60)
+    axis.set_xticks(columns + 0.5, [_label(picture.column_names[j]) for j in columns], rotation=60)
     figure.colorbar(mesh, ax=axis, label="standard deviations from the mean", fraction=0.03)
-    return _svg(figure, "heat", "Cluster centres over all columns")
+    return _svg(figure, "heat", "Centres over all columns")
 
 
-def line_plot(model: KMeansModel, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
+def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """For records of one column: the fitted density, and the centres on it."""
     _prepare()
     figure, axes = _figure(7.5, 2.6)
     axis = axes[0, 0]
-    window = _window(model, 0, np.asarray(low), np.asarray(high))
+    window = _window(picture, 0, np.asarray(low), np.asarray(high))
     grid = np.linspace(*window, 600)
-    widths = np.maximum(model.mixture_widths[:, 0], (window[1] - window[0]) / 600)
-    bells = np.exp(-(((grid[:, None] - model.mixture_means[:, 0]) / widths) ** 2) / 2) / widths
-    axis.fill_between(grid, bells @ model.mixture_weights, color="#8c959f", alpha=0.35, lw=0)
-    for center, color in zip(model.centers[:, 0], cluster_colors(model.n_clusters), strict=True):
+    mixture = picture.mixture
+    widths = np.maximum(np.sqrt(mixture.covariances[:, 0, 0]), (window[1] - window[0]) / 600)
+    bells = np.exp(-(((grid[:, None] - mixture.means[:, 0]) / widths) ** 2) / 2) / widths
+    axis.fill_between(grid, bells @ mixture.weights, color="#8c959f", alpha=0.35, lw=0)
+    for center, color in zip(picture.centers[:, 0], cluster_colors(picture.size), strict=True):
         axis.axvline(center, color=color, linewidth=2)
-    axis.set_xlabel(_label(model.column_names[0]))
+    axis.set_xlabel(_label(picture.column_names[0]))
     axis.set_yticks([])
-    return _svg(figure, "line", "Cluster centres and fitted density")
+    return _svg(figure, "line", "Centres and fitted density")
 
 
-def weight_plot(model: KMeansModel) -> str:
+def weight_plot(picture: Picture) -> str:
     """Share of the records in each cluster."""
     _prepare()
-    k = model.n_clusters
+    k = picture.size
     figure, axes = _figure(min(9.3, max(3.5, 0.45 * k + 1.5)), 2.4)
     axis = axes[0, 0]
-    axis.bar(np.arange(k), 100 * model.weights, color=cluster_colors(k), width=0.7)
+    axis.bar(np.arange(k), 100 * picture.weights, color=cluster_colors(k), width=0.7)
     axis.set_xticks(np.arange(k))
     axis.set_xticklabels([str(i + 1) for i in range(k)])
-    axis.set_xlabel("cluster")
+    axis.set_xlabel(picture.noun)
     axis.set_ylabel("share of records, %")
-    return _svg(figure, "weights", "Share of the records in each cluster")
+    return _svg(figure, "weights", f"Share of the records in each {picture.noun}")
 
 
-def fit_plot(model: KMeansModel, sketch: Sketch) -> str:
+def fit_plot(picture: Picture, sketch: Sketch) -> str:
     """Released numbers against the model, and what is left against the expected noise."""
     _prepare()
     from matplotlib.ticker import NullFormatter
 
-    observed, predicted = sketch.moments(), model.moments(sketch)
-    scale = max(model.n_records, 1.0)
+    observed, predicted = sketch.moments(), picture.moments(sketch)
+    scale = max(picture.n_records, 1.0)
     radius = np.linalg.norm(sketch.design.radians(), axis=1)
     figure, axes = _figure(9.3, 3.1, 1, 2)
     left, right = axes[0]
@@ -259,7 +273,7 @@ def fit_plot(model: KMeansModel, sketch: Sketch) -> str:
     left.set_xlabel("frequency (radians per unit)")
     left.set_ylabel("modulus per record")
     left.legend(frameon=False, fontsize=8)
-    deviation = np.sqrt(expected_variances(model, sketch))
+    deviation = np.sqrt(picture.expected_variances(sketch))
     rest = (observed - predicted) / deviation
     values = np.concatenate([rest.real, rest.imag])
     edge = max(4.0, float(np.abs(values).max(initial=0.0)) * 1.02)
@@ -284,21 +298,21 @@ def fit_plot(model: KMeansModel, sketch: Sketch) -> str:
     return _svg(figure, "fit", "Fit of the sketch against the expected noise")
 
 
-def all_plots(model: KMeansModel, sketch: Sketch) -> Sequence[tuple[str, str]]:
+def all_plots(picture: Picture, sketch: Sketch) -> Sequence[tuple[str, str]]:
     """Heading and SVG of every plot of the report."""
     domain = sketch.design.domain
     low = domain.center_vector - domain.half_widths
     high = domain.center_vector + domain.half_widths
-    if model.centers.shape[1] == 1:
-        plots = [("Centres and density", line_plot(model, low, high))]
+    if picture.centers.shape[1] == 1:
+        plots = [("Centres and density", line_plot(picture, low, high))]
     else:
         plots = []
-        crowded = model.n_clusters > MAX_LINES or model.centers.shape[1] > MAX_LINES
+        crowded = picture.size > MAX_LINES or picture.centers.shape[1] > MAX_LINES
         if crowded:
-            plots.append(("Centres over all columns", heat_plot(model)))
-        elif model.centers.shape[1] > 2:
-            plots.append(("Centres over all columns", parallel_plot(model, low, high)))
-        plots.append(("Centres in pairs of columns", pair_plot(model, low, high)))
-    plots.append(("Weights", weight_plot(model)))
-    plots.append(("Does the model explain the sketch?", fit_plot(model, sketch)))
+            plots.append(("Centres over all columns", heat_plot(picture)))
+        elif picture.centers.shape[1] > 2:
+            plots.append(("Centres over all columns", parallel_plot(picture, low, high)))
+        plots.append(("Centres in pairs of columns", pair_plot(picture, low, high)))
+    plots.append(("Weights", weight_plot(picture)))
+    plots.append(("Does the model explain the sketch?", fit_plot(picture, sketch)))
     return plots
