@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-speed bench-memory clean
+.PHONY: demo test lint bench bench-decoders bench-mixtures bench-forecast bench-speed bench-memory clean
 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
@@ -17,9 +17,22 @@ lint: $(VENV)/dev.done
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 
-# Accuracy of private k-means against k-means on the raw records: one table.
+# Accuracy of k-means from a sketch against k-means on the raw records, private and without noise.
 bench: $(VENV)/dev.done
 	$(RUN)/python benchmarks/accuracy.py
+	$(RUN)/python benchmarks/accuracy.py --noise-free
+
+# Time to learn against clusters, columns and features.
+bench-decoders: $(VENV)/dev.done
+	$(RUN)/python benchmarks/decoders.py
+
+# Log-likelihood of Gaussian mixtures from a sketch.
+bench-mixtures: $(VENV)/dev.done
+	$(RUN)/python benchmarks/mixtures.py
+
+# The forecast against measured errors.
+bench-forecast: $(VENV)/dev.done
+	$(RUN)/python benchmarks/forecast.py
 
 # Nanoseconds per feature against NumPy in the same run.
 bench-speed: $(VENV)/dev.done

@@ -1,6 +1,7 @@
-"""Accuracy of private k-means: one table of median RSSE over data sets.
+"""Accuracy of private k-means: tables of RSSE over data sets.
 
-    python benchmarks/accuracy.py                 the acceptance table
+    python benchmarks/accuracy.py                 the private table
+    python benchmarks/accuracy.py --noise-free    what the search itself leaves
     python benchmarks/accuracy.py --others        more kinds of data
     python benchmarks/accuracy.py --data records.parquet -k 10 --box -8 8
 
@@ -15,32 +16,44 @@ import time
 from pathlib import Path
 
 import numpy as np
-from datasets import ACCEPTANCE, OTHERS, DataSet, Floats, reference_error, squared_error
+from datasets import (
+    NOISE_FREE,
+    OTHERS,
+    PRIVATE,
+    DataSet,
+    Floats,
+    reference_error,
+    squared_error,
+)
 
 import privsketch as ps
 from privsketch.readers import read_blocks
 
-S10, S4, G15 = ACCEPTANCE
-# Data set, epsilon, delta, bound on the median RSSE.
-ROWS: list[tuple[str, float, float, float]] = [
-    (S10, 0.1, 1e-6, 1.02),
-    (S10, 1.0, 0.0, 1.02),
-    (S4, 1.0, 1e-6, 1.02),
-    (S4, 1.0, 0.0, 1.02),
-    (G15, 1.0, 1e-6, 1.05),
-]
+NO_NOISE = 100.0  # the largest epsilon there is leaves next to none
 
 
-def measure(data: DataSet, epsilon: float, delta: float, repetitions: int, **options: str) -> str:
-    """One row: median and spread of RSSE, and seconds to sketch and to learn."""
+def measure(
+    data: DataSet,
+    epsilon: float,
+    delta: float,
+    repetitions: int,
+    *,
+    bound: float = np.nan,
+    features: int | None = None,
+    **options: str,
+) -> str:
+    """One row: median and spread of RSSE, how many keep the bound, seconds."""
     ratios, sketching, learning = [], [], []
+    dim = len(data.domain.half_widths)
     for seed in range(repetitions):
         records = data.make(np.random.default_rng([seed, 20190512]))
         design = ps.Design.plan(
             n_components=data.n_clusters,
             domain=data.domain,
             budget=ps.Budget(epsilon, delta),
+            n_records=len(records),
             random_state=seed,
+            n_features=None if features is None else features * data.n_clusters * dim,
             feature_map=options.get("feature_map", "fourier"),
             noise=options.get("noise"),
         )
@@ -52,9 +65,12 @@ def measure(data: DataSet, epsilon: float, delta: float, repetitions: int, **opt
         sketching.append(middle - start)
         plain = reference_error(records, data.n_clusters, seed)
         ratios.append(squared_error(records, model.centers) / plain)
-    close = sum(ratio <= 1.02 for ratio in ratios)
+    limit = bound if np.isfinite(bound) else 1.02
+    kept = sum(ratio <= limit for ratio in ratios)
+    told = f"{bound:6.3f}" if np.isfinite(bound) else "     -"
     return (
-        f"{np.median(ratios):8.4f} {max(ratios):8.3f} {close:3d}/{repetitions:<2d}"
+        f"{data.name:32} {epsilon:6g} {delta:6g} {design.n_features:6d} {told} "
+        f"{np.median(ratios):8.4f} {max(ratios):8.3f} {kept:3d}/{repetitions:<2d}"
         f" {np.median(sketching):8.2f} {np.median(learning):8.2f}"
     )
 
@@ -71,6 +87,7 @@ def from_file(arguments: argparse.Namespace) -> DataSet:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--noise-free", action="store_true", help="next to no noise")
     parser.add_argument("--others", action="store_true", help="more kinds of data")
     parser.add_argument("--data", type=Path, help="a Parquet file of your own")
     parser.add_argument("-k", type=int, default=10)
@@ -84,21 +101,21 @@ def main() -> None:
     arguments = parser.parse_args()
     names = ("noise", "feature_map", "decoder")
     options = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
-    rows = [(ACCEPTANCE[name], epsilon, delta, bound) for name, epsilon, delta, bound in ROWS]
-    if arguments.others or arguments.data:
-        sets = [from_file(arguments)] if arguments.data else list(OTHERS.values())
-        rows = [
-            (d, e, delta, np.nan)
-            for d in sets
-            for e in arguments.epsilon
-            for delta in arguments.delta
-        ]
-    head = ("data", "eps", "delta", "bound", "median", "worst", "<=1.02", "sketch s", "learn s")
-    print("{:32} {:>6} {:>6} {:>6} {:>8} {:>8} {:>6} {:>8} {:>8}".format(*head))
-    for data, epsilon, delta, bound in rows:
-        result = measure(data, epsilon, delta, arguments.repetitions, **options)
-        limit = f"{bound:6.2f}" if np.isfinite(bound) else "     -"
-        print(f"{data.name:32} {epsilon:6g} {delta:6g} {limit} {result}", flush=True)
+    count = arguments.repetitions
+    head = ("data", "eps", "delta", "m", "bound", "median", "worst", "kept", "sketch s", "learn s")
+    print("{:32} {:>6} {:>6} {:>6} {:>6} {:>8} {:>8} {:>6} {:>8} {:>8}".format(*head))
+    if arguments.noise_free:
+        for data, features, bound in NOISE_FREE:
+            row = measure(data, NO_NOISE, 1e-6, count, bound=bound, features=features, **options)
+            print(row, flush=True)
+    elif arguments.others or arguments.data:
+        for data in [from_file(arguments)] if arguments.data else OTHERS:
+            for epsilon in arguments.epsilon:
+                for delta in arguments.delta:
+                    print(measure(data, epsilon, delta, count, **options), flush=True)
+    else:
+        for data, epsilon, delta, bound in PRIVATE:
+            print(measure(data, epsilon, delta, count, bound=bound, **options), flush=True)
 
 
 if __name__ == "__main__":

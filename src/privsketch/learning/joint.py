@@ -95,7 +95,9 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_start
     # Half of the digits are enough, at half of the time, until the last polish.
     single = target.astype(np.float32)
     noise_share = n_clusters * np.sqrt(problem.noise_variance) / unit
-    n_certain = STRONG_NOISE_STARTS if noise_share > STRONG_NOISE else 1
+    # Whoever allows few runs wants them only where something is amiss.
+    unsure = noise_share > STRONG_NOISE and n_starts >= STRONG_NOISE_STARTS
+    n_certain = STRONG_NOISE_STARTS if unsure else 1
     runs: list[Run] = []
     n_evaluations = overview.n_evaluations
     while len(runs) < n_starts:

@@ -11,16 +11,10 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from privsketch.budget import Receipt, receipt_from_json, receipt_to_json
+from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
-from privsketch.formats import (
-    document,
-    document_content,
-    read_file,
-    reading,
-    require_fields,
-    write_file,
-)
+from privsketch.formats import document_content, read_file, reading, require_fields
+from privsketch.learning.model_file import save_model, shared_fields
 from privsketch.planning.unknowns import COVARIANCE_TYPES, CovarianceType
 
 Floats = npt.NDArray[np.float64]
@@ -182,13 +176,7 @@ class GaussianMixtureModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as JSON."""
-        content: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in _ARRAYS:
-            content[name] = content[name].tolist()
-        content["receipt"] = receipt_to_json(self.receipt)
-        content["columns"] = None if self.columns is None else list(self.columns)
-        content["concerns"] = list(self.concerns)
-        write_file(path, document(KIND, content))
+        save_model(path, KIND, self, _ARRAYS)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GaussianMixtureModel:
@@ -196,37 +184,19 @@ class GaussianMixtureModel:
         what = os.fspath(path)
         content = document_content(read_file(path), KIND, what)
         fields = require_fields(content, cls.__dataclass_fields__, what)
-        columns = fields["columns"]
         with reading(what):
             arrays = {name: np.array(fields[name], dtype=np.float64) for name in _ARRAYS}
             _require_mixture(fields["covariance_type"], **arrays)
-            for name in ("residual", "expected_residual", "n_records"):
-                if type(fields[name]) is not float or fields[name] < 0:
-                    raise ParameterError(f"{name} must be a number")
-            if fields["expected_residual"] == 0:
-                raise ParameterError("expected_residual must be above 0")
-            if not isinstance(fields["design_fingerprint"], str):
-                raise ParameterError("design_fingerprint must be text")
-            if not _are_texts(fields["concerns"]):
-                raise ParameterError("concerns must be a list of texts")
-            if columns is not None:
-                if not _are_texts(columns) or len(columns) != arrays["means"].shape[1]:
-                    raise ParameterError("columns must be a name for each coordinate")
-                columns = tuple(columns)
-            receipt = receipt_from_json(fields["receipt"])
-        others = {"receipt": receipt, "columns": columns, "concerns": tuple(fields["concerns"])}
+            others = shared_fields(fields, arrays["means"].shape[1], _NUMBERS)
         return cls(**{**fields, **arrays, **others})
 
 
+_NUMBERS = ("residual", "expected_residual", "n_records")
 _ARRAYS = ("weights", "means", "covariances", "standard_errors")
 
 
 def _numbers(values: Floats) -> str:
     return "  ".join(f"{value:9.4g}" for value in values[:8])
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def _require_mixture(

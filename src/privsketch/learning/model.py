@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import Receipt, receipt_from_json, receipt_to_json
+from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
-from privsketch.formats import (
-    document,
-    document_content,
-    read_file,
-    reading,
-    require_fields,
-    write_file,
-)
+from privsketch.formats import document_content, read_file, reading, require_fields
+from privsketch.learning.model_file import save_model, shared_fields
 
 Floats = npt.NDArray[np.float64]
+KIND = "kmeans-model"
 DECODERS = ("joint", "cl-ompr")
 
 
@@ -124,23 +118,14 @@ class KMeansModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as JSON."""
-        content: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in _ARRAYS:
-            content[name] = content[name].tolist()
-        errors = self.standard_errors
-        content["standard_errors"] = None if errors is None else errors.tolist()
-        content["receipt"] = receipt_to_json(self.receipt)
-        content["columns"] = None if self.columns is None else list(self.columns)
-        content["concerns"] = list(self.concerns)
-        write_file(path, document("kmeans-model", content))
+        save_model(path, KIND, self, (*_ARRAYS, "standard_errors"))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> KMeansModel:
         """Read a model written by `save`."""
         what = os.fspath(path)
-        content = document_content(read_file(path), "kmeans-model", what)
+        content = document_content(read_file(path), KIND, what)
         fields = require_fields(content, cls.__dataclass_fields__, what)
-        columns = fields["columns"]
         with reading(what):
             arrays = {name: np.array(fields[name], dtype=np.float64) for name in _ARRAYS}
             for names in (
@@ -157,26 +142,13 @@ class KMeansModel:
                 arrays["standard_errors"] = errors
             if not all(np.isfinite(array).all() for array in arrays.values()):
                 raise ParameterError("a centre, weight or width is missing")
-            for name in ("width", "residual", "expected_residual", "residual_spread", "n_records"):
-                if type(fields[name]) is not float or fields[name] < 0:
-                    raise ParameterError(f"{name} must be a number")
-            if fields["expected_residual"] == 0:
-                raise ParameterError("expected_residual must be above 0")
-            if not isinstance(fields["design_fingerprint"], str):
-                raise ParameterError("design_fingerprint must be text")
             if fields["decoder"] not in DECODERS:
                 raise ParameterError("unknown decoder")
-            if not _are_texts(fields["concerns"]):
-                raise ParameterError("concerns must be a list of texts")
-            if columns is not None:
-                if not _are_texts(columns) or len(columns) != arrays["centers"].shape[1]:
-                    raise ParameterError("columns must be a name for each coordinate")
-                columns = tuple(columns)
-            receipt = receipt_from_json(fields["receipt"])
-        others = {"receipt": receipt, "columns": columns, "concerns": tuple(fields["concerns"])}
+            others = shared_fields(fields, arrays["centers"].shape[1], _NUMBERS)
         return cls(**{**fields, **arrays, **others})
 
 
+_NUMBERS = ("width", "residual", "expected_residual", "residual_spread", "n_records")
 _ARRAYS = (
     "centers",
     "weights",
@@ -185,10 +157,6 @@ _ARRAYS = (
     "mixture_means",
     "mixture_widths",
 )
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def nearest(rows: Floats, centers: Floats) -> npt.NDArray[np.int64]:
