@@ -20,7 +20,7 @@ from privsketch.errors import ParameterError
 from privsketch.formats import write_file
 from privsketch.learning.mixture_model import GaussianMixtureModel
 from privsketch.learning.model import KMeansModel
-from privsketch.report.picture import Picture, picture_of
+from privsketch.report.picture import Floats, Picture, picture_of
 from privsketch.report.plots import all_plots, cluster_colors
 from privsketch.sketches import Sketch
 
@@ -40,9 +40,10 @@ h3 { font-size:15px; margin:24px 0 4px; }
         padding:10px 14px; }
 .card b { display:block; font-size:20px; } .card span { color:#57606a; font-size:13px; }
 table { border-collapse:collapse; font-size:13.5px; font-variant-numeric:tabular-nums; }
-th,td { padding:4px 10px; border-bottom:1px solid var(--faint); text-align:right; }
+th,td { padding:4px 10px; border-bottom:1px solid var(--faint); text-align:right;
+        white-space:nowrap; }
 th:first-child,td:first-child { text-align:left; position:sticky; left:0; background:#fff; }
-.words td,.words th { text-align:left; vertical-align:top; }
+.words td,.words th { text-align:left; vertical-align:top; white-space:normal; }
 small { color:#57606a; }
 .scroll { overflow-x:auto; } pre { white-space:pre-wrap; background:var(--soft); padding:12px; }
 .dot { display:inline-block; width:10px; height:10px; border-radius:5px; margin-right:6px; }
@@ -131,26 +132,40 @@ def _notes(picture: Picture) -> str:
 
 
 def _center_table(picture: Picture) -> str:
-    names, colors = picture.column_names, cluster_colors(picture.size)
-    shown = names[:MAX_TABLE_COLUMNS]
-    head = "".join(f"<th>{escape(name)}</th>" for name in shown)
+    errors = picture.standard_errors
+    shown = slice(MAX_TABLE_COLUMNS)
+    small = None if errors is None else [[f"± {e:.2g}" for e in row[shown]] for row in errors]
+    width = math.sqrt(float(picture.weights @ np.square(picture.axis_widths).mean(axis=1)))
+    hidden = max(0, len(picture.column_names) - MAX_TABLE_COLUMNS)
+    more = f"<p>{hidden} more columns are in the model file.</p>" if hidden else ""
+    widths = ""
+    if picture.noun == "component":
+        widths = "<h3>Standard deviations along the columns</h3>"
+        widths += _table(picture, picture.axis_widths, None)
+    return (
+        f"{_table(picture, picture.centers, small)}{more}"
+        f"<p>Standard deviation inside a {picture.noun}: about {width:.4g} per column."
+        f"{'' if errors is None else _ERROR_WORDS}</p>{widths}"
+    )
+
+
+def _table(picture: Picture, values: Floats, small: list[list[str]] | None) -> str:
+    """One row for every part: its colour, its share, a value per column and what is beside it."""
+    colors = cluster_colors(picture.size)
+    names = picture.column_names[:MAX_TABLE_COLUMNS]
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
     rows = []
-    for k, (weight, center) in enumerate(zip(picture.weights, picture.centers, strict=True)):
-        numbers = "".join(
-            f"<td>{value:.4g}{_plus_minus(picture, k, column)}</td>"
-            for column, value in enumerate(center[:MAX_TABLE_COLUMNS])
-        )
+    for k, (weight, row) in enumerate(zip(picture.weights, values, strict=True)):
+        texts = [f"{value:.4g}" for value in row[:MAX_TABLE_COLUMNS]]
+        if small is not None:
+            pairs = zip(texts, small[k], strict=True)
+            texts = [f"{text} <small>{beside}</small>" for text, beside in pairs]
+        numbers = "".join(f"<td>{text}</td>" for text in texts)
         dot = f'<span class="dot" style="background:{colors[k]}"></span>{k + 1}'
         rows.append(f"<tr><td>{dot}</td><td>{weight:.1%}</td>{numbers}</tr>")
-    width = math.sqrt(float(picture.weights @ np.square(picture.axis_widths).mean(axis=1)))
-    more = ""
-    if len(names) > MAX_TABLE_COLUMNS:
-        more = f"<p>{len(names) - MAX_TABLE_COLUMNS} more columns are in the model file.</p>"
     return (
         f'<div class="scroll"><table><tr><th>{picture.noun}</th><th>share</th>{head}</tr>'
-        f"{''.join(rows)}</table></div>{more}"
-        f"<p>Standard deviation inside a {picture.noun}: about {width:.4g} per column."
-        f"{_ERROR_WORDS if picture.standard_errors is not None else ''}</p>"
+        f"{''.join(rows)}</table></div>"
     )
 
 
@@ -158,12 +173,6 @@ _ERROR_WORDS = (
     " The small numbers are standard errors of the centres, from the privacy noise and from the "
     "sampling of records: a centre is off by more than 1.6 of them in one case of ten."
 )
-
-
-def _plus_minus(picture: Picture, cluster: int, column: int) -> str:
-    if picture.standard_errors is None:
-        return ""
-    return f" <small>± {picture.standard_errors[cluster, column]:.2g}</small>"
 
 
 def _plots(picture: Picture, sketch: Sketch) -> str:
