@@ -414,7 +414,7 @@ def test_information_criterion_does_not_pay_for_noise():
 def test_information_criterion_weighs_the_misfit_against_the_expected_cost():
     rng = np.random.default_rng(28)
     truth = on_a_grid(rng, 3, 3)
-    frequencies = rng.standard_normal((60, 3)) * 3
+    frequencies = rng.standard_normal((120, 3)) * 3
     split = np.concatenate([truth - 0.05, truth + 0.05])
     target = make_target(frequencies, exact_moments(frequencies, np.full(6, 0.5), split, 0.1))
     coarse = Atoms(np.ones(3), truth, np.array([[0.01]]))

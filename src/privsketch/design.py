@@ -64,7 +64,7 @@ class Design:
     ...                         budget=ps.Budget(epsilon=0.5, delta=1e-6),
     ...                         n_records=100_000, random_state=7)
     >>> design.n_features, design.noise, design.count
-    (400, 'gaussian', 'released')
+    (800, 'gaussian', 'released')
     """
 
     task: str
@@ -159,8 +159,9 @@ class Design:
             Public seed of the frequencies; drawn if left out, and stored.
         n_features : int, optional
             Size of the sketch. If left out, that of least predicted error from these
-            public facts, within the time it costs: 4 * n_components * dim for k-means
-            with Gaussian noise, less with pure noise, which grows faster with the size.
+            public facts, within the time it costs: 8 * n_components * dim for k-means
+            with Gaussian noise, more where it dominates, less with pure noise, which grows
+            faster with the size.
         feature_map : {"fourier", "one-bit"}
         noise : {"gaussian", "cube", "laplace"}, optional
             The one of least predicted error if left out: nearly always Gaussian if

@@ -45,7 +45,8 @@ def learn_kmeans(
         As many as the design was planned for if left out. "auto" takes the number from the
         sketch too, at no cost: the least one that explains it.
     max_clusters : int, optional
-        Largest number to consider with "auto"; what the sketch can carry if left out.
+        Largest number to consider with "auto"; if left out, what the sketch can carry, but no
+        more than twice what it was planned for.
     decoder : {"joint", "cl-ompr"}
         "joint" fits all clusters together, with their width; "cl-ompr" is the greedy
         search of the papers, with clusters of no width.
@@ -116,7 +117,8 @@ def _number_of_clusters(
         require_features(int(n_clusters), design.dim, design.n_features, "n_clusters")
         return int(n_clusters)
     if max_clusters is None:
-        return choose_size(problem, max(1, carried_clusters(design.dim, design.n_features)), rng)
+        carried = carried_clusters(design.dim, design.n_features)
+        return choose_size(problem, max(1, min(carried, 2 * design.n_components)), rng)
     require_features(int(max_clusters), design.dim, design.n_features, "max_clusters")
     return choose_size(problem, int(max_clusters), rng)
 
