@@ -158,6 +158,12 @@ def test_options_that_do_not_go_together_are_refused(sketches, arguments, words)
     assert words in refused(sketches, "learn", "site-1.sketch", *arguments)
 
 
+def test_a_model_never_replaces_a_design(sketches):
+    before = (sketches / "study.json").read_bytes()
+    assert "study.json" in refused(sketches, "learn", "site-1.sketch", "-o", "study.json")
+    assert (sketches / "study.json").read_bytes() == before
+
+
 def test_a_sketch_is_named_after_its_file_unless_told(sketches):
     assert ps.Sketch.load("site-1.sketch").sources == ("site-1",)
     run("sketch", "study.json", "site-1.csv", "-o", "x.sketch", "--source", "north")

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import privsketch as ps
@@ -235,3 +236,45 @@ def test_a_mixture_too_large_for_its_sketch_is_refused_before_anything_is_spent(
     )
     with pytest.raises(ps.PrivsketchError, match="unknowns"):
         estimator.fit(np.zeros((10, 4)))
+
+
+def test_what_was_paid_for_stays_if_learning_is_interrupted(blobs, monkeypatch):
+    from privsketch.estimators import kmeans
+
+    def interrupted(*arguments, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kmeans, "learn_kmeans", interrupted)
+    estimator = ps.PrivateKMeans(3, epsilon=1.0, delta=1e-6, domain=ps.Box(-5, 5), random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(blobs[1])
+    assert estimator.receipt_.epsilon == 1.0
+    assert ps.learn_kmeans(estimator.sketch_, 3).n_clusters == 3
+    with pytest.raises(NotFittedError):
+        estimator.predict(blobs[1])
+
+
+def test_dates_and_masks_are_no_numbers():
+    import pandas as pd
+
+    dates = pd.DataFrame({"a": pd.date_range("2020-01-01", periods=30)})
+    masked = np.ma.masked_array(np.ones((30, 1)), mask=True)
+    estimator = ps.PrivateKMeans(2, epsilon=1.0, delta=1e-6, domain=ps.Box(-1, 1))
+    for table, words in ((dates, "not numeric"), (masked, "masked")):
+        with pytest.raises(ps.PrivsketchError, match=words):
+            estimator.fit(table)
+
+
+def test_empty_clusters_are_not_called_precise():
+    X = np.zeros((40, 2))
+    found = 0
+    for seed in range(10):
+        model = ps.PrivateKMeans(
+            4, epsilon=0.1, delta=1e-6, domain=ps.Box(-1, 1), random_state=seed
+        ).fit(X)
+        if model.standard_errors_ is None:
+            continue
+        assert np.all(model.standard_errors_ > 0)
+        assert np.all(model.standard_errors_ <= 1 / np.sqrt(3) + 1e-12)
+        found += 1
+    assert found > 0

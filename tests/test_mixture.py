@@ -577,3 +577,87 @@ def test_bad_arguments(learned, arguments, message):
         model.score([["a", "b"]])
     with pytest.raises(ps.PrivsketchError, match="n_samples"):
         model.sample(0)
+
+
+def blobs(n=9000, shift=0.0, width=0.05):
+    rng = np.random.default_rng(40)
+    centers = np.array([[-0.5, -0.5], [0.5, -0.4], [0.1, 0.6]])
+    return shift + centers[rng.integers(3, size=n)] + width * rng.normal(size=(n, 2))
+
+
+@pytest.mark.parametrize("domain", [ps.Box(0, 2, dim=2), ps.Ball(2, 1.5, center=7.0)])
+def test_a_domain_away_from_zero_cuts_nothing_off(domain):
+    records = blobs(shift=float(domain.center_vector[0]))
+    design = ps.Design.plan(
+        task="gaussian-mixture",
+        n_components=3,
+        domain=domain,
+        budget=ps.Budget(1.0, 1e-6),
+        random_state=1,
+    )
+    model = ps.learn_gaussian_mixture(ps.sketch(records, design), 3)
+    assert model.concerns == ()
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize(("n", "k", "width"), [(0, 2, 0.05), (9000, 2, 0.01), (1, 3, 0.05)])
+def test_every_mixture_survives_its_file(tmp_path, covariance_type, n, k, width):
+    design = ps.Design.plan(
+        task="gaussian-mixture",
+        n_components=k,
+        domain=ps.Box(-1, 1, dim=2),
+        budget=ps.Budget(1.0, 1e-6),
+        random_state=1,
+    )
+    sketch = ps.sketch(blobs(width=width)[:n], design)
+    model = ps.learn_gaussian_mixture(sketch, k, covariance_type=covariance_type)
+    model.save(tmp_path / "model.json")
+    again = ps.GaussianMixtureModel.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.covariances, model.covariances)
+    # Nothing is known worse than that it lies in the domain.
+    assert np.all(model.standard_errors <= 1 / np.sqrt(3) + 1e-12)
+
+
+def test_few_far_clusters_are_all_found_by_the_mixture_too():
+    # One Gaussian fitted to such a cloud may settle on one of the clusters.
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        centers = 0.8 * rng.choice([-1.0, 1.0], size=(2, 5))
+        centers[1] = -centers[0]
+        records = centers[rng.integers(2, size=20_000)] + 0.03 * rng.normal(size=(20_000, 5))
+        design = ps.Design.plan(
+            task="gaussian-mixture",
+            n_components=3,
+            covariance_type="diag",
+            domain=ps.Box(-1, 1, dim=5),
+            budget=ps.Budget(1.0, 1e-6),
+            random_state=seed,
+        )
+        model = ps.learn_gaussian_mixture(ps.sketch(records, design), 3, covariance_type="diag")
+        assert model.residual < 1.5 * model.expected_residual
+        assert model.n_records == pytest.approx(20_000, rel=0.02)
+
+
+def test_too_few_components_do_not_pass_unnoticed():
+    design = ps.Design.plan(
+        n_components=3, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0, 1e-6), random_state=1
+    )
+    model = ps.learn_gaussian_mixture(ps.sketch(blobs(), design), 1)
+    assert any("misfit" in text for text in model.concerns)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_rows_with_missing_values_are_refused(value):
+    design = ps.Design.plan(
+        n_components=2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0, 1e-6), random_state=1
+    )
+    sketch = ps.sketch(blobs(), design)
+    rows = np.array([[0.0, value]])
+    mixture, clusters = ps.learn_gaussian_mixture(sketch, 2), ps.learn_kmeans(sketch, 2)
+    for ask in (mixture.predict, mixture.score_samples, mixture.predict_proba, clusters.predict):
+        with pytest.raises(ps.PrivsketchError, match="missing or infinite"):
+            ask(rows)
+    with pytest.raises(ps.PrivsketchError, match="no rows"):
+        mixture.score(np.zeros((0, 2)))
+    with pytest.raises(ps.PrivsketchError, match="random_state"):
+        mixture.sample(3, "a")

@@ -345,3 +345,23 @@ def test_describe_says_what_to_expect():
 def test_bad_plans(choices, message):
     with pytest.raises(ps.PrivsketchError, match=message):
         plan(**choices)
+
+
+def test_a_law_that_sees_nothing_is_told_not_crashed_on():
+    design = plan(2, 784, frequencies="gaussian", frequency_scale=0.02, n_features=3200)
+    assert design.forecast().noise_to_signal == math.inf
+    assert "hopeless" in design.describe()
+
+
+@pytest.mark.parametrize("n_holders", [0, -1, "a", 1.5])
+def test_holders_are_counted_in_whole_numbers(n_holders):
+    with pytest.raises(ps.PrivsketchError, match="n_holders"):
+        plan().forecast(n_holders=n_holders)
+
+
+def test_the_tiniest_budgets_are_planned_for_or_refused_for_what_they_are():
+    domain = ps.Box(-1, 1, dim=2)
+    tiny = ps.Design.plan(n_components=2, domain=domain, budget=ps.Budget(1e-9, 0.0))
+    assert math.isfinite(tiny.noise_std)
+    with pytest.raises(ps.PrivsketchError, match="a larger epsilon"):
+        ps.Design.plan(n_components=2, domain=domain, budget=ps.Budget(1e-12, 0.0))

@@ -103,6 +103,11 @@ class Box:
         half, center = self.half_widths, self.center_vector
         return np.clip(np.asarray(points, dtype=np.float64), center - half, center + half)
 
+    def centred(self) -> Box:
+        """The same box around zero."""
+        half = tuple(self.half_widths)
+        return Box(low=[-width for width in half], high=half)
+
     def to_unit(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Points (n, dim) with every column scaled from its public bounds to -1..1.
 
@@ -179,6 +184,10 @@ class Ball:
         return np.asarray(
             self.center_vector + offset * (self.radius / np.maximum(norm, self.radius))
         )
+
+    def centred(self) -> Ball:
+        """The same ball around zero."""
+        return Ball(dim=self.dim, radius=self.radius)
 
     def describe(self) -> str:
         """One line in words."""

@@ -148,7 +148,7 @@ def _names(text: str | None) -> list[str] | None:
     "n_components",
     type=int,
     required=True,
-    help="Number of clusters or Gaussians to plan for; with -k auto later, the largest.",
+    help="Number of clusters or Gaussians to plan for; the largest likely for -k auto.",
 )
 @click.option(
     "--covariance-type",
@@ -405,9 +405,10 @@ def learn(
     import privsketch as ps
     from privsketch.cli.progress import spinner
 
-    for path, start in ((output, _MODEL_START), (report, b"<!doctype html")):
+    for path, starts in ((output, _MODEL_STARTS), (report, (b"<!doctype html",))):
         if path is not None:
-            _require_free(path, _starts_with(path, start), "it is not of the same kind; move it")
+            is_old_result = any(_starts_with(path, start) for start in starts)
+            _require_free(path, is_old_result, "it is not of the same kind; move it")
     released = ps.Sketch.load(sketch_file)
     task = task or released.design.task
     given = {name: value for name, value in choices.items() if value is not None}
@@ -444,7 +445,10 @@ def _learn(
     return ps.learn_gaussian_mixture(released, number, **given)
 
 
-_MODEL_START = b'{\n  "format": "privsketch-'
+_MODEL_STARTS = (
+    b'{\n  "format": "privsketch-kmeans-model"',
+    b'{\n  "format": "privsketch-gaussian-mixture-model"',
+)
 
 
 def _starts_with(path: Path, start: bytes) -> bool:

@@ -141,7 +141,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         budget, domain = public_facts(self)
         largest = self.max_clusters
-        if self.n_clusters == "auto":
+        if isinstance(self.n_clusters, str) and self.n_clusters == "auto":
             largest = DEFAULT_MAX_CLUSTERS if largest is None else largest
         check_choices(self.n_clusters, largest, self.decoder, self.n_init, "n_init")
         table = validated(self, X, reset=True)
@@ -160,6 +160,8 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             columns=column_names(self),
         )
         released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
+        # What was paid for stays, even if learning is interrupted.
+        self.sketch_, self.receipt_ = released, released.receipt
         model = learn_kmeans(
             released,
             self.n_clusters,
@@ -167,9 +169,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             decoder=self.decoder,
             n_starts=self.n_init,
         )
-        self.sketch_ = released
         self.model_ = model
-        self.receipt_ = released.receipt
         self.cluster_centers_ = model.centers
         self.standard_errors_ = model.standard_errors
         self.weights_ = model.weights
@@ -181,7 +181,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         The labels are exact: as sensitive as the rows of X themselves.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         return self.model_.predict(completed(self, X))
 
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:

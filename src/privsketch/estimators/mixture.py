@@ -157,15 +157,15 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         # Before anything is spent.
         check_choices(design, self.n_components, self.covariance_type, self.n_init, "n_init")
         released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
+        # What was paid for stays, even if learning is interrupted.
+        self.sketch_, self.receipt_ = released, released.receipt
         model = learn_gaussian_mixture(
             released,
             self.n_components,
             covariance_type=self.covariance_type,
             n_starts=self.n_init,
         )
-        self.sketch_ = released
         self.model_ = model
-        self.receipt_ = released.receipt
         self.weights_ = model.weights
         self.means_ = model.means
         self.covariances_ = model.covariances
@@ -175,7 +175,7 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Most probable component for each row of X. As sensitive as the rows themselves."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         return self.model_.predict(completed(self, X))
 
     def fit_predict(self, X: Any, y: object = None) -> npt.NDArray[np.int64]:
@@ -184,12 +184,12 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Floats:
         """Probability of each component for each row of X, (n, n_components)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         return self.model_.predict_proba(completed(self, X))
 
     def score_samples(self, X: Any) -> Floats:
         """Logarithm of the density at each row of X, (n,)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         return self.model_.score_samples(completed(self, X))
 
     def score(self, X: Any, y: object = None) -> float:
@@ -201,7 +201,7 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
         Functions of the release alone; not clipped to the domain.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         return self.model_.sample(n_samples, self.random_state)
 
     def __sklearn_tags__(self) -> Any:

@@ -37,8 +37,12 @@ def validated(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[Any]:
 
     `reset` is for `fit`, which has its own rule for missing values.
     """
-    if getattr(getattr(X, "dtype", None), "kind", "f") not in "fiubOc":
-        raise RecordError(_NOT_NUMERIC)  # dates would be converted silently
+    # Dates would be converted silently, and values under a mask would be read.
+    kinds = [getattr(X, "dtype", None), *getattr(X, "dtypes", ())]
+    if any(getattr(kind, "kind", "f") not in "fiubOc" for kind in kinds):
+        raise RecordError(_NOT_NUMERIC)
+    if isinstance(X, np.ma.MaskedArray):
+        raise RecordError("X: masked arrays are not supported; fill the mask with NaN")
     if isinstance(X, str | bytes | os.PathLike):
         raise RecordError("X: expected an array or a data frame; privsketch.sketch reads files")
     keep_missing = reset or estimator.missing == "center"
@@ -88,6 +92,9 @@ class CellError(RecordError, TypeError):
 # Messages of scikit-learn that name shapes and columns only.
 _HARMLESS = ("X has ", "Found array with ", "The feature names should match", "Input X contains ")
 _OURS = (
+    ("inhomogeneous", "X: rows differ in their number of cells"),
+    ("feature names", "X: column names must all be texts, or none of them"),
+    ("duplicate", "X: a column name occurs twice"),
     (
         "1D array",
         "Expected 2D array, got 1D array instead. Reshape your data: "

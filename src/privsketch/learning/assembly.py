@@ -209,7 +209,7 @@ class _Evaluation:
         return cosine, self.multiply(doubled, half_cosine)
 
     def power_of_two(self, x: str) -> str:
-        """2^x for x <= 0, zero far below."""
+        """2^x for x <= 0; the least normal number far below."""
         w, kind, lanes = self.w, self.vector, self.shape.lanes
         single = self.shape.kind == "float"
         integer = "i32" if single else "i64"

@@ -9,11 +9,30 @@ import math
 
 import numpy as np
 
-from privsketch.learning.model import KMeansModel
+from privsketch.learning.model import Floats, KMeansModel
 from privsketch.planning.forecast import HOPELESS
 from privsketch.sketches import Sketch
 
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
+
+
+def no_knowledge(half_widths: Floats) -> Floats:
+    """Standard deviations of a point that may be anywhere in the domain."""
+    return np.asarray(half_widths / math.sqrt(3))
+
+
+def missing_records(n_records: float, sketch: Sketch) -> list[str]:
+    """A concern if a fit accounts for far fewer or more records than the sketch counts."""
+    count = sketch.n_records
+    if count is None:
+        return []
+    away = abs(n_records - count)
+    if away < 0.1 * count or away < 10 * math.sqrt(sketch.noise_variance):
+        return []
+    return [
+        f"the fit accounts for {max(n_records, 0.0):.0f} of about {count:.0f} records: more "
+        "clusters or components, or a wider domain, may account for the others"
+    ]
 
 
 def concerns(model: KMeansModel, sketch: Sketch) -> tuple[str, ...]:
@@ -25,6 +44,7 @@ def concerns(model: KMeansModel, sketch: Sketch) -> tuple[str, ...]:
             f"the noise per number is {noise:.0%} of a cluster of average size: the centres may "
             "describe the noise"
         )
+    found += missing_records(model.n_records, sketch)
     ratio = model.residual / model.expected_residual
     if ratio > MISFIT and model.residual > model.expected_residual + 4 * model.residual_spread:
         found.append(

@@ -25,7 +25,7 @@ MAX_OUTSIDE = 2000  # draws per component that are worked out, fewer if there is
 MAX_PHASES = 5_000_000  # draws x features, of all components
 # sgn cos t + i sgn sin t = (4 / pi) (exp(it) + exp(-3it) / -3 + exp(5it) / 5 + ...). At the
 # lowest frequencies many orders count.
-HARMONICS = tuple(order if order % 4 == 1 else -order for order in range(3, 64, 2))
+ALL_HARMONICS = tuple(order if order % 4 == 1 else -order for order in range(3, 64, 2))
 Project = Callable[[Array], Array]
 
 
@@ -141,7 +141,7 @@ class Distortion:
     def _harmonics(frequencies: Array, gaussians: Gaussians, dither: Array) -> Array:
         """Harmonics of the moments, with the dither of the first one taken back."""
         total = np.zeros(len(frequencies), dtype=np.complex128)
-        for order in HARMONICS:
+        for order in ALL_HARMONICS:
             wave = np.exp(1j * (order - 1) * dither) / order
             total += wave * moments(order * frequencies, gaussians)
         return np.concatenate([total.real, total.imag])

@@ -149,6 +149,7 @@ def moved(gaussians: Gaussians, step: Array, limits: Limits) -> Gaussians:
         values, vectors = np.linalg.eigh(matrices)
         values = np.exp(np.clip(values, least, float(np.max(most))))
         covariances = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
+        covariances = (covariances + covariances.transpose(0, 2, 1)) / 2
     else:
         top = np.max(most, keepdims=True) if logs.shape[1] == 1 else most
         covariances = np.exp(np.clip(logs, least, top))

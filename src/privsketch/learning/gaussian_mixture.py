@@ -11,9 +11,10 @@ from privsketch.design import Design
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.features.onebit import SIGN_VARIANCE
+from privsketch.learning.diagnosis import missing_records, no_knowledge
 from privsketch.learning.mixture import DEFAULT_STARTS, MixtureSolution, decode_mixture
 from privsketch.learning.mixture_model import Floats, GaussianMixtureModel
-from privsketch.learning.problem import Problem
+from privsketch.learning.problem import Problem, problem_of
 from privsketch.planning.forecast import HOPELESS
 from privsketch.planning.unknowns import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.sketches import Sketch
@@ -73,18 +74,13 @@ def learn_gaussian_mixture(
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     key = np.array([seed, _PURPOSE_MIXTURE], np.uint64)
     rng = np.random.Generator(np.random.Philox(key=key))
-    origin = design.domain.center_vector
-
-    def project(points: Floats) -> Floats:
-        return design.domain.project(points + origin) - origin
-
     solution = decode_mixture(
         mixture_problem(sketch),
         n_components,
         covariance_type,
         rng,
         n_starts=int(n_starts),
-        project=project,
+        project=design.domain.centred().project,
         dither=_dither(sketch),
     )
     return _as_model(sketch, solution)
@@ -118,25 +114,14 @@ def check_choices(
 
 
 def mixture_problem(sketch: Sketch) -> Problem:
-    """The sketch as decoders see it: coordinates relative to the domain's centre.
-
-    The number of records is the moment at frequency zero, and used as such where it is no
-    noisier than the others.
-    """
-    design = sketch.design
-    half_widths = design.domain.half_widths
-    frequencies, moments = design.radians(), sketch.moments()
-    count, noise_variance = sketch.n_records, sketch.noise_variance
-    if design.map.dithered:
-        # Signs have no moment at zero, and scatter more than waves.
-        n_records = float(np.max(np.abs(moments))) if count is None else count
-        noise_variance += max(n_records, 0.0) * SIGN_VARIANCE / 2
-    elif count is not None and design.sum_noise.count_variance <= design.noise_std**2:
-        frequencies = np.vstack([frequencies, np.zeros(design.dim)])
-        moments = np.append(moments, count)
-    return Problem(
-        frequencies, moments, noise_variance, -half_widths, half_widths, design.map.dithered
-    )
+    """The sketch as the mixture decoder sees it: signs scatter more than waves."""
+    problem = problem_of(sketch)
+    if not problem.one_bit:
+        return problem
+    count = sketch.n_records
+    n_records = float(np.max(np.abs(problem.moments))) if count is None else max(count, 0.0)
+    more = n_records * SIGN_VARIANCE / 2
+    return replace(problem, noise_variance=problem.noise_variance + more)
 
 
 def _dither(sketch: Sketch) -> Floats | None:
@@ -162,7 +147,9 @@ def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel
         means=gaussians.means + sketch.design.domain.center_vector,
         covariances=covariances,
         covariance_type=gaussians.covariance_type,
-        standard_errors=solution.standard_errors,
+        standard_errors=np.minimum(
+            solution.standard_errors, no_knowledge(sketch.design.domain.half_widths)
+        ),
         residual=solution.chi_square,
         expected_residual=float(solution.degrees_of_freedom),
         n_records=total,
@@ -184,6 +171,7 @@ def _concerns(
             f"the noise per number is {noise:.0%} of a component of average size: the mixture "
             "may describe the noise"
         )
+    found += missing_records(model.n_records, sketch)
     ratio = model.residual / model.expected_residual
     if ratio > MISFIT:
         found.append(

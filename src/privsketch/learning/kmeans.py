@@ -11,12 +11,12 @@ from privsketch.design import Design, require_features
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.atoms import Atoms
-from privsketch.learning.diagnosis import concerns
+from privsketch.learning.diagnosis import concerns, no_knowledge
 from privsketch.learning.joint import decode_joint
 from privsketch.learning.lloyd import Clusters, cluster_density
 from privsketch.learning.model import DECODERS, Floats, KMeansModel, nearest
 from privsketch.learning.ompr import decode_ompr
-from privsketch.learning.problem import Problem
+from privsketch.learning.problem import Problem, problem_of
 from privsketch.learning.selection import choose_size
 from privsketch.learning.solution import Solution
 from privsketch.planning.unknowns import carried_clusters
@@ -72,13 +72,13 @@ def learn_kmeans(
     if n_clusters is None:
         n_clusters = design.n_components
     check_choices(n_clusters, max_clusters, decoder, n_starts)
-    if n_starts is None:
-        size = design.n_components * design.n_features * design.dim
-        n_starts = DEFAULT_STARTS if size <= LARGE else 2
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, _PURPOSE_DECODER], np.uint64)))
-    problem = kmeans_problem(sketch)
+    problem = problem_of(sketch)
     number = _number_of_clusters(problem, design, n_clusters, max_clusters, rng)
+    if n_starts is None:
+        size = number * design.n_features * design.dim
+        n_starts = DEFAULT_STARTS if size <= LARGE else 2
     decode = decode_joint if decoder == "joint" else decode_ompr
     solution = decode(problem, number, rng, n_starts=int(n_starts))
     return _as_model(sketch, problem, solution, decoder, rng)
@@ -92,7 +92,7 @@ def check_choices(
     starts_name: str = "n_starts",
 ) -> None:
     """Refuse what no sketch could be learned with, before one is made."""
-    if n_clusters != "auto":
+    if not isinstance(n_clusters, str) or n_clusters != "auto":
         require_count("n_clusters", n_clusters, "an integer of at least 1, or 'auto'")
         if max_clusters is not None:
             raise ParameterError(f"max_clusters={max_clusters!r}: only with n_clusters='auto'")
@@ -126,29 +126,6 @@ def _number_of_clusters(
 _PURPOSE_DECODER = 2  # features/frequencies.py uses 0 and 1
 
 
-def kmeans_problem(sketch: Sketch) -> Problem:
-    """The sketch as decoders see it: coordinates relative to the domain's centre.
-
-    The number of records is the moment at frequency zero, and used as such where it is no
-    noisier than the others.
-    """
-    design = sketch.design
-    half_widths = design.domain.half_widths
-    frequencies, moments = design.radians(), sketch.moments()
-    count = sketch.n_records
-    if count is not None and design.sum_noise.count_variance <= design.noise_std**2:
-        frequencies = np.vstack([frequencies, np.zeros(design.dim)])
-        moments = np.append(moments, count)
-    return Problem(
-        frequencies=frequencies,
-        moments=moments,
-        noise_variance=sketch.noise_variance,
-        low=-half_widths,
-        high=half_widths,
-        one_bit=design.map.dithered,
-    )
-
-
 def _as_model(
     sketch: Sketch,
     problem: Problem,
@@ -169,7 +146,7 @@ def _as_model(
         centers=domain.project(clusters.centers + origin),
         weights=weights,
         width=math.sqrt(float(weights @ np.square(axis_widths).mean(axis=1))),
-        standard_errors=_standard_errors(clusters, solution),
+        standard_errors=_standard_errors(clusters, solution, problem.high),
         residual=solution.residual,
         expected_residual=solution.expected_residual,
         residual_spread=solution.uncertainty.cost_spread,
@@ -193,12 +170,13 @@ def each_its_own(atoms: Atoms) -> Clusters:
     return Clusters(atoms.centers, np.diag(atoms.weights), means)
 
 
-def _standard_errors(clusters: Clusters, solution: Solution) -> Floats | None:
-    """Standard errors of the centres' coordinates, (k, dim); None for a fit too large.
+def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats) -> Floats | None:
+    """Standard errors of the centres' coordinates, (k, dim); None where nobody can tell.
 
     A centre is the mean of what its cluster has of the mixture's components: it moves
     with their means, and with their weights if they differ from it. Where the mixture
-    does not explain the sketch, its misfit is taken for further noise.
+    does not explain the sketch, its misfit is taken for further noise. Of a centre that
+    serves nothing, nothing is known but the domain.
     """
     density = solution.density
     n_clusters, dim = clusters.centers.shape
@@ -212,7 +190,9 @@ def _standard_errors(clusters: Clusters, solution: Solution) -> Floats | None:
     if errors is None:
         return None
     misfit = solution.residual / solution.expected_residual
-    return np.asarray(errors.reshape(n_clusters, dim) * math.sqrt(max(misfit, 1.0)))
+    errors = errors.reshape(n_clusters, dim) * math.sqrt(max(misfit, 1.0))
+    errors[clusters.records <= 0] = np.inf
+    return np.minimum(errors, no_knowledge(half_widths))
 
 
 def _shares(weights: Floats) -> Floats:

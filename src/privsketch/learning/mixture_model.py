@@ -13,8 +13,10 @@ from scipy.special import logsumexp
 
 from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
+from privsketch.features.frequencies import public_seed
 from privsketch.formats import document_content, read_file, reading, require_fields
 from privsketch.learning.model_file import save_model, shared_fields
+from privsketch.learning.rows import as_rows
 from privsketch.planning.unknowns import COVARIANCE_TYPES, CovarianceType
 
 Floats = npt.NDArray[np.float64]
@@ -88,7 +90,10 @@ class GaussianMixtureModel:
 
     def score(self, X: npt.ArrayLike) -> float:
         """Mean of `score_samples`. An exact statement about X, not a private one."""
-        return float(np.mean(self.score_samples(X)))
+        scores = self.score_samples(X)
+        if len(scores) == 0:
+            raise ParameterError("score: X has no rows")
+        return float(np.mean(scores))
 
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
         """Probability of each component for each row of X, (n, n_components)."""
@@ -115,7 +120,7 @@ class GaussianMixtureModel:
             raise ParameterError(f"n_samples={n_samples!r}: expected an integer")
         if n_samples < 1:
             raise ParameterError(f"n_samples={n_samples}: at least one is needed")
-        rng = np.random.default_rng(random_state)
+        rng = np.random.default_rng(public_seed(random_state))
         counts = rng.multinomial(n_samples, self.weights / self.weights.sum())
         factors = np.linalg.cholesky(self.covariance_matrices())
         labels = np.repeat(np.arange(self.n_components), counts)
@@ -126,16 +131,7 @@ class GaussianMixtureModel:
         return records, labels.astype(np.int64)
 
     def _rows(self, X: npt.ArrayLike, name: str) -> Floats:
-        try:
-            rows = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            raise ParameterError(f"{name}: X is not a table of numbers") from None
-        if rows.ndim != 2 or rows.shape[1] != self.means.shape[1]:
-            raise ParameterError(
-                f"{name}: expected a table with {self.means.shape[1]} columns, "
-                f"got shape {rows.shape}"
-            )
-        return rows
+        return as_rows(X, self.means.shape[1], name)
 
     def _joint_logs(self, rows: Floats) -> Floats:
         """(n, n_components) log of weight times density."""
@@ -227,7 +223,8 @@ def _require_mixture(
     if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6 or (standard_errors < 0).any():
         raise ParameterError("weights must be shares, and errors must not be negative")
     if covariance_type in ("full", "tied"):
-        if not np.allclose(covariances, np.swapaxes(covariances, -1, -2), rtol=1e-9, atol=0):
+        skew = np.abs(covariances - np.swapaxes(covariances, -1, -2)).max()
+        if skew > 1e-9 * np.abs(covariances).max():
             raise ParameterError("covariances must be symmetric")
         positive = bool((np.linalg.eigvalsh(covariances) > 0).all())
     else:

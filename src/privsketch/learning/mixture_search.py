@@ -20,7 +20,7 @@ from privsketch.learning.gaussian_descent import Limits, descend, make_limits
 from privsketch.learning.gaussian_pruning import remove_cheapest
 from privsketch.learning.gaussians import Gaussians, Sums, from_variances, make_sums
 from privsketch.learning.generalised import Weighting, make_weighting
-from privsketch.learning.joint import run_start
+from privsketch.learning.joint import run_start, whole_box
 from privsketch.learning.overview import Overview, find_overview
 from privsketch.learning.problem import Array, Problem
 from privsketch.planning.unknowns import CovarianceType, mixture_unknowns
@@ -91,9 +91,12 @@ class Search:
         surplus = max(MIN_SURPLUS, round(SURPLUS * self.n_components)) + number
         cosines, sines = sums.values.reshape(2, -1)
         target = make_target(problem.frequencies, cosines + 1j * sines)
+        # One Gaussian fitted to few far clusters may settle on one of them.
+        overview = self.overview
+        origin = whole_box(overview, problem.low, problem.high) if number % 2 else overview
         atoms, _, _ = run_start(
             target.astype(np.float32),
-            self.overview,
+            origin,
             self.n_components + surplus,
             problem.low,
             problem.high,

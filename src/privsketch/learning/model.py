@@ -12,6 +12,7 @@ from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
 from privsketch.formats import document_content, read_file, reading, require_fields
 from privsketch.learning.model_file import save_model, shared_fields
+from privsketch.learning.rows import as_rows
 
 Floats = npt.NDArray[np.float64]
 KIND = "kmeans-model"
@@ -32,7 +33,7 @@ class KMeansModel:
         next to 0 for the "cl-ompr" decoder, whose atoms have no width.
     standard_errors : (n_clusters, dim) float64 or None
         Of the centres' coordinates, from privacy noise and from the sampling of records;
-        None for fits too large to tell.
+        None where nobody can tell: very large fits, or no records at all.
     residual, expected_residual, residual_spread : float
         Squared misfit of the sketch, in records^2, and mean and standard deviation of what
         noise and sampling alone would leave. A residual far above says that the fit does not
@@ -78,16 +79,7 @@ class KMeansModel:
 
         The labels are exact and hence as sensitive as the rows themselves.
         """
-        try:
-            rows = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            raise ParameterError("predict: X is not a table of numbers") from None
-        if rows.ndim != 2 or rows.shape[1] != self.centers.shape[1]:
-            raise ParameterError(
-                f"predict: expected a table with {self.centers.shape[1]} columns, "
-                f"got shape {rows.shape}"
-            )
-        return nearest(rows, self.centers)
+        return nearest(as_rows(X, self.centers.shape[1], "predict"), self.centers)
 
     @property
     def column_names(self) -> list[str]:

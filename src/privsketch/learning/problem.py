@@ -1,4 +1,4 @@
-"""What a decoder is given.
+"""What a decoder is given: a sketch in the coordinates of its domain's centre.
 
 A released sketch is, up to noise, an unnormalised empirical characteristic
 function. A decoder explains it by a sum of `K` atoms,
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from privsketch.sketches import Sketch
 
 Array = NDArray[np.float64]
 
@@ -40,3 +42,26 @@ class Problem:
     low: Array
     high: Array
     one_bit: bool = False
+
+
+def problem_of(sketch: Sketch) -> Problem:
+    """The sketch as decoders see it.
+
+    The number of records is the moment at frequency zero, and used as such where it is no
+    noisier than the others. Signs have no moment at zero.
+    """
+    design = sketch.design
+    half_widths = design.domain.half_widths
+    frequencies, moments = design.radians(), sketch.moments()
+    count, is_precise = sketch.n_records, design.sum_noise.count_variance <= design.noise_std**2
+    if count is not None and is_precise and not design.map.dithered:
+        frequencies = np.vstack([frequencies, np.zeros(design.dim)])
+        moments = np.append(moments, count)
+    return Problem(
+        frequencies=frequencies,
+        moments=moments,
+        noise_variance=sketch.noise_variance,
+        low=-half_widths,
+        high=half_widths,
+        one_bit=design.map.dithered,
+    )

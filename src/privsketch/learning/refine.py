@@ -82,7 +82,7 @@ def refine(
 
 
 def keep_best(runs: Sequence[tuple[Atoms, float, int]]) -> tuple[Atoms, float, int]:
-    """The run (atoms, cost, evaluations) of least cost; the first of equals.
+    """Of CL-OMPR's runs (atoms, cost, evaluations) that of least cost; the first of equals.
 
     Runs that end in the same minimum differ by rounding, and so would the order of
     their atoms: a later run has to be better by more than that.

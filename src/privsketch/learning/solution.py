@@ -16,8 +16,7 @@ class Solution:
     Attributes
     ----------
     atoms : Atoms
-        As many as clusters asked for, centres inside the box of the problem and sorted by
-        their coordinates.
+        As many as clusters asked for, centres inside the box of the problem.
     density : Atoms
         The best description of the records the sketch supports. It is the atoms above
         unless these cannot explain the sketch and more of them, or others, can.

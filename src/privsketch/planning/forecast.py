@@ -19,6 +19,7 @@ from typing import Literal
 
 from privsketch.design import Design
 from privsketch.domain import Domain
+from privsketch.errors import require_count
 from privsketch.noise.sums import MAX_RECORDS
 from privsketch.planning.information import band_share, centre_error, energy_share
 from privsketch.planning.unknowns import kmeans_unknowns, mixture_unknowns, richest_shape
@@ -126,6 +127,7 @@ def _ratio(value: float) -> str:
 
 def forecast(design: Design, *, n_holders: int = 1) -> Forecast:
     """What to expect when `n_holders` sketches of `design.n_records` records are merged."""
+    require_count("n_holders", n_holders)
     low, high = expected_range(design, design.n_records, n_holders)
     middle = 1 + math.sqrt((low - 1) * (high - 1))
     verdict: Verdict = "good" if high <= GOOD else "hopeless" if middle > TOO_MUCH else "rough"
@@ -193,6 +195,8 @@ def noise_to_signal(design: Design, n_holders: int = 1) -> float:
     whole = math.hypot(reference.width, reference.spread)
     together = energy_share(law, scales, whole, design.dim)
     signal = alone / k + together * (1 - 1 / k)
+    if signal <= 0:
+        return math.inf  # no feature sees records of this spread
     n_records = design.n_records * n_holders
     noise = 2 * n_holders * design.noise_std**2 / n_records**2
     return (1 / signal - 1) / n_records + noise / signal

@@ -153,7 +153,8 @@ def _public_size(
     """
     if n_records is None:
         unknowns = 1000.0 * n_components * dim
-        return float(np.ceil(max(unknowns, np.sqrt(unknowns * n_features) / epsilon)))
+        enough = float(np.ceil(max(unknowns, np.sqrt(unknowns * n_features) / epsilon)))
+        return min(enough, float(MAX_RECORDS))
     try:
         size = float(n_records)
     except (TypeError, ValueError):

@@ -122,10 +122,14 @@ def _record_card(picture: Picture, sketch: Sketch) -> tuple[str, str]:
 
 def _notes(picture: Picture) -> str:
     if not picture.concerns:
-        return (
-            f'<div class="note">The {picture.noun}s explain the sketch: what they leave over is '
-            "no more than noise and sampling leave.</div>"
-        )
+        if picture.explained:
+            words = "explain the sketch: what they leave over is what noise and sampling leave."
+        else:
+            words = (
+                "explain the sketch but for a little more than noise and sampling leave: "
+                "records have shapes of their own."
+            )
+        return f'<div class="note">The {picture.noun}s {words}</div>'
     return "".join(
         f'<div class="note warn">Careful: {escape(text)}.</div>' for text in picture.concerns
     )

@@ -6,6 +6,7 @@ both come from a fitted mixture that predicts the sketch.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +47,8 @@ class Picture:
         The fitted density.
     misfit : float
         Residual over its expectation.
+    explained : bool
+        Whether noise and sampling account for the residual.
     """
 
     noun: str
@@ -55,6 +58,7 @@ class Picture:
     standard_errors: Floats | None
     mixture: Mixture
     misfit: float
+    explained: bool
     n_records: float
     concerns: tuple[str, ...]
     receipt: Receipt
@@ -109,9 +113,11 @@ def picture_of(model: KMeansModel | GaussianMixtureModel) -> Picture:
             model.mixture_weights, model.mixture_means, _diagonal(model.mixture_widths)
         )
         noun, centers, covariances = "cluster", model.centers, _diagonal(model.axis_widths)
+        spread = model.residual_spread
     elif isinstance(model, GaussianMixtureModel):
         noun, centers, covariances = "component", model.means, model.covariance_matrices()
         mixture = Mixture(model.weights, centers, covariances)
+        spread = math.sqrt(2 * model.expected_residual)  # of chi-square
     else:
         raise ParameterError(f"report: expected a model, got {type(model).__name__}")
     return Picture(
@@ -122,6 +128,7 @@ def picture_of(model: KMeansModel | GaussianMixtureModel) -> Picture:
         standard_errors=model.standard_errors,
         mixture=mixture,
         misfit=model.residual / model.expected_residual,
+        explained=model.residual <= model.expected_residual + 4 * spread,
         n_records=model.n_records,
         concerns=model.concerns,
         receipt=model.receipt,

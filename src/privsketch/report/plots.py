@@ -63,6 +63,7 @@ def cluster_colors(n_clusters: int) -> list[str]:
 
 def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
     import matplotlib
+    import matplotlib.figure  # no backend: a figure saved as SVG needs none
 
     with matplotlib.rc_context(_STYLE):
         figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
@@ -84,16 +85,8 @@ def _svg(figure: Any, name: str, title: str) -> str:
     return svg.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
 
 
-def _prepare() -> None:
-    import matplotlib
-
-    matplotlib.use("svg", force=False)
-    import matplotlib.figure
-
-
 def pair_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """Centres in every pair of the columns that separate them most, with one-width ellipses."""
-    _prepare()
     from matplotlib.patches import Ellipse
 
     names = [_label(name) for name in picture.column_names]
@@ -160,7 +153,6 @@ def _window(
 
 def parallel_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """Every centre as a line over all columns, each column on its own scale."""
-    _prepare()
     names = [_label(name) for name in picture.column_names]
     low, high = np.asarray(low), np.asarray(high)
     dim = len(names)
@@ -199,7 +191,6 @@ def parallel_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> 
 
 def heat_plot(picture: Picture) -> str:
     """Many centres or many columns: above or below the mean of the column, by colour."""
-    _prepare()
     mean = picture.weights @ picture.centers
     spread = np.sqrt(picture.weights @ np.square(picture.centers - mean))
     values = (picture.centers - mean) / np.maximum(spread, 1e-12)
@@ -218,7 +209,6 @@ def heat_plot(picture: Picture) -> str:
 
 def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """For records of one column: the fitted density, and the centres on it."""
-    _prepare()
     figure, axes = _figure(7.5, 2.6)
     axis = axes[0, 0]
     window = _window(picture, 0, np.asarray(low), np.asarray(high))
@@ -236,7 +226,6 @@ def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
 
 def weight_plot(picture: Picture) -> str:
     """Share of the records in each cluster."""
-    _prepare()
     k = picture.size
     figure, axes = _figure(min(9.3, max(3.5, 0.45 * k + 1.5)), 2.4)
     axis = axes[0, 0]
@@ -250,7 +239,6 @@ def weight_plot(picture: Picture) -> str:
 
 def fit_plot(picture: Picture, sketch: Sketch) -> str:
     """Released numbers against the model, and what is left against the expected noise."""
-    _prepare()
     from matplotlib.ticker import NullFormatter
 
     observed, predicted = sketch.moments(), picture.moments(sketch)
