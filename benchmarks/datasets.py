@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.learning.model import nearest
+from privsketch.learning.rows import nearest
 
 Floats = npt.NDArray[np.float64]
 Maker = Callable[[np.random.Generator], Floats]

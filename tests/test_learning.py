@@ -5,7 +5,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.learning.model import nearest
+from privsketch.learning.rows import nearest
 from privsketch.planning.forecast import cautions
 from privsketch.report.picture import picture_of
 

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.blas import dsyrk, ssyrk
 from scipy.optimize import nnls
 
 from privsketch.learning.problem import Array
 
 RealArray = NDArray[Any]  # float32 or float64
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
+SINGLE_GRAM_RIDGE = 1e-5  # the same for products in single precision
 
 
 @dataclass(frozen=True)
@@ -175,16 +177,18 @@ def cost_and_gradient(target: Target, atoms: Atoms) -> tuple[float, Atoms]:
     return float(np.dot(tapered.astype(np.float64), residual)), gradient
 
 
-def tapered_features(target: Target, centers: Array, variances: Array) -> Array:
-    """(size, 2 m) in double precision, which inverting a Gram matrix needs."""
-    matrix = features(target, centers, variances) * np.tile(target.taper, 2)
-    return np.asarray(matrix, dtype=np.float64)
+def tapered_features(target: Target, centers: Array, variances: Array) -> RealArray:
+    """(size, 2 m) moments of every atom at unit weight, with the taper."""
+    matrix = features(target, centers, variances)
+    matrix *= np.tile(target.taper, 2)
+    return matrix
 
 
-def gram(target: Target, centers: Array, variances: Array) -> Array:
-    """(size, size) real inner products of the tapered atoms at unit weight."""
-    matrix = tapered_features(target, centers, variances)
-    return matrix @ matrix.T
+def inner_products(rows: RealArray) -> Array:
+    """All inner products of the rows, at half of the work of a matrix product."""
+    syrk = ssyrk if rows.dtype == np.float32 else dsyrk
+    half = syrk(1.0, rows.T, trans=1, lower=1).astype(np.float64)
+    return half + np.tril(half, -1).T
 
 
 def ridged(target: Target, gram_matrix: Array) -> Array:
@@ -194,7 +198,8 @@ def ridged(target: Target, gram_matrix: Array) -> Array:
     damp all atoms to nothing.
     """
     dirac = float(np.sum(target.taper.astype(np.float64) ** 2))
-    ridge = GRAM_RIDGE * max(float(np.max(np.diag(gram_matrix))), GRAM_RIDGE * dirac, 1e-100)
+    relative = GRAM_RIDGE if target.taper.dtype == np.float64 else SINGLE_GRAM_RIDGE
+    ridge = relative * max(float(np.max(np.diag(gram_matrix))), GRAM_RIDGE * dirac, 1e-100)
     return gram_matrix + ridge * np.eye(len(gram_matrix))
 
 
@@ -205,8 +210,8 @@ def best_weights(target: Target, centers: Array, variances: Array) -> Array:
     with the number of features.
     """
     matrix = tapered_features(target, centers, variances)
-    inner = ridged(target, matrix @ matrix.T)
-    right = matrix @ (target.moments * np.tile(target.taper, 2)).astype(np.float64)
+    inner = ridged(target, inner_products(matrix))
+    right = (matrix @ (target.moments * np.tile(target.taper, 2))).astype(np.float64)
     factor = cholesky(inner, lower=True)
     weights, _ = nnls(factor.T, solve_triangular(factor, right, lower=True))
     return np.asarray(weights, dtype=np.float64)

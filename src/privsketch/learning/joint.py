@@ -13,7 +13,6 @@ be pushed off their means by it.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from privsketch.errors import ParameterError
 from privsketch.learning.atoms import Atoms, Target, cost, make_target
@@ -23,6 +22,7 @@ from privsketch.learning.problem import Array, Problem
 from privsketch.learning.pruning import prune
 from privsketch.learning.refine import refine
 from privsketch.learning.solution import Solution
+from privsketch.learning.threads import one_thread
 from privsketch.learning.uncertainty import Uncertainty, assess_fit
 
 SURPLUS = 2  # particles per cluster: with one, two particles may share a cluster for good
@@ -83,7 +83,7 @@ def decode_joint(
     if n_starts < 1:
         raise ParameterError(f"n_starts={n_starts}: at least one start is needed")
     # The matrix products are small: threads would cost more than they bring.
-    with threadpool_limits(1):
+    with one_thread():
         return _decode(problem, n_clusters, rng, n_starts)
 
 

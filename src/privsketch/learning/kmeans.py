@@ -14,9 +14,10 @@ from privsketch.learning.atoms import Atoms
 from privsketch.learning.diagnosis import concerns, no_knowledge
 from privsketch.learning.joint import decode_joint
 from privsketch.learning.lloyd import Clusters, cluster_density
-from privsketch.learning.model import DECODERS, Floats, KMeansModel, nearest
+from privsketch.learning.model import DECODERS, Floats, KMeansModel
 from privsketch.learning.ompr import decode_ompr
 from privsketch.learning.problem import Problem, problem_of
+from privsketch.learning.rows import nearest
 from privsketch.learning.selection import choose_size
 from privsketch.learning.solution import Solution
 from privsketch.planning.unknowns import carried_clusters

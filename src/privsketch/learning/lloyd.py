@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
-from threadpoolctl import threadpool_limits
 
 from privsketch.learning.atoms import Atoms
 from privsketch.learning.problem import Array
+from privsketch.learning.rows import nearest
 from privsketch.learning.solution import Solution
+from privsketch.learning.threads import one_thread
 
 SETTLED = 1e-9  # relative fall of the cost that is worth another round
 
@@ -72,13 +73,9 @@ def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: in
 
 def assign(centers: Array, samples: Samples) -> tuple[NDArray[np.intp], float]:
     """Index of the nearest centre of each sample, and the weighted squared distance of all."""
-    # |x|^2 is common to all centres.
-    scores = samples.places @ centers.T
-    scores -= 0.5 * np.einsum("kd,kd->k", centers, centers)
-    labels = np.argmax(scores, axis=1)
-    best = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
-    squares = np.einsum("nd,nd->n", samples.places, samples.places)
-    return labels, float(samples.weights @ (squares - 2 * best))
+    labels = nearest(samples.places, centers)
+    misses = samples.places - centers[labels]
+    return labels, float(samples.weights @ np.einsum("nd,nd->n", misses, misses))
 
 
 def weighted_sums(labels: NDArray[np.intp], samples: Samples, n: int) -> tuple[Array, Array]:
@@ -134,7 +131,7 @@ def cluster_density(
     n_each = max(samples_per_cluster * n_clusters // len(density.weights), 100)
     samples = sample_mixture(density, rng, n_each)
     samples = replace(samples, places=np.clip(samples.places, low, high))
-    with threadpool_limits(1):
+    with one_thread():
         starts = [centers]
         if density.size != n_clusters and samples.weights.sum() > 0:
             for _ in range(n_seeds):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from privsketch.errors import ParameterError
 from privsketch.learning.distortion import Project, make_distortion
@@ -22,6 +21,7 @@ from privsketch.learning.mixture_search import POLISH_STEPS, Candidate, Search
 from privsketch.learning.problem import Array, Problem
 from privsketch.learning.shrinkage import log_variance_prior, shrinking_step
 from privsketch.learning.standard_errors import error_covariance
+from privsketch.learning.threads import one_thread
 from privsketch.planning.unknowns import CovarianceType
 
 DEFAULT_STARTS = 5
@@ -94,7 +94,7 @@ def decode_mixture(
             return np.clip(points, problem.low, problem.high)
 
     # The matrix products are small: threads would cost more than they bring.
-    with threadpool_limits(1):
+    with one_thread():
         distortion = make_distortion(project, len(problem.low), dither, rng)
         search = Search(problem, n_components, covariance_type, distortion, rng)
         best, count = find_best(search, n_starts)

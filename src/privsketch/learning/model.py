@@ -12,7 +12,7 @@ from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
 from privsketch.formats import document_content, read_file, reading, require_fields
 from privsketch.learning.model_file import save_model, shared_fields
-from privsketch.learning.rows import as_rows
+from privsketch.learning.rows import as_rows, nearest
 
 Floats = npt.NDArray[np.float64]
 KIND = "kmeans-model"
@@ -149,16 +149,3 @@ _ARRAYS = (
     "mixture_means",
     "mixture_widths",
 )
-
-
-def nearest(rows: Floats, centers: Floats) -> npt.NDArray[np.int64]:
-    """Index of the centre with the least Euclidean distance to each row."""
-    # Distances are taken from the mean of the centres: squares of large offsets would cancel.
-    origin = centers.mean(axis=0)
-    shifted = centers - origin
-    labels = np.empty(len(rows), dtype=np.int64)
-    for first in range(0, len(rows), 8192):
-        block = rows[first : first + 8192] - origin
-        scores = block @ shifted.T - 0.5 * np.einsum("ij,ij->i", shifted, shifted)
-        labels[first : first + 8192] = scores.argmax(axis=1)
-    return labels

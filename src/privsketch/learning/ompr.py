@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import Bounds, minimize
-from threadpoolctl import threadpool_limits
 
 from privsketch.errors import ParameterError
 from privsketch.learning.atoms import (
@@ -25,6 +24,7 @@ from privsketch.learning.overview import find_overview
 from privsketch.learning.problem import Array, Problem
 from privsketch.learning.refine import keep_best, refine
 from privsketch.learning.solution import Solution
+from privsketch.learning.threads import one_thread
 from privsketch.learning.uncertainty import assess_fit
 
 DIRAC = np.zeros((1, 1))
@@ -56,7 +56,7 @@ def decode_ompr(
     """
     if n_starts < 1:
         raise ParameterError(f"n_starts={n_starts}: at least one start is needed")
-    with threadpool_limits(1):
+    with one_thread():
         overview = find_overview(problem, rng)
         unit = overview.weight
         target = make_target(problem.frequencies, problem.moments / unit)

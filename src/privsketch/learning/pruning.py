@@ -6,9 +6,11 @@ from scipy.linalg import inv
 
 from privsketch.learning.atoms import (
     Atoms,
+    RealArray,
     Target,
     best_weights,
     features,
+    inner_products,
     ridged,
     tapered_features,
 )
@@ -46,7 +48,7 @@ def remove_cheapest(target: Target, atoms: Atoms, n_remove: int) -> Atoms:
     residual = atoms.weights @ matrix - target.moments * np.tile(target.taper, 2)
     prices = np.concatenate(
         [
-            deletion_prices(atoms.weights, ridged(target, matrix @ matrix.T)),
+            deletion_prices(atoms.weights, ridged(target, inner_products(matrix))),
             _merge_prices(target, atoms, matrix, residual, pairs, merged),
         ]
     )
@@ -121,8 +123,8 @@ def _unique_pairs(nearest: NDArray[np.intp]) -> NDArray[np.intp]:
 def _merge_prices(
     target: Target,
     atoms: Atoms,
-    matrix: Array,
-    residual: Array,
+    matrix: RealArray,
+    residual: RealArray,
     pairs: NDArray[np.intp],
     merged: Atoms,
 ) -> Array:

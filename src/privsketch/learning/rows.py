@@ -1,4 +1,4 @@
-"""Rows that a model is asked about."""
+"""Rows that a model is asked about, and the centre nearest to each."""
 
 from __future__ import annotations
 
@@ -21,3 +21,17 @@ def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:
     if not np.isfinite(rows).all():
         raise ParameterError(f"{name}: X has missing or infinite values")
     return rows
+
+
+def nearest(rows: Floats, centers: Floats) -> npt.NDArray[np.int64]:
+    """Index of the centre with the least Euclidean distance to each row."""
+    # Distances are taken from the mean of the centres: squares of large offsets would cancel.
+    origin = centers.mean(axis=0)
+    shifted = centers - origin
+    labels = np.empty(len(rows), dtype=np.int64)
+    halves = 0.5 * np.einsum("ij,ij->i", shifted, shifted)
+    size = max(64, 2**18 // len(centers))  # scores that stay in the cache
+    for first in range(0, len(rows), size):
+        block = rows[first : first + size] - origin
+        labels[first : first + size] = (block @ shifted.T - halves).argmax(axis=1)
+    return labels

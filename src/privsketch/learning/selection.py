@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from privsketch.learning.atoms import Atoms, Target, cost, make_target
 from privsketch.learning.density import with_shapes
@@ -22,6 +21,7 @@ from privsketch.learning.overview import Overview, find_overview
 from privsketch.learning.problem import Problem
 from privsketch.learning.pruning import prune
 from privsketch.learning.refine import refine
+from privsketch.learning.threads import one_thread
 from privsketch.learning.uncertainty import assess_fit
 
 SIZE_ITERATIONS = 60
@@ -67,7 +67,7 @@ def compare_sizes(
     problem: Problem, max_clusters: int, rng: np.random.Generator
 ) -> tuple[Candidate, ...]:
     """Candidates from 1 to `max_clusters`."""
-    with threadpool_limits(1):
+    with one_thread():
         overview = find_overview(problem, rng)
         found = _path(problem, overview.weight, overview, max_clusters, rng)
         if not any(candidate.explains for candidate in found):

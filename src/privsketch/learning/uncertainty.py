@@ -17,10 +17,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
-from scipy.linalg.blas import ssyrk
 
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
-from privsketch.learning.atoms import Atoms, RealArray, Target, features, make_target
+from privsketch.learning.atoms import (
+    Atoms,
+    RealArray,
+    Target,
+    features,
+    inner_products,
+    make_target,
+)
 from privsketch.learning.problem import Array, Problem
 
 N_SAMPLES = 400
@@ -92,9 +98,12 @@ class _ParameterSpread:
         )
 
     def errors(self, directions: Array) -> Array:
-        variances = np.sum((directions @ self.by_noise) ** 2, axis=-1)
-        variances += np.sum((directions @ self.by_sample.T) ** 2, axis=-1)
-        return np.asarray(np.sqrt(variances))
+        flat = directions.reshape(-1, directions.shape[-1])
+        variances = np.zeros(len(flat))
+        for factor in (self.by_noise, self.by_sample.T):
+            product = flat.astype(np.float32) @ factor.astype(np.float32)
+            variances += np.einsum("qp,qp->q", product, product)
+        return np.sqrt(variances).reshape(directions.shape[:-1])
 
 
 def assess_fit(
@@ -168,18 +177,19 @@ def assess(
         scatter = per_record * (target.n_features - float(mean @ mean))
         variance = noise_variance + scatter / n_values
         return Uncertainty(free * variance, float(np.sqrt(2 * free) * variance))
-    derivatives, lengths = _derivatives(target, atoms, fit_variances)
-    # The lower half is all that a Cholesky factor needs, at half of the work.
-    inner = ssyrk(1.0, derivatives.T, trans=1, lower=1).astype(np.float64)
+    derivatives = _derivatives(target, atoms, fit_variances)
+    inner = inner_products(derivatives)
+    lengths = np.sqrt(np.maximum(np.diag(inner), np.finfo(np.float32).tiny))
+    inner /= np.outer(lengths, lengths)
     inner[np.diag_indices_from(inner)] += RIDGE
     factor = cho_factor(inner, lower=True)
     deviations = _sampled_features(target, atoms, rng) - _unit_moments(target, atoms, total)
-    scores = (deviations @ derivatives.T).astype(np.float64)
+    scores = (deviations @ derivatives.T) / lengths
     followed = cho_solve(factor, scores.T).T
-    left = deviations - followed.astype(np.float32) @ derivatives
-    products = (left @ left.T).astype(np.float64)
-    n_samples = len(left)
-    trace = float(np.trace(products)) / n_samples
+    # Inner products of what is left: those of all less those of what is followed.
+    products = inner_products(deviations) - scores @ followed.T
+    n_samples = len(products)
+    trace = max(float(np.trace(products)), 0.0) / n_samples
     np.fill_diagonal(products, 0.0)
     square_trace = float(np.sum(products**2)) / (n_samples * (n_samples - 1))
     spread = np.sqrt(
@@ -221,25 +231,24 @@ def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) ->
     return features(target, records, np.zeros((1, 1)))
 
 
-def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> tuple[RealArray, Array]:
-    """(n_parameters, 2 m) derivatives of the model scaled to unit length, and their lengths."""
-    m = target.n_features
-    matrix = features(target, atoms.centers, atoms.variances)
-    turned = np.concatenate([-matrix[:, m:], matrix[:, :m]], axis=1)
+def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> RealArray:
+    """(n_parameters, 2 m) derivatives of the model by weights, centres and variances."""
+    m, (size, dim) = target.n_features, atoms.centers.shape
     # Atoms of no weight have no derivative by their centre: any positive weight tells the
     # direction, and the error that comes out is large.
     weights = np.maximum(atoms.weights, 1e-6 * atoms.weights.sum()).astype(np.float32)
-    rows = [matrix]
-    by_center = (weights[:, None] * turned)[:, None, :] * np.tile(target.frequencies, (2, 1)).T
-    rows.append(by_center.reshape(-1, 2 * m))
-    if fit_variances:
-        exponents = np.tile(target.exponents(atoms.variances), (2, 1)).T / -2
-        by_variance = (weights[:, None] * matrix)[:, None, :] * exponents
-        if atoms.shared:
-            by_variance = by_variance.sum(axis=0, keepdims=True)
-        rows.append(by_variance.reshape(-1, 2 * m))
-    stacked = np.concatenate(rows)
-    lengths = np.sqrt(np.einsum("pj,pj->p", stacked, stacked))
-    lengths = np.maximum(lengths, np.finfo(np.float32).tiny ** 0.5)
-    stacked /= lengths[:, None]
-    return stacked, lengths.astype(np.float64)
+    matrix = features(target, atoms.centers, atoms.variances)
+    n_variances = atoms.variances.size if fit_variances else 0
+    result = np.zeros((size * (dim + 1) + n_variances, 2 * m), np.float32)
+    by_weight, by_center, by_variance = np.split(result, [size, size * (dim + 1)])
+    by_weight[:] = matrix
+    by_center = by_center.reshape(size, dim, 2, m)
+    exponents = target.exponents(atoms.variances).T / np.float32(-2)
+    for k in range(size):
+        weighted = weights[k] * matrix[k].reshape(2, m)
+        turned = np.stack([-weighted[1], weighted[0]])
+        np.multiply(turned, target.frequencies.T[:, None, :], out=by_center[k])
+        if fit_variances:
+            slopes = weighted * exponents[:, None, :]
+            by_variance.reshape(-1, len(exponents), 2, m)[0 if atoms.shared else k] += slopes
+    return result
