@@ -465,7 +465,7 @@ def test_lloyd_splits_one_wide_cluster_as_k_means_would():
     centers = np.array([[-0.1], [0.1]])
     box = np.full(1, 10.0)
     moved = cluster_density(
-        found(centers, np.ones(2), np.ones((2, 1))), rng, -box, box, samples_per_cluster=20_000
+        found(centers, np.ones(2), np.ones((2, 1))), rng, -box, box, n_samples=40_000
     )
     expected = np.sqrt(2 / np.pi)
     np.testing.assert_allclose(np.sort(moved.centers[:, 0]), [-expected, expected], atol=0.03)

@@ -17,7 +17,9 @@ from privsketch.learning.rows import nearest
 from privsketch.learning.solution import Solution
 from privsketch.learning.threads import one_thread
 
-SETTLED = 1e-9  # relative fall of the cost that is worth another round
+LEAST_SAMPLES = 500  # per cluster
+MOST_NUMBERS, MOST_DISTANCES = 100_000, 1_000_000  # of a round, beyond what is needed
+SETTLED = 1e-7  # relative fall of the cost that is worth another round
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,22 @@ def lloyd(centers: Array, samples: Samples, n_rounds: int) -> Array:
     return centers
 
 
+def default_samples(n_clusters: int, dim: int) -> int:
+    """Enough samples that they blur the centres less than a sketch does, in little time.
+
+    Where clusters overlap, a centre of s samples is off by about width / sqrt(s).
+    """
+    affordable = min(MOST_NUMBERS // dim, MOST_DISTANCES // n_clusters)
+    return max(LEAST_SAMPLES * n_clusters, affordable)
+
+
 def cluster_density(
     solution: Solution,
     rng: np.random.Generator,
     low: Array,
     high: Array,
     n_rounds: int = 30,
-    samples_per_cluster: int = 500,
+    n_samples: int | None = None,
     n_seeds: int = 3,
 ) -> Clusters:
     """K-means clusters of the density of a solution.
@@ -127,8 +138,9 @@ def cluster_density(
     density = solution.density
     centers = solution.centers
     n_clusters = len(centers)
-    # As many samples in all as the clusters are due, at least, and a few per component.
-    n_each = max(samples_per_cluster * n_clusters // len(density.weights), 100)
+    if n_samples is None:
+        n_samples = default_samples(*centers.shape)
+    n_each = max(n_samples // density.size, 100)
     samples = sample_mixture(density, rng, n_each)
     samples = replace(samples, places=np.clip(samples.places, low, high))
     with one_thread():
