@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-decoders bench-mixtures bench-forecast bench-speed bench-memory clean
+.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-forecast bench-speed bench-memory clean
 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
@@ -25,6 +25,10 @@ bench: $(VENV)/dev.done
 # Time to learn against clusters, columns and features.
 bench-decoders: $(VENV)/dev.done
 	$(RUN)/python benchmarks/decoders.py
+
+# Coverage of intervals, and the number of clusters taken from sketches.
+bench-trust: $(VENV)/dev.done
+	$(RUN)/python benchmarks/trust.py
 
 # Log-likelihood of Gaussian mixtures from a sketch.
 bench-mixtures: $(VENV)/dev.done
