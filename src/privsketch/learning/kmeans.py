@@ -168,7 +168,7 @@ def each_its_own(atoms: Atoms) -> Clusters:
     """Every atom as a cluster."""
     size = atoms.size
     means = np.repeat(atoms.centers[None], size, axis=0)
-    return Clusters(atoms.centers, np.diag(atoms.weights), means)
+    return Clusters(atoms.centers, np.diag(atoms.weights), means, cost=0.0)
 
 
 def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats) -> Floats | None:

@@ -5,6 +5,8 @@ for, the means of the mixture are not the centres k-means would choose. A mixtur
 public once decoded, so samples of it may be drawn and clustered at no privacy cost.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,8 +19,10 @@ from privsketch.learning.rows import nearest
 from privsketch.learning.solution import Solution
 from privsketch.learning.threads import one_thread
 
-LEAST_SAMPLES = 500  # per cluster
-MOST_NUMBERS, MOST_DISTANCES = 100_000, 1_000_000  # of a round, beyond what is needed
+LEAST_SAMPLES, TRIAL_SAMPLES = 500, 200  # per cluster
+MOST_NUMBERS, MOST_DISTANCES = 60_000, 600_000  # of a round, beyond what is needed
+WHOLE = 0.9  # share of a component in one cluster from which on it is not divided
+BETTER = 0.99  # cost over that of the solution's own centres that speaks for others
 SETTLED = 1e-7  # relative fall of the cost that is worth another round
 
 
@@ -33,11 +37,14 @@ class Clusters:
         Weight of each component of the mixture that each cluster serves.
     means : (n_clusters, size, dim) float64
         Mean of what a cluster has of a component; its centre where it has nothing.
+    cost : float
+        Weighted squared distance of the mixture to its centres.
     """
 
     centers: Array
     masses: Array
     means: Array
+    cost: float
 
     @property
     def records(self) -> Array:
@@ -52,6 +59,11 @@ class Samples:
     places: Array
     weights: Array
     component: NDArray[np.intp]
+
+    def thinned(self, n: int) -> Samples:
+        """About n of the samples, evenly from all components."""
+        step = max(1, len(self.weights) // n)
+        return Samples(self.places[::step], self.weights[::step], self.component[::step])
 
 
 def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: int) -> Samples:
@@ -132,8 +144,8 @@ def cluster_density(
     """K-means clusters of the density of a solution.
 
     Lloyd's rounds start from the centres of the solution. If the density is not made
-    of these, they are no more than a guess: k-means++ seeds are tried as well, and the
-    centres with the smallest cost on the samples are returned.
+    of these, or its components overlap, they are no more than a guess: k-means++ seeds are
+    tried as well, and the centres with the smallest cost on the samples are returned.
     """
     density = solution.density
     centers = solution.centers
@@ -144,22 +156,33 @@ def cluster_density(
     samples = sample_mixture(density, rng, n_each)
     samples = replace(samples, places=np.clip(samples.places, low, high))
     with one_thread():
-        starts = [centers]
-        if density.size != n_clusters and samples.weights.sum() > 0:
+        clusters = _clusters(lloyd(centers, samples, n_rounds), samples, density.size)
+        # Where a cluster shares its component with others, another division may be better.
+        divided = clusters.masses.max(axis=0) < WHOLE * density.weights
+        if (density.size != n_clusters or divided.any()) and samples.weights.sum() > 0:
+            few = samples.thinned(TRIAL_SAMPLES * n_clusters)
+            starts = [clusters.centers]
             for _ in range(n_seeds):
                 seed = int(rng.integers(2**31))
                 seeds, _ = kmeans_plusplus(
-                    samples.places, n_clusters, sample_weight=samples.weights, random_state=seed
+                    few.places, n_clusters, sample_weight=few.weights, random_state=seed
                 )
-                starts.append(seeds)
-        found = [lloyd(start, samples, n_rounds) for start in starts]
-        best = min(found, key=lambda centers: assign(centers, samples)[1])
-        best = np.clip(best, low, high)
-        labels, _ = assign(best, samples)
-    cells = labels * density.size + samples.component
-    mass, sums = weighted_sums(cells, samples, n_clusters * density.size)
-    masses = mass.reshape(n_clusters, density.size)
-    means = np.repeat(best[:, None, :], density.size, axis=1)
+                starts.append(lloyd(seeds, few, n_rounds))
+            best = min(starts, key=lambda start: assign(start, few)[1])
+            if best is not starts[0]:
+                other = _clusters(lloyd(best, samples, n_rounds), samples, density.size)
+                # The mixture is itself an estimate: a little better on it means nothing.
+                clusters = other if other.cost < BETTER * clusters.cost else clusters
+    return replace(clusters, centers=np.clip(clusters.centers, low, high))
+
+
+def _clusters(centers: Array, samples: Samples, size: int) -> Clusters:
+    """What each centre serves of each of `size` components."""
+    labels, cost = assign(centers, samples)
+    n_clusters = len(centers)
+    mass, sums = weighted_sums(labels * size + samples.component, samples, n_clusters * size)
+    masses = mass.reshape(n_clusters, size)
+    means = np.repeat(centers[:, None, :], size, axis=1)
     served = masses > 0
     means[served] = sums.reshape(means.shape)[served] / masses[served, None]
-    return Clusters(best, masses, means)
+    return Clusters(centers, masses, means, cost)
