@@ -242,7 +242,8 @@ def test_the_demo_tells_the_whole_story(folder):
     assert told.exit_code == 0, told.output
     files = {path.name for path in (folder / "out").iterdir()}
     sites = {f"site-{i}.{kind}" for i in range(1, 6) for kind in ("parquet", "sketch")}
-    assert files == {"study.json", "all.sketch", "model.json", "report.html", *sites}
+    models = {"model.json", "mixture.json", "report.html", "synthetic.parquet"}
+    assert files == {"study.json", "all.sketch", *models, *sites}
     assert len(ps.Sketch.load("out/all.sketch").ids) == 5
 
 
@@ -252,6 +253,10 @@ def test_the_commands_of_the_demo_can_be_typed(folder):
     command = next(words for words in typed if words[0] == "design")
     assert run(*command).exit_code == 0
     assert ps.Design.load("study.json") == ps.Design.load("out/study.json")
+    for words in typed:
+        if words[0] == "learn":
+            in_folder = [f"out/{word}" if "." in word else word for word in words]
+            assert run(*in_folder).exit_code == 0
 
 
 # ---------------------------------------------------------------- help
