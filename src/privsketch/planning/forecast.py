@@ -27,7 +27,7 @@ from privsketch.planning.unknowns import kmeans_unknowns, mixture_unknowns, rich
 Verdict = Literal["good", "rough", "hopeless"]
 GOOD, TOO_MUCH = 1.15, 1.5  # RSSE: end of a good range, middle of a hopeless one
 HOPELESS = 0.75  # noise per number over a cluster of average size: learners doubt such fits
-MANY_COLUMNS = 150  # seen: 100 columns learn well in seconds, 300 fail in a minute
+MANY_COLUMNS = 150  # seen: 100 columns learn well in seconds; of 300, tight clusters fail
 
 SCATTER = 2.0  # of the excess of data sets around what is expected
 
