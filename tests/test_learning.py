@@ -301,3 +301,25 @@ def test_standard_errors_cover_the_true_centres():
         misses = np.abs(model.centers[order] - truth) / model.standard_errors[order]
         hits.append(np.mean(misses < 1.645))
     assert 0.78 < np.mean(hits) < 0.985
+
+
+@pytest.mark.parametrize("n_clusters", [3, "auto"])
+@pytest.mark.parametrize("domain", [ps.Box(-1, 1, dim=3), ps.Ball(3, 1.0)])
+def test_records_in_other_units_than_the_domain_are_noticed(n_clusters, domain):
+    rng = np.random.default_rng(8)
+    records = np.array([50.0, 26.0, 130.0]) + rng.normal(size=(20_000, 3))
+    design = plan(3, domain)
+    model = ps.learn_kmeans(ps.sketch(records, design), n_clusters)
+    assert any("too narrow" in text for text in model.concerns)
+    assert not any("too wide" in text for text in model.concerns)
+    mixture = ps.learn_gaussian_mixture(ps.sketch(records, design), 2)
+    assert any("too narrow" in text for text in mixture.concerns)
+
+
+@pytest.mark.parametrize("n_clusters", [3, "auto"])
+def test_a_domain_far_too_wide_is_noticed(n_clusters):
+    rng = np.random.default_rng(9)
+    centers = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    records = centers[rng.integers(3, size=20_000)] + 0.2 * rng.normal(size=(20_000, 2))
+    model = ps.learn_kmeans(ps.sketch(records, plan(3, ps.Box(-1e4, 1e4, dim=2))), n_clusters)
+    assert any("too wide" in text for text in model.concerns)

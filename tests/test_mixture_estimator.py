@@ -88,6 +88,7 @@ def test_one_charge_and_nothing_exact(blobs):
     assert model.receipt_.parts == ()
     public = {"sketch_", "model_", "receipt_", "weights_", "means_", "covariances_"}
     public |= {"precisions_cholesky_", "converged_", "n_features_in_"}
+    public |= {"standard_errors_", "concerns_"}
     assert {name for name in vars(model) if name.endswith("_")} == public
     assert model.sketch_.exact_count is None
 

@@ -322,11 +322,15 @@ def test_describe_says_what_to_expect():
     lines = plan().describe().splitlines()
     told = [line for line in lines if line.startswith("forecast")]
     assert len(told) == 1
-    for words in ("good: squared error 1.000", "noise-to-signal", "records on"):
+    for words in (
+        "good: squared error of centres 1.000",
+        "noise-to-signal",
+        "records of a holder on",
+    ):
         assert words in told[0]
     rough = plan(epsilon=0.1, delta=0.0).describe()
     assert "rough" in rough
-    assert "careful" not in rough
+    assert "careful     centres may be visibly off" in rough
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,8 @@ def _names(text: str | None) -> list[str] | None:
     "--records",
     "n_records",
     type=float,
-    help="Public order of magnitude of the number of records of one holder.",
+    help="Public order of magnitude of the number of records of one holder; if left out, the "
+    "plan assumes as many as would suffice.",
 )
 @click.option("--columns", help="Names of the columns of a record: a,b,c.")
 @click.option(
@@ -441,7 +442,9 @@ def _learn(
     if task == "kmeans":
         return ps.learn_kmeans(released, number, **given)
     if number == "auto":
-        raise click.UsageError("-k auto counts clusters; a mixture needs a number of Gaussians")
+        raise click.UsageError(
+            "-k auto counts clusters (--task kmeans); a mixture needs a number of Gaussians"
+        )
     return ps.learn_gaussian_mixture(released, number, **given)
 
 

@@ -64,6 +64,8 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     cluster_centers_ : (n_clusters, n_features_in_) float64
     standard_errors_ : (n_clusters, n_features_in_) float64 or None
         Of the centres' coordinates; None for fits too large to tell.
+    concerns_ : tuple of str
+        Reasons to doubt the clusters, in words; empty if there are none.
     weights_ : (n_clusters,) float64
         Share of the records in each cluster.
     width_ : float
@@ -172,6 +174,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = model
         self.cluster_centers_ = model.centers
         self.standard_errors_ = model.standard_errors
+        self.concerns_ = model.concerns
         self.weights_ = model.weights
         self.width_ = model.width
         return self

@@ -65,6 +65,10 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     means_ : (n_components, n_features_in_) float64
     covariances_, precisions_cholesky_ : float64
         In scikit-learn's shapes.
+    standard_errors_ : (n_components, n_features_in_) float64
+        Of the means.
+    concerns_ : tuple of str
+        Reasons to doubt the mixture, in words; empty if there are none.
     converged_ : bool
         Whether the mixture explains the sketch about as well as noise and sampling allow.
     receipt_ : Receipt
@@ -169,6 +173,8 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.weights_ = model.weights
         self.means_ = model.means
         self.covariances_ = model.covariances
+        self.standard_errors_ = model.standard_errors
+        self.concerns_ = model.concerns
         self.precisions_cholesky_ = _precisions_cholesky(model.covariances, self.covariance_type)
         self.converged_ = bool(model.residual <= MISFIT * model.expected_residual)
         return self

@@ -9,16 +9,34 @@ import math
 
 import numpy as np
 
+from privsketch.domain import Ball, Domain
 from privsketch.learning.model import Floats, KMeansModel
 from privsketch.planning.forecast import HOPELESS
 from privsketch.sketches import Sketch
 
+EDGE = 0.999  # of the way from the centre of the domain
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
 
 def no_knowledge(half_widths: Floats) -> Floats:
     """Standard deviations of a point that may be anywhere in the domain."""
     return np.asarray(half_widths / math.sqrt(3))
+
+
+def on_the_edge(centers: Floats, weights: Floats, domain: Domain) -> list[str]:
+    """A concern if clusters or components sit where records outside the domain end up."""
+    offsets = np.abs(centers - domain.center_vector)
+    if isinstance(domain, Ball):
+        outward = np.linalg.norm(offsets, axis=1) / domain.radius
+    else:
+        outward = (offsets / domain.half_widths).max(axis=1)
+    share = float(weights[outward > EDGE].sum())
+    if share < 0.01:
+        return []
+    return [
+        f"{share:.0%} of the records are around centres on the edge of the domain, where records "
+        "outside of it end up: it is too narrow, or the records are in other units"
+    ]
 
 
 def missing_records(n_records: float, sketch: Sketch) -> list[str]:
@@ -44,6 +62,8 @@ def concerns(model: KMeansModel, sketch: Sketch) -> tuple[str, ...]:
             f"the noise per number is {noise:.0%} of a cluster of average size: the centres may "
             "describe the noise"
         )
+    on_edge = on_the_edge(model.centers, model.weights, sketch.design.domain)
+    found += on_edge
     found += missing_records(model.n_records, sketch)
     ratio = model.residual / model.expected_residual
     if ratio > MISFIT and model.residual > model.expected_residual + 4 * model.residual_spread:
@@ -55,9 +75,10 @@ def concerns(model: KMeansModel, sketch: Sketch) -> tuple[str, ...]:
     finest = sketch.design.frequencies.scales[0]
     mean = model.weights @ model.centers
     spread = math.sqrt(float(np.mean(model.weights @ np.square(model.centers - mean))))
-    if model.n_clusters > 1 and spread < 1.5 * finest and noise <= HOPELESS:
+    extent = math.hypot(spread, model.width)
+    if extent < 1.5 * finest and noise <= HOPELESS and not on_edge:
         found.append(
-            f"all centres lie within {spread:.2g} of each other, and the design resolves "
-            f"{finest:.2g}: the domain may be far too wide for these records"
+            f"all records lie within about {extent:.2g} of each other, and the design resolves "
+            f"{finest:.2g}: the domain may be far too wide for them"
         )
     return tuple(found)

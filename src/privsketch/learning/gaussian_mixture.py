@@ -11,7 +11,7 @@ from privsketch.design import Design
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.features.onebit import SIGN_VARIANCE
-from privsketch.learning.diagnosis import missing_records, no_knowledge
+from privsketch.learning.diagnosis import missing_records, no_knowledge, on_the_edge
 from privsketch.learning.mixture import DEFAULT_STARTS, MixtureSolution, decode_mixture
 from privsketch.learning.mixture_model import Floats, GaussianMixtureModel
 from privsketch.learning.problem import Problem, problem_of
@@ -171,6 +171,8 @@ def _concerns(
             f"the noise per number is {noise:.0%} of a component of average size: the mixture "
             "may describe the noise"
         )
+    if noise <= HOPELESS:
+        found += on_the_edge(model.means, model.weights, sketch.design.domain)
     found += missing_records(model.n_records, sketch)
     ratio = model.residual / model.expected_residual
     if ratio > MISFIT:
@@ -186,7 +188,7 @@ def _concerns(
             f"the mean of {vague} of {model.n_components} components is known no better than to "
             "its width: the sketch may not support as many components"
         )
-    if solution.outside_share > NARROW:
+    if solution.outside_share > NARROW and noise <= HOPELESS:
         found.append(
             f"{solution.outside_share:.0%} of the mixture lies outside the domain, whose edge "
             "the records were moved to: the domain may be too narrow"

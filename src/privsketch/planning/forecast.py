@@ -112,10 +112,13 @@ class Forecast:
         """The forecast in words, one line."""
         enough = "too small a sketch for any number of records"
         if math.isfinite(self.n_records_needed):
-            enough = f"good from {float(f'{self.n_records_needed:.2g}'):,.0f} records on"
+            enough = (
+                f"good from {float(f'{self.n_records_needed:.2g}'):,.0f} records of a holder on"
+            )
         return (
-            f"{self.verdict}: squared error {_ratio(self.rsse_low)} to {_ratio(self.rsse_high)} "
-            f"times that without privacy, noise-to-signal {self.noise_to_signal:.2g}; {enough}"
+            f"{self.verdict}: squared error of centres {_ratio(self.rsse_low)} to "
+            f"{_ratio(self.rsse_high)} times that without privacy, noise-to-signal "
+            f"{self.noise_to_signal:.2g}; {enough}"
         )
 
 
@@ -237,7 +240,13 @@ def _records_needed(design: Design, n_holders: int) -> float:
 def cautions(design: Design) -> list[str]:
     """What people who plan this study should think about once more."""
     found = []
-    if forecast(design).verdict == "hopeless":
+    told = forecast(design)
+    if told.verdict == "rough":
+        found.append(
+            "centres may be visibly off: more records or holders, a larger epsilon or fewer "
+            "clusters make the study better"
+        )
+    if told.verdict == "hopeless":
         found.append(
             "with so few records for this budget a fit would describe the noise; more "
             "records, a larger epsilon, delta > 0 or fewer clusters help"
