@@ -22,6 +22,7 @@ from privsketch.learning.threads import one_thread
 LEAST_SAMPLES, TRIAL_SAMPLES = 500, 200  # per cluster
 MOST_NUMBERS, MOST_DISTANCES = 60_000, 600_000  # of a round, beyond what is needed
 WHOLE = 0.9  # share of a component in one cluster from which on it is not divided
+MOST_DIVIDED = 32
 BETTER = 0.99  # cost over that of the solution's own centres that speaks for others
 SETTLED = 1e-7  # relative fall of the cost that is worth another round
 
@@ -157,9 +158,11 @@ def cluster_density(
     samples = replace(samples, places=np.clip(samples.places, low, high))
     with one_thread():
         clusters = _clusters(lloyd(centers, samples, n_rounds), samples, density.size)
-        # Where a cluster shares its component with others, another division may be better.
-        divided = clusters.masses.max(axis=0) < WHOLE * density.weights
-        if (density.size != n_clusters or divided.any()) and samples.weights.sum() > 0:
+        # Where clusters share a component, another division may be better; seeds of very many
+        # clusters never are.
+        divided = bool((clusters.masses.max(axis=0) < WHOLE * density.weights).any())
+        guessed = density.size != n_clusters or (divided and n_clusters <= MOST_DIVIDED)
+        if guessed and samples.weights.sum() > 0:
             few = samples.thinned(TRIAL_SAMPLES * n_clusters)
             starts = [clusters.centers]
             for _ in range(n_seeds):
