@@ -101,7 +101,8 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_start
     runs: list[Run] = []
     n_evaluations = overview.n_evaluations
     while len(runs) < n_starts:
-        origin = whole_box(overview, low, high) if len(runs) % 2 else overview
+        unexplained = not any(run.explains for run in runs)
+        origin = whole_box(overview, low, high) if unexplained and len(runs) % 2 else overview
         found, value, n_run = run_start(single, origin, n_clusters, low, high, rng)
         n_evaluations += n_run
         found = found.in_order()
@@ -112,8 +113,7 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_start
             break
     atoms, density = best.atoms, None
     if not best.explains:
-        n_rich = RICH_SURPLUS * n_clusters
-        rich = scatter_particles(best.origin, n_rich, low, high, rng)
+        rich = scatter_particles(best.origin, RICH_SURPLUS * n_clusters, low, high, rng)
         rich, n_rich = sharpen(single, rich, best.origin.variance, low, high)
         atoms, density, n_more = choose_density(
             single, atoms, rich, best.uncertainty.expected_cost, low, high

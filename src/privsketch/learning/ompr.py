@@ -6,6 +6,7 @@ atoms by non-negative least squares, refit the weights and refine everything
 jointly. Kept for comparison: clusters have width, Dirac atoms have none.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from privsketch.learning.atoms import (
 )
 from privsketch.learning.overview import find_overview
 from privsketch.learning.problem import Array, Problem
-from privsketch.learning.refine import keep_best, refine
+from privsketch.learning.refine import refine
 from privsketch.learning.solution import Solution
 from privsketch.learning.threads import one_thread
 from privsketch.learning.uncertainty import assess_fit
@@ -72,6 +73,19 @@ def decode_ompr(
         uncertainty=assess_fit(problem, atoms, 1.0, rng, fit_variances=False),
         n_evaluations=overview.n_evaluations + sum(run[2] for run in runs),
     )
+
+
+def keep_best(runs: Sequence[tuple[Atoms, float, int]]) -> tuple[Atoms, float, int]:
+    """The run (atoms, cost, evaluations) of least cost; the first of equals.
+
+    Runs that end in the same minimum differ by rounding, and so would the order of
+    their atoms: a later run has to be better by more than that.
+    """
+    best = runs[0]
+    for run in runs[1:]:
+        if run[1] < best[1] * (1 - 1e-3):
+            best = run
+    return best
 
 
 def run_start(

@@ -1,6 +1,5 @@
 """Joint descent in the weights, centres and variances of all atoms."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -79,19 +78,6 @@ def refine(
     # Dividing by the scale may leave the box by one rounding.
     found = replace(found, centers=np.clip(found.centers, low, high))
     return found, float(result.fun), int(result.nfev)
-
-
-def keep_best(runs: Sequence[tuple[Atoms, float, int]]) -> tuple[Atoms, float, int]:
-    """Of CL-OMPR's runs (atoms, cost, evaluations) that of least cost; the first of equals.
-
-    Runs that end in the same minimum differ by rounding, and so would the order of
-    their atoms: a later run has to be better by more than that.
-    """
-    best = runs[0]
-    for run in runs[1:]:
-        if run[1] < best[1] * (1 - 1e-3):
-            best = run
-    return best
 
 
 def _curvature_scales(target: Target, atoms: Atoms) -> tuple[Array, Array, Array]:
