@@ -10,8 +10,7 @@ from privsketch.design import Design
 from privsketch.errors import ParameterError, RecordError
 from privsketch.readers import checked_missing, read_blocks
 from privsketch.sketches import Sketch
-from privsketch.sketching.blocks import sum_features
-from privsketch.sketching.kernels import CompiledKernel
+from privsketch.sketching.exact import exact_sums
 
 
 def sketch(
@@ -61,15 +60,9 @@ def sketch(
     identity = secrets.token_hex(16)
     source = _checked_source(source, identity)
     missing_to_center = checked_missing(missing)
-    frequencies, domain = design.frequencies, design.domain
-    kernel = CompiledKernel(
-        design.map, frequencies.matrix(domain), frequencies.offsets(domain), frequencies.turn_bits
-    )
-    exact = sum_features(
+    exact = exact_sums(
         read_blocks(data, design.dim, columns, design.columns),
-        domain,
-        kernel,
-        2 * design.n_features,
+        design,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
         progress=progress,
