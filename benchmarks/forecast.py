@@ -27,7 +27,7 @@ from scipy.stats import spearmanr
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.planning.forecast import CALIBRATION, Calibration, Reference, excess
+from privsketch.planning.forecast import CALIBRATION, Calibration, Reference, excess, forecast
 
 RESULTS = Path(__file__).parent / "results" / "forecast.csv"
 APPROXIMATE = 1e-6
@@ -126,7 +126,7 @@ Row = dict[str, str | float]
 def measure(cell: Cell, repetitions: int) -> Row:
     """One row of the table."""
     design = cell.design(0)
-    told = design.forecast()
+    told = forecast(design)
     ratios = [relative_error(cell, seed) for seed in range(repetitions)]
     return {
         "data": cell.data.name,

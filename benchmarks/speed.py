@@ -3,6 +3,9 @@
 A feature is one cosine and one sine, added to their sums. NumPy computes the same
 sketch in float32, once over all records as one writes it, once in blocks that stay in
 the cache. "whole" includes quantising the records; one thread.
+
+A second table compares structured frequencies (sign flips and fast transforms) with dense
+ones of the same number, both in their compiled kernels, one thread.
 """
 
 from __future__ import annotations
@@ -17,12 +20,18 @@ from collections.abc import Callable
 import numpy as np
 
 import privsketch as ps
-from privsketch.features.fixedpoint import Quantiser
+from privsketch.features.fixedpoint import RECORD_MAX, Quantiser
+from privsketch.features.frequencies import FREQUENCY_MAX
+from privsketch.features.hadamard import draw_blocks
 from privsketch.features.maps import feature_map
-from privsketch.sketching.blocks import sum_features
-from privsketch.sketching.kernels import CompiledKernel
+from privsketch.sketching.blocks import sum_records
+from privsketch.sketching.exact import RecordSums
+from privsketch.sketching.hadamard import StructuredKernel
+from privsketch.sketching.kernels import CompiledKernel, Kernel
 
 N_FEATURES, N_RECORDS = 1024, 50_000
+STRUCTURED = ((16, 4096), (32, 4096), (48, 4096), (64, 4096), (128, 4096), (256, 4096),
+              (784, 8192), (1024, 8192), (4096, 8192))  # fmt: skip
 
 
 def best_of(work: Callable[[], object], repetitions: int = 5) -> float:
@@ -52,6 +61,7 @@ def measure(dim: int) -> tuple[dict[str, float], float]:
     one_bit = CompiledKernel(feature_map("one-bit"), *arguments)
     quantised = Quantiser(domain)(records)
     radians = design.radians().astype(np.float32)
+    summer = RecordSums(design)
 
     def numpy_sketch(rows: int) -> None:
         for first in range(0, N_RECORDS, rows):
@@ -59,7 +69,7 @@ def measure(dim: int) -> tuple[dict[str, float], float]:
             np.cos(phase).sum(axis=0), np.sin(phase).sum(axis=0)
 
     def whole(threads: int) -> None:
-        sum_features([records], domain, kernel, 2 * N_FEATURES, n_threads=threads)
+        sum_records([records], domain, summer, n_threads=threads)
 
     per_feature = 1e9 / (N_RECORDS * N_FEATURES)
     seconds = {
@@ -73,6 +83,29 @@ def measure(dim: int) -> tuple[dict[str, float], float]:
     return {name: value * per_feature for name, value in seconds.items()}, two
 
 
+def measure_structured(dim: int, n_features: int, map_name: str) -> tuple[float, float]:
+    """Nanoseconds per feature with structured and with dense frequencies.
+
+    How long either takes does not depend on the integers, so the dense ones are any.
+    """
+    rng = np.random.default_rng(0)
+    n_records = max(256, min(1024, 2**29 // (dim * n_features)))
+    records = rng.integers(-RECORD_MAX, RECORD_MAX, (n_records, dim)).astype(np.int16)
+    matrix = rng.integers(-FREQUENCY_MAX, FREQUENCY_MAX, (n_features, dim)).astype(np.int16)
+    offsets = np.zeros(n_features, dtype=np.uint32)
+    blocks = draw_blocks(1, n_features, dim, (0.25, 4.0), 8.0)
+    structured = StructuredKernel(feature_map(map_name), blocks, offsets)
+    dense = CompiledKernel(feature_map(map_name), matrix, offsets, 26)
+    kernels: tuple[Kernel, Kernel] = (structured, dense)
+    seconds = [float("inf")] * 2
+    for k in [0, 0, 0, 1, 1, 1] * 4:  # in turns, each with its own tables in the cache
+        start = time.thread_time()  # without the time that others had the processor
+        kernels[k].sums(records)
+        seconds[k] = min(seconds[k], time.thread_time() - start)
+    per_feature = 1e9 / (n_records * n_features)
+    return seconds[0] * per_feature, seconds[1] * per_feature
+
+
 def main() -> None:
     print(f"{N_FEATURES} features, {N_RECORDS} records; ns per feature and core")
     for dim in (2, 10, 64, 256):
@@ -81,6 +114,13 @@ def main() -> None:
         plain, blocks = (ns[f"NumPy, {kind}"] / ns["kernel"] for kind in ("plain", "blocks"))
         print(f"d = {dim:3d}  {row}  | kernel {plain:.1f} x plain NumPy, {blocks:.1f} x blocked; "
               f"two threads {two:.2f} x")  # fmt: skip
+    print("structured against dense frequencies; ns per feature and core")
+    for dim, n_features in STRUCTURED:
+        parts = []
+        for map_name in ("fourier", "one-bit"):
+            fast, slow = measure_structured(dim, n_features, map_name)
+            parts.append(f"{map_name} {fast:.3f} against {slow:.3f}, {slow / fast:.1f} x")
+        print(f"d = {dim:4d}  m = {n_features}  {'  |  '.join(parts)}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import pytest
 
 from privsketch.budget import Budget, exact, exact_sum
 from privsketch.errors import ParameterError
-from privsketch.features.maps import feature_map, sensitivity
+from privsketch.features.contribution import TableContribution
+from privsketch.features.maps import feature_map
 from privsketch.noise.calibration import (
     cube_variance,
     discrete_laplace_variance,
@@ -214,8 +215,7 @@ def test_noise_of_a_design_matches_the_papers_up_to_fixed_point(kind, map_name):
     amplitude = 32767 if map_name == "fourier" else 1
     for neighbours, count, factor in (("add-remove", "omitted", 1), ("replace", "public", 2)):
         noise = plan_sum_noise(
-            feature_map(map_name),
-            m,
+            TableContribution(feature_map(map_name).bounds, m, dim=1),
             Budget(epsilon, delta, neighbours),
             kind=kind,
             count=count,
@@ -243,21 +243,14 @@ def test_cube_factor_makes_the_sampler_end():
         cube_law(1, 2000, 1.0, "add-remove")
 
 
-def test_replacement_is_at_least_as_sensitive():
-    for name in ("fourier", "one-bit"):
-        add = sensitivity(feature_map(name).bounds, 7, "add-remove")
-        swap = sensitivity(feature_map(name).bounds, 7, "replace")
-        assert (swap.l1, swap.l2_squared, swap.linf) == (
-            2 * add.l1,
-            4 * add.l2_squared,
-            2 * add.linf,
-        )
-
-
 def test_designs_without_headroom_are_refused():
     with pytest.raises(ParameterError, match="overflow"):
         plan_sum_noise(
-            feature_map("fourier"), 2**20, Budget(1e-8), kind="cube", count="omitted", n_records=1e5
+            TableContribution(feature_map("fourier").bounds, 2**20, dim=1),
+            Budget(1e-8),
+            kind="cube",
+            count="omitted",
+            n_records=1e5,
         )
     assert feature_map("fourier").bounds.linf * MAX_RECORDS < 2**62
 

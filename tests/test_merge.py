@@ -12,6 +12,8 @@ import pytest
 
 import privsketch as ps
 from privsketch.budget import exact
+from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.noise.sums import saturating_multiply
 
 DESIGNS = {
     "gaussian": {},
@@ -300,3 +302,93 @@ def test_a_merged_receipt_states_what_it_assumes(make_design, make_records):
     design, records = make_design(), make_records()
     total = ps.merge([ps.sketch(records, design, source=name) for name in "ab"])
     assert "one source only" in total.receipt.describe()
+
+
+# --- weights, and what is public ---------------------------------------------------------------
+
+
+def no_noise(values, law):
+    return values, law.scale
+
+
+def sites(design, sizes=(300, 1200, 50)):
+    rng = np.random.default_rng(3)
+    tables = [rng.uniform(-1, 1, (n, design.dim)) for n in sizes]
+    return tables, [ps.sketch(X, design, source=f"site-{i}") for i, X in enumerate(tables)]
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_holders_count_by_their_number_of_records(neighbours):
+    # ICASSP Definition 4 with holders of different sizes: the mean over all records.
+    design = ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-1, 1, dim=2),
+        budget=ps.Budget(1.0, 1e-6, neighbours),
+        random_state=0,
+    )
+    with _insecure_sampler(no_noise):
+        tables, parts = sites(design)
+        total = ps.merge(parts)
+        whole = ps.sketch(np.vstack(tables), design)
+    assert (total.sums == whole.sums).all()
+    assert total.n_records == 1550
+    means = np.array([part.mean() for part in parts])
+    shares = np.array([300, 1200, 50]) / 1550
+    assert total.mean() == pytest.approx(shares @ means, abs=1e-12)
+    # Noise of all holders adds up, and nothing else is paid.
+    assert total.noise_variance == pytest.approx(3 * design.noise_std**2)
+    assert total.receipt.epsilon == 1.0
+    moves = "a move to another source is not hidden" in total.receipt.describe()
+    assert moves == (neighbours == "replace")
+    if neighbours == "replace":
+        assert [part.exact_count for part in parts] == [300, 1200, 50]
+    else:
+        assert all(part.exact_count is None for part in parts)
+
+
+def test_weights_let_records_count_more_often(tmp_path):
+    design = ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-1, 1, dim=2),
+        budget=ps.Budget(1.0, 1e-6),
+        random_state=0,
+    )
+    with _insecure_sampler(no_noise):
+        tables, parts = sites(design)
+        total = ps.merge(parts, weights=[4, 1, 24])
+        repeated = ps.sketch(np.vstack([tables[0]] * 4 + [tables[1]] + [tables[2]] * 24), design)
+    assert (total.values == repeated.values).all()
+    assert total.weights == (4, 1, 24)
+    assert total.noise_variance == pytest.approx((16 + 1 + 576) * design.noise_std**2)
+    total.save(tmp_path / "all.sketch")
+    loaded = ps.Sketch.load(tmp_path / "all.sketch")
+    assert loaded.weights == (4, 1, 24)
+    assert loaded.noise_variance == total.noise_variance
+    twice = ps.merge([ps.merge(parts[:2], weights=[2, 1]), parts[2]], weights=[2, 24])
+    assert twice.weights == (4, 2, 24)
+    assert ps.merge(parts[:1], weights=[3]).weights == (3,)
+    assert ps.Sketch.from_bytes(ps.merge(parts[:1], weights=[3]).to_bytes()).weights == (3,)
+
+
+@pytest.mark.parametrize("weights", [[1, 2], [1, 2, 0], [1, 2, -1], [1, 2, 0.5], [1, 1, 10**7]])
+def test_weights_are_whole_numbers(weights):
+    design = ps.Design.plan(
+        n_components=2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0), random_state=0
+    )
+    _, parts = sites(design, (3, 3, 3))
+    with pytest.raises(ps.PrivsketchError, match="weights"):
+        ps.merge(parts, weights=weights)
+
+
+def test_weighted_sums_saturate():
+    limit = np.iinfo(np.int64)
+    values = np.array([0, 3, -3, limit.max // 2, limit.max // 2 + 1, limit.min, limit.min // 2])
+    assert saturating_multiply(values, 2).tolist() == [
+        0,
+        6,
+        -6,
+        limit.max - 1,
+        limit.max,
+        limit.min,
+        limit.min,
+    ]

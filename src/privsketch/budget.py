@@ -166,6 +166,8 @@ class Receipt:
                 where = f"{part.source}: " if part.source else ""
                 cost = _cost(part.epsilon, part.delta)
                 lines.append(f"  - {where}{part.mechanism}, {cost}")
+                if self.composition == "sequential" and part.calibration:
+                    lines.append(f"    {part.calibration}")
         return "\n".join(lines)
 
 
@@ -186,8 +188,10 @@ def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | N
 def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
     """Releases about disjoint sets of records: the largest cost counts.
 
-    Under "replace" the number of records of every part is public, and the statement
-    is about replacing a record by another one of the same part.
+    Adding or removing a record changes one part only, so all parts together cost what the
+    most expensive one does, also for delta > 0. Under "replace" the number of records of
+    every part is public, and the statement is about replacing a record by another one of
+    the same part (ICASSP Proposition 2 claims it for all; docs/theory.md).
     """
     return Receipt(
         mechanism=mechanism,
@@ -198,9 +202,16 @@ def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | Non
         unit=UNIT if parts[0].neighbours == "add-remove" else UNIT + ", staying with its holder",
         sampler=_common_sampler(parts),
         composition="parallel",
-        assumption="every record belongs to one source only",
+        assumption=_ASSUMPTIONS[parts[0].neighbours],
         parts=tuple(parts),
     )
+
+
+_ASSUMPTIONS = {
+    "add-remove": "every record belongs to one source only",
+    "replace": "every record belongs to one source only; it is replaced within its source, whose "
+    "number of records is public: a move to another source is not hidden",
+}
 
 
 def _common_sampler(parts: Sequence[Receipt]) -> str:

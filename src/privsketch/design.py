@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.budget import Budget
-from privsketch.domain import Domain, domain_from_json, domain_to_json
+from privsketch.domain import Ball, Domain, domain_from_json, domain_to_json
 from privsketch.errors import ParameterError
+from privsketch.features.contribution import Contribution, amplitude_of, contribution_of
 from privsketch.features.frequencies import (
+    NO_LAW,
     Frequencies,
     frequencies_from_json,
     frequencies_to_json,
 )
-from privsketch.features.maps import FeatureMap, feature_map
+from privsketch.features.maps import FEATURE_MAPS, FeatureMap, feature_map
+from privsketch.features.masks import Masks
+from privsketch.features.moments import moment_count
 from privsketch.formats import (
     canonical_json,
     document,
@@ -48,8 +53,10 @@ from privsketch.noise.sums import (
 
 if TYPE_CHECKING:
     from privsketch.planning.forecast import Forecast
+    from privsketch.planning.pca_forecast import PCAForecast
 
-TASKS = ("kmeans", "gaussian-mixture")
+TASKS = ("kmeans", "gaussian-mixture", "pca")
+MEAN_MODES = ("omitted", "released")
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,8 @@ class Design:
     count: CountMode
     n_records: float
     columns: tuple[str, ...] | None = None
+    masks: Masks | None = None
+    mean: str = "omitted"
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
@@ -111,8 +120,41 @@ class Design:
             raise ParameterError("columns: a name occurs twice")
         if self.frequencies.dithered != self.map.dithered:
             raise ParameterError("frequencies: dither does not go with the feature map")
-        require_features(self.n_components, self.dim, self.n_features, "n_components")
+        self._require_map()
+        if self.masks is not None:
+            self.masks.checked(self.n_features, self.frequencies.block_size(self.dim))
+        if self.mean not in MEAN_MODES:
+            raise ParameterError(f"mean={self.mean!r}: expected 'omitted' or 'released'")
+        if self.mean == "released" and self.map.has_table:
+            raise ParameterError("mean='released': only for task='pca'")
+        if self.task == "pca":
+            require_components(self.n_components, self.dim)
+        else:
+            require_features(self.n_components, self.dim, self.n_features, "n_components")
         _ = self.sum_noise  # refuses budgets and sizes that do not go together
+
+    def _require_map(self) -> None:
+        """Refuse maps, frequencies and domains that do not go together."""
+        if self.map.has_table == (self.task == "pca"):
+            known = ", ".join(repr(name) for name in maps_for(self.task))
+            raise ParameterError(
+                f"feature_map={self.feature_map!r} with task={self.task!r}: expected {known}"
+            )
+        if self.frequencies.law not in self.map.laws:
+            known = ", ".join(map(repr, self.map.laws))
+            raise ParameterError(
+                f"frequencies={self.frequencies.law!r} with feature_map={self.feature_map!r}: "
+                f"expected one of {known}"
+            )
+        if not self.map.has_table and not isinstance(self.domain, Ball):
+            radius = float(np.linalg.norm(self.domain.half_widths))
+            raise ParameterError(
+                f"task='pca' needs a Ball: its noise grows with the largest norm of a record. The "
+                f"ball around this box has radius {radius:.4g}; a smaller one, to which few "
+                "records are moved, gives less noise"
+            )
+        if self.frequencies.law == NO_LAW and self.n_features != moment_count(self.dim):
+            raise ParameterError("n_features: second moments have dim (dim + 1) / 2 of them")
 
     @classmethod
     def plan(
@@ -126,30 +168,31 @@ class Design:
         n_records: float | None = None,
         random_state: int | None = None,
         n_features: int | None = None,
-        feature_map: str = "fourier",
+        feature_map: str | None = None,
         noise: str | None = None,
-        masks: str | None = None,
+        masks: Masks | str | Mapping[str, Any] | None = None,
         frequencies: str | None = None,
         frequency_scale: float | tuple[float, float] | None = None,
         count: str | None = None,
+        mean: str | None = None,
         columns: list[str] | tuple[str, ...] | None = None,
     ) -> Design:
         """Choose a design from public facts alone.
 
         Parameters
         ----------
-        task : {"kmeans", "gaussian-mixture"}
-            What the size of the sketch is chosen for. Either kind of sketch can be asked
-            for clusters and for mixtures; `describe` says how many it carries.
+        task : {"kmeans", "gaussian-mixture", "pca"}
+            What the size of the sketch is chosen for. A sketch for clusters can be asked
+            for mixtures and the other way round; `describe` says how many it carries.
         n_components : int
-            Number of clusters or Gaussians the sketch should carry; more can be asked of
-            it later, with less certainty.
+            Number of clusters, Gaussians or principal components the sketch should carry;
+            more can be asked of it later, with less certainty.
         covariance_type : {"spherical", "diag", "tied", "full"}, optional
             Shape of the Gaussians that the size of a sketch for mixtures is chosen for;
             it is not stored, and learners may ask for another shape. If left out, full
             where that is cheap, up to five columns, and diagonal beyond.
         domain : Box or Ball
-            Where records lie; public.
+            Where records lie; public. A Ball for principal components.
         budget : Budget
             What the sketch may cost.
         n_records : float, optional
@@ -162,14 +205,21 @@ class Design:
             public facts, within the time it costs: 8 * n_components * dim for k-means
             with Gaussian noise, more where it dominates, less with pure noise, which grows
             faster with the size.
-        feature_map : {"fourier", "one-bit"}
+        feature_map : {"fourier", "one-bit", "quadratic", "second-moments"}, optional
+            Fourier features for clusters and mixtures. For principal components the one of
+            least predicted error: all second moments where those are affordable, else
+            quadratic features.
         noise : {"gaussian", "cube", "laplace"}, optional
             The one of least predicted error if left out: nearly always Gaussian if
             delta > 0, else the cube, which is pure.
-        masks : None
-            Subsampling of features or records; none in this version.
-        frequencies : {"multi-scale", "adapted-radius", "gaussian"}, optional
-            Law of the frequencies; multi-scale unless `frequency_scale` is one number.
+        masks : Masks or str, optional
+            Secret subsampling of features or records: `Masks("uniform", kept=100)`, or
+            "uniform:100", "block:512", "poisson:0.1", "records:0.5", joined by "+". It saves
+            work where blocks or records are left out, never noise; none if left out.
+        frequencies : str, optional
+            Law of the frequencies: "multi-scale" unless `frequency_scale` is one number, then
+            "adapted-radius" or "gaussian"; "structured" is faster for many columns. For
+            quadratic features "orthobases" or "normal".
         frequency_scale : float or (float, float), optional
             Scale of the features in the records' units, between the width of clusters
             and the distance of neighbouring ones: one number for a single scale, two for
@@ -178,6 +228,10 @@ class Design:
             Whether a noisy number of records is part of the sketch. Released if left
             out, as it costs next to nothing (omitted in the rare case that it would
             cost much); public, and exact, under "replace".
+        mean : {"omitted", "released"}, optional
+            Whether the mean of the records is released too, so that principal components can
+            be centred: 3 % more Gaussian noise, 25 % more Laplace noise. If omitted, they are
+            those around the domain's centre.
         columns : list of str, optional
             Names of the columns of a record, in order.
         """
@@ -198,6 +252,7 @@ class Design:
             frequencies=frequencies,
             frequency_scale=frequency_scale,
             count=count,
+            mean=mean,
             columns=columns,
         )
 
@@ -216,27 +271,51 @@ class Design:
         """The feature map."""
         return feature_map(self.feature_map)
 
+    @property
+    def contribution(self) -> Contribution:
+        """How far one record can move the sums."""
+        return contribution_of(self.map, self.frequencies, self.domain)
+
+    @property
+    def n_values(self) -> int:
+        """Integers of a sketch that are sums of features."""
+        return self.contribution.n_values
+
     @cached_property
     def sum_noise(self) -> SumNoise:
         """Calibrated noise of one holder's sketch."""
         return plan_sum_noise(
-            self.map,
-            self.n_features,
+            self.contribution,
             self.budget,
             kind=self.noise,
             count=self.count,
             n_records=self.n_records,
+            masks=self.masks,
+            mean=self.mean == "released",
         )
 
     @property
+    def amplitude(self) -> float:
+        """What a feature of modulus 1 is in integers; squares are those of the radius."""
+        return amplitude_of(self.map, self.frequencies, self.domain)
+
+    @property
     def unit(self) -> float:
-        """What one record's feature of modulus 1 adds to the released integers."""
-        return self.map.amplitude * self.sum_noise.factor
+        """What one record's feature of modulus 1 adds to the released integers, on average."""
+        rate = 1.0 if self.masks is None else self.masks.total_rate(self.n_features)
+        return self.amplitude * self.sum_noise.factor * rate
 
     @property
     def noise_std(self) -> float:
         """Noise of one holder's sketch, per real component, in records."""
         return math.sqrt(self.sum_noise.sums_law.variance) / self.unit
+
+    @property
+    def masking_variance(self) -> float:
+        """Variance that masks add to a real component of modulus 1, for each record."""
+        if self.masks is None:
+            return 0.0
+        return (1 / self.masks.total_rate(self.n_features) - 1) / (2 if self.map.has_table else 1)
 
     def radians(self) -> npt.NDArray[np.float64]:
         """Frequencies in radians per unit of a record, (n_features, dim)."""
@@ -260,11 +339,17 @@ class Design:
             "count": self.count,
             "n_records": self.n_records,
             "columns": None if self.columns is None else list(self.columns),
+            # Only where it is used, so that other designs keep their fingerprint.
+            **({} if self.masks is None else {"masks": self.masks.to_json()}),
+            **({} if self.mean == "omitted" else {"mean": self.mean}),
         }
 
     @classmethod
     def from_json(cls, value: Any, what: str = "design") -> Design:
         """The design from `to_json`; FileError for anything else."""
+        optional = {"masks": None, "mean": "omitted"}
+        if isinstance(value, dict):
+            value = {**optional, **value}
         fields = require_fields(value, cls.__dataclass_fields__, what)
         budget = require_fields(fields["budget"], _BUDGET_FIELDS, what)
         columns = fields["columns"]
@@ -276,9 +361,10 @@ class Design:
                     "budget": Budget(**budget),
                     "frequencies": frequencies_from_json(fields["frequencies"]),
                     "columns": None if columns is None else tuple(str(name) for name in columns),
+                    "masks": None if fields["masks"] is None else Masks.parse(fields["masks"]),
                 }
             )
-            if canonical_json(design.to_json()) != canonical_json(value):
+            if canonical_json({**optional, **design.to_json()}) != canonical_json(value):
                 raise ParameterError("a value has the wrong type")
         return design
 
@@ -292,11 +378,15 @@ class Design:
         what = os.fspath(path)
         return cls.from_json(document_content(read_file(path), "design", what), what)
 
-    def forecast(self, *, n_holders: int = 1) -> Forecast:
+    def forecast(self, *, n_holders: int = 1) -> Forecast | PCAForecast:
         """What to expect of this design, from public facts alone. Charges nothing.
 
         `n_holders` sketches of `n_records` records each are merged.
         """
+        if self.task == "pca":
+            from privsketch.planning.pca_forecast import pca_forecast
+
+            return pca_forecast(self, n_holders=n_holders)
         from privsketch.planning.forecast import forecast
 
         return forecast(self, n_holders=n_holders)
@@ -321,3 +411,16 @@ def require_features(n_components: int, dim: int, n_features: int, name: str) ->
             f"{name}={n_components}: a sketch of {n_features} features in {dim} dimensions can "
             f"carry at most {most} components; plan a design with more features"
         )
+
+
+def require_components(n_components: int, dim: int) -> None:
+    """Refuse more principal components than there are columns."""
+    if not 1 <= n_components <= dim:
+        raise ParameterError(
+            f"n_components={n_components}: expected 1 to {dim}, the number of columns"
+        )
+
+
+def maps_for(task: str) -> list[str]:
+    """Names of the feature maps that serve a task."""
+    return [name for name, known in FEATURE_MAPS.items() if known.has_table != (task == "pca")]

@@ -24,7 +24,14 @@ from privsketch.budget import (
     receipt_to_json,
 )
 from privsketch.design import Design
-from privsketch.errors import FileError, MergeError, ParameterError
+from privsketch.errors import FileError, MergeError, ParameterError, require_count
+from privsketch.features.fixedpoint import RECORD_UNIT
+from privsketch.features.moments import (
+    DIAGONAL,
+    MOMENT_UNIT,
+    ROUNDING_VARIANCE,
+    moment_weights,
+)
 from privsketch.formats import (
     pack_sketch,
     read_file,
@@ -33,9 +40,10 @@ from privsketch.formats import (
     unpack_sketch,
     write_file,
 )
-from privsketch.noise.sums import saturating_add
+from privsketch.noise.sums import saturating_add, saturating_multiply
 
 Integers = npt.NDArray[np.int64]
+MOST_WEIGHT = 10**6  # of one release in a sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +62,8 @@ class Sketch:
         Whose records they are, aligned with `ids`.
     exact_count : int or None
         Number of records where the design makes it public, else None.
+    weights : tuple of int
+        How often each release counts in the sum, aligned with `ids`; all 1 if left out.
     """
 
     values: Integers
@@ -62,29 +72,46 @@ class Sketch:
     ids: tuple[str, ...]
     sources: tuple[str, ...]
     exact_count: int | None = None
+    weights: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.weights:
+            object.__setattr__(self, "weights", (1,) * len(self.ids))
 
     @property
     def sums(self) -> Integers:
-        """The noisy sums as released, (2 n_features,): cosines, then sines."""
-        return self.values[: 2 * self.design.n_features]
+        """The noisy sums as released: cosines, then sines, (2 n_features,); or one per feature."""
+        return self.values[: self.design.n_values]
 
     @property
     def n_records(self) -> float | None:
         """The number of records: exact if public, a noisy estimate if released, else None."""
         if self.design.count == "released":
-            return float(self.values[-1]) / self.design.sum_noise.count_weight
+            return float(self.values[-1]) / self.design.sum_noise.count_unit
         return None if self.exact_count is None else float(self.exact_count)
 
     @property
     def noise_variance(self) -> float:
         """Variance of the noise per real component of `moments`; releases add theirs."""
-        return len(self.ids) * self.design.noise_std**2
+        return sum(weight**2 for weight in self.weights) * self.design.noise_std**2
+
+    @property
+    def masking_variance(self) -> float:
+        """Variance that masks add per real component of `moments`, from the number of records."""
+        per_record = self.design.masking_variance
+        count = self.n_records if self.n_records is not None else self.design.n_records
+        return per_record * max(count, 0.0) if per_record else 0.0
 
     def moments(self) -> npt.NDArray[np.complex128]:
         """Noisy sums over records of exp(i w.(x - center)), (n_features,).
 
         For the one-bit map its first harmonic, with the dither taken back.
         """
+        if not self.design.map.has_table:
+            raise ParameterError(
+                "moments: this is a sketch for principal components; use quadratic_sums or "
+                "second_moments"
+            )
         cosines, sines = self.sums.astype(np.float64).reshape(2, -1) / self.design.unit
         design = self.design
         dither = design.frequencies.offsets(design.domain) * (
@@ -92,8 +119,51 @@ class Sketch:
         )
         return np.asarray((cosines + 1j * sines) * np.exp(-1j * dither))
 
-    def mean(self, n_records: float | None = None) -> npt.NDArray[np.complex128]:
-        """`moments` per record, (n_features,): the noisy characteristic function.
+    def quadratic_sums(self) -> npt.NDArray[np.float64]:
+        """Noisy sums over records of (w.(x - center))^2, (n_features,), for quadratic features.
+
+        Half a unit for each record, what flooring takes off on average, is added back where
+        the number of records is known.
+        """
+        design = self.design
+        if design.feature_map != "quadratic":
+            raise ParameterError("quadratic_sums: the design has no quadratic features")
+        sums = self.sums / design.unit
+        if self.n_records is not None:
+            sums = sums + max(self.n_records, 0.0) * 0.5 / design.amplitude
+        return np.asarray(sums * float(design.domain.half_widths[0]) ** 2)
+
+    def second_moments(self) -> npt.NDArray[np.float64]:
+        """Noisy sum over records of (x - center)(x - center)', (dim, dim), for second moments.
+
+        What rounding adds to squares is taken off where the number of records is known.
+        """
+        design = self.design
+        if design.feature_map != "second-moments":
+            raise ParameterError("second_moments: the design has no second moments")
+        entries = self.sums * (DIAGONAL / moment_weights(design.dim)) / design.unit
+        matrix = np.zeros((design.dim, design.dim))
+        matrix[np.triu_indices(design.dim)] = entries
+        matrix = matrix + np.triu(matrix, 1).T
+        if self.n_records is not None:
+            rounding = max(self.n_records, 0.0) * ROUNDING_VARIANCE / MOMENT_UNIT**2
+            matrix[np.diag_indices(design.dim)] -= rounding
+        return np.asarray(matrix * float(design.domain.half_widths[0]) ** 2)
+
+    def record_sums(self) -> tuple[npt.NDArray[np.float64], float] | None:
+        """Noisy sum over records of x - center, (dim,), and its variance; None if not released."""
+        design, noise = self.design, self.design.sum_noise
+        if not noise.mean_weight:
+            return None
+        start = design.n_values
+        unit = noise.mean_weight * RECORD_UNIT / float(design.domain.half_widths[0])
+        variance = sum(weight**2 for weight in self.weights) * noise.sums_law.variance / unit**2
+        return self.values[start : start + design.dim] / unit, variance
+
+    def mean(self, n_records: float | None = None) -> npt.NDArray[Any]:
+        """Features per record: `moments`, the noisy characteristic function, (n_features,).
+
+        For principal components `quadratic_sums` or `second_moments` per record.
 
         Divides by the released or public number of records, at least 1; a design that
         omits the count needs `n_records`.
@@ -103,6 +173,10 @@ class Sketch:
             raise ParameterError(
                 "mean: this design omits the count; give n_records=, or plan with count='released'"
             )
+        if self.design.feature_map == "quadratic":
+            return self.quadratic_sums() / max(count, 1.0)
+        if self.design.feature_map == "second-moments":
+            return self.second_moments() / max(count, 1.0)
         return self.moments() / max(count, 1.0)
 
     def describe(self) -> str:
@@ -120,25 +194,28 @@ class Sketch:
 
     def to_bytes(self) -> bytes:
         """The bytes of a sketch file."""
-        header = {
+        header: dict[str, Any] = {
             "design": self.design.to_json(),
             "receipt": receipt_to_json(self.receipt),
             "ids": list(self.ids),
             "sources": list(self.sources),
             "exact_count": self.exact_count,
         }
+        if set(self.weights) != {1}:
+            header["weights"] = list(self.weights)
         return pack_sketch(header, self.values)
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "sketch") -> Sketch:
         """The sketch from `to_bytes`; FileError for anything but a whole, intact one."""
         header, values = unpack_sketch(data, what)
-        names = ("design", "receipt", "ids", "sources", "exact_count")
-        header = require_fields(header, names, what)
+        names = ("design", "receipt", "ids", "sources", "exact_count", "weights")
+        header = require_fields({"weights": [], **header}, names, what)
         design = Design.from_json(header["design"], what)
         with reading(what):
             receipt = receipt_from_json(header["receipt"])
-        if len(values) != 2 * design.n_features + (design.count == "released"):
+        n_means = design.dim if design.mean == "released" else 0
+        if len(values) != design.n_values + n_means + (design.count == "released"):
             raise FileError(f"{what}: {len(values)} values do not fit its design")
         ids, sources, count = header["ids"], header["sources"], header["exact_count"]
         if not (_are_names(ids) and _are_names(sources) and len(ids) == len(sources) >= 1):
@@ -148,7 +225,14 @@ class Sketch:
         is_count = type(count) is int and count >= 1
         if not (is_count if design.count == "public" else count is None):
             raise FileError(f"{what}: the number of records does not go with the design")
-        sketch = cls(values, design, receipt, tuple(ids), tuple(sources), count)
+        weights = header["weights"]
+        if not isinstance(weights, list) or not all(
+            type(weight) is int and 1 <= weight <= MOST_WEIGHT for weight in weights
+        ):
+            raise FileError(f"{what}: weights must be a list of whole numbers")
+        if weights and (len(weights) != len(ids) or set(weights) == {1}):
+            raise FileError(f"{what}: weights do not go with the releases")
+        sketch = cls(values, design, receipt, tuple(ids), tuple(sources), count, tuple(weights))
         if not _receipt_fits(sketch):
             raise FileError(f"{what}: the receipt does not state what this design costs")
         return sketch
@@ -167,12 +251,22 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) and name for name in value)
 
 
-def merge(sketches: Iterable[Sketch], *, same_records: bool = False) -> Sketch:
+def merge(
+    sketches: Iterable[Sketch],
+    *,
+    same_records: bool = False,
+    weights: Sequence[int] | None = None,
+) -> Sketch:
     """Add sketches of one design up.
 
     Charges nothing: it only rearranges what was released. Different sources hold
     different records, so their costs do not add. The same source twice is refused
     unless `same_records=True` says that its costs are to add.
+
+    Sums of records add up to the sum over all records: every record counts alike, and a
+    holder in proportion to its number of records, as in ICASSP Definition 4 for holders of
+    different sizes. Whole-number `weights`, one for each sketch, let the records of some
+    count more often than once; their noise does so too.
 
     Examples
     --------
@@ -188,7 +282,7 @@ def merge(sketches: Iterable[Sketch], *, same_records: bool = False) -> Sketch:
         raise MergeError("merge: no sketches given")
     if not all(isinstance(part, Sketch) for part in parts):
         raise MergeError("merge: expected sketches, in a list; load files with Sketch.load")
-    if len(parts) == 1:
+    if len(parts) == 1 and weights is None:
         return parts[0]
     design = parts[0].design
     for part in parts[1:]:
@@ -212,14 +306,33 @@ def merge(sketches: Iterable[Sketch], *, same_records: bool = False) -> Sketch:
             "same_records=True if that is meant; holders of different records need different "
             "source names"
         )
-    values = parts[0].values
-    for part in parts[1:]:
-        values = saturating_add(values, part.values)
+    factors = _checked_weights(weights, len(parts))
+    values = np.zeros_like(parts[0].values)
+    for part, factor in zip(parts, factors, strict=True):
+        values = saturating_add(values, saturating_multiply(part.values, factor))
     count = None
     if design.count == "public":
-        count = sum(part.exact_count or 0 for part in parts)
-    receipt = _merged_receipt([single for part in parts for single in _releases(part)])
-    return Sketch(values, design, receipt, tuple(ids), tuple(sources), count)
+        counts = zip(parts, factors, strict=True)
+        count = sum((part.exact_count or 0) * factor for part, factor in counts)
+    whole = [
+        factor * weight
+        for part, factor in zip(parts, factors, strict=True)
+        for weight in part.weights
+    ]
+    if max(whole) > MOST_WEIGHT:
+        raise MergeError(f"weights: a release would count more than {MOST_WEIGHT} times")
+    releases = [single for part in parts for single in _releases(part)]
+    receipt = releases[0] if len(releases) == 1 else _merged_receipt(releases)
+    return Sketch(values, design, receipt, tuple(ids), tuple(sources), count, tuple(whole))
+
+
+def _checked_weights(weights: Sequence[int] | None, count: int) -> list[int]:
+    if weights is None:
+        return [1] * count
+    given = list(weights)
+    if len(given) != count:
+        raise MergeError(f"weights: {len(given)} for {count} sketches")
+    return [require_count("weights", weight, "whole numbers of at least 1") for weight in given]
 
 
 def _releases(part: Sketch) -> Sequence[Receipt]:

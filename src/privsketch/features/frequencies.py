@@ -7,7 +7,14 @@ scale has a name:
   own scale, log-uniform between two bounds derived from the domain alone, so that the
   width of the clusters need not be known;
 - "adapted-radius": the same law of r at one given scale;
-- "gaussian": normal frequencies at one given scale, the papers' plain choice.
+- "gaussian": normal frequencies at one given scale, the papers' plain choice;
+- "structured": the radii of the multi-scale law (of the adapted one at one scale) with
+  directions from sign flips and fast Walsh-Hadamard transforms (features/hadamard.py).
+
+Quadratic features have no scale; their vectors are
+
+- "orthobases": unions of orthonormal bases (CLP section 3.4), least noise;
+- "normal": independent normal vectors of mean squared norm 1.
 
 The drawn values are rounded to integers once, and the integers are what everybody
 uses: holders for phases, learners as exact frequencies. Only the seed is stored; a
@@ -19,7 +26,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -29,9 +36,21 @@ import numpy.typing as npt
 from privsketch.domain import Domain
 from privsketch.errors import FileError, ParameterError
 from privsketch.features.fixedpoint import MAX_TURN_BITS, MIN_TURN_BITS, RECORD_BITS
+from privsketch.features.hadamard import (
+    StructuredBlocks,
+    common_half_width,
+    draw_blocks,
+)
+from privsketch.features.hadamard import block_size as structured_size
+from privsketch.features.quadratic import MAX_VECTOR_NORM_SQUARED, squared_norms
 from privsketch.features.stream import TWO_PI, PublicStream, exponential, natural_log
 
-LAWS = ("multi-scale", "adapted-radius", "gaussian")
+DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
+FOURIER_LAWS = (*DENSE_LAWS, "structured")
+QUADRATIC_LAWS = ("orthobases", "normal")
+NO_LAW = "none"  # of maps that have no frequencies
+LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW)
+VECTOR_BITS = 14  # binary digits of a vector of length 1
 MAX_FEATURES = 2**20
 FREQUENCY_MAX = 2**15 - 1
 SCALES_PER_HALF_WIDTH = 2.0  # the widest scale is half of the domain's half-width
@@ -42,7 +61,11 @@ _ROW_BLOCK_VALUES = 2**20
 
 @dataclass(frozen=True)
 class Frequencies:
-    """A recipe for the frequency matrix; `matrix()` draws it and checks the checksum."""
+    """A recipe for the frequency matrix; `matrix()` draws it and checks the checksum.
+
+    `turn_bits` is the resolution: an integer frequency counts 2^-turn_bits turns per
+    quantised unit of a record, an integer vector of quadratic features 2^-turn_bits.
+    """
 
     law: str
     n_features: int
@@ -52,18 +75,30 @@ class Frequencies:
     dithered: bool
     checksum: str
 
-    def matrix(self, domain: Domain) -> npt.NDArray[np.int16]:
-        """The integer frequencies, (n_features, dim), read-only."""
+    def matrix(self, domain: Domain) -> npt.NDArray[np.signedinteger]:
+        """The integer frequencies, (n_features, dim), read-only: int16, int32 if structured."""
         return _drawn(self, domain)[0]
+
+    def blocks(self, domain: Domain) -> StructuredBlocks:
+        """The blocks that structured frequencies consist of."""
+        return _blocks(self, domain)
+
+    def block_size(self, dim: int) -> int:
+        """Neighbouring features that are computed together, and masked as a block."""
+        return structured_size(dim) if self.law == "structured" else dim
 
     def offsets(self, domain: Domain) -> npt.NDArray[np.uint32]:
         """The dither, in units of 2^-turn_bits turns, (n_features,); zero without dither."""
         return _drawn(self, domain)[1]
 
+    def vectors(self, domain: Domain) -> npt.NDArray[np.float64]:
+        """The vectors of quadratic features, (n_features, dim), for learners."""
+        return np.asarray(self.matrix(domain) * 2.0**-self.turn_bits, dtype=np.float64)
+
     def radians(self, domain: Domain) -> npt.NDArray[np.float64]:
         """The same frequencies in radians per unit of a record, for learners."""
         per_unit = TWO_PI * 2.0 ** (RECORD_BITS - self.turn_bits) / domain.half_widths
-        return self.matrix(domain) * per_unit
+        return np.asarray(self.matrix(domain) * per_unit, dtype=np.float64)
 
 
 def draw_frequencies(
@@ -89,18 +124,36 @@ def draw_frequencies(
             "of the records"
         )
     recipe = Frequencies(law, int(n_features), (float(low), float(high)), seed, 0, dithered, "")
-    highest = max(float(np.abs(block).max()) for block in _turns(recipe, domain))
+    recipe = replace(recipe, turn_bits=_resolution(recipe, domain))
+    return replace(recipe, checksum=_checksum(*_integers(recipe, domain)))
+
+
+def _resolution(recipe: Frequencies, domain: Domain) -> int:
+    """The finest one that the largest frequency fits."""
+    if recipe.law == NO_LAW:
+        return 0
+    if recipe.law == "structured":
+        return MAX_TURN_BITS
+    if recipe.law in QUADRATIC_LAWS:
+        largest = max(
+            max(float(np.abs(block).max()), float(np.sqrt(np.square(block).sum(axis=1).max())) / 2)
+            for block in _unrounded(recipe, domain)
+        )
+        bits = VECTOR_BITS
+        while largest * 2.0**bits > 0.99 * FREQUENCY_MAX:  # rounding lengthens vectors a little
+            bits -= 1
+        return bits
+    highest = max(float(np.abs(block).max()) for block in _unrounded(recipe, domain))
     turn_bits = MAX_TURN_BITS
     while turn_bits >= MIN_TURN_BITS and highest * 2.0 ** (turn_bits - RECORD_BITS) > FREQUENCY_MAX:
         turn_bits -= 1
     if turn_bits < MIN_TURN_BITS:
         raise ParameterError(
-            f"frequency_scale={scales!r}: too fine for this domain (a frequency of {highest:.3g} "
-            "turns per half-width does not fit the fixed-point format); use a larger scale"
+            f"frequency_scale={recipe.scales!r}: too fine for this domain (a frequency of "
+            f"{highest:.3g} turns per half-width does not fit the fixed-point format); use a "
+            "larger scale"
         )
-    recipe = Frequencies(law, int(n_features), recipe.scales, seed, turn_bits, dithered, "")
-    checksum = _checksum(*_integers(recipe, domain))
-    return Frequencies(law, int(n_features), recipe.scales, seed, turn_bits, dithered, checksum)
+    return turn_bits
 
 
 def default_scales(domain: Domain, n_components: int) -> tuple[float, float]:
@@ -126,6 +179,38 @@ def public_seed(random_state: int | None) -> int:
     if not 0 <= random_state < 2**64:
         raise ParameterError(f"random_state={random_state}: expected 0 to 2**64 - 1")
     return int(random_state)
+
+
+def _unrounded(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.float64]]:
+    """Unrounded frequencies in blocks of rows: turns per half-width, or vectors."""
+    if recipe.law in QUADRATIC_LAWS:
+        return _vectors(recipe, len(domain.half_widths))
+    return _turns(recipe, domain)
+
+
+def _vectors(recipe: Frequencies, dim: int) -> Iterator[npt.NDArray[np.float64]]:
+    """Vectors of quadratic features, one basis or `dim` vectors at a time."""
+    stream = PublicStream(recipe.seed, _PURPOSE_FREQUENCIES)
+    even = dim * dim + dim % 2  # an even number of normals for each block
+    for start in range(0, recipe.n_features, dim):
+        block = stream.normal(even)[: dim * dim].reshape(dim, dim)
+        block = _orthonormal(block) if recipe.law == "orthobases" else block / np.sqrt(float(dim))
+        yield block[: recipe.n_features - start]
+
+
+def _orthonormal(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Rows made orthonormal one after the other (Gram and Schmidt, modified).
+
+    Sums are accumulated in a fixed order: those of a linear algebra library depend on the
+    machine, and every holder must get the same integers.
+    """
+    rows = rows.copy()
+    for i in range(len(rows)):
+        row = rows[i]
+        row /= np.sqrt(np.add.accumulate(row * row)[-1])
+        rest = rows[i + 1 :]
+        rest -= np.add.accumulate(rest * row, axis=1)[:, -1:] * row
+    return rows
 
 
 def _turns(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.float64]]:
@@ -159,35 +244,55 @@ def _turns(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.float
 
 def _integers(
     recipe: Frequencies, domain: Domain
-) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.uint32]]:
-    unit = 2.0 ** (recipe.turn_bits - RECORD_BITS)
-    matrix = np.empty((recipe.n_features, len(domain.half_widths)), dtype=np.int16)
+) -> tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.uint32]]:
+    if recipe.law == NO_LAW:
+        return np.zeros((0, len(domain.half_widths)), np.int16), np.zeros(0, np.uint32)
+    if recipe.law == "structured":
+        matrix = recipe.blocks(domain).dense()
+        matrix.flags.writeable = False
+        return matrix, _offsets(recipe)
+    is_quadratic = recipe.law in QUADRATIC_LAWS
+    unit = 2.0 ** (recipe.turn_bits - (0 if is_quadratic else RECORD_BITS))
+    rounded_matrix = np.empty((recipe.n_features, len(domain.half_widths)), dtype=np.int16)
     start = 0
-    for block in _turns(recipe, domain):
+    for block in _unrounded(recipe, domain):
         rounded = np.rint(block * unit)
         if np.abs(rounded).max() > FREQUENCY_MAX:
             raise FileError("frequencies: the resolution stored does not fit the highest one")
-        matrix[start : start + len(block)] = rounded
+        rounded_matrix[start : start + len(block)] = rounded
         start += len(block)
+    if is_quadratic and max(squared_norms(rounded_matrix)) > MAX_VECTOR_NORM_SQUARED:
+        raise FileError("frequencies: a vector is too long for the resolution stored")
+    rounded_matrix.flags.writeable = False
+    return rounded_matrix, _offsets(recipe)
+
+
+def _offsets(recipe: Frequencies) -> npt.NDArray[np.uint32]:
     offsets = np.zeros(recipe.n_features, dtype=np.uint32)
     if recipe.dithered:
         uniform = PublicStream(recipe.seed, _PURPOSE_DITHER).uniform(recipe.n_features)
         offsets[:] = np.floor(uniform * 2.0**recipe.turn_bits)
-    matrix.flags.writeable = False
     offsets.flags.writeable = False
-    return matrix, offsets
+    return offsets
 
 
-def _checksum(matrix: npt.NDArray[np.int16], offsets: npt.NDArray[np.uint32]) -> str:
-    digest = hashlib.sha256(np.ascontiguousarray(matrix, dtype="<i2").data)
+def _checksum(matrix: npt.NDArray[np.signedinteger], offsets: npt.NDArray[np.uint32]) -> str:
+    kind = "<i4" if matrix.dtype == np.int32 else "<i2"
+    digest = hashlib.sha256(np.ascontiguousarray(matrix, dtype=kind).data)
     digest.update(np.ascontiguousarray(offsets, dtype="<u4").data)
     return digest.hexdigest()
 
 
 @lru_cache(maxsize=4)
+def _blocks(recipe: Frequencies, domain: Domain) -> StructuredBlocks:
+    dim, half_width = len(domain.half_widths), common_half_width(domain)
+    return draw_blocks(recipe.seed, recipe.n_features, dim, recipe.scales, half_width)
+
+
+@lru_cache(maxsize=4)
 def _drawn(
     recipe: Frequencies, domain: Domain
-) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.uint32]]:
+) -> tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.uint32]]:
     drawn = _integers(recipe, domain)
     if _checksum(*drawn) != recipe.checksum:
         raise FileError(
@@ -224,7 +329,9 @@ def frequencies_from_json(value: Any) -> Frequencies:
         raise ParameterError("frequencies: scales must be two positive numbers")
     if value["law"] not in LAWS or not 1 <= value["n_features"] <= MAX_FEATURES:
         raise ParameterError("frequencies: unknown law or number of features out of range")
-    if not MIN_TURN_BITS <= value["turn_bits"] <= MAX_TURN_BITS:
+    is_fourier = value["law"] in FOURIER_LAWS
+    low_bits, high_bits = (MIN_TURN_BITS, MAX_TURN_BITS) if is_fourier else (0, VECTOR_BITS)
+    if not low_bits <= value["turn_bits"] <= high_bits:
         raise ParameterError("frequencies: turn_bits out of range")
     return Frequencies(
         **{**value, "scales": (low_high[0], low_high[1]), "seed": public_seed(value["seed"])}

@@ -1,8 +1,10 @@
-"""Feature maps by name, with sensitivities read off their tables.
+"""Feature maps by name.
 
-A map is a table of 65,536 pairs of integers indexed by the phase. A record adds one
-pair per feature, so whatever the records and the frequencies, its contribution is
-bounded by the largest pair: no assumption about the data, no rounding argument.
+Fourier and one-bit maps are tables of 65,536 pairs of integers indexed by the phase. A
+record adds one pair per feature, so whatever the records and the frequencies, its
+contribution is bounded by the largest pair: no assumption about the data, no rounding
+argument. Quadratic features and second moments have no table; their bounds need the ball
+the records are clipped to (features/contribution.py).
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import Neighbours
 from privsketch.errors import ParameterError
 from privsketch.features.fourier import AMPLITUDE, fourier_table
+from privsketch.features.frequencies import FOURIER_LAWS, NO_LAW, QUADRATIC_LAWS
 from privsketch.features.onebit import FIRST_HARMONIC, onebit_table
 
 
@@ -31,21 +33,29 @@ class PairBounds:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """One way to turn a phase into a pair of integers.
+    """One way to turn a record into integers.
 
-    `amplitude` is what the integers mean: a sum divided by it estimates the sum over
-    records of exp(i (phase + offset)). `dithered` maps add a public random offset to
-    each phase.
+    `amplitude` is what the integers of a table mean: a sum divided by it estimates the sum
+    over records of exp(i (phase + offset)). `dithered` maps add a public random offset to
+    each phase. `laws` are the laws of frequencies that go with the map, the default first.
     """
 
     name: str
-    build_table: Callable[[], npt.NDArray[np.int32]]
+    build_table: Callable[[], npt.NDArray[np.int32]] | None
     amplitude: float
     dithered: bool
+    laws: tuple[str, ...]
+
+    @property
+    def has_table(self) -> bool:
+        """Whether features are pairs from a table."""
+        return self.build_table is not None
 
     @property
     def table(self) -> npt.NDArray[np.int32]:
         """The (65536, 2) integer table."""
+        if self.build_table is None:
+            raise ParameterError(f"feature_map={self.name!r} has no table")
         return self.build_table()
 
     @property
@@ -64,31 +74,11 @@ def _pair_bounds(feature_map: FeatureMap) -> PairBounds:
     )
 
 
-@dataclass(frozen=True)
-class Sensitivity:
-    """How far one record can move the integer sums of all features."""
-
-    l1: int
-    l2_squared: int
-    linf: int
-
-
-def sensitivity(bounds: PairBounds, n_features: int, neighbours: Neighbours) -> Sensitivity:
-    """Integer sensitivities of the sums of `n_features` pairs (docs/theory.md; CLP Table 1).
-
-    Replacing a record can move every feature to its opposite: twice the bound.
-    """
-    factor = 1 if neighbours == "add-remove" else 2
-    return Sensitivity(
-        l1=factor * n_features * bounds.l1,
-        l2_squared=factor**2 * n_features * bounds.l2_squared,
-        linf=factor * bounds.linf,
-    )
-
-
 FEATURE_MAPS: dict[str, FeatureMap] = {
-    "fourier": FeatureMap("fourier", fourier_table, float(AMPLITUDE), dithered=False),
-    "one-bit": FeatureMap("one-bit", onebit_table, FIRST_HARMONIC, dithered=True),
+    "fourier": FeatureMap("fourier", fourier_table, float(AMPLITUDE), False, FOURIER_LAWS),
+    "one-bit": FeatureMap("one-bit", onebit_table, FIRST_HARMONIC, True, FOURIER_LAWS),
+    "quadratic": FeatureMap("quadratic", None, 1.0, False, QUADRATIC_LAWS),
+    "second-moments": FeatureMap("second-moments", None, 1.0, False, (NO_LAW,)),
 }
 
 

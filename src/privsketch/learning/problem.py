@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privsketch.errors import ParameterError
 from privsketch.sketches import Sketch
 
 Array = NDArray[np.float64]
@@ -29,7 +30,8 @@ class Problem:
     moments : (n_features,) complex128
         The noisy sums over the records of `exp(i w_j.x)`.
     noise_variance : float
-        Variance of the privacy noise per real component of `moments`.
+        Variance of the privacy noise, and of what masks leave out, per real component of
+        `moments`.
     low, high : (dim,) float64
         The box the centres must lie in.
     one_bit : bool
@@ -51,6 +53,11 @@ def problem_of(sketch: Sketch) -> Problem:
     noisier than the others. Signs have no moment at zero.
     """
     design = sketch.design
+    if not design.map.has_table:
+        raise ParameterError(
+            "this sketch is for principal components (task='pca'): clusters and mixtures need one "
+            "of task='kmeans' or 'gaussian-mixture'"
+        )
     half_widths = design.domain.half_widths
     frequencies, moments = design.radians(), sketch.moments()
     count, is_precise = sketch.n_records, design.sum_noise.count_variance <= design.noise_std**2
@@ -60,7 +67,7 @@ def problem_of(sketch: Sketch) -> Problem:
     return Problem(
         frequencies=frequencies,
         moments=moments,
-        noise_variance=sketch.noise_variance,
+        noise_variance=sketch.noise_variance + sketch.masking_variance,
         low=-half_widths,
         high=half_widths,
         one_bit=design.map.dithered,

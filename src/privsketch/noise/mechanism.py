@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -42,7 +42,9 @@ class NoiseLaw:
 
     `sensitivity` is in the norm of the law: L1 (laplace), L2 (gaussian), largest
     component (cube). `scale` is b, sigma, or sensitivity / epsilon. `variance` is that
-    of one component. `rho` is the zCDP budget of Gaussian noise, else 0.
+    of one component. `rho` is the zCDP budget of Gaussian noise, else 0. `inner` is what
+    pure noise costs by itself: epsilon, or more under masks, which are then worth the
+    difference (noise/subsampling.py); `masking` says in words which.
     """
 
     kind: NoiseKind
@@ -54,6 +56,18 @@ class NoiseLaw:
     scale: float
     variance: float
     rho: float = 0.0
+    inner: float = 0.0
+    masking: str = ""
+
+    def __post_init__(self) -> None:
+        if self.inner == 0.0:
+            object.__setattr__(self, "inner", self.epsilon)
+
+    def charged(
+        self, epsilon: float, delta: float, neighbours: Neighbours, masking: str
+    ) -> NoiseLaw:
+        """The same noise with what it costs under masks."""
+        return replace(self, epsilon=epsilon, delta=delta, neighbours=neighbours, masking=masking)
 
     @property
     def reach(self) -> float:
@@ -130,6 +144,8 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
         "gaussian": f"zCDP, rho = {law.rho:.12g}, discrete noise",
         "cube": "density ~ exp(-epsilon |z|_inf / sensitivity)",
     }[law.kind]
+    if law.masking:
+        calibration += f"; {law.masking}"
     exact_sampler = "exact integer sampler, operating-system entropy"
     receipt = Receipt(
         mechanism=f"{_NAMES[law.kind]} noise on {law.n_components} integers",
@@ -147,10 +163,10 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
 
 def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
     if law.kind == "laplace":
-        return add_discrete_laplace(values, law.scale, int(law.sensitivity), law.epsilon)
+        return add_discrete_laplace(values, law.scale, int(law.sensitivity), law.inner)
     if law.kind == "gaussian":
         return add_discrete_gaussian(values, law.scale, law.sensitivity, law.rho)
-    noise = draw_cube(law.n_components, int(law.sensitivity), law.epsilon)
+    noise = draw_cube(law.n_components, int(law.sensitivity), law.inner)
     # Saturate like OpenDP does: a wrapped sum would put neighbours at opposite ends.
     noisy = [
         min(max(int(value) + step, INT64_MIN), INT64_MAX)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from privsketch.design import Design
+from privsketch.features.frequencies import NO_LAW, QUADRATIC_LAWS
 from privsketch.planning.capacity import capacity
-from privsketch.planning.forecast import cautions, forecast
+from privsketch.planning.forecast import cautions
 
 _COUNTS = {
     "released": "a noisy one is part of the sketch",
@@ -16,8 +17,6 @@ _MOST_NAMES = 12
 
 def describe_design(design: Design) -> str:
     """Several lines, each with a heading of twelve characters."""
-    low, high = design.frequencies.scales
-    scale = f"{low:g}" if low == high else f"{low:g} to {high:g}"
     columns = design.columns
     names = "by position" if columns is None else ", ".join(columns[:_MOST_NAMES])
     more = ", ..." if columns is not None and len(columns) > _MOST_NAMES else ""
@@ -26,12 +25,33 @@ def describe_design(design: Design) -> str:
         f"{design.n_components} components",
         f"records     {design.domain.describe()}; planned for {design.n_records:g} of them",
         f"columns     {names}{more}",
-        f"features    {design.n_features} ({design.feature_map}), frequencies "
-        f"{design.frequencies.law} at scales {scale}, public seed {design.frequencies.seed}",
+        f"features    {_features(design)}",
         f"noise       {design.noise}, standard deviation {design.noise_std:.4g} records per number",
-        f"forecast    {forecast(design).describe()}",
-        f"size        {capacity(design)}",
-        f"count       {_COUNTS[design.count]}",
-        f"budget      {design.budget.describe()}",
+        f"forecast    {design.forecast().describe()}",
     ]
+    if design.masks is not None:
+        lines.append(f"masks       {design.masks.describe()}; secret, drawn for each record")
+    if design.task == "pca":
+        lines.append(f"center      {_CENTERS[design.mean]}")
+    else:
+        lines.append(f"size        {capacity(design)}")
+    lines += [f"count       {_COUNTS[design.count]}", f"budget      {design.budget.describe()}"]
     return "\n".join(lines + [f"careful     {text}" for text in cautions(design)])
+
+
+def _features(design: Design) -> str:
+    recipe = design.frequencies
+    if recipe.law == NO_LAW:
+        return f"{design.n_features} ({design.feature_map})"
+    start = f"{design.n_features} ({design.feature_map}), "
+    if recipe.law in QUADRATIC_LAWS:
+        return f"{start}vectors {recipe.law}, public seed {recipe.seed}"
+    low, high = recipe.scales
+    scale = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    return f"{start}frequencies {recipe.law} at scales {scale}, public seed {recipe.seed}"
+
+
+_CENTERS = {
+    "released": "the mean of the records, a noisy one of which is part of the sketch",
+    "omitted": "that of the domain: components are those around it, not around the mean",
+}

@@ -6,18 +6,22 @@ of the number of records and what was asked for by name; none on a record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from privsketch.budget import Budget
-from privsketch.design import TASKS, Design
+from privsketch.design import TASKS, Design, maps_for
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import default_scales, draw_frequencies, public_seed
+from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.maps import feature_map
+from privsketch.features.masks import Masks
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, CountMode
+from privsketch.planning.pca import plan_pca
 from privsketch.planning.size import choose_count, choose_size, largest_size
 from privsketch.planning.unknowns import checked_covariance_type, default_covariance_type
 
@@ -32,19 +36,18 @@ def plan_design(
     n_records: float | None,
     random_state: int | None,
     n_features: int | None,
-    feature_map_name: str,
+    feature_map_name: str | None,
     noise: str | None,
-    masks: str | None,
+    masks: Masks | str | Mapping[str, Any] | None,
     frequencies: str | None,
     frequency_scale: float | Sequence[float] | None,
     count: str | None,
+    mean: str | None,
     columns: Sequence[str] | None,
 ) -> Design:
     """See `Design.plan`."""
     if task not in TASKS:
         raise ParameterError(f"task={task!r}: this version plans {', '.join(map(repr, TASKS))}")
-    if masks not in (None, "none"):
-        raise ParameterError(f"masks={masks!r}: this version has no subsampling; leave masks out")
     if not isinstance(domain, Box | Ball):
         raise ParameterError(f"domain={domain!r}: expected a Box or a Ball")
     if not isinstance(budget, Budget):
@@ -53,27 +56,64 @@ def plan_design(
     dim = len(domain.half_widths)
     n_features = None if n_features is None else require_count("n_features", n_features)
     shape = checked_covariance_type(covariance_type)
-    if task == "kmeans" and shape is not None:
+    if task != "gaussian-mixture" and shape is not None:
         raise ParameterError(
-            f"covariance_type={covariance_type!r} with task='kmeans': it steers the size of a "
+            f"covariance_type={covariance_type!r} with task={task!r}: it steers the size of a "
             "sketch for task='gaussian-mixture'; leave it out"
+        )
+    chosen_masks = Masks.parse(masks)
+    count_mode = _count_mode(count)
+    kind = _noise_kind(noise, budget)
+    names = None if columns is None else _column_names(columns)
+    if task == "pca":
+        if frequency_scale is not None:
+            raise ParameterError("frequency_scale: quadratic features have no scale; leave it out")
+        needed = n_features or 9 * n_components * dim
+        return plan_pca(
+            n_components=n_components,
+            domain=domain,
+            budget=budget,
+            n_records=_public_size(n_records, n_components, dim, needed, budget.epsilon),
+            seed=random_state,
+            n_features=n_features,
+            map_name=feature_map_name,
+            noise=kind,
+            masks=chosen_masks,
+            law="normal" if frequencies == "gaussian" else frequencies,
+            count=count_mode,
+            mean=mean or "omitted",
+            columns=names,
         )
     shape = shape or default_covariance_type(n_components, dim)
     largest, n_unknowns = largest_size(task, n_components, dim, shape)
-    size = _public_size(n_records, n_components, dim, n_features or largest, budget.epsilon)
+    chosen_map = feature_map(feature_map_name or "fourier")
+    if not chosen_map.has_table:
+        known = ", ".join(map(repr, maps_for(task)))
+        raise ParameterError(
+            f"feature_map={chosen_map.name!r} with task={task!r}: expected one of {known}"
+        )
     law, scales = _frequency_law(frequencies, frequency_scale, domain, n_components)
-    chosen_map = feature_map(feature_map_name)
-    count_mode = _count_mode(count)
+    block = structured_size(dim) if law == "structured" else dim
+    if chosen_masks is not None:
+        if n_features is None and chosen_masks.kept is not None:
+            n_features = -(-largest // block) * block
+        chosen_masks.checked(n_features or largest, block if n_features else 1)
+    size = _public_size(n_records, n_components, dim, n_features or largest, budget.epsilon)
     chosen = choose_size(
         largest=largest,
         n_unknowns=n_unknowns,
         n_features=n_features,
         feature_map=chosen_map,
         budget=budget,
-        noise=_noise_kind(noise, budget),
+        noise=kind,
         count=count_mode or ("public" if budget.neighbours == "replace" else "released"),
         n_records=size,
+        masks=chosen_masks,
     )
+    if n_features is None:
+        n_features = chosen.n_features
+        if law == "structured" and n_features > block:
+            n_features = -(-n_features // block) * block  # a part of a block costs as much
     return Design(
         task=task,
         n_components=n_components,
@@ -83,15 +123,18 @@ def plan_design(
         frequencies=draw_frequencies(
             domain,
             law=law,
-            n_features=chosen.n_features,
+            n_features=n_features,
             scales=scales,
             seed=public_seed(random_state),
             dithered=chosen_map.dithered,
         ),
         noise=chosen.noise,
-        count=count_mode or choose_count(chosen_map, chosen.n_features, budget, chosen.noise, size),
+        count=count_mode
+        or choose_count(chosen_map, n_features, budget, chosen.noise, size, chosen_masks),
         n_records=size,
-        columns=None if columns is None else _column_names(columns),
+        columns=names,
+        masks=chosen_masks,
+        mean=mean or "omitted",
     )
 
 
@@ -124,23 +167,23 @@ def _frequency_law(
     n_components: int,
 ) -> tuple[str, tuple[float, float]]:
     if scale is None:
-        if law not in (None, "multi-scale"):
+        if law not in (None, "multi-scale", "structured"):
             raise ParameterError(
                 f"frequencies={law!r} needs frequency_scale=, between the width and the "
                 "distance of clusters; the multi-scale law needs none"
             )
-        return "multi-scale", default_scales(domain, n_components)
+        return law or "multi-scale", default_scales(domain, n_components)
     try:
         given = np.asarray(scale, dtype=np.float64)
     except (TypeError, ValueError):
         given = np.full(3, np.nan)
     if given.ndim == 0:
         return law or "adapted-radius", (float(given), float(given))
-    if given.shape != (2,) or law not in (None, "multi-scale"):
+    if given.shape != (2,) or law not in (None, "multi-scale", "structured"):
         raise ParameterError(
             f"frequency_scale={scale!r}: expected one number, or two for the multi-scale law"
         )
-    return "multi-scale", (float(given[0]), float(given[1]))
+    return law or "multi-scale", (float(given[0]), float(given[1]))
 
 
 def _public_size(

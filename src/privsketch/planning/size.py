@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from privsketch.budget import Budget
 from privsketch.errors import ParameterError
+from privsketch.features.contribution import TableContribution
 from privsketch.features.maps import FeatureMap
+from privsketch.features.masks import Masks
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise
 from privsketch.planning.unknowns import CovarianceType, kmeans_unknowns, mixture_unknowns
@@ -68,12 +70,22 @@ def noise_variance(
     kind: NoiseKind,
     count: CountMode,
     n_records: float,
+    masks: Masks | None = None,
 ) -> float:
-    """Variance of the noise of one holder's sketch per real component, in records."""
+    """Variance of the noise of one holder's sketch per real component, in records.
+
+    For maps with a table, whose bounds do not depend on the frequencies.
+    """
     noise = plan_sum_noise(
-        feature_map, n_features, budget, kind=kind, count=count, n_records=n_records
+        TableContribution(feature_map.bounds, n_features, dim=1),
+        budget,
+        kind=kind,
+        count=count,
+        n_records=n_records,
+        masks=masks,
     )
-    return noise.sums_law.variance / (feature_map.amplitude * noise.factor) ** 2
+    rate = 1.0 if masks is None else masks.total_rate(n_features)
+    return noise.sums_law.variance / (feature_map.amplitude * noise.factor * rate) ** 2
 
 
 def relative_error(
@@ -104,8 +116,12 @@ def choose_size(
     noise: NoiseKind | None,
     count: CountMode,
     n_records: float,
+    masks: Masks | None = None,
 ) -> Size:
-    """The size and noise of least predicted error; what is given stays as given."""
+    """The size and noise of least predicted error; what is given stays as given.
+
+    Masks that keep a number of features keep the same share of them at every size here.
+    """
     kinds = [noise] if noise is not None else [k for k in _PREFERENCE if _allowed(k, budget)]
     found: list[Size] = []
     refused: ParameterError | None = None
@@ -114,7 +130,7 @@ def choose_size(
     sizes = np.arange(least, at_most + 1)
     for kind in kinds:
         try:
-            variance = noise_variance(feature_map, at_most, budget, kind, count, n_records)
+            variance = noise_variance(feature_map, at_most, budget, kind, count, n_records, masks)
         except ParameterError as error:  # this kind cannot be drawn for this budget; others may
             refused = error
             continue
@@ -157,6 +173,7 @@ def choose_count(
     budget: Budget,
     kind: NoiseKind,
     n_records: float,
+    masks: Masks | None = None,
 ) -> CountMode:
     """Released, which helps learners, unless it would cost the sums noticeably."""
     if budget.neighbours == "replace":
@@ -165,6 +182,7 @@ def choose_count(
         return "released"  # half a percent of the scale, by construction
     modes: tuple[CountMode, CountMode] = ("released", "omitted")
     released, omitted = (
-        noise_variance(feature_map, n_features, budget, kind, mode, n_records) for mode in modes
+        noise_variance(feature_map, n_features, budget, kind, mode, n_records, masks)
+        for mode in modes
     )
     return "released" if released <= COUNT_TOLERANCE * omitted else "omitted"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from privsketch.compiled import Writer, float_vector, integer_vector
 from privsketch.features.fourier import (
@@ -31,36 +31,57 @@ class Shape:
     records: int
 
 
-def kernel_source(map_name: str, shape: Shape) -> str:
+def mask_bytes(lanes: int) -> int:
+    """Bytes that hold the mask of one vector: a bit for each lane."""
+    return max(1, lanes // 8)
+
+
+Mode = Literal["whole", "masked", "listed"]
+
+
+def kernel_source(map_name: str, shape: Shape, mode: Mode = "whole") -> str:
     """LLVM assembly of
-    void sums(i16* records, n, pairs, i16* frequencies, i32* start, shift, tiles, i64* out).
+    void sums(i16* records, n, pairs, i16* frequencies, i32* start, shift, tiles, i64* out,
+              masks, rows).
 
     For every tile: for every group of records: dot products of all its pairs of
     columns, then features, then 32-bit sums; at the end of the tile the sums are
     added to `out` as 64-bit integers.
+
+    "masked": every record has a bit for each feature in `masks`, vector after vector, and
+    adds those whose bit is set. "listed": a tile reads the records whose numbers are in
+    `rows` from the first to before the second of its two 64-bit numbers in `masks`.
     """
+    masked, listed = mode == "masked", mode == "listed"
     lanes, vectors = shape.lanes, shape.vectors
     ints, longs, halves = f"<{lanes} x i32>", f"<{lanes} x i64>", f"<{2 * lanes} x i16>"
     w = Writer()
-    feature: _Feature
-    if map_name == "fourier":
-        feature = _FourierFeature(w, lanes)
-    else:
-        feature = _OneBitFeature(w, lanes)
+    feature = feature_code(map_name, w, lanes)
     feature.declare()
     w.line(
         "define void @sums(ptr noalias %records, i64 %n, i64 %pairs, ptr noalias %frequencies, "
-        "ptr noalias %start, i32 %shift, i64 %tiles, ptr noalias %out) #0 {"
+        "ptr noalias %start, i32 %shift, i64 %tiles, ptr noalias %out, ptr noalias %masks, "
+        "ptr noalias %rows) #0 {"
     )
     w.line("entry:")
-    shift = w.splat("%shift", "i32", lanes)
-    groups = w.value(f"udiv i64 %n, {shape.records}")
-    grouped = w.value(f"mul i64 {groups}, {shape.records}")
-    n_32 = w.value("trunc i64 %n to i32")
-    correction = w.splat(w.value(f"mul i32 {n_32}, {feature.excess}"), "i32", lanes)
+    feature.prepare()
     w.line("  br label %tile")
     w.line("tile:")
     w.line("  %t = phi i64 [0, %entry], [%t_next, %tile_end]")
+    count, listed_rows = "%n", "%rows"
+    if listed:
+        address = w.value("getelementptr <2 x i64>, ptr %masks, i64 %t")
+        begin = w.value(f"load i64, ptr {address}, align 8")
+        address = w.value(f"getelementptr i64, ptr {address}, i64 1")
+        end = w.value(f"load i64, ptr {address}, align 8")
+        count = w.value(f"sub i64 {end}, {begin}")
+        listed_rows = w.value(f"getelementptr i32, ptr %rows, i64 {begin}")
+    groups = w.value(f"udiv i64 {count}, {shape.records}")
+    grouped = w.value(f"mul i64 {groups}, {shape.records}")
+    n_32 = w.value(f"trunc i64 {count} to i32")
+    correction = w.splat(w.value(f"mul i32 {n_32}, {feature.excess}"), "i32", lanes)
+    mask_tile = w.value(f"mul i64 %t, {vectors * mask_bytes(lanes)}")
+    mask_stride = w.value(f"mul i64 %tiles, {vectors * mask_bytes(lanes)}")
     tile_size = w.value(f"mul i64 %pairs, {2 * lanes * vectors}")
     tile_offset = w.value(f"mul i64 %t, {tile_size}")
     tile = w.value(f"getelementptr i16, ptr %frequencies, i64 {tile_offset}")
@@ -73,9 +94,9 @@ def kernel_source(map_name: str, shape: Shape) -> str:
     w.line("  br label %many_head")
 
     def loop(
-        tag: str, count: int, first: str, last: str, before: str, after: str, sums_in: list[str]
+        tag: str, together: int, first: str, last: str, before: str, after: str, sums_in: list[str]
     ) -> list[str]:
-        """Records `first` to `last` in groups of `count`; the names of the running sums."""
+        """Records `first` to `last` in groups of `together`; the names of the running sums."""
         w.line(f"{tag}_head:")
         w.line(f"  %i_{tag} = phi i64 [{first}, %{before}], [%i_{tag}_next, %{tag}_features]")
         running = [f"%sum_{tag}_{k}" for k in range(2 * vectors)]
@@ -87,15 +108,23 @@ def kernel_source(map_name: str, shape: Shape) -> str:
         more = w.value(f"icmp ult i64 %i_{tag}, {last}")
         w.line(f"  br i1 {more}, label %{tag}_rows, label %{after}")
         w.line(f"{tag}_rows:")
-        rows = []
-        for r in range(count):
+        rows, mask_rows = [], []
+        for r in range(together):
             row = w.value(f"add i64 %i_{tag}, {r}")
+            if listed:
+                address = w.value(f"getelementptr i32, ptr {listed_rows}, i64 {row}")
+                number = w.value(f"load i32, ptr {address}, align 4")
+                row = w.value(f"zext i32 {number} to i64")
+            if masked:
+                offset = w.value(f"mul i64 {row}, {mask_stride}")
+                offset = w.value(f"add i64 {offset}, {mask_tile}")
+                mask_rows.append(w.value(f"getelementptr i8, ptr %masks, i64 {offset}"))
             offset = w.value(f"mul i64 {row}, %pairs")
             rows.append(w.value(f"getelementptr i32, ptr %records, i64 {offset}"))
         w.line(f"  br label %{tag}_dot")
         w.line(f"{tag}_dot:")
         w.line(f"  %j_{tag} = phi i64 [0, %{tag}_rows], [%j_{tag}_next, %{tag}_dot]")
-        for r in range(count):
+        for r in range(together):
             for k in range(vectors):
                 w.line(
                     f"  %phase_{tag}_{r}_{k} = phi {ints} [{starts[k]}, %{tag}_rows], "
@@ -108,35 +137,40 @@ def kernel_source(map_name: str, shape: Shape) -> str:
             address = w.value(f"getelementptr i16, ptr {columns}, i64 {2 * lanes * k}")
             loaded = w.value(f"load {halves}, ptr {address}, align {4 * lanes}")
             weights.append(w.value(f"sext {halves} {loaded} to <{2 * lanes} x i32>"))
-        for r in range(count):
+        for r in range(together):
             address = w.value(f"getelementptr i32, ptr {rows[r]}, i64 %j_{tag}")
             pair = w.value(f"load i32, ptr {address}, align 2")
             both = w.value(f"bitcast {ints} {w.splat(pair, 'i32', lanes)} to {halves}")
             wide = w.value(f"sext {halves} {both} to <{2 * lanes} x i32>")
             for k in range(vectors):
-                added = _pairwise_products(w, wide, weights[k], lanes)
+                added = pairwise_products(w, wide, weights[k], lanes)
                 w.line(f"  %dot_{tag}_{r}_{k} = add {ints} %phase_{tag}_{r}_{k}, {added}")
         w.line(f"  %j_{tag}_next = add i64 %j_{tag}, 1")
         more = w.value(f"icmp ult i64 %j_{tag}_next, %pairs")
         w.line(f"  br i1 {more}, label %{tag}_dot, label %{tag}_features")
         w.line(f"{tag}_features:")
         sums = list(running)
-        for r in range(count):
+        for r in range(together):
             for k in range(vectors):
-                index = w.value(f"lshr {ints} %dot_{tag}_{r}_{k}, {shift}")
-                index = w.value(f"and {ints} {index}, {integer_vector(65535, lanes)}")
-                cosine, sine = feature.emit(index)
+                cosine, sine = feature.of_phase(f"%dot_{tag}_{r}_{k}")
+                if masked:
+                    bits = mask_of_vector(w, mask_rows[r], k, lanes)
+                    nothing = integer_vector(feature.excess, lanes)
+                    cosine, sine = (
+                        w.value(f"select <{lanes} x i1> {bits}, {ints} {part}, {ints} {nothing}")
+                        for part in (cosine, sine)
+                    )
                 sums[2 * k] = w.value(f"add {ints} {sums[2 * k]}, {cosine}")
                 sums[2 * k + 1] = w.value(f"add {ints} {sums[2 * k + 1]}, {sine}")
         for k in range(2 * vectors):
             w.line(f"  %new_{tag}_{k} = add {ints} {sums[k]}, zeroinitializer")
-        w.line(f"  %i_{tag}_next = add i64 %i_{tag}, {count}")
+        w.line(f"  %i_{tag}_next = add i64 %i_{tag}, {together}")
         w.line(f"  br label %{tag}_head")
         return running
 
     zeros = ["zeroinitializer"] * (2 * vectors)
     sums = loop("many", shape.records, "0", grouped, "tile", "one_head", zeros)
-    sums = loop("one", 1, grouped, "%n", "many_head", "tile_end", sums)
+    sums = loop("one", 1, grouped, count, "many_head", "tile_end", sums)
     w.line("tile_end:")
     out_offset = w.value(f"mul i64 %t, {2 * lanes * vectors}")
     out_tile = w.value(f"getelementptr i64, ptr %out, i64 {out_offset}")
@@ -160,7 +194,7 @@ def kernel_source(map_name: str, shape: Shape) -> str:
     return w.finish(32 * lanes)
 
 
-def _pairwise_products(w: Writer, a: str, b: str, lanes: int) -> str:
+def pairwise_products(w: Writer, a: str, b: str, lanes: int) -> str:
     """a0 b0 + a1 b1 in every lane: a shape LLVM turns into one multiply-add instruction."""
     wide = f"<{2 * lanes} x i32>"
     product = w.value(f"mul {wide} {a}, {b}")
@@ -173,13 +207,29 @@ def _pairwise_products(w: Writer, a: str, b: str, lanes: int) -> str:
     return w.value(f"add <{lanes} x i32> {sides[0]}, {sides[1]}")
 
 
-class _Feature(Protocol):
-    """Code that turns 16-bit indices into a cosine and a sine to add up.
+def mask_of_vector(w: Writer, row: str, vector: int, lanes: int) -> str:
+    """The bits of one vector of a record as a vector of i1."""
+    size = mask_bytes(lanes)
+    address = w.value(f"getelementptr i8, ptr {row}, i64 {vector * size}")
+    bits = w.value(f"load i{8 * size}, ptr {address}, align 1")
+    if lanes < 8:
+        bits = w.value(f"trunc i8 {bits} to i{lanes}")
+    return w.value(f"bitcast i{lanes} {bits} to <{lanes} x i1>")
+
+
+class Feature(Protocol):
+    """Code that turns phases into a cosine and a sine to add up.
 
     A record may add `excess` too much to every sum; it is subtracted once per block.
     """
 
     excess: int
+
+    def prepare(self) -> None:
+        """Values the code needs at the start of the function, whose argument is %shift."""
+
+    def of_phase(self, phase: str) -> tuple[str, str]:
+        """Names of the cosines and sines of 32-bit phases."""
 
     def declare(self) -> None:
         """Declarations the code needs, outside of the function."""
@@ -188,7 +238,27 @@ class _Feature(Protocol):
         """Names of the cosines and sines of the indices."""
 
 
-class _FourierFeature:
+class _TableFeature:
+    """A feature that is read off the 16 bits of a phase just below one turn."""
+
+    def __init__(self, w: Writer, lanes: int) -> None:
+        self._w, self._lanes = w, lanes
+        self._shift = ""
+
+    def prepare(self) -> None:
+        self._shift = self._w.splat("%shift", "i32", self._lanes)
+
+    def of_phase(self, phase: str) -> tuple[str, str]:
+        w, ints = self._w, f"<{self._lanes} x i32>"
+        index = w.value(f"lshr {ints} {phase}, {self._shift}")
+        index = w.value(f"and {ints} {index}, {integer_vector(65535, self._lanes)}")
+        return self.emit(index)
+
+    def emit(self, index: str) -> tuple[str, str]:
+        raise NotImplementedError
+
+
+class _FourierFeature(_TableFeature):
     """features/fourier.py in vector code: the same float32 operations in the same order.
 
     The rounded cosine and sine are left as the bits of a float that adds ROUNDER;
@@ -198,7 +268,7 @@ class _FourierFeature:
     excess: int = struct.unpack("<i", struct.pack("<f", ROUNDER))[0]
 
     def __init__(self, w: Writer, lanes: int) -> None:
-        self._w, self._lanes = w, lanes
+        super().__init__(w, lanes)
         self._floats, self._ints_type = f"<{lanes} x float>", f"<{lanes} x i32>"
         self._fma_name = f"@llvm.fma.v{lanes}f32"
 
@@ -237,13 +307,10 @@ class _FourierFeature:
         )
 
 
-class _OneBitFeature:
+class _OneBitFeature(_TableFeature):
     """features/onebit.py in vector code: two comparisons per phase."""
 
     excess = 1  # a record adds 2 or 0 instead of 1 or -1
-
-    def __init__(self, w: Writer, lanes: int) -> None:
-        self._w, self._lanes = w, lanes
 
     def declare(self) -> None:
         pass
@@ -260,3 +327,39 @@ class _OneBitFeature:
         shifted = w.value(f"add {ints} {index}, {integer_vector(16384, self._lanes)}")
         shifted = w.value(f"and {ints} {shifted}, {integer_vector(65535, self._lanes)}")
         return self._two_if_at_most(shifted, 32768), self._two_if_at_most(index, 32768)
+
+
+class _QuadraticFeature:
+    """features/quadratic.py in vector code: a 64-bit square, shifted; the sines stay zero."""
+
+    excess = 0
+
+    def __init__(self, w: Writer, lanes: int) -> None:
+        self._w, self._lanes = w, lanes
+        self._shift = ""
+
+    def declare(self) -> None:
+        pass
+
+    def prepare(self) -> None:
+        wide = self._w.value("zext i32 %shift to i64")
+        self._shift = self._w.splat(wide, "i64", self._lanes)
+
+    def of_phase(self, phase: str) -> tuple[str, str]:
+        w, ints, longs = self._w, f"<{self._lanes} x i32>", f"<{self._lanes} x i64>"
+        wide = w.value(f"sext {ints} {phase} to {longs}")
+        square = w.value(f"mul {longs} {wide}, {wide}")
+        value = w.value(f"lshr {longs} {square}, {self._shift}")
+        return w.value(f"trunc {longs} {value} to {ints}"), "zeroinitializer"
+
+    def emit(self, index: str) -> tuple[str, str]:
+        raise NotImplementedError
+
+
+def feature_code(map_name: str, w: Writer, lanes: int) -> Feature:
+    """The vector code of a feature map."""
+    if map_name == "quadratic":
+        return _QuadraticFeature(w, lanes)
+    if map_name == "fourier":
+        return _FourierFeature(w, lanes)
+    return _OneBitFeature(w, lanes)

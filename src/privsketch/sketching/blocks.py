@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,6 @@ from privsketch.domain import Domain
 from privsketch.errors import ParameterError
 from privsketch.features.fixedpoint import Quantiser
 from privsketch.noise.sums import saturating_add
-from privsketch.sketching.kernels import Kernel
 
 Integers = npt.NDArray[np.int64]
 Records = npt.NDArray[np.floating]
@@ -29,17 +29,31 @@ _CHUNK_VALUES, _CHUNK_ROWS = 2**18, 2**13
 
 @dataclass(frozen=True)
 class ExactSums:
-    """Sums of features and number of records, before noise. Private: never leaves the holder."""
+    """Sums of features and number of records, before noise. Private: never leaves the holder.
+
+    `n_kept` of the records were kept by masks; all of them without.
+    """
 
     sums: Integers
     n_records: int
+    n_kept: int
 
 
-def sum_features(
+class Summer(Protocol):
+    """What records add to the sums."""
+
+    @property
+    def length(self) -> int:
+        """Number of sums."""
+
+    def __call__(self, quantised: npt.NDArray[np.int16]) -> tuple[Integers, int]:
+        """Sums over quantised records (n, dim), and how many of them were kept."""
+
+
+def sum_records(
     blocks: Iterable[Records],
     domain: Domain,
-    kernel: Kernel,
-    n_components: int,
+    summer: Summer,
     *,
     missing_to_center: bool = False,
     n_threads: int | None = None,
@@ -51,29 +65,33 @@ def sum_features(
     for the holder's own eyes: under "add-remove" the number of records is private.
     """
     threads = _checked_threads(n_threads)
-    total = np.zeros(n_components, dtype=np.int64)
-    n_records = 0
+    total = np.zeros(summer.length, dtype=np.int64)
+    n_records = n_kept = 0
     quantise = Quantiser(domain, missing_to_center=missing_to_center)
 
-    def work(chunk: Records) -> tuple[Integers, int]:
-        return kernel.sums(quantise(chunk)), len(chunk)
+    def work(chunk: Records) -> _Part:
+        return *summer(quantise(chunk)), len(chunk)
 
-    for part, count in _in_threads(work, _chunks(blocks, len(domain.half_widths)), threads):
-        total, n_records = saturating_add(total, part), n_records + count
+    for part, kept, count in _in_threads(work, _chunks(blocks, len(domain.half_widths)), threads):
+        total = saturating_add(total, part)
+        n_records, n_kept = n_records + count, n_kept + kept
         if progress is not None:
             progress(count)
-    return ExactSums(total, n_records)
+    return ExactSums(total, n_records, n_kept)
+
+
+_Part = tuple[Integers, int, int]
 
 
 def _in_threads(
-    work: Callable[[Records], tuple[Integers, int]], chunks: Iterable[Records], threads: int
-) -> Iterator[tuple[Integers, int]]:
+    work: Callable[[Records], _Part], chunks: Iterable[Records], threads: int
+) -> Iterator[_Part]:
     """Results of `work`, with at most two chunks per thread alive at a time."""
     if threads == 1:
         yield from map(work, chunks)
         return
     with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[tuple[Integers, int]]] = deque()
+        waiting: deque[Future[_Part]] = deque()
         for chunk in chunks:
             waiting.append(pool.submit(work, chunk))
             if len(waiting) >= 2 * threads:

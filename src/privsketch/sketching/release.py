@@ -8,9 +8,8 @@ from typing import Any
 
 from privsketch.design import Design
 from privsketch.errors import ParameterError, RecordError
-from privsketch.readers import checked_missing, read_blocks
+from privsketch.readers import checked_missing
 from privsketch.sketches import Sketch
-from privsketch.sketching.exact import exact_sums
 
 
 def sketch(
@@ -21,6 +20,9 @@ def sketch(
     columns: Sequence[str | int] | None = None,
     missing: str = "error",
     n_threads: int | None = None,
+    engine: str | None = None,
+    n_workers: int | None = None,
+    scheduler: Any = None,
     progress: Callable[[int], None] | None = None,
 ) -> Sketch:
     """Read records once and release their sketch.
@@ -30,8 +32,8 @@ def sketch(
 
     Parameters
     ----------
-    data : array, table, path, list of paths, or iterable of blocks
-        See `privsketch.readers`.
+    data : array, table, path, list of paths, iterable of blocks, or Dask collection
+        See `privsketch.readers`; a Dask DataFrame or a Dask Array is read by its workers.
     design : Design
     source : str, optional
         Name of the set of records. Sketches of the same source do not merge, because
@@ -42,7 +44,15 @@ def sketch(
         What to do with missing or infinite values: refuse, or put them at the centre
         of the domain.
     n_threads : int, optional
-        As many as there are cores if left out.
+        As many as there are cores if left out. For engine "threads".
+    engine : {"threads", "pool", "dask"}, optional
+        Where records are read and summed; all give the same sums, bit for bit. Threads of
+        this process if left out ("dask" for Dask's tables); "pool": processes of this
+        machine; "dask": a cluster, which must be the holder's own.
+    n_workers : int, optional
+        Processes of the pool, or threads of Dask without a cluster; one per core if left out.
+    scheduler : str or distributed.Client, optional
+        Of the Dask cluster; the current client, or threads of this process, if left out.
     progress : callable, optional
         Called with numbers of records done. For the holder only: it counts records.
 
@@ -60,11 +70,17 @@ def sketch(
     identity = secrets.token_hex(16)
     source = _checked_source(source, identity)
     missing_to_center = checked_missing(missing)
-    exact = exact_sums(
-        read_blocks(data, design.dim, columns, design.columns),
+    from privsketch.engines import engine_sums
+
+    exact = engine_sums(
+        data,
         design,
+        engine=engine,
+        columns=columns,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
+        n_workers=n_workers,
+        scheduler=scheduler,
         progress=progress,
     )
     is_public = design.count == "public"
@@ -73,7 +89,9 @@ def sketch(
             "the table has no records: under neighbours='replace' the number of records is "
             "public and must be at least 1; under 'add-remove' an empty table is fine"
         )
-    values, receipt = design.sum_noise.release(exact.sums, exact.n_records, source=source)
+    values, receipt = design.sum_noise.release(
+        exact.sums, exact.n_records, n_kept=exact.n_kept, source=source
+    )
     public_count = exact.n_records if is_public else None
     return Sketch(values, design, receipt, (identity,), (source,), public_count)
 

@@ -1,0 +1,173 @@
+"""Masks: which features of a record, and which records, enter the sums (CLP section 4).
+
+A mask belongs to a record. It is drawn for that record alone, from the operating
+system's generator, and never published: a mask that followed from the row number would
+change with every record that leaves, and so would all later rows. What is public is the
+law of the masks, which is this file.
+
+- "uniform": `kept` of the m features of a record, every subset alike (r of m);
+- "block": whole blocks of `dim` neighbouring features, `kept` features in all, which
+  saves the work for the others;
+- "poisson": every feature with probability `rate`, independently;
+- records: every record with probability `records`, independently, with any of these.
+
+Sums are divided by the rates afterwards, so that they estimate the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from privsketch.errors import ParameterError, require_count
+
+FeatureMasks = Literal["all", "uniform", "block", "poisson"]
+FEATURE_MASKS: tuple[FeatureMasks, ...] = get_args(FeatureMasks)
+RATE_BITS = 64  # a rate is a multiple of 2^-64, so that one comparison of 64 bits is exact
+
+
+@dataclass(frozen=True)
+class Masks:
+    """The public law of the secret masks.
+
+    Parameters
+    ----------
+    features : {"all", "uniform", "block", "poisson"}
+        How features of a record are kept.
+    kept : int, optional
+        Number of features kept of every record, for "uniform" and "block".
+    rate : float, optional
+        Probability that a feature is kept, for "poisson".
+    records : float
+        Probability that a record is kept; 1 keeps all.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> ps.Masks("uniform", kept=100)
+    Masks(features='uniform', kept=100, rate=None, records=1.0)
+    >>> ps.Masks.parse("poisson:0.1+records:0.5").describe()
+    'each feature of a record with probability 0.1, each record with probability 0.5'
+    """
+
+    features: FeatureMasks = "all"
+    kept: int | None = None
+    rate: float | None = None
+    records: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.features not in FEATURE_MASKS:
+            known = ", ".join(map(repr, FEATURE_MASKS))
+            raise ParameterError(f"masks: features={self.features!r}, expected one of {known}")
+        if self.features in ("uniform", "block"):
+            object.__setattr__(self, "kept", require_count("masks: kept", self.kept))
+        elif self.kept is not None:
+            raise ParameterError(f"masks: kept={self.kept!r} goes with 'uniform' and 'block' only")
+        if self.features == "poisson":
+            object.__setattr__(self, "rate", _checked_rate("rate", self.rate))
+        elif self.rate is not None:
+            raise ParameterError(f"masks: rate={self.rate!r} goes with 'poisson' only")
+        object.__setattr__(self, "records", _checked_rate("records", self.records))
+
+    @classmethod
+    def parse(cls, value: Masks | str | Mapping[str, Any] | None) -> Masks | None:
+        """Masks from what people write; None if all features of all records are kept.
+
+        Texts are parts joined by "+": "uniform:100", "block:512", "poisson:0.1" for
+        features, "records:0.5" for records.
+        """
+        if isinstance(value, Mapping):
+            unknown = set(value) - {field.name for field in fields(cls)}
+            if unknown:
+                raise ParameterError(f"masks: unknown {', '.join(sorted(map(str, unknown)))}")
+            value = cls(**value)
+        elif isinstance(value, str):
+            value = _from_text(value)
+        if value is None or value == cls():
+            return None
+        if not isinstance(value, cls):
+            raise ParameterError(f"masks={value!r}: {_HOW}")
+        return value
+
+    def checked(self, n_features: int, dim: int) -> Masks:
+        """These masks for a sketch of that size; a clear error if they do not fit."""
+        if self.kept is not None and self.kept > n_features:
+            raise ParameterError(
+                f"masks: kept={self.kept} of {n_features} features; keep at most all of them"
+            )
+        if self.features == "block" and (n_features % dim or (self.kept or 0) % dim):
+            raise ParameterError(
+                f"masks: blocks have {dim} features, one for each column; kept={self.kept} and "
+                f"n_features={n_features} must be multiples of it"
+            )
+        return self
+
+    def feature_rate(self, n_features: int) -> float:
+        """Probability that a feature of a kept record is kept."""
+        if self.kept is not None:
+            return self.kept / n_features
+        return 1.0 if self.rate is None else self.rate
+
+    def total_rate(self, n_features: int) -> float:
+        """Probability that a feature of a record is kept."""
+        return self.feature_rate(n_features) * self.records
+
+    def describe(self) -> str:
+        """In words, one line."""
+        words = {
+            "all": "",
+            "uniform": f"{self.kept} features of a record, drawn uniformly",
+            "block": f"{self.kept} features of a record, in whole blocks drawn uniformly",
+            "poisson": f"each feature of a record with probability {self.rate:g}"
+            if self.rate is not None
+            else "",
+        }[self.features]
+        records = f"each record with probability {self.records:g}" if self.records < 1 else ""
+        return ", ".join(text for text in (words, records) if text) or "all features of all records"
+
+    def to_json(self) -> dict[str, Any]:
+        """The masks as plain JSON values."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+_HOW = (
+    "expected Masks(...), or a text like 'uniform:100', 'block:512', 'poisson:0.1', "
+    "'records:0.5' or 'poisson:0.1+records:0.5'"
+)
+
+
+def _from_text(text: str) -> Masks:
+    """Masks from parts like "uniform:100" joined by "+"."""
+    found: dict[str, Any] = {}
+    for part in text.split("+"):
+        name, _, number = (piece.strip() for piece in part.partition(":"))
+        if name in ("none", "all", "") and not number and "+" not in text:
+            return Masks()
+        try:
+            if name in ("uniform", "block"):
+                entry: dict[str, Any] = {"features": name, "kept": int(number)}
+            elif name == "poisson":
+                entry = {"features": name, "rate": float(number)}
+            elif name == "records":
+                entry = {"records": float(number)}
+            else:
+                raise ValueError(name)
+        except ValueError:
+            raise ParameterError(f"masks={text!r}: {_HOW}") from None
+        if set(entry) & set(found):
+            raise ParameterError(f"masks={text!r}: features or records are named twice")
+        found.update(entry)
+    return Masks(**found)
+
+
+def _checked_rate(name: str, rate: Any) -> float:
+    """The rate as a multiple of 2^-64, rounded down; what sampler and calibration both use."""
+    try:
+        value = float(rate)
+    except (TypeError, ValueError):
+        value = math.nan
+    if isinstance(rate, bool) or not 2.0**-RATE_BITS <= value <= 1.0:
+        raise ParameterError(f"masks: {name}={rate!r}, expected a probability above 0, up to 1")
+    return math.floor(value * 2.0**RATE_BITS) / 2.0**RATE_BITS

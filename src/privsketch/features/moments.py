@@ -1,0 +1,62 @@
+"""Second moments in integers: 5 x_i^2 and 7 x_i x_j, i < j.
+
+The noisy second-moment matrix of a ball (Dwork et al., 2014, "Analyze Gauss"). Gaussian
+noise is calibrated to the L2 norm, and in it an off-diagonal entry, which stands for two,
+should count sqrt 2 times a diagonal one; 7/5 is that from below, within 1 %:
+sum_i (5 x_i^2)^2 + sum_{i<j} (7 x_i x_j)^2 <= 25 |x|^4, because 49 / 2 <= 25.
+
+A record has 9 bits and a sign here, so that 2^40 records fit 64 bits: norm at most 773. It
+is rounded to the nearest integer; what rounding adds to squares, 1/12 each, is known, and
+learners take it off.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
+
+DIAGONAL, OFF_DIAGONAL = 5, 7
+MOMENT_RADIUS = 773  # 7 * 773^2 < 2^22
+MOMENT_UNIT = MOMENT_RADIUS * RECORD_UNIT / RECORD_MAX  # integers per half-width
+ROUNDING_VARIANCE = 1.0 / 12.0
+
+
+def moment_count(dim: int) -> int:
+    """Entries of a symmetric matrix."""
+    return dim * (dim + 1) // 2
+
+
+def coarse_records(quantised: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """(n, dim) integers of norm at most MOMENT_RADIUS, as floats, from quantised records.
+
+    Every step is elementwise or exact, so a row's result depends on that row alone.
+    """
+    units = np.rint(quantised * (MOMENT_RADIUS / RECORD_MAX))
+    squared = np.einsum("ij,ij->i", units, units)  # of integers: exact in any order
+    outside = squared > float(MOMENT_RADIUS**2)
+    if outside.any():
+        shrink = MOMENT_RADIUS / np.sqrt(squared[outside])
+        units[outside] = np.trunc(units[outside] * shrink[:, np.newaxis])
+    return np.asarray(units)
+
+
+def moment_weights(dim: int) -> npt.NDArray[np.int64]:
+    """(dim (dim + 1) / 2,) weights of the entries, row by row of the upper triangle."""
+    first, second = np.triu_indices(dim)
+    return np.where(first == second, DIAGONAL, OFF_DIAGONAL)
+
+
+def moment_sums(quantised: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Sums of weighted products over records, upper triangle row by row.
+
+    A product of matrices of such integers is exact in float64, and hence in any order,
+    for up to 2^33 records at a time.
+    """
+    coarse = coarse_records(quantised)
+    matrix = (coarse.T @ coarse).astype(np.int64)
+    dim = matrix.shape[0]
+    return np.asarray(matrix[np.triu_indices(dim)] * moment_weights(dim))
