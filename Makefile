@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-forecast bench-speed bench-memory clean
+.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-forecast bench-utility bench-speed bench-memory bench-engines clean
 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
@@ -38,6 +38,10 @@ bench-mixtures: $(VENV)/dev.done
 bench-forecast: $(VENV)/dev.done
 	$(RUN)/python benchmarks/forecast.py
 
+# Expected and measured noise-to-signal ratio of releases: every map, kind of masks and noise.
+bench-utility: $(VENV)/dev.done
+	$(RUN)/python benchmarks/noise_to_signal.py
+
 # Nanoseconds per feature against NumPy in the same run.
 bench-speed: $(VENV)/dev.done
 	$(RUN)/python benchmarks/speed.py
@@ -45,6 +49,10 @@ bench-speed: $(VENV)/dev.done
 # Peak memory while sketching a 1.6 GB Parquet file.
 bench-memory: $(VENV)/dev.done
 	$(RUN)/python benchmarks/memory.py
+
+# Threads, processes and a Dask cluster that loses a worker: times, and the same sums.
+bench-engines: $(VENV)/dev.done
+	$(RUN)/python benchmarks/engines.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -24,13 +24,14 @@ ROOMS = [
     ["report"],
     ["readers"],
     ["sketching"],
+    ["engines"],
     ["estimators"],
     ["cli"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
-# Design.plan is the door to the planner; it is opened on call.
-LATE = {("design", "planning")}
-READS_RECORDS = {"readers", "sketching", "estimators", "cli"}
+# Design.plan is the door to the planner, sketch the one to the engines; they open on call.
+LATE = {("design", "planning"), ("sketching", "engines")}
+READS_RECORDS = {"readers", "sketching", "engines", "estimators", "cli"}
 
 
 def imports(path):

@@ -3,7 +3,8 @@
 Accepts NumPy arrays and nested lists, anything that offers an Arrow stream (pandas,
 polars, duckdb, pyarrow), paths of .npy, .parquet, .csv and Arrow files, lists of
 paths, and iterables of blocks. A value keeps its number type until it is quantised,
-so every reader gives the same sums.
+so every reader gives the same sums. `read_parts` cuts the same tables into parts that
+other processes can read.
 
 Errors raised here are for the holder of the table. They name files and columns,
 never a value.
@@ -12,14 +13,15 @@ never a value.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from privsketch.errors import ParameterError, RecordError
 from privsketch.readers.files import count_in_file, file_blocks
+from privsketch.readers.parts import BlockPart, FilePart, Part, file_parts, packed
 from privsketch.readers.selection import Selection
 from privsketch.readers.tables import Block, array_blocks, pandas_blocks, stream_blocks
 
@@ -32,6 +34,31 @@ def read_blocks(
 ) -> Iterator[Block]:
     """Blocks (n, dim) of records from `data`.
 
+    See `chosen_columns` for `columns` and `names`.
+    """
+    yield from _blocks(data, chosen_columns(dim, columns, names), file_blocks)
+
+
+def read_parts(data: Any, chosen: Selection) -> Iterator[Part]:
+    """Parts of `data` for other processes: stretches of files, and blocks of all else."""
+    yield from packed(_blocks(data, chosen, file_parts))
+
+
+def part_blocks(part: Any, chosen: Selection) -> Iterator[Block]:
+    """Blocks (n, dim) of records from one part, or from a table that was never cut."""
+    if isinstance(part, BlockPart):
+        yield from part.blocks
+    elif isinstance(part, FilePart):
+        yield from file_blocks(part.path, chosen, part.stretch)
+    else:
+        yield from _blocks(part, chosen, file_blocks)
+
+
+def chosen_columns(
+    dim: int, columns: Sequence[str | int] | None, names: Sequence[str] | None
+) -> Selection:
+    """Which columns make a record of `dim` numbers.
+
     `columns` are the columns asked for, in that order. Without them, tables with named
     columns use `names`, the design's; everything else uses all columns.
     """
@@ -41,12 +68,11 @@ def read_blocks(
         columns = [c if isinstance(c, str) else _column_number(c) for c in columns]
         if len(columns) != dim:
             raise RecordError(f"columns: {len(columns)} named, the design has dim={dim}")
-    chosen = Selection(
+    return Selection(
         dim,
         None if columns is None else tuple(columns),
         None if names is None else tuple(names),
     )
-    yield from _blocks(data, chosen)
 
 
 def _column_number(column: Any) -> int:
@@ -55,15 +81,26 @@ def _column_number(column: Any) -> int:
     return int(column)
 
 
-def _blocks(data: Any, chosen: Selection) -> Iterator[Block]:
+_Piece = TypeVar("_Piece")
+
+
+def _blocks(
+    data: Any, chosen: Selection, of_file: Callable[[Path, Selection], Iterator[_Piece]]
+) -> Iterator[Block | _Piece]:
+    """Blocks of tables, and of files whatever `of_file` makes of them."""
     if isinstance(data, str | os.PathLike):
-        yield from file_blocks(Path(data), chosen)
+        yield from of_file(Path(data), chosen)
     elif isinstance(data, np.ndarray):
         yield from array_blocks(data, chosen)
     elif type(data).__module__.split(".")[0] == "pandas":
         yield from pandas_blocks(data, chosen)
     elif hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         yield from stream_blocks(data, chosen)
+    elif hasattr(type(data), "__dask_graph__"):
+        raise RecordError(
+            f"cannot read records from a Dask {type(data).__name__} here: give one Dask DataFrame "
+            "or Dask Array alone, with engine='dask' or without engine"
+        )
     elif type(data).__module__.split(".")[0] == "scipy":
         raise RecordError("sparse matrices are not supported; use data.toarray() in blocks")
     elif isinstance(data, list | tuple) and len(data) == 0:
@@ -78,7 +115,7 @@ def _blocks(data: Any, chosen: Selection) -> Iterator[Block]:
                 if path in seen:  # its records would count twice, and cost twice
                     raise RecordError(f"{part}: the same file is given twice")
                 seen.add(path)
-            yield from _blocks(part, chosen)
+            yield from _blocks(part, chosen, of_file)
     else:
         raise RecordError(
             f"cannot read records from {type(data).__name__}: expected an array, a table with an "

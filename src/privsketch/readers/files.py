@@ -24,16 +24,29 @@ SUFFIXES = {
 }
 
 
-def file_blocks(path: Path, chosen: Selection) -> Iterator[Block]:
-    """Blocks of a file of any kind we read, told by its name."""
+def file_blocks(path: Path, chosen: Selection, stretch: range | None = None) -> Iterator[Block]:
+    """Blocks of a file of any kind we read, told by its name.
+
+    `stretch` is the part to read, in the units in which a file of its kind is cut: rows
+    (.npy), row groups (Parquet), record batches (Arrow); all of it if left out.
+    """
+    kind = file_kind(path)
+    if kind == "csv":
+        yield from _csv(path, chosen)
+    else:
+        reader = {"npy": _npy, "parquet": _parquet, "arrow": _arrow_file}[kind]
+        yield from reader(path, chosen, stretch)
+
+
+def file_kind(path: Path) -> str:
+    """The kind of an existing file by its name; an error if we do not read it."""
     kind = SUFFIXES.get(suffix(path))
     if kind is None:
         known = ", ".join(sorted(SUFFIXES))
         raise RecordError(f"{path}: unknown kind of file; expected one of {known}")
     if not path.is_file():
         raise RecordError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
-    reader = {"npy": _npy, "parquet": _parquet, "csv": _csv, "arrow": _arrow_file}[kind]
-    yield from reader(path, chosen)
+    return kind
 
 
 def suffix(path: Path) -> str:
@@ -44,17 +57,17 @@ def suffix(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def _npy(path: Path, chosen: Selection) -> Iterator[Block]:
+def _npy(path: Path, chosen: Selection, rows: range | None) -> Iterator[Block]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError):
         array = None
     if not isinstance(array, np.ndarray):
         raise RecordError(f"{path}: not a valid .npy file of numbers")
-    yield from array_blocks(array, chosen)
+    yield from array_blocks(array if rows is None else array[rows.start : rows.stop], chosen)
 
 
-def _parquet(path: Path, chosen: Selection) -> Iterator[Block]:
+def _parquet(path: Path, chosen: Selection, groups: range | None) -> Iterator[Block]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -64,7 +77,8 @@ def _parquet(path: Path, chosen: Selection) -> Iterator[Block]:
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**16) as file:
             names = selected(file.schema_arrow, chosen, str(path))
             rows = rows_per_block(chosen.dim)
-            for batch in file.iter_batches(batch_size=rows, columns=names):
+            places = None if groups is None else list(groups)
+            for batch in file.iter_batches(batch_size=rows, row_groups=places, columns=names):
                 yield batch_block(batch, names)
     except (pa.ArrowException, OSError):
         raise RecordError(f"{path}: not a valid Parquet file, or damaged") from None
@@ -74,14 +88,15 @@ def _parquet(path: Path, chosen: Selection) -> Iterator[Block]:
 _ARROW_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def _arrow_file(path: Path, chosen: Selection) -> Iterator[Block]:
+def _arrow_file(path: Path, chosen: Selection, places: range | None) -> Iterator[Block]:
     import pyarrow as pa
 
     try:
         with pa.memory_map(str(path)) as source:
             try:
                 file = pa.ipc.open_file(source)
-                batches = (file.get_batch(i) for i in range(file.num_record_batches))
+                places = range(file.num_record_batches) if places is None else places
+                batches = (file.get_batch(i) for i in places)
             except pa.ArrowInvalid:
                 source.seek(max(0, source.size() - len(_ARROW_END)))
                 if source.read() != _ARROW_END:
