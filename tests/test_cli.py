@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import privsketch as ps
 from privsketch.cli.main import main
 
-COMMANDS = ["demo", "design", "sketch", "merge", "learn", "inspect"]
+COMMANDS = ["demo", "plan", "design", "sketch", "merge", "learn", "inspect"]
 DESIGN = {
     "-k": "2",
     "--box": "-4 4",
@@ -577,3 +577,77 @@ def test_errors_speak_the_language_of_the_shell(study):
     result = run("sketch", "study.json", "bad.csv", "-o", "bad.sketch")
     assert "--missing center" in result.output
     assert "missing='center'" not in result.output
+
+
+# ---------------------------------------------------------------- plans
+
+
+def plan_arguments(**changes):
+    """Arguments of `privsketch plan` for the same study; it has no seed."""
+    return ["plan", *design_arguments(seed=None, **changes)[1:]]
+
+
+def test_plan_compares_designs_and_reads_nothing(folder):
+    told = run(*plan_arguments())
+    assert told.exit_code == 0, told.output
+    lines = told.stdout.splitlines()
+    assert lines[0].split()[:3] == ["alternative", "map", "frequencies"]
+    recommended = [line for line in lines if line.startswith("->")]
+    assert len(recommended) == 1
+    for words in ("cube noise", "half the features", "one-bit", "block:", "records:0.1", " kB"):
+        assert words in told.stdout
+    assert any(line.startswith("recommended  planned: --features") for line in lines)
+    assert "more private: delta = 0" in told.stdout
+    assert list(folder.iterdir()) == []
+
+
+def test_plan_offers_no_gaussian_noise_to_pure_studies(folder):
+    told = run(*plan_arguments(delta="0"))
+    assert told.exit_code == 0
+    assert "gaussian" not in told.stdout
+    assert "laplace" in told.stdout
+
+
+def test_plan_for_machines(folder):
+    told = run(*plan_arguments(), "--json", "--rate", "0.25")
+    assert told.exit_code == 0
+    found = json.loads(told.stdout)
+    assert set(found) == {"recommended", "reasons", "alternatives"}
+    first = found["alternatives"][0]
+    assert found["recommended"] == first["name"] == "planned"
+    assert first["verdict"] == "good"
+    assert any(one["masks"] == "records:0.25" for one in found["alternatives"])
+
+
+def test_plan_tells_options_that_design_takes(folder):
+    for one in json.loads(run(*plan_arguments(), "--json").stdout)["alternatives"]:
+        output = f"{one['name']}.json"
+        made = run(*design_arguments(), *one["options"].split(), "-o", output)
+        assert made.exit_code == 0, made.output
+        design = ps.Design.load(output)
+        facts = (design.feature_map, design.n_features, design.noise, design.frequencies.law)
+        told = tuple(one[name] for name in ("feature_map", "n_features", "noise", "frequencies"))
+        assert facts == told
+        assert (design.masks is None) == (one["masks"] == "none")
+
+
+def test_plan_on_a_terminal_is_a_table(folder, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    told = run(*plan_arguments())
+    assert told.exit_code == 0
+    assert "noise-to-signal" in told.stdout
+    assert "planned" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"box": None}, "--box LOW HIGH or --ball RADIUS"),
+        ({"dim": None}, "--dim"),
+        ({"epsilon": "-1"}, "epsilon"),
+        ({"rate": "1"}, "--rate"),
+    ],
+)
+def test_plans_that_cannot_be_made(folder, changes, message):
+    assert message in refused(folder, *plan_arguments(**changes))

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privsketch import __version__
+from privsketch.cli.options import listed_names, listed_numbers, study_options
+from privsketch.cli.plan import plan
 
 if TYPE_CHECKING:
-    from privsketch import GaussianMixtureModel, KMeansModel, Sketch
+    from privsketch import GaussianMixtureModel, KMeansModel, PCAModel, Sketch
 
 _PATH = click.Path(path_type=Path)
 
@@ -34,6 +36,11 @@ def _as_options(message: str) -> str:
         "needs frequency_scale=": "needs --scale",
         "frequency_scale=": "--scale ",
         "count='released'": "--count released",
+        "engine='threads'": "--engine threads",
+        "engine='pool'": "--engine pool",
+        "engine='dask'": "--engine dask",
+        "n_workers=": "--workers ",
+        "scheduler=": "--scheduler ",
     }
     for python, shell in words.items():
         message = message.replace(python, shell)
@@ -81,7 +88,7 @@ def main() -> None:
 
 def _columns(text: str | None, data: tuple[Path, ...]) -> list[str] | list[int] | None:
     """Column names; for .npy files, which have none, column numbers."""
-    names = _names(text)
+    names = listed_names(text)
     is_array = all(path.suffix == ".npy" for path in data)
     if names is not None and is_array and all(name.isdecimal() for name in names):
         return [int(name) for name in names]
@@ -121,72 +128,11 @@ def demo(output: Path, records: int) -> None:
     run_demo(output, records)
 
 
-def _bounds(text: str) -> float | list[float]:
-    """One number, or several separated by commas."""
-    try:
-        numbers = [float(item) for item in text.split(",")]
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is not a number or a list like 0,0,18") from None
-    return numbers[0] if len(numbers) == 1 else numbers
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",")]
+main.add_command(plan)
 
 
 @main.command()
-@click.option(
-    "--task",
-    type=click.Choice(["kmeans", "gaussian-mixture"]),
-    default="kmeans",
-    show_default=True,
-    help="What will be learned; either sketch serves both, with less certainty.",
-)
-@click.option(
-    "-k",
-    "--components",
-    "n_components",
-    type=int,
-    required=True,
-    help="Number of clusters or Gaussians to plan for; the largest likely for -k auto.",
-)
-@click.option(
-    "--covariance-type",
-    type=click.Choice(["full", "tied", "diag", "spherical"]),
-    help="Shapes of the Gaussians to make room for; full in few columns, else diagonal.",
-)
-@click.option(
-    "--box",
-    nargs=2,
-    metavar="LOW HIGH",
-    help="Records lie in a box; numbers, or lists like 0,0,18.",
-)
-@click.option("--ball", type=float, metavar="RADIUS", help="Records lie in a ball.")
-@click.option(
-    "--center",
-    metavar="CENTER",
-    default="0",
-    show_default=True,
-    help="Centre of the ball: a number or a list.",
-)
-@click.option("--dim", type=int, help="Number of columns of a record.")
-@click.option("--epsilon", type=float, required=True, help="Privacy budget.")
-@click.option("--delta", type=float, required=True, help="Use 0 for pure differential privacy.")
-@click.option(
-    "--neighbours",
-    type=click.Choice(["add-remove", "replace"]),
-    default="add-remove",
-    show_default=True,
-    help="Which change of a table stays hidden.",
-)
-@click.option(
-    "--records",
-    "n_records",
-    type=float,
-    help="Public order of magnitude of the number of records of one holder; if left out, the "
-    "plan assumes as many as would suffice.",
-)
-@click.option("--columns", help="Names of the columns of a record: a,b,c.")
+@study_options
 @click.option(
     "--noise",
     type=click.Choice(["gaussian", "cube", "laplace"]),
@@ -199,12 +145,22 @@ def _names(text: str | None) -> list[str] | None:
     help="Size of the sketch; chosen by forecast if left out.",
 )
 @click.option(
-    "--feature-map", type=click.Choice(["fourier", "one-bit"]), default="fourier", show_default=True
+    "--feature-map",
+    type=click.Choice(["fourier", "one-bit", "quadratic", "second-moments"]),
+    help="Fourier if left out; for pca the better of the last two.",
+)
+@click.option(
+    "--masks",
+    metavar="MASKS",
+    help="Secret subsampling: uniform:100, block:512, poisson:0.1, records:0.5, joined by +.",
 )
 @click.option(
     "--frequencies",
-    type=click.Choice(["multi-scale", "adapted-radius", "gaussian"]),
-    help="Law of the frequencies; multi-scale needs no scale.",
+    type=click.Choice(
+        ["multi-scale", "adapted-radius", "gaussian", "structured", "orthobases", "normal"]
+    ),
+    help="Law of the frequencies; multi-scale and structured need no scale, the last two are "
+    "for quadratic features.",
 )
 @click.option(
     "--scale",
@@ -217,18 +173,17 @@ def _names(text: str | None) -> list[str] | None:
     type=click.Choice(["released", "omitted", "public"]),
     help="Whether a noisy number of records is part of the sketch.",
 )
+@click.option(
+    "--mean",
+    type=click.Choice(["released", "omitted"]),
+    help="For pca: whether a noisy mean is part of the sketch, so that components can be centred; "
+    "3 % more Gaussian, 25 % more Laplace noise. Omitted if left out.",
+)
 @click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")
 @click.option("-o", "--output", type=_PATH, required=True, help="File of the design, JSON.")
 @click.option("--force", is_flag=True, help="Replace an existing design: its sketches are lost.")
 def design(
-    box: tuple[str, str] | None,
-    ball: float | None,
-    center: str,
-    dim: int | None,
-    epsilon: float,
-    delta: float,
-    neighbours: str,
-    columns: str | None,
+    study: dict[str, Any],
     frequency_scale: str | None,
     output: Path,
     force: bool,
@@ -241,24 +196,9 @@ def design(
     """
     import privsketch as ps
 
-    if (box is None) == (ball is None):
-        raise click.UsageError("give either --box LOW HIGH or --ball RADIUS: where records lie")
-    names = _names(columns)
-    dim = len(names) if dim is None and names is not None else dim
-    domain: ps.Box | ps.Ball
-    if box is not None:
-        domain = ps.Box(low=_bounds(box[0]), high=_bounds(box[1]), dim=dim)
-    else:
-        domain = ps.Ball(dim=dim, radius=ball, center=_bounds(center))
     _require_free(output, force, "a new design would not fit the sketches of the old one")
-    scale: Any = None if frequency_scale is None else _bounds(frequency_scale)
-    planned = ps.Design.plan(
-        domain=domain,
-        budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
-        columns=names,
-        frequency_scale=scale,
-        **choices,
-    )
+    scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
+    planned = ps.Design.plan(**study, frequency_scale=scale, **choices)
     planned.save(output)
     click.echo(planned.describe())
     click.echo(f"written to {output}")
@@ -279,6 +219,13 @@ def design(
 )
 @click.option("--threads", "n_threads", type=int, help="All cores if left out.")
 @click.option(
+    "--engine",
+    type=click.Choice(["threads", "pool", "dask"]),
+    help="Who reads: threads if left out, processes of this machine, or a Dask cluster.",
+)
+@click.option("--workers", "n_workers", type=int, help="Processes of --engine pool.")
+@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, like tcp://host:8786.")
+@click.option(
     "--expect",
     metavar="FINGERPRINT",
     help="Refuse any design but this one: the first 8 or more characters of its fingerprint.",
@@ -292,6 +239,9 @@ def sketch(
     columns: str | None,
     missing: str,
     n_threads: int | None,
+    engine: str | None,
+    n_workers: int | None,
+    scheduler: str | None,
     expect: str | None,
     force: bool,
 ) -> None:
@@ -325,6 +275,9 @@ def sketch(
             columns=_columns(columns, data),
             missing=missing,
             n_threads=n_threads,
+            engine=engine,
+            n_workers=n_workers,
+            scheduler=scheduler,
             progress=advance,
         )
     released.save(output)
@@ -338,8 +291,18 @@ def sketch(
 @click.option(
     "--same-records", is_flag=True, help="Accept sketches of the same source; their budgets add."
 )
+@click.option(
+    "--weights",
+    help="Whole numbers, one for each sketch: how often its records count; once if left out.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing output.")
-def merge(sketches: tuple[Path, ...], output: Path, same_records: bool, force: bool) -> None:
+def merge(
+    sketches: tuple[Path, ...],
+    output: Path,
+    same_records: bool,
+    weights: str | None,
+    force: bool,
+) -> None:
     """Add sketches of one study up.
 
     \b
@@ -347,8 +310,15 @@ def merge(sketches: tuple[Path, ...], output: Path, same_records: bool, force: b
     """
     import privsketch as ps
 
+    factors = None
+    if weights is not None:
+        try:
+            factors = [int(item) for item in weights.split(",")]
+        except ValueError:
+            raise click.BadParameter(f"--weights {weights}: expected a list like 2,1,1") from None
     _require_free(output, force, "it would be replaced")
-    total = ps.merge([ps.Sketch.load(path) for path in sketches], same_records=same_records)
+    parts = [ps.Sketch.load(path) for path in sketches]
+    total = ps.merge(parts, same_records=same_records, weights=factors)
     total.save(output)
     click.echo(total.receipt.describe())
     click.echo(f"written to {output}")
@@ -358,7 +328,7 @@ def merge(sketches: tuple[Path, ...], output: Path, same_records: bool, force: b
 @click.argument("sketch_file", metavar="SKETCH", type=_PATH)
 @click.option(
     "--task",
-    type=click.Choice(["kmeans", "gaussian-mixture"]),
+    type=click.Choice(["kmeans", "gaussian-mixture", "pca"]),
     help="What to learn; what the design was planned for if left out.",
 )
 @click.option(
@@ -366,14 +336,19 @@ def merge(sketches: tuple[Path, ...], output: Path, same_records: bool, force: b
     "--clusters",
     "number",
     type=_NumberOrAuto(),
-    help="Number of clusters or Gaussians; the design's if left out; auto takes the number of "
-    "clusters from the sketch.",
+    help="Number of clusters, Gaussians or components; the design's if left out; auto takes the "
+    "number of clusters or components from the sketch.",
 )
 @click.option("--max-clusters", type=int, help="Largest number that -k auto considers.")
 @click.option(
     "--covariance-type",
     type=click.Choice(["full", "tied", "diag", "spherical"]),
     help="Shapes of the Gaussians of a mixture; full if left out.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "burer-monteiro", "convex"]),
+    help="Search for principal components; auto if left out.",
 )
 @click.option("-o", "--output", type=_PATH, help="File of the model, JSON.")
 @click.option("--report", type=_PATH, help="File of an HTML report.")
@@ -398,7 +373,7 @@ def learn(
     title: str | None,
     **choices: Any,
 ) -> None:
-    """Learn clusters or a Gaussian mixture from a sketch, at no further privacy cost.
+    """Learn clusters, a mixture or principal components from a sketch, at no further cost.
 
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html
@@ -429,18 +404,24 @@ def learn(
 
 def _learn(
     released: Sketch, task: str, given: dict[str, Any]
-) -> KMeansModel | GaussianMixtureModel:
-    """The model of a task; options of the other one are refused."""
+) -> KMeansModel | GaussianMixtureModel | PCAModel:
+    """The model of a task; options of the other ones are refused."""
     import privsketch as ps
 
-    foreign = {"kmeans": ("covariance_type",), "gaussian-mixture": ("max_clusters", "decoder")}
-    for name in foreign[task]:
-        if name in given:
-            option = "--" + name.replace("_", "-")
+    own = {
+        "kmeans": ("max_clusters", "decoder", "n_starts"),
+        "gaussian-mixture": ("covariance_type", "n_starts"),
+        "pca": ("method",),
+    }
+    for name in given:
+        if name not in (*own[task], "number", "random_state"):
+            option = "--starts" if name == "n_starts" else "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} does not go with --task {task}")
     number = given.pop("number", None)
     if task == "kmeans":
         return ps.learn_kmeans(released, number, **given)
+    if task == "pca":
+        return ps.learn_pca(released, number, **given)
     if number == "auto":
         raise click.UsageError(
             "-k auto counts clusters (--task kmeans); a mixture needs a number of Gaussians"
@@ -451,6 +432,7 @@ def _learn(
 _MODEL_STARTS = (
     b'{\n  "format": "privsketch-kmeans-model"',
     b'{\n  "format": "privsketch-gaussian-mixture-model"',
+    b'{\n  "format": "privsketch-pca-model"',
 )
 
 
@@ -475,11 +457,13 @@ def inspect(file: Path) -> None:
         click.echo(ps.Sketch.from_bytes(data, str(file)).describe())
         return
     kind = parse_json(data, str(file)).get("format")
-    model: KMeansModel | GaussianMixtureModel
+    model: KMeansModel | GaussianMixtureModel | PCAModel
     if kind == "privsketch-kmeans-model":
         model = ps.KMeansModel.load(file)
     elif kind == "privsketch-gaussian-mixture-model":
         model = ps.GaussianMixtureModel.load(file)
+    elif kind == "privsketch-pca-model":
+        model = ps.PCAModel.load(file)
     else:
         click.echo(ps.Design.load(file).describe())
         return

@@ -21,7 +21,9 @@ from privsketch.design import Design
 from privsketch.domain import Domain
 from privsketch.errors import require_count
 from privsketch.noise.sums import MAX_RECORDS
-from privsketch.planning.information import band_share, centre_error, energy_share
+from privsketch.planning.design_noise import design_noise_parts, feature_and_record_rate
+from privsketch.planning.information import band_share, centre_error
+from privsketch.planning.noise_to_signal import NoiseToSignal
 from privsketch.planning.unknowns import kmeans_unknowns, mixture_unknowns, richest_shape
 
 Verdict = Literal["good", "rough", "hopeless"]
@@ -187,22 +189,14 @@ def excess(
 
 
 def noise_to_signal(design: Design, n_holders: int = 1) -> float:
-    """CLP Lemma 26 without subsampling: (1 / |z|^2 - 1) / n + 2 v / (n |z|)^2 per feature.
+    """CLP Lemma 26 for touching clusters that use a quarter of the domain; or components."""
+    return expected_noise(design, n_holders).total
 
-    |z|^2 is the mean square of the characteristic function over features, for centres
-    drawn around a common mean, as in the seed mixture.
-    """
-    reference = next(references(design.domain, design.n_components))
-    law, scales, k = design.frequencies.law, design.frequencies.scales, design.n_components
-    alone = energy_share(law, scales, reference.width, design.dim)
-    whole = math.hypot(reference.width, reference.spread)
-    together = energy_share(law, scales, whole, design.dim)
-    signal = alone / k + together * (1 - 1 / k)
-    if signal <= 0:
-        return math.inf  # no feature sees records of this spread
-    n_records = design.n_records * n_holders
-    noise = 2 * n_holders * design.noise_std**2 / n_records**2
-    return (1 / signal - 1) / n_records + noise / signal
+
+def expected_noise(design: Design, n_holders: int = 1) -> NoiseToSignal:
+    """The same by its parts: sampling, masks, privacy noise."""
+    touching = next(references(design.domain, design.n_components))
+    return design_noise_parts(design, touching, n_holders)
 
 
 def _variance(design: Design, n_records: float) -> float:
@@ -210,9 +204,10 @@ def _variance(design: Design, n_records: float) -> float:
     if design.noise == "laplace" and n_records != design.n_records:
         design = replace(design, n_records=n_records)  # the count's share depends on it
     # A phasor varies by at most 1, half of it along each axis; a sign of amplitude
-    # 4 / pi in its first harmonic by pi^2 / 8 of that.
+    # 4 / pi in its first harmonic by pi^2 / 8 of that. Masks keep some and enlarge them.
     sampling = math.pi**2 / 16 if design.map.dithered else 0.5
-    return design.noise_std**2 + sampling * n_records
+    alpha, beta = feature_and_record_rate(design)
+    return design.noise_std**2 + sampling * n_records / (alpha * beta)
 
 
 def _unknowns(design: Design) -> int:
@@ -240,20 +235,22 @@ def _records_needed(design: Design, n_holders: int) -> float:
 def cautions(design: Design) -> list[str]:
     """What people who plan this study should think about once more."""
     found = []
-    told = forecast(design)
+    told = design.forecast()
     if told.verdict == "rough":
+        what = "components" if design.task == "pca" else "centres"
         found.append(
-            "centres may be visibly off: more records or holders, a larger epsilon or fewer "
-            "clusters make the study better"
+            f"{what} may be visibly off: more records or holders, a larger epsilon or fewer "
+            f"{'of them' if design.task == 'pca' else 'clusters'} make the study better"
         )
     if told.verdict == "hopeless":
         found.append(
             "with so few records for this budget a fit would describe the noise; more "
-            "records, a larger epsilon, delta > 0 or fewer clusters help"
+            f"records, a larger epsilon, delta > 0 or fewer "
+            f"{'components' if design.task == 'pca' else 'clusters'} help"
         )
     if design.budget.delta * design.n_records >= 0.1:
         found.append("delta should be far below 1 / number of records")
-    if design.dim > MANY_COLUMNS:
+    if design.dim > MANY_COLUMNS and design.task != "pca":
         found.append(
             f"with more than {MANY_COLUMNS} columns learning is slow and often gets stuck; "
             "project the records first, by a public random matrix for instance"

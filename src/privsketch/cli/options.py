@@ -1,0 +1,123 @@
+"""Options that describe a study, shared by the commands that plan one.
+
+Only click is imported here, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+_STUDY = (
+    click.option(
+        "--task",
+        type=click.Choice(["kmeans", "gaussian-mixture", "pca"]),
+        default="kmeans",
+        show_default=True,
+        help="What will be learned; a sketch for clusters serves mixtures and the other way "
+        "round, with less certainty. Principal components (pca) need --ball.",
+    ),
+    click.option(
+        "-k",
+        "--components",
+        "n_components",
+        type=int,
+        required=True,
+        help="Number of clusters, Gaussians or principal components to plan for; the largest "
+        "likely for -k auto.",
+    ),
+    click.option(
+        "--covariance-type",
+        type=click.Choice(["full", "tied", "diag", "spherical"]),
+        help="Shapes of the Gaussians to make room for; full in few columns, else diagonal.",
+    ),
+    click.option(
+        "--box",
+        nargs=2,
+        metavar="LOW HIGH",
+        help="Records lie in a box; numbers, or lists like 0,0,18.",
+    ),
+    click.option("--ball", type=float, metavar="RADIUS", help="Records lie in a ball."),
+    click.option(
+        "--center",
+        metavar="CENTER",
+        default="0",
+        show_default=True,
+        help="Centre of the ball: a number or a list.",
+    ),
+    click.option("--dim", type=int, help="Number of columns of a record."),
+    click.option("--epsilon", type=float, required=True, help="Privacy budget."),
+    click.option("--delta", type=float, required=True, help="Use 0 for pure differential privacy."),
+    click.option(
+        "--neighbours",
+        type=click.Choice(["add-remove", "replace"]),
+        default="add-remove",
+        show_default=True,
+        help="Which change of a table stays hidden.",
+    ),
+    click.option(
+        "--records",
+        "n_records",
+        type=float,
+        help="Public order of magnitude of the number of records of one holder; if left out, the "
+        "plan assumes as many as would suffice.",
+    ),
+    click.option("--columns", help="Names of the columns of a record: a,b,c."),
+)
+
+
+def study_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options for task, components, domain, budget, number of records and columns.
+
+    Those that take more than one to make sense arrive as `study`: domain, budget and
+    columns as `Design.plan` wants them.
+    """
+
+    @wraps(command)
+    def with_study(
+        *,
+        box: tuple[str, str] | None,
+        ball: float | None,
+        center: str,
+        dim: int | None,
+        epsilon: float,
+        delta: float,
+        neighbours: str,
+        columns: str | None,
+        **rest: Any,
+    ) -> None:
+        import privsketch as ps
+
+        if (box is None) == (ball is None):
+            raise click.UsageError("give either --box LOW HIGH or --ball RADIUS: where records lie")
+        names = listed_names(columns)
+        dim = len(names) if dim is None and names is not None else dim
+        domain: ps.Box | ps.Ball
+        if box is not None:
+            domain = ps.Box(low=listed_numbers(box[0]), high=listed_numbers(box[1]), dim=dim)
+        else:
+            domain = ps.Ball(dim=dim, radius=ball, center=listed_numbers(center))
+        budget = ps.Budget(epsilon, delta, neighbours)  # type: ignore[arg-type]
+        command(study={"domain": domain, "budget": budget, "columns": names}, **rest)
+
+    decorated: Callable[..., None] = with_study
+    for option in reversed(_STUDY):
+        decorated = option(decorated)
+    return decorated
+
+
+def listed_numbers(text: str) -> float | list[float]:
+    """One number, or several separated by commas."""
+    try:
+        numbers = [float(item) for item in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a number or a list like 0,0,18") from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def listed_names(text: str | None) -> list[str] | None:
+    """Names separated by commas; None stays None."""
+    return None if text is None else [name.strip() for name in text.split(",")]

@@ -1,0 +1,109 @@
+"""What sketching takes: nanoseconds per record and core, from a small model.
+
+Reading and quantising a record costs the same for every sketch; then every feature has
+its price. A dense kernel multiplies by every column, structured frequencies by a logarithm
+of them. Leaving out records saves all the work for them. Masks of whole blocks save the work
+for the others but draw and gather blocks, which pays from about a hundred columns on.
+Scattered masks save nothing: the whole sketch is computed, and secret random numbers,
+drawn from the operating system for every feature of every record, say what of it counts.
+
+The constants are those of one machine and one core; ratios carry over better than times.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from privsketch.errors import ParameterError
+from privsketch.features.hadamard import block_size
+from privsketch.features.masks import Masks
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Nanoseconds, of one core with AVX-512.
+
+    benchmarks/speed.py: `quantise`, `fourier`, `one_bit`, `column`, at 2 to 256 columns.
+    benchmarks/masks.py: all others, at 10, 64 and 1024 columns, within 25 %; `quadratic`,
+    `product` and `coarse` from the same measurement of designs for principal components.
+
+    Attributes
+    ----------
+    quantise : float
+        A value of a record into fixed point.
+    fourier, one_bit, quadratic : float
+        A feature, apart from its product with the record.
+    column : float
+        A multiplication of that product, dense frequencies.
+    transform, level : float
+        The same by fast transforms: a feature, and a feature at each level.
+    product, coarse : float
+        An entry of the second-moment matrix, and a value of a record for it.
+    uniform_draw, poisson_draw : float
+        The secret random numbers for a feature that a scattered mask may keep.
+    block_draw, gather : float
+        Those for a block, and a value of a record that is moved to a block it is kept for.
+    record_draw : float
+        That for a record.
+    """
+
+    quantise: float = 2.2
+    fourier: float = 0.20
+    one_bit: float = 0.07
+    quadratic: float = 0.13
+    column: float = 0.009
+    transform: float = 0.12
+    level: float = 0.033
+    product: float = 0.08
+    coarse: float = 1.8
+    uniform_draw: float = 34.0
+    poisson_draw: float = 4.4
+    block_draw: float = 36.0
+    gather: float = 0.25
+    record_draw: float = 13.0
+
+
+COSTS = CostModel()
+
+
+def sketching_cost(
+    *,
+    feature_map: str,
+    n_features: int,
+    dim: int,
+    structured: bool = False,
+    masks: Masks | None = None,
+    model: CostModel = COSTS,
+) -> float:
+    """Nanoseconds of one core per record, those left out by sampling included."""
+    every = model.quantise * dim
+    work = _whole(feature_map, n_features, dim, structured, model)
+    if masks is None:
+        return every + work
+    if masks.records < 1:
+        every += model.record_draw
+    if masks.features == "uniform":
+        work += model.uniform_draw * n_features
+    elif masks.features == "poisson":
+        work += model.poisson_draw * n_features
+    elif masks.features == "block":
+        n_blocks = n_features / (block_size(dim) if structured else dim)
+        kept = masks.feature_rate(n_features)
+        work = kept * work + n_blocks * (model.block_draw + kept * model.gather * dim)
+    return every + masks.records * work
+
+
+def _whole(
+    feature_map: str, n_features: int, dim: int, structured: bool, model: CostModel
+) -> float:
+    """All features of a quantised record."""
+    if feature_map == "second-moments":
+        return model.product * dim * (dim + 1) / 2 + model.coarse * dim
+    each = {"fourier": model.fourier, "one-bit": model.one_bit, "quadratic": model.quadratic}
+    if feature_map not in each:
+        raise ParameterError(f"feature_map={feature_map!r}: no cost is known for it")
+    product = model.column * dim
+    if structured:
+        product = model.transform + model.level * math.log2(block_size(dim))
+    return n_features * (each[feature_map] + product)
