@@ -2,7 +2,7 @@
 
 Each holder reads its records once and publishes a sketch: a short vector of noisy
 integer sums that is differentially private by construction. Sketches add up; from the
-sum alone anyone learns clusters or Gaussian mixtures.
+sum alone anyone learns clusters, Gaussian mixtures or principal components.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from privsketch.errors import PrivsketchError
     from privsketch.estimators.kmeans import PrivateKMeans
     from privsketch.estimators.mixture import PrivateGaussianMixture
+    from privsketch.estimators.pca import PrivatePCA
+    from privsketch.features.masks import Masks
     from privsketch.learning.gaussian_mixture import learn_gaussian_mixture
     from privsketch.learning.kmeans import learn_kmeans
     from privsketch.learning.mixture_model import GaussianMixtureModel
     from privsketch.learning.model import KMeansModel
+    from privsketch.learning.pca import learn_pca
+    from privsketch.learning.pca_model import PCAModel
     from privsketch.sketches import Sketch, merge
     from privsketch.sketching.release import sketch
 
@@ -34,13 +38,17 @@ _HOMES = {
     "Design": "design",
     "GaussianMixtureModel": "learning.mixture_model",
     "KMeansModel": "learning.model",
+    "Masks": "features.masks",
+    "PCAModel": "learning.pca_model",
     "PrivateGaussianMixture": "estimators.mixture",
     "PrivateKMeans": "estimators.kmeans",
+    "PrivatePCA": "estimators.pca",
     "PrivsketchError": "errors",
     "Receipt": "budget",
     "Sketch": "sketches",
     "learn_gaussian_mixture": "learning.gaussian_mixture",
     "learn_kmeans": "learning.kmeans",
+    "learn_pca": "learning.pca",
     "merge": "sketches",
     "sketch": "sketching.release",
 }
@@ -52,13 +60,17 @@ __all__ = [
     "Design",
     "GaussianMixtureModel",
     "KMeansModel",
+    "Masks",
+    "PCAModel",
     "PrivateGaussianMixture",
     "PrivateKMeans",
+    "PrivatePCA",
     "PrivsketchError",
     "Receipt",
     "Sketch",
     "learn_gaussian_mixture",
     "learn_kmeans",
+    "learn_pca",
     "merge",
     "sketch",
 ]

@@ -1,4 +1,4 @@
-"""The report of a model: clusters or components, fit, and what it cost, in one HTML file.
+"""The report of a model: what it says, how well it fits, and what it cost, in one HTML file.
 
 Everything in it is computed from the sketch and public facts, so the report may be
 published with the model. It loads nothing from anywhere.
@@ -20,8 +20,12 @@ from privsketch.errors import ParameterError
 from privsketch.formats import write_file
 from privsketch.learning.mixture_model import GaussianMixtureModel
 from privsketch.learning.model import KMeansModel
+from privsketch.learning.pca_model import PCAModel
+from privsketch.report.content import Content, notes_of, record_card
+from privsketch.report.drawing import cluster_colors
+from privsketch.report.pca import pca_content
 from privsketch.report.picture import Floats, Picture, picture_of
-from privsketch.report.plots import all_plots, cluster_colors
+from privsketch.report.plots import all_plots
 from privsketch.sketches import Sketch
 
 MAX_TABLE_COLUMNS = 50
@@ -54,26 +58,19 @@ svg { max-width:100%; height:auto; } footer { color:#57606a; margin-top:48px; fo
 
 
 _TITLES = {"cluster": "Private clusters", "component": "Private Gaussian mixture"}
+Model = KMeansModel | GaussianMixtureModel | PCAModel
 
 
-def report_page(
-    model: KMeansModel | GaussianMixtureModel, sketch: Sketch, *, title: str | None = None
-) -> str:
+def report_page(model: Model, sketch: Sketch, *, title: str | None = None) -> str:
     """The report as HTML text."""
-    picture = picture_of(model)
-    if picture.design_fingerprint != sketch.design.fingerprint:
-        raise ParameterError("report: the model was learned from a sketch of another design")
-    title = _TITLES[picture.noun] if title is None else title
-    budget = sketch.design.budget
+    content = _content(model, sketch)
+    title = content.title if title is None else title
+    receipt = model.receipt
     cards = [
-        (f"{picture.size}", f"{picture.noun}s"),
-        _record_card(picture, sketch),
+        *content.cards[:2],
         (f"{len(sketch.ids)}", "sketch added up" if len(sketch.ids) == 1 else "sketches added up"),
-        (
-            number_text(picture.receipt.epsilon),
-            f"epsilon, with delta = {number_text(picture.receipt.delta)}",
-        ),
-        (f"{picture.misfit:.2f}", "misfit / what noise leaves"),
+        (number_text(receipt.epsilon), f"epsilon, with delta = {number_text(receipt.delta)}"),
+        *content.cards[2:],
     ]
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -82,17 +79,15 @@ def report_page(
         '<div class="cards">',
         *(f'<div class="card"><b>{value}</b><span>{label}</span></div>' for value, label in cards),
         "</div>",
-        _notes(picture),
-        f"<h2>{picture.noun.title()}s</h2>",
-        _center_table(picture),
-        _plots(picture, sketch),
+        content.notes,
+        *content.sections,
         "<h2>What it cost</h2>",
-        _receipt_words(picture.receipt),
-        _receipt_table(picture.receipt),
+        _receipt_words(receipt, content.public_fact),
+        _receipt_table(receipt),
         "<h2>How it was made</h2>",
         f"<pre>{escape(sketch.design.describe())}</pre>",
         f"<footer>privsketch {__version__} · design {sketch.design.fingerprint[:16]} · "
-        f"protects one record, {escape(budget.neighbours)}</footer>",
+        f"protects one record, {escape(sketch.design.budget.neighbours)}</footer>",
     ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -104,7 +99,7 @@ def report_page(
 
 
 def save_report(
-    model: KMeansModel | GaussianMixtureModel,
+    model: Model,
     sketch: Sketch,
     path: str | os.PathLike[str],
     *,
@@ -114,25 +109,49 @@ def save_report(
     write_file(path, report_page(model, sketch, title=title).encode("utf-8"))
 
 
-def _record_card(picture: Picture, sketch: Sketch) -> tuple[str, str]:
-    if sketch.exact_count is not None:
-        return f"{sketch.exact_count:,}", "records, a public number"
-    return f"{picture.n_records:,.0f}", "records, as the fit sees them"
-
-
-def _notes(picture: Picture) -> str:
-    if not picture.concerns:
-        if picture.explained:
-            words = "explain the sketch: what they leave over is what noise and sampling leave."
-        else:
-            words = (
-                "explain the sketch but for a little more than noise and sampling leave: "
-                "records have shapes of their own."
-            )
-        return f'<div class="note">The {picture.noun}s {words}</div>'
-    return "".join(
-        f'<div class="note warn">Careful: {escape(text)}.</div>' for text in picture.concerns
+def _content(model: Model, sketch: Sketch) -> Content:
+    """What is said about this kind of model."""
+    if not isinstance(model, PCAModel):
+        picture = picture_of(model)  # refuses what is no model
+    if model.design_fingerprint != sketch.design.fingerprint:
+        raise ParameterError("report: the model was learned from a sketch of another design")
+    with_plots = find_spec("matplotlib") is not None
+    without = [] if with_plots else [_NO_PLOTS]
+    if isinstance(model, PCAModel):
+        content = pca_content(model, sketch, with_plots=with_plots)
+        sections = ["<h2>Components</h2>", *content.sections, *without]
+        return replace(content, sections=sections)
+    plots = all_plots(picture, sketch) if with_plots else []
+    return Content(
+        title=_TITLES[picture.noun],
+        cards=[
+            (f"{picture.size}", f"{picture.noun}s"),
+            record_card(picture.n_records, sketch),
+            (f"{picture.misfit:.2f}", "misfit / what noise leaves"),
+        ],
+        notes=notes_of(picture.concerns, _all_well(picture)),
+        sections=[
+            f"<h2>{picture.noun.title()}s</h2>",
+            _center_table(picture),
+            *(f"<h3>{heading}</h3>{svg}" for heading, svg in plots),
+            *without,
+        ],
+        public_fact="where the clusters lie",
     )
+
+
+_NO_PLOTS = '<div class="note">Plots need matplotlib: pip install "privsketch[plot]".</div>'
+
+
+def _all_well(picture: Picture) -> str:
+    if picture.explained:
+        words = "explain the sketch: what they leave over is what noise and sampling leave."
+    else:
+        words = (
+            "explain the sketch but for a little more than noise and sampling leave: records have "
+            "shapes of their own."
+        )
+    return f"The {picture.noun}s {words}"
 
 
 def _center_table(picture: Picture) -> str:
@@ -179,13 +198,7 @@ _ERROR_WORDS = (
 )
 
 
-def _plots(picture: Picture, sketch: Sketch) -> str:
-    if find_spec("matplotlib") is None:
-        return '<div class="note">Plots need matplotlib: pip install "privsketch[plot]".</div>'
-    return "\n".join(f"<h3>{heading}</h3>{svg}" for heading, svg in all_plots(picture, sketch))
-
-
-def _receipt_words(receipt: Receipt) -> str:
+def _receipt_words(receipt: Receipt, public_fact: str) -> str:
     factor = f" = {math.exp(receipt.epsilon):.3g}" if receipt.epsilon < 100 else ""
     change = (
         "whether any one record was in a table or not"
@@ -207,9 +220,9 @@ def _receipt_words(receipt: Receipt) -> str:
         f"{change}: it changes the probability of anything they may see by a factor of at most "
         f"e<sup>{number_text(receipt.epsilon)}</sup>{factor}{but}.{parts} Learning more from the "
         "same sketch costs nothing; another sketch of the same records adds to the cost.</div>"
-        "<p>Not protected: facts that hold without any one record, such as where the clusters "
-        "lie; several records of one person, for whom the cost multiplies; and everything stated "
-        "as public in the design.</p>"
+        f"<p>Not protected: facts that hold without any one record, such as {public_fact}; several "
+        "records of one person, for whom the cost multiplies; and everything stated as public in "
+        "the design.</p>"
     )
 
 

@@ -2,99 +2,31 @@
 
 from __future__ import annotations
 
-import colorsys
-import io
 import math
-import re
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from privsketch.report.drawing import FAINT, PALETTE, cluster_colors, figure_of, label, svg_of
 from privsketch.report.picture import Picture
 from privsketch.sketches import Sketch
 
-PALETTE = (
-    "#3366cc",
-    "#dc6a1e",
-    "#2a9d5c",
-    "#b8338f",
-    "#7a5cc4",
-    "#c9a227",
-    "#1d9bb2",
-    "#c23b3b",
-    "#6b8e23",
-    "#8c5a3c",
-)
-INK, FAINT = "#24292f", "#d0d7de"
 MAX_PAIR_COLUMNS = 4
 MAX_LINES = 12  # more lines or columns than that are drawn by colour
-_STYLE = {
-    "font.family": ["DejaVu Sans", "sans-serif"],
-    "font.size": 9.0,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "svg.fonttype": "none",
-}
-
-
-def _label(name: str) -> str:
-    """A column's name as plot text: not too long, and never read as a formula."""
-    short = name if len(name) <= 18 else name[:8] + "…" + name[-8:]
-    return short.replace("$", r"\$")
-
-
-def cluster_colors(n_clusters: int) -> list[str]:
-    """One colour per cluster, the same in every plot and table."""
-    if n_clusters <= len(PALETTE):
-        return list(PALETTE[:n_clusters])
-    # Steps of the golden angle around the circle keep neighbours apart.
-    tones = [(k * 0.618033988749895 % 1.0, 0.42 + 0.16 * (k % 3) / 2) for k in range(n_clusters)]
-    parts = [colorsys.hls_to_rgb(hue, light, 0.6) for hue, light in tones]
-    return ["#" + "".join(f"{round(255 * part):02x}" for part in rgb) for rgb in parts]
-
-
-def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
-    import matplotlib
-    import matplotlib.figure  # no backend: a figure saved as SVG needs none
-
-    with matplotlib.rc_context(_STYLE):
-        figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
-        return figure, figure.subplots(rows, columns, squeeze=False)
-
-
-def _svg(figure: Any, name: str, title: str) -> str:
-    """The figure as an <svg> element whose ids do not collide with another plot's."""
-    import matplotlib
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a browser has the glyphs a font lacks
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
 
 
 def pair_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """Centres in every pair of the columns that separate them most, with one-width ellipses."""
     from matplotlib.patches import Ellipse
 
-    names = [_label(name) for name in picture.column_names]
+    names = [label(name) for name in picture.column_names]
     shown = _most_telling_columns(picture, MAX_PAIR_COLUMNS)
     pairs = [(a, b) for i, a in enumerate(shown) for b in shown[i + 1 :]]
     across = min(3, len(pairs))
     down = math.ceil(len(pairs) / across)
-    figure, axes = _figure(3.1 * across, 2.9 * down, down, across)
+    figure, axes = figure_of(3.1 * across, 2.9 * down, down, across)
     low, high = np.asarray(low), np.asarray(high)
     colors = cluster_colors(picture.size)
     for place, axis in enumerate(axes.flat):
@@ -121,7 +53,7 @@ def pair_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
             limits(*_window(picture, column, low, high))
         axis.set_xlabel(names[a])
         axis.set_ylabel(names[b])
-    return _svg(figure, "pairs", "Centres in pairs of columns")
+    return svg_of(figure, "pairs", "Centres in pairs of columns")
 
 
 def _ellipse(covariance: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
@@ -153,10 +85,10 @@ def _window(
 
 def parallel_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """Every centre as a line over all columns, each column on its own scale."""
-    names = [_label(name) for name in picture.column_names]
+    names = [label(name) for name in picture.column_names]
     low, high = np.asarray(low), np.asarray(high)
     dim = len(names)
-    figure, axes = _figure(min(9.3, max(5.0, 0.7 * dim + 2)), 3.4)
+    figure, axes = figure_of(min(9.3, max(5.0, 0.7 * dim + 2)), 3.4)
     axis = axes[0, 0]
     positions = np.arange(dim)
     colors = cluster_colors(picture.size)
@@ -186,7 +118,7 @@ def parallel_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> 
     ]
     tilt = dim > 6 and max(map(len, names)) > 6
     axis.set_xticklabels(labels, rotation=45 if tilt else 0, ha="right" if tilt else "center")
-    return _svg(figure, "parallel", "Centres over all columns")
+    return svg_of(figure, "parallel", "Centres over all columns")
 
 
 def heat_plot(picture: Picture) -> str:
@@ -195,21 +127,21 @@ def heat_plot(picture: Picture) -> str:
     spread = np.sqrt(picture.weights @ np.square(picture.centers - mean))
     values = (picture.centers - mean) / np.maximum(spread, 1e-12)
     k, dim = values.shape
-    figure, axes = _figure(9.3, min(7.0, max(2.4, 0.2 * k + 1.2)))
+    figure, axes = figure_of(9.3, min(7.0, max(2.4, 0.2 * k + 1.2)))
     axis = axes[0, 0]
     mesh = axis.pcolormesh(values, cmap="RdBu_r", vmin=-2.5, vmax=2.5, rasterized=True)
     axis.invert_yaxis()
     axis.set_ylabel(picture.noun)
     rows, columns = (np.arange(0, size, max(1, size // 30)) for size in (k, dim))
     axis.set_yticks(rows + 0.5, [str(i + 1) for i in rows])
-    axis.set_xticks(columns + 0.5, [_label(picture.column_names[j]) for j in columns], rotation=60)
+    axis.set_xticks(columns + 0.5, [label(picture.column_names[j]) for j in columns], rotation=60)
     figure.colorbar(mesh, ax=axis, label="standard deviations from the mean", fraction=0.03)
-    return _svg(figure, "heat", "Centres over all columns")
+    return svg_of(figure, "heat", "Centres over all columns")
 
 
 def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """For records of one column: the fitted density, and the centres on it."""
-    figure, axes = _figure(7.5, 2.6)
+    figure, axes = figure_of(7.5, 2.6)
     axis = axes[0, 0]
     window = _window(picture, 0, np.asarray(low), np.asarray(high))
     grid = np.linspace(*window, 600)
@@ -219,22 +151,22 @@ def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     axis.fill_between(grid, bells @ mixture.weights, color="#8c959f", alpha=0.35, lw=0)
     for center, color in zip(picture.centers[:, 0], cluster_colors(picture.size), strict=True):
         axis.axvline(center, color=color, linewidth=2)
-    axis.set_xlabel(_label(picture.column_names[0]))
+    axis.set_xlabel(label(picture.column_names[0]))
     axis.set_yticks([])
-    return _svg(figure, "line", "Centres and fitted density")
+    return svg_of(figure, "line", "Centres and fitted density")
 
 
 def weight_plot(picture: Picture) -> str:
     """Share of the records in each cluster."""
     k = picture.size
-    figure, axes = _figure(min(9.3, max(3.5, 0.45 * k + 1.5)), 2.4)
+    figure, axes = figure_of(min(9.3, max(3.5, 0.45 * k + 1.5)), 2.4)
     axis = axes[0, 0]
     axis.bar(np.arange(k), 100 * picture.weights, color=cluster_colors(k), width=0.7)
     axis.set_xticks(np.arange(k))
     axis.set_xticklabels([str(i + 1) for i in range(k)])
     axis.set_xlabel(picture.noun)
     axis.set_ylabel("share of records, %")
-    return _svg(figure, "weights", f"Share of the records in each {picture.noun}")
+    return svg_of(figure, "weights", f"Share of the records in each {picture.noun}")
 
 
 def fit_plot(picture: Picture, sketch: Sketch) -> str:
@@ -244,7 +176,7 @@ def fit_plot(picture: Picture, sketch: Sketch) -> str:
     observed, predicted = sketch.moments(), picture.moments(sketch)
     scale = max(picture.n_records, 1.0)
     radius = np.linalg.norm(sketch.design.radians(), axis=1)
-    figure, axes = _figure(9.3, 3.1, 1, 2)
+    figure, axes = figure_of(9.3, 3.1, 1, 2)
     left, right = axes[0]
     left.scatter(
         radius,
@@ -283,7 +215,7 @@ def fit_plot(picture: Picture, sketch: Sketch) -> str:
     right.set_xlabel("standard deviations of expected noise and sampling")
     right.set_yticks([])
     right.legend(frameon=False, fontsize=8)
-    return _svg(figure, "fit", "Fit of the sketch against the expected noise")
+    return svg_of(figure, "fit", "Fit of the sketch against the expected noise")
 
 
 def all_plots(picture: Picture, sketch: Sketch) -> Sequence[tuple[str, str]]:

@@ -1,0 +1,232 @@
+"""Private principal components for one holder, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from privsketch.budget import Neighbours
+from privsketch.design import Design
+from privsketch.domain import Domain
+from privsketch.errors import ParameterError, RecordError, require_count
+from privsketch.estimators.validation import column_names, completed, public_facts, validated
+from privsketch.learning.pca import check_choices, learn_pca
+from privsketch.sketching.release import sketch
+
+Floats = npt.NDArray[np.float64]
+DEFAULT_MAX_COMPONENTS = 10
+MAPS = {"auto": None, "sketch": "quadratic", "covariance": "second-moments"}
+
+
+class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Principal components with differential privacy for one record.
+
+    `fit` releases noisy second moments of the records, or sums of their squares along random
+    directions, and learns the components from that. Every fitted attribute is a function of
+    that release and of public facts, so all of them may be published. What `transform` says
+    about a table is exact, and as sensitive as the table.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        "auto" takes the number from the release as well, at no cost: the components that
+        stand out of the noise.
+    max_components : int, optional
+        Number that the release is planned for with "auto", which finds no more than twice as
+        many; ten, or as many as there are columns, if left out.
+    epsilon : float
+        Privacy budget of one `fit`; no default.
+    delta : float
+        0 for pure differential privacy; no default.
+    domain : Ball
+        Public bounds of the records; no default. Noise grows with the square of its radius;
+        records outside are moved to its edge. Its `dim` may be left out.
+    center : bool
+        False: components of the second moments about the centre of the domain, which costs
+        nothing; give the ball a public centre near the mean. True: the mean is released too,
+        out of the same budget, and components are about it. That takes some 3 % more Gaussian
+        or 25 % more Laplace noise.
+    method : {"auto", "sketch", "covariance"}
+        What is released: sums of squares along random directions, all second moments, or
+        whichever is predicted to lose less variance. A matrix is better with delta > 0;
+        for pure privacy, many columns and few components the sketch is.
+    neighbours : {"add-remove", "replace"}
+    noise : {"gaussian", "laplace", "cube"}, optional
+        The one of least predicted loss if left out.
+    n_features : int, optional
+        Size of the sketch, where there is one; of least predicted loss if left out.
+    n_records : float, optional
+        Public order of magnitude of the number of records. Never taken from X.
+    missing : {"error", "center"}
+    n_threads : int, optional
+    random_state : int, optional
+        Governs public randomness only (directions, simulations). The noise has no seed, so
+        two fits differ.
+
+    Attributes
+    ----------
+    components_ : (n_components_, n_features_in_) float64
+        Orthonormal rows, in order of variance.
+    explained_variance_, explained_variance_ratio_ : (n_components_,) float64
+        Variance of the records along each component, and as share of the total.
+    standard_errors_ : (n_components_,) float64
+        Of the explained variances.
+    singular_values_ : (n_components_,) float64
+        Square roots of the explained variances times the noisy number of records.
+    mean_ : (n_features_in_,) float64
+        The released mean, or the centre of the domain: what `transform` takes off.
+    noise_variance_ : float
+        Mean variance per direction of what the components leave.
+    n_components_ : int
+    concerns_ : tuple of str
+        Reasons to doubt the components, in words; empty if there are none.
+    receipt_ : Receipt
+        What the fit cost: one charge of (epsilon, delta).
+    sketch_ : Sketch
+        The release itself.
+    model_ : PCAModel
+        The model learned from it.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Defined when X has string column names.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> from privsketch.estimators.pca import PrivatePCA
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(50_000, 4)) * [0.3, 0.1, 0.02, 0.02]
+    >>> pca = PrivatePCA(2, epsilon=1.0, delta=1e-6, domain=ps.Ball(radius=1.0)).fit(X)
+    >>> pca.receipt_.epsilon, pca.receipt_.delta
+    (1.0, 1e-06)
+    >>> pca.transform(X).shape
+    (50000, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = 2,
+        *,
+        max_components: int | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        domain: Domain | None = None,
+        center: bool = False,
+        method: str = "auto",
+        neighbours: Neighbours = "add-remove",
+        noise: str | None = None,
+        n_features: int | None = None,
+        n_records: float | None = None,
+        missing: str = "error",
+        n_threads: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.max_components = max_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.center = center
+        self.method = method
+        self.neighbours = neighbours
+        self.noise = noise
+        self.n_features = n_features
+        self.n_records = n_records
+        self.missing = missing
+        self.n_threads = n_threads
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Release second moments of X and learn the components from them.
+
+        Charges: epsilon and delta, once.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_records, n_columns)
+        y : ignored
+        """
+        budget, domain = public_facts(self)
+        self._check_choices()
+        table = validated(self, X, reset=True)
+        dim = table.shape[1]
+        design = Design.plan(
+            task="pca",
+            n_components=self._planned_components(dim),
+            domain=domain.with_dim(dim),
+            budget=budget,
+            n_records=self.n_records,
+            random_state=self.random_state,
+            n_features=self.n_features,
+            noise=self.noise,
+            feature_map=MAPS[self.method],
+            mean="released" if self.center else None,
+            columns=column_names(self),
+        )
+        released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
+        # What was paid for stays, even if learning is interrupted.
+        self.sketch_, self.receipt_ = released, released.receipt
+        model = learn_pca(released, self.n_components)
+        self.model_ = model
+        self.components_ = model.components
+        self.explained_variance_ = model.explained_variance
+        self.explained_variance_ratio_ = model.explained_variance_ratio
+        self.standard_errors_ = model.standard_errors
+        self.singular_values_ = np.sqrt(model.explained_variance * model.n_records)
+        self.mean_ = model.mean
+        self.noise_variance_ = model.noise_variance
+        self.n_components_ = model.n_components
+        self.concerns_ = model.concerns
+        return self
+
+    def _check_choices(self) -> None:
+        """Refuse what no table could be fitted with, before one is read."""
+        check_choices(self.n_components, "auto")
+        if self.method not in MAPS:
+            known = ", ".join(map(repr, MAPS))
+            raise ParameterError(f"method={self.method!r}: expected one of {known}")
+        if not isinstance(self.center, bool | np.bool_):
+            raise ParameterError(f"center={self.center!r}: expected True or False")
+        if self.max_components is not None:
+            require_count("max_components", self.max_components)
+            if self.n_components != "auto":
+                raise ParameterError(
+                    f"max_components={self.max_components!r}: only with n_components='auto'"
+                )
+
+    def _planned_components(self, dim: int) -> int:
+        if not isinstance(self.n_components, str):
+            return int(self.n_components)
+        most = DEFAULT_MAX_COMPONENTS if self.max_components is None else self.max_components
+        return min(int(most), dim)
+
+    def transform(self, X: Any) -> Floats:
+        """Coordinates of the rows of X along the components, (n, n_components_).
+
+        Exact: as sensitive as the rows of X themselves.
+        """
+        check_is_fitted(self, "model_")
+        return self.model_.transform(completed(self, X))
+
+    def inverse_transform(self, X: Any) -> Floats:
+        """The points that have these coordinates along the components, (n, n_features_in_)."""
+        check_is_fitted(self, "model_")
+        try:
+            rows = check_array(X, dtype=np.float64)
+        except (ValueError, TypeError, OverflowError):
+            raise RecordError("X: expected a table of finite numbers") from None
+        return self.model_.inverse_transform(rows)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = self.missing == "center"
+        return tags
