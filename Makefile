@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-forecast bench-utility bench-speed bench-memory bench-engines clean
+.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-memory bench-engines clean
 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
@@ -33,6 +33,10 @@ bench-trust: $(VENV)/dev.done
 # Log-likelihood of Gaussian mixtures from a sketch.
 bench-mixtures: $(VENV)/dev.done
 	$(RUN)/python benchmarks/mixtures.py
+
+# Variance that private principal components lose.
+bench-pca: $(VENV)/dev.done
+	$(RUN)/python benchmarks/pca.py
 
 # The forecast against measured errors.
 bench-forecast: $(VENV)/dev.done

@@ -12,8 +12,8 @@ import privsketch as ps
 from privsketch.features.fixedpoint import RECORD_MAX, Quantiser, table_index
 from privsketch.features.fourier import AMPLITUDE, fma, fourier_table
 from privsketch.features.maps import FEATURE_MAPS, feature_map
-from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 from privsketch.features.onebit import FIRST_HARMONIC, onebit_table
+from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 from privsketch.sketching.assembly import Shape, kernel_source
 from privsketch.sketching.kernels import CompiledKernel, ReferenceKernel
 

@@ -402,6 +402,25 @@ def plan(**overrides):
         ({"frequency_scale": 0.5}, "no scale"),
         ({"covariance_type": "full"}, "covariance_type"),
         ({"feature_map": "second-moments", "n_features": None, "masks": "uniform:3"}, "second"),
+        ({"feature_map": "second-moments", "n_features": None, "masks": "poisson:0.5"}, "second"),
+        (
+            {
+                "feature_map": "second-moments",
+                "n_features": None,
+                "masks": "poisson:0.5",
+                "budget": ps.Budget(1.0),
+            },
+            "second",
+        ),
+        (
+            {
+                "feature_map": "second-moments",
+                "n_features": None,
+                "masks": "block:5",
+                "noise": "cube",
+            },
+            "second",
+        ),
     ],
 )
 def test_combinations_without_a_proof_are_refused_for_components(overrides, message):

@@ -513,6 +513,26 @@ def test_a_fit_of_rank_zero_is_the_average():
     assert found.isotropic == pytest.approx(50.0, rel=1e-6)
 
 
+def test_features_take_an_uneven_rest_for_noise():
+    # No noise to speak of: the loss is that of 5 % of the variance in a slowly falling rest.
+    losses = []
+    rest = 1 / np.arange(1, 18.0)
+    rest *= 0.05 / rest.sum()
+    for seed in range(6):
+        rng = np.random.default_rng([seed, 25])
+        axes = np.linalg.qr(rng.normal(size=(20, 20)))[0]
+        matrix = (axes * np.r_[np.full(3, 0.95 / 3), rest] * 0.25 * N_RECORDS) @ axes.T
+        found = decode(features(matrix, 7, rng, deviation=0.01), 3)
+        losses.append(lost(matrix, found.components))
+    uneven = np.linalg.norm(rest - rest.mean())
+    public = {"map": "quadratic", "noise": "gaussian", "variance": 1e-4}
+    predicted = lost_variance(20, 3, N_RECORDS, n_features=140, uneven_share=uneven, **public)
+    assert 0.4 < np.mean(losses) / predicted < 2.5
+    assert lost_variance(20, 3, N_RECORDS, n_features=140, **public) < predicted / 100
+    whole = lost_variance(20, 3, N_RECORDS, n_features=220, uneven_share=uneven, **public)
+    assert whole < predicted / 100
+
+
 def test_planning_prefers_what_simulations_prefer():
     # Pure noise, 100 columns, five components: features; Gaussian noise: the matrix.
     laplace_matrix = ((5 + 7 * 99 / 2) / 0.1 / 7) ** 2 * 2

@@ -7,6 +7,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.errors import FileError, ParameterError
+from privsketch.features import quartic
 from privsketch.features.contribution import MomentContribution, QuadraticContribution
 from privsketch.features.fixedpoint import RECORD_MAX, Quantiser
 from privsketch.features.maps import feature_map
@@ -204,6 +205,7 @@ def test_no_record_exceeds_the_certified_bounds(kind, dim, per_dim):
     reached = math.sqrt(power_iteration(vectors, rng))
     for bound in (bounds.b1, bounds.b2, bounds.b3, bounds.b5):
         assert bound >= reached
+    assert (bounds.b5 == math.inf) == (kind == "bases" or dim == per_dim == 1)
     assert bounds.s4 <= 1.13 * reached  # tight enough to be useful
     assert bounds.s4 == min(bounds.b1, bounds.b2, bounds.b3, bounds.b5)
     # Two records of norm 1, by alternating gradient steps.
@@ -412,3 +414,14 @@ def test_masks_of_records_scale_second_moments():
     with _insecure_sampler(no_noise):
         released = ps.sketch(X, design)
     assert released.second_moments()[0, 1] == pytest.approx(20_000 * 0.01, rel=0.1)
+
+
+@pytest.mark.parametrize(("m", "dim"), [(10, 4), (40, 4), (3, 2), (30, 7)])
+def test_both_forms_of_the_bounds_agree(m, dim):
+    # Few vectors are bounded through inner products, many through the matrix: the same numbers.
+    vectors = np.random.default_rng(m).normal(size=(m, dim))
+    few, many = quartic._gram_form(vectors, (vectors**2).sum(axis=1)), quartic._svec_form(vectors)
+    for name in ("quartic", "traceless"):
+        largest = [np.linalg.eigvalsh(getattr(form, name))[-1] for form in (few, many)]
+        assert largest[0] == pytest.approx(largest[1], rel=1e-9)
+    assert few.dual() == pytest.approx(many.dual(), rel=1e-4)

@@ -194,7 +194,6 @@ def test_memory_does_not_grow_with_the_number_of_records():
             yield block
 
     design = plan()
-    frequencies, domain = design.frequencies, design.domain
     total = exact_sums(blocks(), design, n_threads=2)
     assert total.n_records == 200 * 512
     assert most < 50

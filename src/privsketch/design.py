@@ -32,6 +32,7 @@ from privsketch.features.frequencies import (
 from privsketch.features.maps import FEATURE_MAPS, FeatureMap, feature_map
 from privsketch.features.masks import Masks
 from privsketch.features.moments import moment_count
+from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.formats import (
     canonical_json,
     document,
@@ -315,7 +316,9 @@ class Design:
         """Variance that masks add to a real component of modulus 1, for each record."""
         if self.masks is None:
             return 0.0
-        return (1 / self.masks.total_rate(self.n_features) - 1) / (2 if self.map.has_table else 1)
+        square = 1 + SIGN_VARIANCE if self.map.dithered else 1.0  # of a feature's modulus
+        missing = 1 / self.masks.total_rate(self.n_features) - 1
+        return missing * square / (2 if self.map.has_table else 1)
 
     def radians(self) -> npt.NDArray[np.float64]:
         """Frequencies in radians per unit of a record, (n_features, dim)."""

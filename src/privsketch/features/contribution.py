@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from privsketch.budget import Neighbours
 from privsketch.domain import Domain
-from privsketch.errors import ParameterError
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.frequencies import Frequencies
 from privsketch.features.maps import FeatureMap, PairBounds
@@ -53,6 +52,10 @@ class Contribution(Protocol):
         """Whether a record can add the opposite of what another one adds."""
 
     @property
+    def maskable(self) -> bool:
+        """Whether features can be masked; bounds for second moments hold without masks only."""
+
+    @property
     def largest(self) -> int:
         """The largest component of one record."""
 
@@ -84,6 +87,7 @@ class TableContribution:
     n_features: int
     dim: int
     signed = True
+    maskable = True
 
     @property
     def n_values(self) -> int:
@@ -131,6 +135,7 @@ class QuadraticContribution:
 
     vectors: npt.NDArray[np.int16]
     signed = False
+    maskable = True
 
     @property
     def n_values(self) -> int:
@@ -242,6 +247,7 @@ class MomentContribution:
 
     dim: int
     signed = True
+    maskable = False
 
     @property
     def n_values(self) -> int:
@@ -260,12 +266,10 @@ class MomentContribution:
 
     def l1(self, masks: Masks | None) -> int:
         """5 |x|_2^2 + 7 (|x|_1^2 - |x|_2^2) / 2, at most that of |x|_1^2 = dim |x|_2^2."""
-        _require_no_feature_masks(masks)
         return math.ceil((DIAGONAL + OFF_DIAGONAL * (self.dim - 1) / 2) * MOMENT_RADIUS**2)
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
         """25 |x x'|_F^2, and 25 |x x' - y y'|_F^2 <= 50 |x|^4 (x = e_1, y = e_2)."""
-        _require_no_feature_masks(masks)
         return (1 if neighbours == "add-remove" else 2) * self.largest**2
 
     def linf(self, neighbours: Neighbours) -> int:
@@ -280,14 +284,6 @@ class MomentContribution:
     def feature_l2_squared(self) -> int | None:
         """None: no record has all entries at their largest."""
         return None
-
-
-def _require_no_feature_masks(masks: Masks | None) -> None:
-    if masks is not None and masks.features != "all":
-        raise ParameterError(
-            f"masks: features={masks.features!r} with second moments; mask records only, or use "
-            "feature_map='quadratic'"
-        )
 
 
 @lru_cache(maxsize=8)

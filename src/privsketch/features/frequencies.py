@@ -134,6 +134,8 @@ def _resolution(recipe: Frequencies, domain: Domain) -> int:
         return 0
     if recipe.law == "structured":
         return MAX_TURN_BITS
+    if recipe.law == "orthobases":
+        return VECTOR_BITS  # coordinates of unit vectors
     if recipe.law in QUADRATIC_LAWS:
         largest = max(
             max(float(np.abs(block).max()), float(np.sqrt(np.square(block).sum(axis=1).max())) / 2)

@@ -19,6 +19,7 @@ every bound is multiplied by.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +27,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 MARGIN = 1.0 + 1e-8  # dwarfs the error of an eigenvalue, and costs nothing
-LARGEST_DUAL = 600  # rows of the matrices that B5 is worth its time for
-_STEPS = 24
+LARGEST_DUAL = 300  # rows of the matrices that B5, and B1 beside B2, are worth their time for
 
 
 @dataclass(frozen=True)
@@ -72,88 +72,115 @@ def quartic_bounds(vectors: Floats) -> QuarticBounds:
     dim = vectors.shape[1]
     norms = np.einsum("jk,jk->j", vectors, vectors)
     spectral = _largest(vectors.T @ vectors)
-    gram, trace_row = _squared_gram(vectors, norms)
-    traceless = max(_largest(gram - np.outer(trace_row, trace_row) / dim), 0.0)
+    form = _gram_form(vectors, norms) if len(vectors) <= _size(dim) else _svec_form(vectors)
+    traceless = max(_largest(form.traceless), 0.0)
     weighted = (vectors * norms[:, None]).T @ vectors
     total = float(norms @ norms)
     split = (
         total / dim**2 + 2 / dim * (_largest(weighted) - total / dim) + (1 - 1 / dim) * traceless
     )
+    affordable = len(form.quartic) <= LARGEST_DUAL
+    b1 = math.sqrt(_largest(form.quartic)) if affordable else math.inf
+    b5 = form.dual() if affordable and not _is_tight(vectors, norms) else math.inf
     return QuarticBounds(
         spectral=spectral * MARGIN,
-        b1=float(np.sqrt(_largest(gram))) * MARGIN,
-        b2=float(np.sqrt(max(split, 0.0))) * MARGIN,
-        b3=float(np.sqrt(norms.max(initial=0.0) * spectral)) * MARGIN,
-        b5=_dual(gram, trace_row, dim) * MARGIN,
+        b1=b1 * MARGIN,
+        b2=math.sqrt(max(split, 0.0)) * MARGIN,
+        b3=math.sqrt(float(norms.max(initial=0.0)) * spectral) * MARGIN,
+        b5=b5 * MARGIN,
         traceless=traceless * MARGIN,
     )
 
 
-def _squared_gram(vectors: Floats, norms: Floats) -> tuple[Floats, Floats]:
-    """A'A and A'i, or A A' and i where that is smaller: the same nonzero eigenvalues.
+def _is_tight(vectors: Floats, norms: Floats) -> bool:
+    """Whether vectors have one length and are spread evenly, as bases are: B5 is B2 then.
 
-    In the second form `trace_row` is svec(I), and the formulas with n n' / d become
-    projections; both are handled by the caller through the same expressions.
+    At the best t, svec(I) is an eigenvector, and its multiplier is that of the split.
+    """
+    mean = norms.mean()
+    second = vectors.T @ vectors * (len(vectors.T) / len(vectors))
+    return bool(
+        np.abs(norms - mean).max() < 1e-3 * mean
+        and np.abs(second - mean * np.eye(len(second))).max() < 1e-3 * mean
+    )
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Matrices with the nonzero eigenvalues of A A', of P A A' P (P removes the trace), and more.
+
+    `span` is A A' in an orthonormal basis of the span of A and i, `direction` is i in it.
+    """
+
+    quartic: Floats
+    traceless: Floats
+    span: Floats
+    direction: Floats
+
+    def dual(self) -> float:
+        """B5: the least t + lambda_max(A A' - t i i') over t >= 0, by bisection on its slope.
+
+        Any t is valid, so the minimiser need not be exact.
+        """
+
+        def at(t: float) -> tuple[float, float]:
+            """Bound and its slope."""
+            shifted = self.span - t * np.outer(self.direction, self.direction)
+            values, vectors = np.linalg.eigh(shifted)
+            largest = max(float(values[-1]), 0.0)
+            slope = 1.0 - float(self.direction @ vectors[:, -1]) ** 2 if largest else 1.0
+            return t + largest, slope
+
+        best, _ = at(0.0)
+        low, high = 0.0, best  # beyond t = the bound at 0, the bound exceeds that one
+        while high - low > 1e-5 * best:
+            t = (low + high) / 2
+            value, slope = at(t)
+            best = min(best, value)
+            low, high = (t, high) if slope < 0 else (low, t)
+        return math.sqrt(best)
+
+
+def _size(dim: int) -> int:
+    return dim * (dim + 1) // 2
+
+
+def _gram_form(vectors: Floats, norms: Floats) -> _Form:
+    """For few vectors: A'A, entrywise squares of their inner products; A'i is n.
+
+    The span of A and i has coordinates R with R'R the inner products of [A, i], so that A A'
+    becomes R_A R_A' there.
     """
     m, dim = vectors.shape
-    size = dim * (dim + 1) // 2
-    if m <= size:
-        return np.square(vectors @ vectors.T), norms
-    # Eigenvalues of A'A - n n'/d = A'(I - i i'/d) A are those of P A A' P with P = I - i i'/d.
-    # A square root of A A' (size x size) stands in for A: with B B' = A A', use B'B and B'i.
-    columns = _svec(vectors)
-    values, basis = np.linalg.eigh(columns @ columns.T)
-    root = basis * np.sqrt(np.maximum(values, 0.0))
-    return root.T @ root, root.T @ _svec_identity(dim)
+    inner = np.square(vectors @ vectors.T)
+    whole = np.empty((m + 1, m + 1))
+    whole[:m, :m], whole[m, :m], whole[:m, m], whole[m, m] = inner, norms, norms, dim
+    if m >= LARGEST_DUAL:
+        return _Form(inner, inner - np.outer(norms, norms) / dim, whole, norms)
+    values, basis = np.linalg.eigh(whole)
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * basis.T
+    return _Form(
+        inner, inner - np.outer(norms, norms) / dim, root[:, :m] @ root[:, :m].T, root[:, m]
+    )
 
 
-def _svec(vectors: Floats) -> Floats:
-    """(dim (dim + 1) / 2, m) columns svec(w w'): off-diagonal entries times sqrt 2."""
+def _svec_form(vectors: Floats) -> _Form:
+    """For many vectors: A A' itself, dim (dim + 1) / 2 rows."""
     dim = vectors.shape[1]
     first, second = np.triu_indices(dim)
-    scale = np.where(first == second, 1.0, np.sqrt(2.0))
-    return np.asarray((vectors[:, first] * vectors[:, second] * scale).T)
-
-
-def _svec_identity(dim: int) -> Floats:
-    first, second = np.triu_indices(dim)
-    return np.where(first == second, 1.0, 0.0)
+    is_diagonal = first == second
+    columns = vectors[:, first] * vectors[:, second] * np.where(is_diagonal, 1.0, math.sqrt(2.0))
+    quartic = columns.T @ columns
+    identity = np.where(is_diagonal, 1.0, 0.0)
+    image = quartic @ identity
+    traceless = (
+        quartic
+        - (np.outer(image, identity) + np.outer(identity, image)) / dim
+        + np.outer(identity, identity) * (float(identity @ image) / dim**2)
+    )
+    return _Form(quartic, traceless, quartic, identity)
 
 
 def _largest(matrix: Floats) -> float:
     """Largest eigenvalue of a symmetric matrix."""
     return float(np.linalg.eigvalsh(matrix)[-1])
-
-
-def _dual(gram: Floats, trace_row: Floats, dim: int) -> float:
-    """B5: the least t + lambda_max(A A' - t i i') over t >= 0, by bisection on its slope.
-
-    Any t is valid, so the minimiser need not be exact. A A' - t i i' acts on the span of A
-    and i: with an orthonormal basis of it, A A' - t i i' has the eigenvalues of
-    R diag(1, ..., 1, -t) R', where R'R is the Gram matrix of [A, i].
-    """
-    m = len(gram)
-    if m + 1 > LARGEST_DUAL:
-        return float("inf")
-    whole = np.empty((m + 1, m + 1))
-    whole[:m, :m], whole[m, :m], whole[:m, m], whole[m, m] = gram, trace_row, trace_row, dim
-    values, basis = np.linalg.eigh(whole)
-    root = np.sqrt(np.maximum(values, 0.0))[:, None] * basis.T
-    quartic, direction = root[:, :m] @ root[:, :m].T, root[:, m]
-
-    def at(t: float) -> tuple[float, float]:
-        """Bound and its slope."""
-        values, vectors = np.linalg.eigh(quartic - t * np.outer(direction, direction))
-        largest = max(float(values[-1]), 0.0)
-        return t + largest, 1.0 - float(direction @ vectors[:, -1]) ** 2 if largest else 1.0
-
-    best, _ = at(0.0)
-    low, high = 0.0, best  # beyond t = the bound at 0, the bound exceeds that one
-    for _ in range(_STEPS):
-        t = (low + high) / 2
-        value, slope = at(t)
-        best = min(best, value)
-        low, high = (t, high) if slope < 0 else (low, t)
-        if high - low < 1e-6 * best:
-            break
-    return float(np.sqrt(best))

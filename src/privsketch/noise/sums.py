@@ -173,6 +173,11 @@ def plan_sum_noise(
         raise ParameterError(
             "mean='released' goes with noise='gaussian' or noise='laplace' and without masks"
         )
+    if masks is not None and masks.features != "all" and not contribution.maskable:
+        raise ParameterError(
+            f"masks of features={masks.features!r} with second moments: mask records only, or use "
+            "feature_map='quadratic'"
+        )
     try:
         noise = _plan_sum_noise(contribution, budget, kind, count, n_records, masks, mean)
     except (ZeroDivisionError, OverflowError):

@@ -22,6 +22,7 @@ from __future__ import annotations
 from privsketch.errors import ParameterError
 
 ISOTROPIC_SHARE = 0.05
+UNEVEN_SHARE = 0.02  # as of 5 % of the variance in directions of slowly falling variance
 EXTENT = 0.5  # root mean square distance from the centre over the radius
 MAPS = ("quadratic", "second-moments")
 
@@ -73,6 +74,17 @@ def cross_variance(
     return plain * robust_gain(noise, per_value)
 
 
+def _uneven_variance(dim: int, map: str, n_features: int | None, size: float) -> float:
+    """Variance of a feature of a random symmetric matrix of this Frobenius norm.
+
+    As far as the features do not tell it apart: d (d + 1) / 2 of them tell everything.
+    """
+    entries = dim * (dim + 1) / 2
+    if map == "second-moments" or n_features is None or n_features >= entries:
+        return 0.0
+    return size**2 / entries * (1 - n_features / entries)
+
+
 def lost_variance(
     dim: int,
     rank: int,
@@ -83,6 +95,7 @@ def lost_variance(
     noise: str,
     variance: float,
     diagonal_variance: float | None = None,
+    uneven_share: float = 0.0,
     radius: float = 1.0,
     extent: float = EXTENT,
     isotropic_share: float = ISOTROPIC_SHARE,
@@ -102,6 +115,11 @@ def lost_variance(
         of an off-diagonal entry of the matrix.
     diagonal_variance : float, optional
         Of a diagonal entry; twice the other if left out.
+    uneven_share : float
+        Frobenius norm of what the components leave, beyond an even rest, over the total
+        variance. Features take it for noise unless there are enough of them to tell the
+        whole matrix; `UNEVEN_SHARE` is one to choose between maps with, for records are
+        never quite of low rank.
     radius : float
         Of the domain.
     extent, isotropic_share : float
@@ -126,7 +144,8 @@ def lost_variance(
         map=map,
         n_features=n_features,
         noise=noise,
-        variance=variance,
+        variance=variance
+        + _uneven_variance(dim, map, n_features, uneven_share * total * n_records),
         diagonal_variance=diagonal_variance,
     )
     # Noise that drowns everything leaves random directions, which hold their share.

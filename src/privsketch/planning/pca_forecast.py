@@ -10,7 +10,7 @@ from privsketch.errors import require_count
 from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL
 from privsketch.noise.sums import MAX_RECORDS
 from privsketch.planning.forecast import Verdict
-from privsketch.planning.pca_error import lost_variance
+from privsketch.planning.pca_error import EXTENT, lost_variance
 
 GOOD_LOSS, HOPELESS_LOSS = 0.02, 0.2  # of the variance of the components
 SCATTER = 2.0  # of the loss of data sets around what is expected
@@ -62,9 +62,13 @@ def pca_forecast(design: Design, *, n_holders: int = 1) -> PCAForecast:
 def predicted_loss(design: Design, n_holders: int = 1) -> float:
     """Share of the components' variance that merged sketches of this design are expected to lose.
 
-    A masked feature varies by about a sixteenth: squares of records of half the radius.
+    Masks leave out features (w.x)^2 of records of half the radius: 3 (1 / (4 d))^2 in the mean
+    square for directions w that are spread evenly.
     """
-    variance = n_holders * (design.noise_std**2 + design.masking_variance * design.n_records / 16)
+    square = 3 * (EXTENT**2 / design.dim) ** 2
+    variance = n_holders * (
+        design.noise_std**2 + design.masking_variance * square * design.n_records
+    )
     is_matrix = design.feature_map == "second-moments"
     return lost_variance(
         design.dim,

@@ -6,6 +6,7 @@ of the number of records and what was asked for by name; none on a record.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from privsketch.features.masks import Masks
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, CountMode
 from privsketch.planning.pca import plan_pca
+from privsketch.planning.regimes import enough_records
 from privsketch.planning.size import choose_count, choose_size, largest_size
 from privsketch.planning.unknowns import checked_covariance_type, default_covariance_type
 
@@ -189,15 +191,10 @@ def _frequency_law(
 def _public_size(
     n_records: float | None, n_components: int, dim: int, n_features: int, epsilon: float
 ) -> float:
-    """The public number of records to plan for; if none is given, one that would suffice.
-
-    CLP section 6: a noise-to-signal ratio of m / (1000 k d) needs
-    n = max(1000 k d, sqrt(1000 k d m) / epsilon).
-    """
+    """The public number of records to plan for; if none is given, one that would suffice."""
     if n_records is None:
-        unknowns = 1000.0 * n_components * dim
-        enough = float(np.ceil(max(unknowns, np.sqrt(unknowns * n_features) / epsilon)))
-        return min(enough, float(MAX_RECORDS))
+        enough = math.ceil(enough_records(n_features, n_components, dim, epsilon))
+        return float(min(enough, MAX_RECORDS))
     try:
         size = float(n_records)
     except (TypeError, ValueError):
