@@ -717,3 +717,29 @@ def test_the_total_of_a_split_receipt_is_checked(make_design, make_records):
     header["receipt"]["epsilon"] /= 2
     with pytest.raises(ps.PrivsketchError, match="receipt"):
         ps.Sketch.from_bytes(pack_sketch(header, values))
+
+
+@pytest.mark.parametrize("where", ["whole", "part"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"neighbours": "replace"},
+        {"unit": "one household"},
+        {"composition": "parallel"},
+        {"assumption": "nobody looks"},
+        {"mechanism": "no noise at all"},
+        {"sampler": "a coin"},
+        {"sampler": "INSECURE: replaced for a test"},
+    ],
+)
+def test_receipts_say_what_a_release_writes_and_nothing_else(
+    change, where, make_design, make_records
+):
+    from privsketch.formats import pack_sketch, unpack_sketch
+
+    design = make_design(delta=0.0, noise="laplace")
+    header, values = unpack_sketch(ps.sketch(make_records(), design).to_bytes(), "sketch")
+    altered = header["receipt"] if where == "whole" else header["receipt"]["parts"][0]
+    altered |= change
+    with pytest.raises(ps.PrivsketchError, match="receipt"):
+        ps.Sketch.from_bytes(pack_sketch(header, values))

@@ -147,3 +147,16 @@ def test_dither_is_uniform_over_a_turn():
 def test_bad_choices(choices, message):
     with pytest.raises(ps.PrivsketchError, match=message):
         draw(**choices)
+
+
+def test_files_cannot_ask_for_more_numbers_than_a_machine_has():
+    design = ps.Design.plan(
+        n_components=2, domain=ps.Box(-1, 1, dim=1000), budget=ps.Budget(1.0), n_features=2000
+    ).to_json()
+    altered = {**design, "frequencies": {**design["frequencies"], "n_features": 2**20}}
+    with pytest.raises(ps.PrivsketchError, match="at most"):
+        ps.Design.from_json(altered).radians()
+    with pytest.raises(ps.PrivsketchError, match="at most"):
+        ps.Design.plan(
+            n_components=2, domain=ps.Box(-1, 1, dim=1000), budget=ps.Budget(1.0), n_features=2**20
+        )

@@ -368,3 +368,25 @@ def test_masks_attached_to_rows_would_leak():
     before, after = (features * rows).sum(axis=0), (features[1:] * rows[:-1]).sum(axis=0)
     assert before.tolist() == [50, -50]
     assert after.tolist() == [-50, 49]
+
+
+def test_uniform_numbers_are_exact(monkeypatch):
+    # Bound 3: words 0 leaves no remainder and must be drawn again; 1 is kept.
+    words = iter(
+        [np.array([0, 2**32 - 1], np.uint32), np.array([0], np.uint32), np.array([1], np.uint32)]
+    )
+    monkeypatch.setattr(drawing.os, "urandom", lambda n: next(words).tobytes())
+    assert drawing._below(2, 3).tolist() == [0, 2]
+
+
+def test_many_features_are_masked_a_few_records_at_a_time():
+    from privsketch.sketching.exact import MASK_BYTES, RecordSums
+
+    design = plan(n_features=6000, masks="poisson:0.5")
+    assert RecordSums(design).most_records * 6000 <= MASK_BYTES
+
+
+def test_designs_with_empty_masks_have_none():
+    from dataclasses import replace
+
+    assert replace(plan(), masks=Masks()).masks is None

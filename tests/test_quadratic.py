@@ -425,3 +425,34 @@ def test_both_forms_of_the_bounds_agree(m, dim):
         largest = [np.linalg.eigvalsh(getattr(form, name))[-1] for form in (few, many)]
         assert largest[0] == pytest.approx(largest[1], rel=1e-9)
     assert few.dual() == pytest.approx(many.dual(), rel=1e-4)
+
+
+def test_bounds_of_repeated_vectors_hold_at_every_scale():
+    # At integer scale fourth powers are 2^56 times as large as svec(I), which must not get lost.
+    rng = np.random.default_rng(12)
+    for _ in range(200):
+        dim = int(rng.integers(1, 5))
+        rank = int(rng.integers(1, dim + 1))
+        base = rng.normal(size=(rank, dim))
+        vectors = base[rng.integers(0, rank, int(rng.integers(1, 12)))]
+        reached = math.sqrt(power_iteration(vectors, rng, starts=20, steps=60))
+        unit, scaled = quartic_bounds(vectors), quartic_bounds(2.0**14 * vectors)
+        assert unit.s4 >= reached
+        assert scaled.s4 == pytest.approx(2.0**28 * unit.s4, rel=1e-5)
+        assert scaled.spectral == pytest.approx(2.0**28 * unit.spectral, rel=1e-5)
+
+
+def test_bounds_of_nothing_and_of_very_much():
+    assert quartic_bounds(np.zeros((3, 2))).s4 == 0
+    large = quartic_bounds(np.random.default_rng(0).normal(size=(3000, 80)))
+    assert large.s4 == large.b3 < math.inf  # cheap, and valid
+
+
+def test_processors_agree_on_rounded_bounds():
+    assert quartic.round_up(1.2247448) == pytest.approx(1.22475, abs=1e-12)
+    for value in (3e-9, 1.0, 123456.0, 7.1234567e20):
+        assert value <= quartic.round_up(value) <= value * (1 + 1.1e-5)
+        # What differs by the rounding of a solver becomes the same number.
+        assert quartic.round_up(1.000004 * value) == quartic.round_up(
+            1.000004 * value * (1 - 1e-13)
+        )

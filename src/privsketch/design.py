@@ -122,6 +122,8 @@ class Design:
         if self.frequencies.dithered != self.map.dithered:
             raise ParameterError("frequencies: dither does not go with the feature map")
         self._require_map()
+        if self.masks == Masks():
+            object.__setattr__(self, "masks", None)
         if self.masks is not None:
             self.masks.checked(self.n_features, self.frequencies.block_size(self.dim))
         if self.mean not in MEAN_MODES:

@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from privsketch.errors import ParameterError
 
+# Half-widths: their inverses, and squares of records in units of them, must be finite numbers.
+SMALLEST, LARGEST = 1e-140, 1e140
 Numbers = float | Sequence[float] | npt.NDArray[np.floating[Any]]
 
 
@@ -77,6 +79,11 @@ class Box:
             width = np.subtract(high_, low_)
         if not ((width > 0) & np.isfinite(width)).all():
             raise ParameterError(f"low={low!r}, high={high!r}: every low must be below its high")
+        if not ((width > SMALLEST) & (width < LARGEST)).all():
+            raise ParameterError(
+                f"low={low!r}, high={high!r}: widths beyond {SMALLEST:g} to {LARGEST:g} cannot be "
+                "computed with; use other units"
+            )
 
     def with_dim(self, dim: int) -> Box:
         """The same box with its dimension filled in, or an error if it has another one."""
@@ -152,6 +159,11 @@ class Ball:
         radius_ = None if radius is None else _as_public_numbers("radius", radius)
         if not isinstance(radius_, float) or radius_ <= 0:
             raise ParameterError(f"radius={radius!r}: a ball needs a radius above 0")
+        if not SMALLEST < radius_ < LARGEST:
+            raise ParameterError(
+                f"radius={radius!r}: beyond {SMALLEST:g} to {LARGEST:g} it cannot be computed "
+                "with; use other units"
+            )
         center_ = _as_public_numbers("center", center)
         object.__setattr__(self, "radius", radius_)
         object.__setattr__(self, "center", center_)

@@ -353,8 +353,7 @@ def _receipt_fits(sketch: Sketch) -> bool:
         return False
     if not all(sketch.design.sum_noise.covers(release) for release in releases):
         return False
-    whole = releases[0] if len(releases) == 1 else _merged_receipt(releases)
-    return (sketch.receipt.epsilon, sketch.receipt.delta) == (whole.epsilon, whole.delta)
+    return sketch.receipt == (releases[0] if len(releases) == 1 else _merged_receipt(releases))
 
 
 _REPEATED = "several sketches of the same records"

@@ -31,9 +31,9 @@ from privsketch.features.moments import (
     moment_count,
 )
 from privsketch.features.quadratic import squared_norms, value_shift, value_unit
-from privsketch.features.quartic import MARGIN, QuarticBounds, quartic_bounds
+from privsketch.features.quartic import QuarticBounds, quartic_bounds, spectral_bound
 
-MOST_MASKS = 2000  # that are enumerated; beyond, the worst one counts
+MOST_MASKS, MOST_WORK = 2000, 10**9  # that are enumerated; beyond, the worst one counts
 
 
 class Contribution(Protocol):
@@ -208,7 +208,8 @@ class QuadraticContribution:
         if masks.features == "uniform" and masks.kept == 1:
             return self.per_feature
         n_blocks, n_kept = self.n_values // self.dim, masks.kept // self.dim
-        if masks.features != "block" or math.comb(n_blocks, n_kept) > MOST_MASKS:
+        most = min(MOST_MASKS, MOST_WORK // self.dim**3)
+        if masks.features != "block" or n_blocks > most or math.comb(n_blocks, n_kept) > most:
             return None
         return tuple(self._subset_norm(subset) for subset in combinations(range(n_blocks), n_kept))
 
@@ -219,18 +220,15 @@ class QuadraticContribution:
     @cached_property
     def _spectral(self) -> float:
         """|Om|_2^2 alone, without the costly bounds on S4."""
-        wide = self.vectors.astype(np.float64)
-        return float(np.linalg.eigvalsh(wide.T @ wide)[-1]) * MARGIN
+        return spectral_bound(self.vectors)
 
     @cached_property
     def _block_norms(self) -> tuple[int, ...]:
         return tuple(self._subset_norm((block,)) for block in range(self.n_values // self.dim))
 
     def _subset_norm(self, blocks: tuple[int, ...]) -> int:
-        rows = np.concatenate(
-            [self.vectors[b * self.dim : (b + 1) * self.dim].astype(np.float64) for b in blocks]
-        )
-        return self._floor(float(np.linalg.eigvalsh(rows.T @ rows)[-1]) * MARGIN)
+        rows = np.concatenate([self.vectors[b * self.dim : (b + 1) * self.dim] for b in blocks])
+        return self._floor(spectral_bound(rows))
 
     def _floor(self, spectral: float) -> int:
         """floor(spectral R^2 / 2^shift) for a spectral bound in the vectors' units."""

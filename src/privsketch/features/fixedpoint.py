@@ -73,11 +73,12 @@ class Quantiser:
                     "use missing='center' to put such values at the centre of the domain"
                 )
             units[bad] = 0.0
+            units[np.isnan(units)] = 0.0  # no other way to get here is known
         np.rint(units, out=units)
         if self._ball:
             np.clip(units, -FAR * RECORD_UNIT, FAR * RECORD_UNIT, out=units)
             squared_norm = np.einsum("ij,ij->i", units, units)  # of integers: exact in any order
-            outside = squared_norm > float(RECORD_MAX**2)
+            outside = ~(squared_norm <= float(RECORD_MAX**2))  # what is not a number is outside
             if outside.any():
                 shrink = RECORD_MAX / np.sqrt(squared_norm[outside])
                 units[outside] = np.trunc(units[outside] * shrink[:, np.newaxis])

@@ -52,6 +52,7 @@ NO_LAW = "none"  # of maps that have no frequencies
 LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW)
 VECTOR_BITS = 14  # binary digits of a vector of length 1
 MAX_FEATURES = 2**20
+MAX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not ask for more than a machine has
 FREQUENCY_MAX = 2**15 - 1
 SCALES_PER_HALF_WIDTH = 2.0  # the widest scale is half of the domain's half-width
 SCALE_RANGE = 16.0
@@ -124,6 +125,7 @@ def draw_frequencies(
             "of the records"
         )
     recipe = Frequencies(law, int(n_features), (float(low), float(high)), seed, 0, dithered, "")
+    _require_size(recipe, len(domain.half_widths))
     recipe = replace(recipe, turn_bits=_resolution(recipe, domain))
     return replace(recipe, checksum=_checksum(*_integers(recipe, domain)))
 
@@ -244,6 +246,14 @@ def _turns(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.float
         yield radians * (half_widths / TWO_PI)
 
 
+def _require_size(recipe: Frequencies, dim: int) -> None:
+    if recipe.law != NO_LAW and recipe.n_features * dim > MAX_ENTRIES:
+        raise ParameterError(
+            f"n_features={recipe.n_features}: with {dim} columns at most "
+            f"{MAX_ENTRIES // dim} features are supported"
+        )
+
+
 def _integers(
     recipe: Frequencies, domain: Domain
 ) -> tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.uint32]]:
@@ -295,6 +305,7 @@ def _blocks(recipe: Frequencies, domain: Domain) -> StructuredBlocks:
 def _drawn(
     recipe: Frequencies, domain: Domain
 ) -> tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.uint32]]:
+    _require_size(recipe, len(domain.half_widths))
     drawn = _integers(recipe, domain)
     if _checksum(*drawn) != recipe.checksum:
         raise FileError(

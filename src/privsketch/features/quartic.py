@@ -21,11 +21,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+LARGEST_SPLIT = 2500  # rows of the matrices whose eigenvalues B2 is worth waiting for,
+LARGEST_SVEC = 2**27  # and entries of A; beyond, B3 alone
 MARGIN = 1.0 + 1e-8  # dwarfs the error of an eigenvalue, and costs nothing
 LARGEST_DUAL = 300  # rows of the matrices that B5, and B1 beside B2, are worth their time for
 
@@ -68,10 +71,47 @@ class QuarticBounds:
 
 
 def quartic_bounds(vectors: Floats) -> QuarticBounds:
-    """Bounds for vectors (m, dim), in their own units."""
+    """Bounds for vectors (m, dim), in their own units.
+
+    They are computed for vectors of length at most 1, because svec(I) stands beside their
+    fourth powers, and rounded up to six digits, so that processors agree on them.
+    """
+    longest = float(np.sqrt(np.square(vectors).sum(axis=1).max(initial=0.0)))
+    if longest == 0:
+        return QuarticBounds(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    unit = _unit_bounds(vectors / longest)
+    square = longest**2
+    return QuarticBounds(
+        spectral=round_up(unit.spectral * square),
+        b1=round_up(unit.b1 * square),
+        b2=round_up(unit.b2 * square),
+        b3=round_up(unit.b3 * square),
+        b5=round_up(unit.b5 * square),
+        traceless=round_up(unit.traceless * square**2),
+    )
+
+
+def round_up(bound: float) -> float:
+    """The next number with six digits that is not below."""
+    if not 0 < bound < math.inf:
+        return bound
+    step = 10.0 ** (math.floor(math.log10(bound)) - 5)
+    return math.ceil(bound / step * (1 + 1e-12)) * step
+
+
+def spectral_bound(vectors: npt.NDArray[Any]) -> float:
+    """Upper bound on |Om|_2^2 of integer vectors (m, dim), the same on every processor."""
+    wide = vectors.astype(np.float64)
+    return round_up(_largest(wide.T @ wide) * MARGIN)
+
+
+def _unit_bounds(vectors: Floats) -> QuarticBounds:
     dim = vectors.shape[1]
     norms = np.einsum("jk,jk->j", vectors, vectors)
     spectral = _largest(vectors.T @ vectors)
+    b3 = math.sqrt(float(norms.max()) * spectral) * MARGIN
+    if min(len(vectors), _size(dim)) > LARGEST_SPLIT or len(vectors) * _size(dim) > LARGEST_SVEC:
+        return QuarticBounds(spectral * MARGIN, math.inf, math.inf, b3, math.inf, math.inf)
     form = _gram_form(vectors, norms) if len(vectors) <= _size(dim) else _svec_form(vectors)
     traceless = max(_largest(form.traceless), 0.0)
     weighted = (vectors * norms[:, None]).T @ vectors
@@ -86,7 +126,7 @@ def quartic_bounds(vectors: Floats) -> QuarticBounds:
         spectral=spectral * MARGIN,
         b1=b1 * MARGIN,
         b2=math.sqrt(max(split, 0.0)) * MARGIN,
-        b3=math.sqrt(float(norms.max(initial=0.0)) * spectral) * MARGIN,
+        b3=b3,
         b5=b5 * MARGIN,
         traceless=traceless * MARGIN,
     )
@@ -155,7 +195,7 @@ def _gram_form(vectors: Floats, norms: Floats) -> _Form:
     inner = np.square(vectors @ vectors.T)
     whole = np.empty((m + 1, m + 1))
     whole[:m, :m], whole[m, :m], whole[:m, m], whole[m, m] = inner, norms, norms, dim
-    if m >= LARGEST_DUAL:
+    if m > LARGEST_DUAL:
         return _Form(inner, inner - np.outer(norms, norms) / dim, whole, norms)
     values, basis = np.linalg.eigh(whole)
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * basis.T

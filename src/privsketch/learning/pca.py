@@ -57,7 +57,7 @@ def learn_pca(
     >>> design = ps.Design.plan(task="pca", n_components=2, domain=ps.Ball(dim=4, radius=1.0),
     ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
     >>> model = learn_pca(ps.sketch(X, design))
-    >>> bool(np.allclose(np.abs(model.components), np.eye(4)[:2], atol=0.02))
+    >>> bool(np.allclose(np.abs(model.components), np.eye(4)[:2], atol=0.05))
     True
     """
     if not isinstance(sketch, Sketch):

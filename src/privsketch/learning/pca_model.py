@@ -113,7 +113,8 @@ class PCAModel:
             f"components  {self.n_components} of about {self.n_records:.0f} records, about {about}",
             f"variance    {share:.1%} of {self.total_variance:.4g} explained; "
             f"{self.noise_variance:.4g} per direction left",
-            f"noise       costs about {self.lost_variance:.2g} of what the best components hold",
+            f"noise       costs about {100 * self.lost_variance:.2g} % of what the best components "
+            "hold",
             f"fit         misfit {ratio:.2f} of what noise and sampling leave ({self.method})",
         ]
         names = self.column_names

@@ -44,7 +44,7 @@ def laplace_noise(
     extra: int = 0,
 ) -> NoiseLaw:
     """Discrete Laplace noise on the unscaled masked sums."""
-    masks = masks or _ALL
+    masks = _allowed(contribution, masks)
     if masks.features == "poisson":
         sensitivity = contribution.feature_l1
         inner = _poisson_laplace(contribution, masks, epsilon, neighbours)
@@ -92,7 +92,7 @@ def _poisson_laplace(
     alpha, beta = masks.feature_rate(contribution.n_values), masks.records
     share = contribution.feature_l1 / contribution.l1(None)
     if neighbours == "replace" and contribution.signed:
-        n_features = round(1 / share)
+        n_features = math.ceil(1 / share * (1 - 1e-12))  # features all have the same bound
         if beta < 1:
             return amplified_both(epsilon, n_features, alpha, beta)
         return amplified_replace(epsilon / n_features, alpha)
@@ -110,7 +110,7 @@ def gaussian_noise(
     extra: int = 0,
 ) -> NoiseLaw:
     """Discrete Gaussian noise on the unscaled masked sums."""
-    masks = masks or _ALL
+    masks = _allowed(contribution, masks)
     one_feature = contribution.feature_l2_squared()
     product = masks.features == "poisson" and one_feature is not None
     relation = neighbours
@@ -154,7 +154,7 @@ def cube_noise(
     masks: Masks | None,
 ) -> tuple[NoiseLaw, int]:
     """Cube noise on the unscaled masked sums, and the public factor they are multiplied by."""
-    masks = masks or _ALL
+    masks = _allowed(contribution, masks)
     if masks.features == "poisson" or (masks.features != "all" and not contribution.signed):
         raise ParameterError(
             f"noise='cube' with masks of features={masks.features!r} on this map: its cost is "
@@ -167,6 +167,15 @@ def cube_noise(
     factor = cube_factor(sensitivity, n_components, inner)
     law = cube_law(factor * sensitivity, n_components, inner, neighbours)
     return law.charged(epsilon, 0.0, neighbours, _words(masks, inner, epsilon)), factor
+
+
+def _allowed(contribution: Contribution, masks: Masks | None) -> Masks:
+    if masks is not None and masks.features != "all" and not contribution.maskable:
+        raise ParameterError(
+            f"masks of features={masks.features!r} with second moments: mask records only, or use "
+            "feature_map='quadratic'"
+        )
+    return masks or _ALL
 
 
 def _of_records(epsilon: float, beta: float) -> float:

@@ -69,6 +69,25 @@ class NoiseLaw:
         """The same noise with what it costs under masks."""
         return replace(self, epsilon=epsilon, delta=delta, neighbours=neighbours, masking=masking)
 
+    def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
+        """What one release of this noise costs, drawn at a scale not below the law's."""
+        calibration = {
+            "laplace": "scale = sensitivity / epsilon",
+            "gaussian": f"zCDP, rho = {self.rho:.12g}, discrete noise",
+            "cube": "density ~ exp(-epsilon |z|_inf / sensitivity)",
+        }[self.kind]
+        return Receipt(
+            mechanism=f"{_NAMES[self.kind]} noise on {self.n_components} integers",
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighbours=self.neighbours,
+            source=source,
+            sensitivity=f"{self.sensitivity:.12g} ({_NORMS[self.kind]})",
+            scale=scale,
+            calibration=f"{calibration}; {self.masking}" if self.masking else calibration,
+            sampler=sampler,
+        )
+
     @property
     def reach(self) -> float:
         """A magnitude the noise stays below but for a chance under 1e-20."""
@@ -123,9 +142,13 @@ def cube_factor(linf_sensitivity: int, n_components: int, epsilon: float) -> int
 
 
 _NAMES = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian", "cube": "cube (K-norm)"}
+EXACT = "exact integer sampler, operating-system entropy"
 _NORMS = {"laplace": "L1", "gaussian": "L2", "cube": "largest component"}
 
 Sampler = Callable[[Integers, NoiseLaw], tuple[Integers, float]]
+
+
+SAMPLERS = (EXACT, f"{INSECURE}: replaced for a test")
 
 
 def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
@@ -139,25 +162,8 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
         raise ParameterError(f"noise scale {law.scale!r}: must be positive and finite")
     sampler = _sampler.get()
     noisy, scale = sampler(values, law)
-    calibration = {
-        "laplace": "scale = sensitivity / epsilon",
-        "gaussian": f"zCDP, rho = {law.rho:.12g}, discrete noise",
-        "cube": "density ~ exp(-epsilon |z|_inf / sensitivity)",
-    }[law.kind]
-    if law.masking:
-        calibration += f"; {law.masking}"
-    exact_sampler = "exact integer sampler, operating-system entropy"
-    receipt = Receipt(
-        mechanism=f"{_NAMES[law.kind]} noise on {law.n_components} integers",
-        epsilon=law.epsilon,
-        delta=law.delta,
-        neighbours=law.neighbours,
-        source=source,
-        sensitivity=f"{law.sensitivity:.12g} ({_NORMS[law.kind]})",
-        scale=scale,
-        calibration=calibration,
-        sampler=exact_sampler if sampler is _exact_sampler else f"{INSECURE}: replaced for a test",
-    )
+    is_exact = sampler is _exact_sampler
+    receipt = law.receipt(scale, source, SAMPLERS[0 if is_exact else 1])
     return noisy, receipt
 
 

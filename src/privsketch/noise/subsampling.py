@@ -101,7 +101,7 @@ def mean_exponential_scale(norms: Sequence[int], epsilon: float) -> float:
     The density of the release is a mean over masks, and its ratio at most the mean of the
     largest ratios; rounded up.
     """
-    values = np.array([float(norm) for norm in norms])
+    values = np.array([max(float(norm), 1.0) for norm in norms])
     count = math.log(len(values))
 
     def loss(log_b: float) -> float:
@@ -134,7 +134,8 @@ def poisson_features_sigma(
 
     def satisfied(log_sigma: float) -> bool:
         sigma = math.exp(log_sigma)
-        loss = n_features * moments.at(feature_l2_squared / sigma**2)
+        # What rounding can take off a logarithm near 0, enlarged.
+        loss = n_features * (moments.at(feature_l2_squared / sigma**2) + 1e-12)
         loss += orders * (orders - 1) * unsampled_l2_squared / (2 * sigma**2)
         return bool((loss + rest).min() <= math.log(delta))
 

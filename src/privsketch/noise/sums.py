@@ -14,14 +14,14 @@ principal components need, rides along with an integer weight of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import Budget, Neighbours, Receipt, compose_sequential, exact, exact_sum
+from privsketch.budget import Budget, Neighbours, Receipt, compose_sequential, exact
 from privsketch.errors import ParameterError
 from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_MAX
@@ -32,6 +32,7 @@ from privsketch.noise.mechanism import (
     HEADROOM,
     INT64_MAX,
     INT64_MIN,
+    SAMPLERS,
     NoiseKind,
     NoiseLaw,
     add_noise,
@@ -43,6 +44,8 @@ CountMode = Literal["released", "omitted", "public"]
 COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")
 MAX_RECORDS = 2**40  # public ceiling that int64 headroom is planned for
 COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
+# Second moments are divided by the count, so an error of it is one of every variance.
+COUNT_SHARE_OF_MOMENTS = 0.02
 MEAN_SHARE_OF_SENSITIVITY = 0.25  # the mean's weight; costs 3 % of Gaussian, 25 % of Laplace noise
 
 
@@ -105,26 +108,30 @@ class SumNoise:
             return add_noise(np.concatenate([scaled, weighted]), self.sums_law, source=source)
         noisy_sums, sums_receipt = add_noise(scaled, self.sums_law, source=None)
         noisy_count, count_receipt = add_noise(weighted, self.count_law, source=None)
-        receipt = compose_sequential(
-            "discrete Laplace noise on sums and count", [sums_receipt, count_receipt], source
-        )
+        receipt = _composed([sums_receipt, count_receipt], source)
         return np.concatenate([noisy_sums, noisy_count]), receipt
 
     def covers(self, receipt: Receipt) -> bool:
-        """Whether a receipt is that of one release of this noise, or of a larger one."""
+        """Whether a receipt is that of one release of this noise, at its scale or a larger one.
+
+        Everything but words about numbers must be what a release writes.
+        """
         laws = [self.sums_law] if self.count_law is None else [self.sums_law, self.count_law]
         leaves = list(receipt.parts) or [receipt]
-        total = tuple(exact_sum([getattr(law, n) for law in laws]) for n in ("epsilon", "delta"))
-        if (receipt.epsilon, receipt.delta) != total or len(leaves) != len(laws):
+        if len(leaves) != len(laws):
             return False
-        return all(
-            not leaf.parts
-            and (leaf.epsilon, leaf.delta, leaf.neighbours)
-            == (law.epsilon, law.delta, law.neighbours)
-            and leaf.scale is not None
-            and leaf.scale >= law.scale * (1 - 1e-9)
-            for leaf, law in zip(leaves, laws, strict=True)
-        )
+        for leaf, law in zip(leaves, laws, strict=True):
+            if leaf.scale is None or leaf.scale < law.scale * (1 - 1e-9):
+                return False
+            expected = law.receipt(leaf.scale, leaf.source, leaf.sampler)
+            expected = replace(expected, sensitivity=leaf.sensitivity, calibration=leaf.calibration)
+            if leaf != expected or leaf.sampler not in SAMPLERS:
+                return False
+        return len(laws) == 1 or receipt == _composed(leaves, receipt.source)
+
+
+def _composed(parts: list[Receipt], source: str | None) -> Receipt:
+    return compose_sequential("discrete Laplace noise on sums and count", parts, source)
 
 
 def saturating_add(a: Integers, b: Integers) -> Integers:
@@ -145,9 +152,12 @@ def saturating_multiply(values: Integers, factor: int) -> Integers:
     return np.where(np.abs(np.clip(values, -limit - 1, limit + 1)) > limit, beyond, product)
 
 
-def split_epsilon(epsilon: float, n_records: float) -> tuple[float, float]:
-    """Shares of epsilon for Laplace sums and count (CLP Lemma 28), adding up exactly."""
-    share = (1.0 - gamma_star(n_records, epsilon)) * epsilon
+def split_epsilon(epsilon: float, n_records: float, least: float = 0.0) -> tuple[float, float]:
+    """Shares of epsilon for Laplace sums and count (CLP Lemma 28), adding up exactly.
+
+    The count's share is at least `least`.
+    """
+    share = max(1.0 - gamma_star(n_records, epsilon), least) * epsilon
     digits = 6 - math.ceil(math.log10(share))
     for_count = Fraction(math.floor(share * 10.0**digits)) / Fraction(10) ** digits
     return round_down(exact(epsilon) - for_count), round_down(for_count)
@@ -172,11 +182,6 @@ def plan_sum_noise(
     if mean and (kind == "cube" or masks is not None):
         raise ParameterError(
             "mean='released' goes with noise='gaussian' or noise='laplace' and without masks"
-        )
-    if masks is not None and masks.features != "all" and not contribution.maskable:
-        raise ParameterError(
-            f"masks of features={masks.features!r} with second moments: mask records only, or use "
-            "feature_map='quadratic'"
         )
     try:
         noise = _plan_sum_noise(contribution, budget, kind, count, n_records, masks, mean)
@@ -216,7 +221,8 @@ def _plan_sum_noise(
     elif kind == "laplace":
         for_sums = epsilon
         if released:
-            for_sums, for_count = split_epsilon(epsilon, n_records)
+            least = 0.0 if contribution.maskable and contribution.signed else COUNT_SHARE_OF_MOMENTS
+            for_sums, for_count = split_epsilon(epsilon, n_records, least)
             count_law = laplace_law(1, 1, for_count, neighbours)
         sums_law = laplace_noise(contribution, components, for_sums, neighbours, masks, mean_l1)
     else:

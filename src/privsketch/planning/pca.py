@@ -26,7 +26,7 @@ from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import CountMode
-from privsketch.planning.pca_error import lost_variance
+from privsketch.planning.pca_error import UNEVEN_SHARE, lost_variance
 
 LARGEST_MATRIX = 512  # columns: beyond, a matrix has more than 130,000 entries
 MOST_FEATURES = 6000
@@ -114,6 +114,7 @@ def estimated_loss(
         noise=candidate.noise,
         variance=variance * (DIAGONAL / OFF_DIAGONAL) ** 2 if is_matrix else variance,
         diagonal_variance=variance if is_matrix else None,
+        uneven_share=UNEVEN_SHARE,
     )
 
 

@@ -85,9 +85,15 @@ _Piece = TypeVar("_Piece")
 
 
 def _blocks(
-    data: Any, chosen: Selection, of_file: Callable[[Path, Selection], Iterator[_Piece]]
+    data: Any,
+    chosen: Selection,
+    of_file: Callable[[Path, Selection], Iterator[_Piece]],
+    seen: set[Path] | None = None,
 ) -> Iterator[Block | _Piece]:
-    """Blocks of tables, and of files whatever `of_file` makes of them."""
+    """Blocks of tables, and of files whatever `of_file` makes of them.
+
+    `seen` are the files of the lists that this is a part of.
+    """
     if isinstance(data, str | os.PathLike):
         yield from of_file(Path(data), chosen)
     elif isinstance(data, np.ndarray):
@@ -108,14 +114,14 @@ def _blocks(
     elif isinstance(data, list | tuple) and not _is_list_of_parts(data):
         yield from array_blocks(_as_array(data), chosen)
     elif isinstance(data, Iterable) and not isinstance(data, dict | bytes | set | frozenset):
-        seen: set[Path] = set()
+        seen = set() if seen is None else seen
         for part in data:
             if isinstance(part, str | os.PathLike):
                 path = Path(part).resolve()
                 if path in seen:  # its records would count twice, and cost twice
                     raise RecordError(f"{part}: the same file is given twice")
                 seen.add(path)
-            yield from _blocks(part, chosen, of_file)
+            yield from _blocks(part, chosen, of_file, seen)
     else:
         raise RecordError(
             f"cannot read records from {type(data).__name__}: expected an array, a table with an "

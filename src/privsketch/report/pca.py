@@ -65,9 +65,9 @@ def _variance_table(model: PCAModel) -> str:
         f'<div class="scroll"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
         f"<p>Total variance {model.total_variance:.4g}; per direction, "
         f"{model.noise_variance:.4g} are left. The noise is expected to cost "
-        f"{100 * model.lost_variance:.2g} % of what the best components hold. The small numbers are standard errors, from the "
-        "privacy noise and from the sampling of records. The signs of a component are a "
-        "convention: its largest loading is positive.</p>"
+        f"{100 * model.lost_variance:.2g} % of what the best components hold. The small numbers "
+        "are standard errors, from the privacy noise and from the sampling of records. The signs "
+        "of a component are a convention: its largest loading is positive.</p>"
     )
 
 
@@ -109,7 +109,7 @@ def variance_plot(model: PCAModel) -> str:
     _ticks(axis.set_xticks, [str(i + 1) for i in range(k)], 0.0)
     axis.set_xlabel("component")
     axis.set_ylabel("variance, with 90 % intervals")
-    axis.legend(frameon=False, fontsize=8)
+    axis.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1))
     return svg_of(figure, "variances", "Variance along the components")
 
 

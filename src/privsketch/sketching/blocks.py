@@ -46,6 +46,10 @@ class Summer(Protocol):
     def length(self) -> int:
         """Number of sums."""
 
+    @property
+    def most_records(self) -> int:
+        """How many records may be summed at a time."""
+
     def __call__(self, quantised: npt.NDArray[np.int16]) -> tuple[Integers, int]:
         """Sums over quantised records (n, dim), and how many of them were kept."""
 
@@ -72,7 +76,8 @@ def sum_records(
     def work(chunk: Records) -> _Part:
         return *summer(quantise(chunk)), len(chunk)
 
-    for part, kept, count in _in_threads(work, _chunks(blocks, len(domain.half_widths)), threads):
+    rows = min(_CHUNK_ROWS, max(1, _CHUNK_VALUES // len(domain.half_widths)), summer.most_records)
+    for part, kept, count in _in_threads(work, _chunks(blocks, rows), threads):
         total = saturating_add(total, part)
         n_records, n_kept = n_records + count, n_kept + kept
         if progress is not None:
@@ -100,9 +105,8 @@ def _in_threads(
             yield waiting.popleft().result()
 
 
-def _chunks(blocks: Iterable[Records], dim: int) -> Iterator[Records]:
+def _chunks(blocks: Iterable[Records], rows: int) -> Iterator[Records]:
     """Pieces that are worth a thread's while and small enough to hold several of."""
-    rows = min(_CHUNK_ROWS, max(1, _CHUNK_VALUES // dim))
     for block in blocks:
         for first in range(0, len(block), rows):
             yield block[first : first + rows]

@@ -28,6 +28,8 @@ from privsketch.sketching.kernels import (
 )
 from privsketch.sketching.masks import bernoulli, subsets
 
+MASK_BYTES = 2**23  # of one thread
+
 
 def exact_sums(
     blocks: Iterable[npt.NDArray[Any]],
@@ -67,6 +69,13 @@ class RecordSums:
     def length(self) -> int:
         """Number of sums, those of the coordinates included."""
         return self._n_values + (self._dim if self._mean else 0)
+
+    @property
+    def most_records(self) -> int:
+        """Masks of single features take a byte each, and copies."""
+        if self._masks.features in ("uniform", "poisson"):
+            return max(16, MASK_BYTES // self._n_features)
+        return MASK_BYTES
 
     def __call__(self, quantised: Quantised) -> tuple[Integers, int]:
         """Sums over the records kept (n, dim), and how many were."""

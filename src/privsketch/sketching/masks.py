@@ -39,17 +39,32 @@ def subsets(count: int, size: int, kept: int) -> Bits:
     """(count, size) uniform subsets of `kept` of `size` elements, one for each record.
 
     Floyd's algorithm (Bentley and Floyd, 1987): for j = size - kept, ..., size - 1 a uniform
-    number up to j joins, or j itself if it is in already. It takes `kept` random numbers, of 32
-    bits; that these are uniform up to 2^-32 size only is nothing to privacy, which holds for
-    any law of subsets of one size.
+    number up to j joins, or j itself if it is in already.
     """
     if 2 * kept > size:
         return ~subsets(count, size, size - kept)
     chosen = np.zeros(size * count, dtype=np.bool_)  # element by element, records together
     records = np.arange(count)
     for j in range(size - kept, size):
-        words = np.frombuffer(os.urandom(4 * count), dtype=np.uint32).astype(np.int64)
-        place = ((words * (j + 1)) >> 32) * count + records
+        place = _below(count, j + 1) * count + records
         place = np.where(chosen[place], j * count + records, place)
         chosen[place] = True
     return chosen.reshape(size, count).T
+
+
+def _below(count: int, bound: int) -> npt.NDArray[np.int64]:
+    """`count` uniform integers below a bound of at most 2^31, exactly (Lemire, 2019).
+
+    The high half of a 32-bit word times the bound, unless the low half is below 2^32 mod bound:
+    then the word is drawn again.
+    """
+    product = _words(count) * bound
+    while True:
+        again = np.flatnonzero((product & 0xFFFFFFFF) < 2**32 % bound)
+        if len(again) == 0:
+            return product >> 32
+        product[again] = _words(len(again)) * bound
+
+
+def _words(count: int) -> npt.NDArray[np.int64]:
+    return np.frombuffer(os.urandom(4 * count), dtype=np.uint32).astype(np.int64)
