@@ -12,6 +12,7 @@ learners take it off.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,16 @@ def coarse_records(quantised: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 def moment_weights(dim: int) -> npt.NDArray[np.int64]:
     """(dim (dim + 1) / 2,) weights of the entries, row by row of the upper triangle."""
+    return _triangle(dim)[1]
+
+
+@lru_cache(maxsize=4)
+def _triangle(dim: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Places of the upper triangle in a flat matrix, row by row, and the weights there."""
     first, second = np.triu_indices(dim)
-    return np.where(first == second, DIAGONAL, OFF_DIAGONAL)
+    weights = np.where(first == second, DIAGONAL, OFF_DIAGONAL)
+    weights.flags.writeable = False
+    return first * dim + second, weights
 
 
 def moment_sums(quantised: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -57,6 +66,6 @@ def moment_sums(quantised: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     for up to 2^33 records at a time.
     """
     coarse = coarse_records(quantised)
-    matrix = (coarse.T @ coarse).astype(np.int64)
-    dim = matrix.shape[0]
-    return np.asarray(matrix[np.triu_indices(dim)] * moment_weights(dim))
+    places, weights = _triangle(coarse.shape[1])
+    entries = (coarse.T @ coarse).reshape(-1)[places]
+    return np.asarray(entries.astype(np.int64) * weights)
