@@ -651,3 +651,80 @@ def test_plan_on_a_terminal_is_a_table(folder, monkeypatch):
 )
 def test_plans_that_cannot_be_made(folder, changes, message):
     assert message in refused(folder, *plan_arguments(**changes))
+
+
+# --- principal components, masks, weights ----------------------------------------------------
+
+
+@pytest.fixture
+def components(folder):
+    """A study of principal components with sketches of two sites."""
+    made = run(*design_arguments(task="pca", box=None, ball=8, mean="released"), "-o", "pca.json")
+    assert made.exit_code == 0, made.output
+    for site in (1, 2):
+        write_table(folder / f"site-{site}.csv", seed=site, n_records=20_000)
+        done = run("sketch", "pca.json", f"site-{site}.csv", "-o", f"site-{site}.sketch")
+        assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_principal_components_from_the_shell(components):
+    merged = run("merge", "site-1.sketch", "site-2.sketch", "-o", "all.sketch")
+    assert merged.exit_code == 0
+    learned = run("learn", "all.sketch", "-k", "1", "-o", "pca-model.json", "--report", "r.html")
+    assert learned.exit_code == 0, learned.output
+    model = ps.PCAModel.load(components / "pca-model.json")
+    assert np.abs(model.components[0]) == pytest.approx(np.full(3, 3**-0.5), abs=0.05)
+    assert "pca" in (components / "r.html").read_text().lower()
+    for file in ("pca.json", "all.sketch", "pca-model.json"):
+        assert run("inspect", file).exit_code == 0
+    again = run("learn", "all.sketch", "-k", "auto", "--method", "convex", "-o", "pca-model.json")
+    assert again.exit_code == 0, again.output
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--task", "kmeans", "-k", "2"], "principal components"),
+        (["--task", "gaussian-mixture", "-k", "2"], "principal components"),
+        (["--decoder", "joint"], "--decoder"),
+        (["--covariance-type", "full"], "--covariance-type"),
+        (["--starts", "3"], "--starts"),
+        (["-k", "4"], "columns"),
+    ],
+)
+def test_what_a_sketch_of_components_cannot_be_asked(components, options, word):
+    refused = run("learn", "site-1.sketch", *options)
+    assert refused.exit_code == 2
+    assert word in refused.output
+
+
+def test_clusters_cannot_be_asked_for_components(sketches):
+    refused = run("learn", "site-1.sketch", "--task", "pca", "-k", "2")
+    assert refused.exit_code == 2
+    assert "pca" in refused.output
+    refused = run("learn", "site-1.sketch", "--method", "convex")
+    assert refused.exit_code == 2
+    assert "--method" in refused.output
+
+
+def test_weights_from_the_shell(sketches):
+    total = run("merge", "site-1.sketch", "site-2.sketch", "--weights", "3,1", "-o", "w.sketch")
+    assert total.exit_code == 0
+    assert ps.Sketch.load(sketches / "w.sketch").weights == (3, 1)
+    for weights in ("3", "1,x", "0,1", "1.5,1"):
+        refused = run(
+            "merge", "site-1.sketch", "site-2.sketch", "--weights", weights, "-o", "no.sketch"
+        )
+        assert refused.exit_code == 2
+        assert not (sketches / "no.sketch").exists()
+
+
+@pytest.mark.parametrize("masks", ["uniform:20", "block:30", "poisson:0.3", "records:0.5"])
+def test_masks_from_the_shell(study, masks):
+    made = run(*design_arguments(masks=masks, features=60), "-o", "masked.json")
+    assert made.exit_code == 0, made.output
+    assert "secret" in made.output
+    done = run("sketch", "masked.json", "site-1.csv", "-o", "masked.sketch")
+    assert done.exit_code == 0, done.output
+    assert "secret masks" in done.output

@@ -27,12 +27,41 @@ DESIGNS = {
         "frequency_scale": 0.4,
         "columns": ["a", "b", "c"],
     },
+    "structured": {
+        "budget": ps.Budget(1.0, 1e-6),
+        "frequencies": "structured",
+        "n_features": 100,
+    },
+    "quadratic-mean": {
+        "task": "pca",
+        "budget": ps.Budget(1.0),
+        "domain": ps.Ball(dim=3, radius=2.5),
+        "feature_map": "quadratic",
+        "mean": "released",
+        "n_records": 1000,
+    },
+    "second-moments": {
+        "task": "pca",
+        "budget": ps.Budget(1.0, 1e-6, "replace"),
+        "domain": ps.Ball(dim=3, radius=2.5),
+        "feature_map": "second-moments",
+        "n_records": 1000,
+    },
+}
+# Masks are secret and fresh, so only the design and the stored release can be compared.
+MASKED = {
+    "masked": {
+        "budget": ps.Budget(1.0),
+        "noise": "laplace",
+        "masks": "poisson:0.25+records:0.5",
+        "n_records": 1000,
+    },
 }
 
 
 def golden_design(name):
     settings = {"n_components": 2, "domain": ps.Box(-2, 2, dim=3), "random_state": 2021}
-    return ps.Design.plan(**{**settings, **DESIGNS[name]})
+    return ps.Design.plan(**{**settings, **{**DESIGNS, **MASKED}[name]})
 
 
 def golden_records():
@@ -41,12 +70,12 @@ def golden_records():
     return (4 * (values - np.floor(values)) - 2).reshape(250, 3)
 
 
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("name", [*DESIGNS, *MASKED])
 def test_designs(name):
     assert ps.Design.load(FOLDER / f"{name}.json") == golden_design(name)
 
 
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("name", [*DESIGNS, *MASKED])
 def test_sketches(name):
     stored = ps.Sketch.load(FOLDER / f"{name}.sketch")
     assert stored.design.fingerprint == golden_design(name).fingerprint == PRINTS[name][0]
@@ -64,7 +93,7 @@ def test_exact_sums(name):
     # The stored release is that, plus noise of the stated size.
     design, stored = golden_design(name), ps.Sketch.load(FOLDER / f"{name}.sketch")
     deviation = np.sqrt(design.sum_noise.sums_law.variance)
-    n = 2 * design.n_features
+    n = design.n_values
     assert np.abs(stored.values[:n] - exact[:n]).max() < 12 * deviation
 
 
@@ -84,5 +113,24 @@ PRINTS = {
         "2d2e90b864f8c0813aa4940e4003b81a4e909ae5db92dcf3551c467b0bf14d80",
         "a2026eb68006d4e360a45192a9a3b2b5339ef672a010711ab40faf1f0fc9efd6",
         "f44b5d729cd36d84b20f0ad2d03acb4e3a50277359934ea69a3fa231c9888eba",
+    ),
+    "structured": (
+        "59d8f76fb562c7fb1ed98478a4755505df34738991cece96af01519131b81862",
+        "028f9b36f5cda6eb41e5758a06b36c793a8319caf2300e3a2cae250d46b631a3",
+        "56c3d6fb7c81f883bd68a319c349bde71fbec076540ebb8f753941ae188f4882",
+    ),
+    "quadratic-mean": (
+        "2bf2805fbe5b767008fe6eae155a9c12085b9c9322b6cc4ab344f05d11e86ca9",
+        "af37c5d583e9bc4d919ad709052779b407ccf759e76a4caa7166b34a45392c2a",
+        "971d9cd71fdd80fb23fbc1e68f3fc9a913b87f23e764a9daa8d9806e574eeb1e",
+    ),
+    "second-moments": (
+        "edc2f4fb10969ef1819f305f079d6ad616fe17cea89941fadd853086d38c5ebc",
+        "b4eac4c5920f8e55d6254e72ec40c34e3c6b3dd30f936c288d442c84fca77842",
+        "61f134757d060630e0ed54ee0229d8f8eff6db3e948d588018932ec2df1cb5a2",
+    ),
+    "masked": (
+        "aceb63fab2355da7b29c9296b2e8bd86d4e41748cf2e1d9cdac36abc4b730e77",
+        "b8a9a0a56dc25f173f71155ba47f63d608b8759e48a374f0dee10e56f80d9b5d",
     ),
 }

@@ -14,7 +14,7 @@ from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.learning.diagnosis import missing_records, no_knowledge, on_the_edge
 from privsketch.learning.mixture import DEFAULT_STARTS, MixtureSolution, decode_mixture
 from privsketch.learning.mixture_model import Floats, GaussianMixtureModel
-from privsketch.learning.problem import Problem, problem_of
+from privsketch.learning.problem import Problem, checked_sketch, problem_of
 from privsketch.planning.forecast import HOPELESS
 from privsketch.planning.unknowns import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.sketches import Sketch
@@ -62,9 +62,7 @@ def learn_gaussian_mixture(
     >>> bool(np.allclose(np.sqrt(model.covariances), 0.1, atol=0.02))
     True
     """
-    if not isinstance(sketch, Sketch):
-        raise ParameterError(f"sketch: expected a Sketch, got {type(sketch).__name__}")
-    design = sketch.design
+    design = checked_sketch(sketch).design
     if n_components is None:
         n_components = design.n_components
     n_unknowns = check_choices(design, n_components, covariance_type, n_starts)

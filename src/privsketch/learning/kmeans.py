@@ -16,7 +16,7 @@ from privsketch.learning.joint import decode_joint
 from privsketch.learning.lloyd import Clusters, cluster_density
 from privsketch.learning.model import DECODERS, Floats, KMeansModel
 from privsketch.learning.ompr import decode_ompr
-from privsketch.learning.problem import Problem, problem_of
+from privsketch.learning.problem import Problem, checked_sketch, problem_of
 from privsketch.learning.rows import nearest
 from privsketch.learning.selection import choose_size
 from privsketch.learning.solution import Solution
@@ -67,9 +67,7 @@ def learn_kmeans(
     >>> bool(np.allclose(np.sort(model.centers, axis=0), [[-0.5, -0.5], [0.5, 0.5]], atol=0.05))
     True
     """
-    if not isinstance(sketch, Sketch):
-        raise ParameterError(f"sketch: expected a Sketch, got {type(sketch).__name__}")
-    design = sketch.design
+    design = checked_sketch(sketch).design
     if n_clusters is None:
         n_clusters = design.n_components
     check_choices(n_clusters, max_clusters, decoder, n_starts)

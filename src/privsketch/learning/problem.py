@@ -46,6 +46,18 @@ class Problem:
     one_bit: bool = False
 
 
+def checked_sketch(sketch: Sketch) -> Sketch:
+    """The sketch, if it is one that clusters and mixtures can be learned from."""
+    if not isinstance(sketch, Sketch):
+        raise ParameterError(f"sketch: expected a Sketch, got {type(sketch).__name__}")
+    if not sketch.design.map.has_table:
+        raise ParameterError(
+            "this sketch is for principal components (task='pca'): clusters and mixtures need one "
+            "of task='kmeans' or 'gaussian-mixture'"
+        )
+    return sketch
+
+
 def problem_of(sketch: Sketch) -> Problem:
     """The sketch as decoders see it.
 
@@ -53,11 +65,6 @@ def problem_of(sketch: Sketch) -> Problem:
     noisier than the others. Signs have no moment at zero.
     """
     design = sketch.design
-    if not design.map.has_table:
-        raise ParameterError(
-            "this sketch is for principal components (task='pca'): clusters and mixtures need one "
-            "of task='kmeans' or 'gaussian-mixture'"
-        )
     half_widths = design.domain.half_widths
     frequencies, moments = design.radians(), sketch.moments()
     count, is_precise = sketch.n_records, design.sum_noise.count_variance <= design.noise_std**2
