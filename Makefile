@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-memory bench-engines clean
+.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines clean
 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
@@ -49,6 +49,10 @@ bench-utility: $(VENV)/dev.done
 # Nanoseconds per feature against NumPy in the same run.
 bench-speed: $(VENV)/dev.done
 	$(RUN)/python benchmarks/speed.py
+
+# Time with masks of every kind against none.
+bench-masks: $(VENV)/dev.done
+	$(RUN)/python benchmarks/masks.py
 
 # Peak memory while sketching a 1.6 GB Parquet file.
 bench-memory: $(VENV)/dev.done

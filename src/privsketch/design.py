@@ -314,12 +314,21 @@ class Design:
         return math.sqrt(self.sum_noise.sums_law.variance) / self.unit
 
     @property
+    def record_rate(self) -> float:
+        """Probability that a record is kept by the masks."""
+        return 1.0 if self.masks is None else self.masks.records
+
+    @property
     def masking_variance(self) -> float:
-        """Variance that masks add to a real component of modulus 1, for each record."""
+        """Variance that masks of features add to a real component of modulus 1, for each record.
+
+        Records that are left out make a smaller sample, which is another matter: see
+        `Sketch.repetition`.
+        """
         if self.masks is None:
             return 0.0
         square = 1 + SIGN_VARIANCE if self.map.dithered else 1.0  # of a feature's modulus
-        missing = 1 / self.masks.total_rate(self.n_features) - 1
+        missing = (1 / self.masks.feature_rate(self.n_features) - 1) / self.masks.records
         return missing * square / (2 if self.map.has_table else 1)
 
     def radians(self) -> npt.NDArray[np.float64]:

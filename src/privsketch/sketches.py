@@ -96,11 +96,27 @@ class Sketch:
         return sum(weight**2 for weight in self.weights) * self.design.noise_std**2
 
     @property
+    def assumed_records(self) -> float:
+        """`n_records`, or what the design was planned for if no number was released."""
+        known = self.n_records
+        return sum(self.weights) * self.design.n_records if known is None else known
+
+    @property
+    def repetition(self) -> float:
+        """How often a record that was kept counts: the sums vary like those of fewer records.
+
+        n records that each count w times vary by w^2 n; those of holders of equal sizes with
+        weights w by n times the sum of w^2 over the sum of w. Masks that keep a record with
+        probability beta let it count 1 / beta times.
+        """
+        squares = sum(weight**2 for weight in self.weights)
+        return squares / sum(self.weights) / self.design.record_rate
+
+    @property
     def masking_variance(self) -> float:
-        """Variance that masks add per real component of `moments`, from the number of records."""
-        per_record = self.design.masking_variance
-        count = self.n_records if self.n_records is not None else self.design.n_records
-        return per_record * max(count, 0.0) if per_record else 0.0
+        """Variance that masks of features add per real component of `moments`."""
+        squares = sum(weight**2 for weight in self.weights) / sum(self.weights)
+        return self.design.masking_variance * squares * max(self.assumed_records, 0.0)
 
     def moments(self) -> npt.NDArray[np.complex128]:
         """Noisy sums over records of exp(i w.(x - center)), (n_features,).

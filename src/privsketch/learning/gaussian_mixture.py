@@ -118,7 +118,7 @@ def mixture_problem(sketch: Sketch) -> Problem:
         return problem
     count = sketch.n_records
     n_records = float(np.max(np.abs(problem.moments))) if count is None else max(count, 0.0)
-    more = n_records * SIGN_VARIANCE / 2
+    more = n_records * problem.repetition * SIGN_VARIANCE / 2
     return replace(problem, noise_variance=problem.noise_variance + more)
 
 

@@ -166,7 +166,7 @@ def errors_of(search: Search, found: Candidate, dispersion: float) -> Array:
         found.fit,
         found.sums,
         found.weighting,
-        n_records=n_records * dispersion,
+        n_records=n_records * search.problem.repetition * dispersion,
         noise_variance=search.problem.noise_variance * dispersion,
         unit=search.unit,
         rng=search.rng,

@@ -119,7 +119,7 @@ class Search:
         return make_weighting(
             self.problem.frequencies,
             gaussians,
-            n_records=float(gaussians.weights.sum()) * self.unit,
+            n_records=float(gaussians.weights.sum()) * self.unit * self.problem.repetition,
             noise_variance=self.problem.noise_variance,
             unit=self.unit,
         )

@@ -36,6 +36,8 @@ class Problem:
         The box the centres must lie in.
     one_bit : bool
         Whether the sums were made of signs, whose harmonics are noise too.
+    repetition : float
+        How often a record counts; n records vary like n / repetition of them.
     """
 
     frequencies: Array
@@ -44,6 +46,7 @@ class Problem:
     low: Array
     high: Array
     one_bit: bool = False
+    repetition: float = 1.0
 
 
 def checked_sketch(sketch: Sketch) -> Sketch:
@@ -78,4 +81,5 @@ def problem_of(sketch: Sketch) -> Problem:
         low=-half_widths,
         high=half_widths,
         one_bit=design.map.dithered,
+        repetition=sketch.repetition,
     )

@@ -122,7 +122,7 @@ def assess_fit(
     n_records = unit * float(atoms.weights.sum())
     variance = problem.noise_variance
     if problem.one_bit:
-        variance += n_records * SIGN_VARIANCE / 2
+        variance += n_records * problem.repetition * SIGN_VARIANCE / 2
         for order in HARMONICS:
             moments = harmonic_moments(problem.frequencies, atoms, order)
             variance += unit**2 * float(np.mean(np.abs(moments) ** 2)) / (2 * order**2)
@@ -131,7 +131,7 @@ def assess_fit(
         target,
         atoms,
         noise_variance=variance / unit**2,
-        n_records=n_records,
+        n_records=n_records / problem.repetition,
         rng=rng,
         fit_variances=fit_variances,
     )
