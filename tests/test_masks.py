@@ -390,3 +390,51 @@ def test_designs_with_empty_masks_have_none():
     from dataclasses import replace
 
     assert replace(plan(), masks=Masks()).masks is None
+
+
+def test_poisson_features_are_never_worse_than_none():
+    # Orders of the divergence that are tried end; very small budgets fall back on no masks.
+    for epsilon in (1e-4, 1e-3, 5e-3, 0.1):
+        found = TableContribution(feature_map("fourier").bounds, 100, 1)
+        masked = gaussian_noise(found, 200, epsilon, 1e-6, "add-remove", Masks("poisson", rate=0.5))
+        plain = gaussian_noise(found, 200, epsilon, 1e-6, "add-remove", None)
+        assert masked.scale <= plain.scale * (1 + 1e-8)
+
+
+def test_sampled_records_are_a_smaller_sample():
+    design = plan(masks="records:0.25")
+    released = ps.sketch(np.zeros((100, 4)), design)
+    assert released.repetition == 4
+    assert released.masking_variance == 0
+    other = ps.sketch(np.zeros((100, 4)), design, source="b")
+    # Weights 1 and 3: records vary like 10 / 4 of them, and so do what masks leave out.
+    assert ps.merge([released, other], weights=[1, 3]).repetition == 10
+    assert ps.merge([released, other]).repetition == 4
+
+
+def test_standard_errors_of_masked_and_weighted_sketches():
+    # Ten releases of two clusters each: the mean square of errors over their standard errors.
+    rng = np.random.default_rng(3)
+    centers = np.array([[-0.5, 0.0], [0.5, 0.0]])
+    settings = {
+        "n_components": 2,
+        "domain": ps.Box(-1, 1, dim=2),
+        "budget": ps.Budget(5.0, 1e-6),
+        "n_records": 20_000,
+        "n_features": 60,
+    }
+    for masks, weights in (("records:0.1", [1, 1]), (None, [1, 20]), ("poisson:0.2", [1, 1])):
+        ratios = []
+        for seed in range(10):
+            design = ps.Design.plan(**settings, masks=masks, random_state=seed)
+            sites = []
+            for site in "ab":
+                X = centers[rng.integers(0, 2, 20_000)] + rng.normal(0, 0.1, (20_000, 2))
+                sites.append(ps.sketch(X, design, source=site))
+            model = ps.learn_kmeans(ps.merge(sites, weights=weights), 2)
+            order = np.argsort(model.centers[:, 0])
+            errors = (model.centers[order] - centers) / model.standard_errors[order]
+            ratios.extend(errors.ravel())
+            assert model.concerns == ()
+        # 40 squares, nearly independent: between 0.3 and 2.4 but for a chance of 1e-6.
+        assert 0.3 < np.mean(np.square(ratios)) < 2.4

@@ -323,7 +323,7 @@ def test_describe_says_what_to_expect():
     told = [line for line in lines if line.startswith("forecast")]
     assert len(told) == 1
     for words in (
-        "good: squared error of centres 1.000",
+        "good: cost of k-means (squared distances to centres) 1.000",
         "noise-to-signal",
         "records of a holder on",
     ):

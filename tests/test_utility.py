@@ -804,3 +804,19 @@ def test_real_releases_reject_a_forgotten_rate(point_features):
     ratios, right = released_ratios(design, point_features["fourier"], "records", 0)
     masked = dataclasses.replace(right, sampled=0.0).total
     assert abs(errors_away(ratios, masked)) > MOST_RELEASE_ERRORS
+
+
+@pytest.mark.parametrize("task", ["kmeans", "pca"])
+def test_stricter_budgets_are_compared_for_the_same_records(task):
+    # Nobody says how many records there are: what would suffice for one budget serves all.
+    study = {
+        "task": task,
+        "n_components": 2,
+        "domain": ps.Ball(6, 1.0),
+        "budget": ps.Budget(0.01, 1e-6),
+    }
+    found = alternatives(study)
+    assert len({one.design.n_records for one in found.alternatives}) == 1
+    stricter = next(text for text in found.reasons if "epsilon = 0.005" in text)
+    error = float(stricter.split("error up to ")[1].split(" %")[0])
+    assert error > 100 * found.alternatives[0].high

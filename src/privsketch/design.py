@@ -131,7 +131,7 @@ class Design:
         if self.mean == "released" and self.map.has_table:
             raise ParameterError("mean='released': only for task='pca'")
         if self.task == "pca":
-            require_components(self.n_components, self.dim)
+            require_components(self.n_components, self.dim, self.n_values)
         else:
             require_features(self.n_components, self.dim, self.n_features, "n_components")
         _ = self.sum_noise  # refuses budgets and sizes that do not go together
@@ -266,7 +266,7 @@ class Design:
 
     @property
     def n_features(self) -> int:
-        """Number of features; a sketch has two integers for each."""
+        """Number of features; a sketch has two integers for each, or one for components."""
         return self.frequencies.n_features
 
     @property
@@ -427,12 +427,26 @@ def require_features(n_components: int, dim: int, n_features: int, name: str) ->
         )
 
 
-def require_components(n_components: int, dim: int) -> None:
-    """Refuse more principal components than there are columns."""
+def require_components(n_components: int, dim: int, n_values: int) -> None:
+    """Refuse more principal components than there are columns, or than the values can tell."""
     if not 1 <= n_components <= dim:
         raise ParameterError(
             f"n_components={n_components}: expected 1 to {dim}, the number of columns"
         )
+    unknowns = pca_unknowns(n_components, dim)
+    if unknowns > n_values:
+        raise ParameterError(
+            f"n_components={n_components} has {unknowns} unknowns in {dim} columns, the sketch "
+            f"{n_values} numbers; ask for fewer components, or plan a design with "
+            f"n_features={2 * unknowns} or more"
+        )
+
+
+def pca_unknowns(rank: int, dim: int) -> int:
+    """Free numbers of a matrix of this rank plus an isotropic one."""
+    if rank >= dim:
+        return moment_count(dim)
+    return rank * dim - rank * (rank - 1) // 2 + 1
 
 
 def maps_for(task: str) -> list[str]:

@@ -52,8 +52,9 @@ class Sketch:
 
     Attributes
     ----------
-    values : (2 n_features [+ 1],) int64
-        Everything released: sums of cosines, sums of sines, and the count if there is one.
+    values : int64
+        Everything released: sums of cosines and of sines (of squares or products for principal
+        components), those of coordinates if the mean is released, the count if there is one.
     design : Design
     receipt : Receipt
     ids : tuple of str
@@ -205,7 +206,11 @@ class Sketch:
             kind = "exact, public" if self.exact_count is not None else "noisy"
             lines.append(f"records     {self.n_records:.0f} ({kind})")
         noise = math.sqrt(self.noise_variance)
-        lines.append(f"noise       standard deviation {noise:.4g} records per number")
+        unit = "records" if self.design.map.has_table else "squared radii"
+        lines.append(f"noise       standard deviation {noise:.4g} {unit} per number")
+        if set(self.weights) != {1}:
+            weights = ", ".join(map(str, self.weights[:8])) + ("..." if len(self.ids) > 8 else "")
+            lines.append(f"weights     {weights}: records count that often")
         return "\n".join([*lines, "", self.design.describe(), "", self.receipt.describe()])
 
     def to_bytes(self) -> bytes:

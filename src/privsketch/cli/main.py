@@ -6,6 +6,7 @@ it, so that --help answers at once.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,22 +30,40 @@ class _Failure(click.ClickException):
 def _as_options(message: str) -> str:
     """A message about parameters in the words of the shell."""
     words = {
-        "missing='center'": "--missing center",
         "same_records=True": "--same-records",
         "columns=[...]": "--columns a,b,c",
         "give dim=": "give --dim",
         "needs frequency_scale=": "needs --scale",
         "frequency_scale=": "--scale ",
-        "count='released'": "--count released",
-        "engine='threads'": "--engine threads",
-        "engine='pool'": "--engine pool",
-        "engine='dask'": "--engine dask",
         "n_workers=": "--workers ",
+        "n_features=": "--features ",
+        "n_records=": "--records ",
         "scheduler=": "--scheduler ",
     }
     for python, shell in words.items():
         message = message.replace(python, shell)
-    return message
+    return re.sub(
+        r"\b(" + "|".join(_OPTIONS) + r")='([^']*)'",
+        lambda found: f"--{found[1].replace('_', '-')} {found[2]}",
+        message,
+    )
+
+
+_OPTIONS = (
+    "task",
+    "noise",
+    "count",
+    "mean",
+    "masks",
+    "neighbours",
+    "missing",
+    "engine",
+    "decoder",
+    "method",
+    "frequencies",
+    "feature_map",
+    "covariance_type",
+)
 
 
 class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
@@ -136,7 +155,7 @@ main.add_command(plan)
 @click.option(
     "--noise",
     type=click.Choice(["gaussian", "cube", "laplace"]),
-    help="Gaussian if delta > 0, else the cube.",
+    help="Gaussian if delta > 0; else the cube, or Laplace for pca.",
 )
 @click.option(
     "--features",
@@ -282,6 +301,11 @@ def sketch(
         )
     released.save(output)
     click.echo(released.receipt.describe())
+    if source is None:
+        click.echo(
+            f"note        the source is named after the output, {output.stem}: another sketch of "
+            "these records, whatever its name, costs again"
+        )
     click.echo(f"written to {output}")
 
 

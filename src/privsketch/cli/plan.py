@@ -43,9 +43,11 @@ _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
 def plan(study: dict[str, Any], rate: float, as_json: bool, **choices: Any) -> None:
     """Compare designs for a study: accuracy, time and size, from public facts alone.
 
-    Nothing is read and nothing is spent. The error is by how much the squared error of
-    centres will exceed that without privacy, for principal components the share of their
-    variance that will be lost; the time is that of one core for a million records.
+    Nothing is read and nothing is spent. The error is by how much the cost of k-means, the
+    squared distances of records to their centres, will exceed that without privacy; for
+    principal components the share of their variance that will be lost. Noise-to-signal is the
+    squared error of the whole sketch over its own square. The time is that of one core for a
+    million records.
 
     \b
     privsketch plan -k 10 --box 0 1 --dim 8 --epsilon 0.5 --delta 1e-6 --records 1e5
@@ -134,4 +136,6 @@ def _time(nanoseconds: float) -> str:
 
 
 def _size(n_bytes: int) -> str:
+    if n_bytes < 1000:
+        return f"{n_bytes} B"
     return f"{n_bytes / 1000:.1f} kB" if n_bytes < 1e6 else f"{n_bytes / 1e6:.1f} MB"

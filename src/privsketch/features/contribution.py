@@ -56,6 +56,10 @@ class Contribution(Protocol):
         """Whether features can be masked; bounds for second moments hold without masks only."""
 
     @property
+    def divided_by_count(self) -> bool:
+        """Whether learners divide the sums by the number of records."""
+
+    @property
     def largest(self) -> int:
         """The largest component of one record."""
 
@@ -88,6 +92,7 @@ class TableContribution:
     dim: int
     signed = True
     maskable = True
+    divided_by_count = False
 
     @property
     def n_values(self) -> int:
@@ -136,6 +141,7 @@ class QuadraticContribution:
     vectors: npt.NDArray[np.int16]
     signed = False
     maskable = True
+    divided_by_count = True
 
     @property
     def n_values(self) -> int:
@@ -246,6 +252,7 @@ class MomentContribution:
     dim: int
     signed = True
     maskable = False
+    divided_by_count = True
 
     @property
     def n_values(self) -> int:

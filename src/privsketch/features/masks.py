@@ -6,8 +6,9 @@ change with every record that leaves, and so would all later rows. What is publi
 law of the masks, which is this file.
 
 - "uniform": `kept` of the m features of a record, every subset alike (r of m);
-- "block": whole blocks of `dim` neighbouring features, `kept` features in all, which
-  saves the work for the others;
+- "block": whole blocks of neighbouring features, `kept` features in all, which saves the
+  work for the others; a block has as many features as a record has columns (structured
+  frequencies: the power of two above, at least 64);
 - "poisson": every feature with probability `rate`, independently;
 - records: every record with probability `records`, independently, with any of these.
 
@@ -91,16 +92,19 @@ class Masks:
             raise ParameterError(f"masks={value!r}: {_HOW}")
         return value
 
-    def checked(self, n_features: int, dim: int) -> Masks:
-        """These masks for a sketch of that size; a clear error if they do not fit."""
-        if self.kept is not None and self.kept > n_features:
+    def checked(self, n_features: int, block: int) -> Masks:
+        """These masks for a sketch of that size in blocks; a clear error if they do not fit."""
+        kept = self.kept or 0
+        if kept > n_features:
             raise ParameterError(
-                f"masks: kept={self.kept} of {n_features} features; keep at most all of them"
+                f"masks: kept={kept} of {n_features} features; keep at most all of them"
             )
-        if self.features == "block" and (n_features % dim or (self.kept or 0) % dim):
+        if self.features == "block" and (n_features % block or kept % block):
+            near = max(1, round(kept / block)) * block
             raise ParameterError(
-                f"masks: blocks have {dim} features, one for each column; kept={self.kept} and "
-                f"n_features={n_features} must be multiples of it"
+                f"masks: blocks have {block} features in this design; kept={kept} and "
+                f"n_features={n_features} must be multiples of it, such as {near} of "
+                f"{max(-(-n_features // block) * block, near)}"
             )
         return self
 

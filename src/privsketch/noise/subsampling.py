@@ -20,6 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
 from privsketch.errors import ParameterError
+from privsketch.noise.calibration import kappa_discrete
 
 _DOWN, _UP = 1.0 - 1e-11, 1.0 + 1e-11
 
@@ -139,10 +140,13 @@ def poisson_features_sigma(
         loss += orders * (orders - 1) * unsampled_l2_squared / (2 * sigma**2)
         return bool((loss + rest).min() <= math.log(delta))
 
+    # Masks only take features away, so noise for all of them is always enough; for very small
+    # budgets, which need larger orders than are tried here, it is what is left.
     whole = n_features * feature_l2_squared + unsampled_l2_squared
-    low = high = math.log(math.sqrt(whole) / epsilon)
-    while not satisfied(high):
-        high += 1.0
+    enough = math.sqrt(whole) * kappa_discrete(epsilon, delta)
+    low = high = math.log(enough)
+    if not satisfied(high):
+        return enough * (1.0 + 1e-9)
     while satisfied(low):
         low -= 1.0
     while high - low > 1e-9:

@@ -221,7 +221,7 @@ def _plan_sum_noise(
     elif kind == "laplace":
         for_sums = epsilon
         if released:
-            least = 0.0 if contribution.maskable and contribution.signed else COUNT_SHARE_OF_MOMENTS
+            least = COUNT_SHARE_OF_MOMENTS if contribution.divided_by_count else 0.0
             for_sums, for_count = split_epsilon(epsilon, n_records, least)
             count_law = laplace_law(1, 1, for_count, neighbours)
         sums_law = laplace_noise(contribution, components, for_sums, neighbours, masks, mean_l1)

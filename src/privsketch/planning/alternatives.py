@@ -17,7 +17,7 @@ from privsketch.design import Design
 from privsketch.errors import ParameterError
 from privsketch.planning.candidates import Candidate, candidates
 from privsketch.planning.cost import sketching_cost
-from privsketch.planning.forecast import expected_noise, forecast
+from privsketch.planning.forecast import cautions, expected_noise, forecast
 from privsketch.planning.noise_to_signal import NoiseToSignal
 from privsketch.planning.pca_forecast import SCATTER as PCA_SCATTER
 from privsketch.planning.pca_forecast import pca_forecast
@@ -121,9 +121,9 @@ def masks_text(design: Design) -> str:
     masks = design.masks
     if masks is None:
         return "none"
-    number = masks.kept if masks.rate is None else f"{masks.rate:g}"
+    number = masks.kept if masks.rate is None else repr(masks.rate)
     parts = [] if number is None else [f"{masks.features}:{number}"]
-    return "+".join(parts + ([f"records:{masks.records:g}"] if masks.records < 1 else []))
+    return "+".join(parts + ([f"records:{masks.records!r}"] if masks.records < 1 else []))
 
 
 def alternatives(study: Mapping[str, Any], *, rate: float = 0.1) -> Plan:
@@ -131,6 +131,8 @@ def alternatives(study: Mapping[str, Any], *, rate: float = 0.1) -> Plan:
     if not 0 < rate < 1:
         raise ParameterError(f"rate={rate!r}: expected a share of features between 0 and 1")
     study = {"random_state": 0, **study}  # which frequencies are drawn does not matter here
+    # A number of records that would suffice depends on the budget: the same for all.
+    study["n_records"] = Design.plan(**study).n_records
     found = [expected(one) for one in candidates(study, rate)]
     recommended = recommend(found)
     return Plan(tuple(found), recommended, tuple(_reasons(study, found, recommended)))
@@ -212,8 +214,12 @@ def _reasons(
         for one in found
         if one.nanoseconds < recommended.nanoseconds / 1.5 and one.verdict == recommended.verdict
     ]
-    if faster:
-        one = min(faster, key=lambda one: one.nanoseconds)
+    if faster and recommended.verdict != "hopeless":
+        as_good = [one for one in faster if one.high <= max(2 * recommended.high, NEGLIGIBLE)]
+        if as_good:
+            one = min(as_good, key=lambda one: one.nanoseconds)
+        else:
+            one = min(faster, key=lambda one: one.high)
         times = recommended.nanoseconds / one.nanoseconds
         yield f"faster: {one.name}, {times:.1f} times, {_error_instead(one, recommended)}"
     slower = [
@@ -224,6 +230,7 @@ def _reasons(
     if slower:
         yield f"slower than no masks, drawing them takes more than they save: {', '.join(slower)}"
     yield from _more_private(study)
+    yield from (f"careful: {text}" for text in cautions(recommended.design))
 
 
 def _error_instead(one: Alternative, other: Alternative) -> str:

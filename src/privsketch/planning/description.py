@@ -26,7 +26,8 @@ def describe_design(design: Design) -> str:
         f"records     {design.domain.describe()}; planned for {design.n_records:g} of them",
         f"columns     {names}{more}",
         f"features    {_features(design)}",
-        f"noise       {design.noise}, standard deviation {design.noise_std:.4g} records per number",
+        f"noise       {design.noise}, standard deviation {design.noise_std:.4g} "
+        f"{'records' if design.map.has_table else 'squared radii'} per number",
         f"forecast    {design.forecast().describe()}",
     ]
     if design.masks is not None:

@@ -118,8 +118,9 @@ class Forecast:
                 f"good from {float(f'{self.n_records_needed:.2g}'):,.0f} records of a holder on"
             )
         return (
-            f"{self.verdict}: squared error of centres {_ratio(self.rsse_low)} to "
-            f"{_ratio(self.rsse_high)} times that without privacy, noise-to-signal "
+            f"{self.verdict}: cost of k-means (squared distances to centres) "
+            f"{_ratio(self.rsse_low)} to {_ratio(self.rsse_high)} times that without privacy, "
+            f"noise-to-signal "
             f"{self.noise_to_signal:.2g}; {enough}"
         )
 

@@ -35,7 +35,7 @@ SIZES = (2, 2.5, 3, 4, 6, 9)  # candidates, in features per component and column
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PCACandidate:
     """A feature map, the law of its vectors, how many, and the kind of noise."""
 
     map_name: str
@@ -62,8 +62,10 @@ def plan_pca(
 ) -> Design:
     """The candidate of least predicted loss; what is given stays as given."""
     dim = len(domain.half_widths)
-    require_components(n_components, dim)
-    kinds: list[NoiseKind] = ["gaussian"] if budget.delta > 0 else ["laplace", "cube"]
+    require_components(n_components, dim, n_values=moment_count(dim))
+    kinds: list[NoiseKind] = ["gaussian"] if budget.delta > 0 else ["laplace"]
+    if budget.delta == 0 and mean == "omitted" and (masks is None or masks.features == "all"):
+        kinds.append("cube")
     if noise is not None:
         kinds = [noise]
     best = min(
@@ -87,7 +89,7 @@ def plan_pca(
 
 
 def estimated_loss(
-    candidate: Candidate, dim: int, n_components: int, n_records: float, budget: Budget
+    candidate: PCACandidate, dim: int, n_components: int, n_records: float, budget: Budget
 ) -> float:
     """Predicted loss with noise estimated from sizes alone, for a ball of radius 1."""
     m, epsilon = candidate.n_features, budget.epsilon
@@ -126,7 +128,7 @@ def _candidates(
     law: str | None,
     masks: Masks | None,
     kinds: list[NoiseKind],
-) -> Iterator[Candidate]:
+) -> Iterator[PCACandidate]:
     """Feature maps with numbers of features and kinds of noise, from few features to many."""
     only_features = n_features is not None or law not in (None, NO_LAW)
     only_features = only_features or (masks is not None and masks.features != "all")
@@ -155,7 +157,7 @@ def _candidates(
             sizes = [n_features] if n_features is not None else _sizes(n_components, dim)
         for size in sizes:
             for kind in kinds:
-                yield Candidate(name, vectors, size, kind)
+                yield PCACandidate(name, vectors, size, kind)
 
 
 def _sizes(n_components: int, dim: int) -> list[int]:

@@ -19,19 +19,13 @@ Checked against simulations by `benchmarks/pca.py`.
 
 from __future__ import annotations
 
+from privsketch.design import pca_unknowns as pca_unknowns
 from privsketch.errors import ParameterError
+from privsketch.features.moments import moment_count
 
 ISOTROPIC_SHARE = 0.05
 UNEVEN_SHARE = 0.02  # as of 5 % of the variance in directions of slowly falling variance
 EXTENT = 0.5  # root mean square distance from the centre over the radius
-MAPS = ("quadratic", "second-moments")
-
-
-def pca_unknowns(rank: int, dim: int) -> int:
-    """Free numbers of a matrix of this rank plus an isotropic one."""
-    if rank >= dim:
-        return dim * (dim + 1) // 2
-    return rank * dim - rank * (rank - 1) // 2 + 1
 
 
 def robust_gain(noise: str, per_value: float) -> float:
@@ -61,7 +55,7 @@ def cross_variance(
     if map == "second-moments":
         diagonal = 2 * variance if diagonal_variance is None else diagonal_variance
         average = variance + (diagonal - 2 * variance) / (dim + 2)
-        return average * robust_gain(noise, unknowns / (dim * (dim + 1) / 2))
+        return average * robust_gain(noise, unknowns / moment_count(dim))
     if map != "quadratic" or n_features is None:
         raise ParameterError(
             f"map={map!r}, n_features={n_features!r}: expected 'second-moments', or 'quadratic' "
@@ -79,7 +73,7 @@ def _uneven_variance(dim: int, map: str, n_features: int | None, size: float) ->
 
     As far as the features do not tell it apart: d (d + 1) / 2 of them tell everything.
     """
-    entries = dim * (dim + 1) / 2
+    entries = moment_count(dim)
     if map == "second-moments" or n_features is None or n_features >= entries:
         return 0.0
     return size**2 / entries * (1 - n_features / entries)
@@ -97,10 +91,10 @@ def lost_variance(
     diagonal_variance: float | None = None,
     uneven_share: float = 0.0,
     radius: float = 1.0,
-    extent: float = EXTENT,
-    isotropic_share: float = ISOTROPIC_SHARE,
 ) -> float:
     """Share of the best components' variance that privacy noise is expected to cost.
+
+    For all components together, which lose nothing, the squared relative error of a variance.
 
     Parameters
     ----------
@@ -122,8 +116,6 @@ def lost_variance(
         never quite of low rank.
     radius : float
         Of the domain.
-    extent, isotropic_share : float
-        Of the reference records.
 
     Examples
     --------
@@ -133,11 +125,9 @@ def lost_variance(
     >>> round(loss, 5)
     0.0002
     """
-    if rank >= dim:
-        return 0.0
-    total = (extent * radius) ** 2
-    gap = (1 - isotropic_share) * total / rank
-    best = (1 - isotropic_share) * total + isotropic_share * total * rank / dim
+    total = (EXTENT * radius) ** 2
+    gap = (1 - ISOTROPIC_SHARE) * total / rank
+    best = (1 - ISOTROPIC_SHARE) * total + ISOTROPIC_SHARE * total * rank / dim
     error = cross_variance(
         dim,
         rank,
@@ -148,6 +138,11 @@ def lost_variance(
         + _uneven_variance(dim, map, n_features, uneven_share * total * n_records),
         diagonal_variance=diagonal_variance,
     )
+    if rank >= dim:
+        # Nothing is lost of all directions: the squared relative error of their variances
+        # instead, the noise of eigenvalues being 2 sqrt(dim) times that of an entry.
+        relative = 4 * dim * error / (n_records * total / dim) ** 2
+        return relative / (1 + relative)
     # Noise that drowns everything leaves random directions, which hold their share.
     most = 1 - total * rank / dim / best
     if error == float("inf"):

@@ -94,6 +94,9 @@ def plan_design(
         raise ParameterError(
             f"feature_map={chosen_map.name!r} with task={task!r}: expected one of {known}"
         )
+    if frequencies is not None and frequencies not in chosen_map.laws:
+        known = ", ".join(map(repr, chosen_map.laws))
+        raise ParameterError(f"frequencies={frequencies!r}: expected one of {known}")
     law, scales = _frequency_law(frequencies, frequency_scale, domain, n_components)
     block = structured_size(dim) if law == "structured" else dim
     if chosen_masks is not None:

@@ -68,6 +68,11 @@ def chosen_columns(
         columns = [c if isinstance(c, str) else _column_number(c) for c in columns]
         if len(columns) != dim:
             raise RecordError(f"columns: {len(columns)} named, the design has dim={dim}")
+        if names is not None and columns != list(names) and set(columns) == set(names):
+            raise RecordError(
+                "columns: the columns of the design in another order; leave them out, they are "
+                "found by their names wherever they stand"
+            )
     return Selection(
         dim,
         None if columns is None else tuple(columns),
