@@ -20,6 +20,7 @@ ROOMS = [
     ["formats"],
     ["design"],
     ["planning", "sketches"],
+    ["merging"],
     ["learning"],
     ["report"],
     ["readers"],

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from privsketch.learning.model import KMeansModel
     from privsketch.learning.pca import learn_pca
     from privsketch.learning.pca_model import PCAModel
-    from privsketch.sketches import Sketch, merge
+    from privsketch.merging import merge
+    from privsketch.sketches import Sketch
     from privsketch.sketching.release import sketch
 
 __version__ = "0.1.0"
@@ -49,7 +50,7 @@ _HOMES = {
     "learn_gaussian_mixture": "learning.gaussian_mixture",
     "learn_kmeans": "learning.kmeans",
     "learn_pca": "learning.pca",
-    "merge": "sketches",
+    "merge": "merging",
     "sketch": "sketching.release",
 }
 
