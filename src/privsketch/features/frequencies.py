@@ -11,10 +11,7 @@ scale has a name:
 - "structured": the radii of the multi-scale law (of the adapted one at one scale) with
   directions from sign flips and fast Walsh-Hadamard transforms (features/hadamard.py).
 
-Quadratic features have no scale; their vectors are
-
-- "orthobases": unions of orthonormal bases (CLP section 3.4), least noise;
-- "normal": independent normal vectors of mean squared norm 1.
+Quadratic features have vectors instead, without a scale (features/vectors.py).
 
 The drawn values are rounded to integers once, and the integers are what everybody
 uses: holders for phases, learners as exact frequencies. Only the seed is stored; a
@@ -44,13 +41,17 @@ from privsketch.features.hadamard import (
 from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.quadratic import MAX_VECTOR_NORM_SQUARED, squared_norms
 from privsketch.features.stream import TWO_PI, PublicStream, exponential, natural_log
+from privsketch.features.vectors import (
+    QUADRATIC_LAWS,
+    VECTOR_BITS,
+    unrounded_vectors,
+    vector_resolution,
+)
 
 DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
 FOURIER_LAWS = (*DENSE_LAWS, "structured")
-QUADRATIC_LAWS = ("orthobases", "normal")
 NO_LAW = "none"  # of maps that have no frequencies
 LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW)
-VECTOR_BITS = 14  # binary digits of a vector of length 1
 MAX_FEATURES = 2**20
 MAX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not ask for more than a machine has
 FREQUENCY_MAX = 2**15 - 1
@@ -136,17 +137,8 @@ def _resolution(recipe: Frequencies, domain: Domain) -> int:
         return 0
     if recipe.law == "structured":
         return MAX_TURN_BITS
-    if recipe.law == "orthobases":
-        return VECTOR_BITS  # coordinates of unit vectors
     if recipe.law in QUADRATIC_LAWS:
-        largest = max(
-            max(float(np.abs(block).max()), float(np.sqrt(np.square(block).sum(axis=1).max())) / 2)
-            for block in _unrounded(recipe, domain)
-        )
-        bits = VECTOR_BITS
-        while largest * 2.0**bits > 0.99 * FREQUENCY_MAX:  # rounding lengthens vectors a little
-            bits -= 1
-        return bits
+        return vector_resolution(recipe.law, _unrounded(recipe, domain))
     highest = max(float(np.abs(block).max()) for block in _unrounded(recipe, domain))
     turn_bits = MAX_TURN_BITS
     while turn_bits >= MIN_TURN_BITS and highest * 2.0 ** (turn_bits - RECORD_BITS) > FREQUENCY_MAX:
@@ -188,33 +180,13 @@ def public_seed(random_state: int | None) -> int:
 def _unrounded(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.float64]]:
     """Unrounded frequencies in blocks of rows: turns per half-width, or vectors."""
     if recipe.law in QUADRATIC_LAWS:
-        return _vectors(recipe, len(domain.half_widths))
+        return unrounded_vectors(
+            PublicStream(recipe.seed, _PURPOSE_FREQUENCIES),
+            recipe.law,
+            recipe.n_features,
+            len(domain.half_widths),
+        )
     return _turns(recipe, domain)
-
-
-def _vectors(recipe: Frequencies, dim: int) -> Iterator[npt.NDArray[np.float64]]:
-    """Vectors of quadratic features, one basis or `dim` vectors at a time."""
-    stream = PublicStream(recipe.seed, _PURPOSE_FREQUENCIES)
-    even = dim * dim + dim % 2  # an even number of normals for each block
-    for start in range(0, recipe.n_features, dim):
-        block = stream.normal(even)[: dim * dim].reshape(dim, dim)
-        block = _orthonormal(block) if recipe.law == "orthobases" else block / np.sqrt(float(dim))
-        yield block[: recipe.n_features - start]
-
-
-def _orthonormal(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Rows made orthonormal one after the other (Gram and Schmidt, modified).
-
-    Sums are accumulated in a fixed order: those of a linear algebra library depend on the
-    machine, and every holder must get the same integers.
-    """
-    rows = rows.copy()
-    for i in range(len(rows)):
-        row = rows[i]
-        row /= np.sqrt(np.add.accumulate(row * row)[-1])
-        rest = rows[i + 1 :]
-        rest -= np.add.accumulate(rest * row, axis=1)[:, -1:] * row
-    return rows
 
 
 def _turns(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.float64]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from privsketch.design import Design
-from privsketch.features.frequencies import NO_LAW, QUADRATIC_LAWS
+from privsketch.features.frequencies import NO_LAW
+from privsketch.features.vectors import QUADRATIC_LAWS
 from privsketch.planning.capacity import capacity
 from privsketch.planning.forecast import cautions
 
