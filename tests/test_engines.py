@@ -599,3 +599,29 @@ def test_dask_is_not_imported_unless_needed():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("engine", ["threads", "pool", "dask"])
+def test_masks_are_drawn_by_whoever_reads(engine, files, make_design, no_noise):
+    # Fresh ones each time: a record is kept with probability 1/2, and counted by the one count.
+    masked = make_design(columns=NAMES, masks="records:0.5", noise="gaussian")
+    counts = [ps.sketch(files, masked, engine=engine).n_records for _ in range(2)]
+    spread = np.sqrt(N_RECORDS)  # of 2 B(n, 1/2)
+    assert all(abs(count - N_RECORDS) < 6 * spread for count in counts)  # false alarm 1e-8
+    assert not all(count == N_RECORDS for count in counts)
+
+
+@pytest.mark.parametrize("engine", ["pool", "dask"])
+def test_components_and_structured_frequencies_on_other_engines(engine, files, no_noise):
+    domain = ps.Ball(3, 8.0)
+    settings = {"domain": domain, "budget": ps.Budget(1.0, 1e-6), "columns": NAMES}
+    designs = [
+        ps.Design.plan(task="pca", n_components=2, mean="released", random_state=1, **settings),
+        ps.Design.plan(
+            task="pca", n_components=2, feature_map="quadratic", random_state=1, **settings
+        ),
+        ps.Design.plan(n_components=2, frequencies="structured", random_state=1, **settings),
+    ]
+    for one in designs:
+        local = ps.sketch(files, one).values.tolist()
+        assert ps.sketch(files, one, engine=engine).values.tolist() == local
