@@ -37,7 +37,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         stand out of the noise.
     max_components : int, optional
         Number that the release is planned for with "auto", which finds no more than twice as
-        many; ten, or as many as there are columns, if left out.
+        many or three more; ten, or as many as there are columns, if left out.
     epsilon : float
         Privacy budget of one `fit`; no default.
     delta : float

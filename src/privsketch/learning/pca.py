@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
+from privsketch.design import pca_unknowns, require_components
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
-from privsketch.learning.pca_decoder import METHODS, PCASolution, decode_pca, require_components
+from privsketch.learning.pca_decoder import METHODS, PCASolution, decode_pca
 from privsketch.learning.pca_model import PCAModel
-from privsketch.learning.pca_problem import PCAProblem, QuadraticProblem, problem_of_pca
+from privsketch.learning.pca_problem import problem_of_pca
 from privsketch.sketches import Sketch
 
 MISFIT = 1.5  # residual over its expectation above which the rest is not spread evenly
 COSTLY = 0.05  # share of the variance lost to noise that is worth a word
 EDGE = 0.98  # of the largest total variance that records of the domain can have
 NARROW = 0.03  # root mean square distance from the centre over the radius
+TOO_FEW = "there are too few records to say anything: the components describe noise"
 _PURPOSE_PCA = 5  # streams of the public seed: frequencies 0, 1, 4; other learners 2, 3
 
 
@@ -69,7 +72,7 @@ def learn_pca(
     check_choices(n_components, method)
     number = None if isinstance(n_components, str) else int(n_components)
     if number is not None:
-        require_components(number, design.dim, _n_values(problem))
+        require_components(number, design.dim, design.n_values)
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     key = np.array([seed, _PURPOSE_PCA], np.uint64)
     solution = decode_pca(
@@ -78,9 +81,8 @@ def learn_pca(
         np.random.Generator(np.random.Philox(key=key)),
         method=method,
         planned_components=design.n_components,
-        planned_records=design.n_records,
     )
-    return _as_model(sketch, problem, solution)
+    return _as_model(sketch, solution)
 
 
 def check_choices(n_components: int | str, method: str) -> None:
@@ -91,14 +93,7 @@ def check_choices(n_components: int | str, method: str) -> None:
         raise ParameterError(f"method={method!r}: expected one of {', '.join(map(repr, METHODS))}")
 
 
-def _n_values(problem: PCAProblem) -> int:
-    if isinstance(problem, QuadraticProblem):
-        return len(problem.values)
-    return problem.dim * (problem.dim + 1) // 2
-
-
-def _as_model(sketch: Sketch, problem: PCAProblem, solution: PCASolution) -> PCAModel:
-    count = sketch.design.n_records if sketch.n_records is None else sketch.n_records
+def _as_model(sketch: Sketch, solution: PCASolution) -> PCAModel:
     center = sketch.design.domain.center_vector
     model = PCAModel(
         components=solution.components,
@@ -112,18 +107,21 @@ def _as_model(sketch: Sketch, problem: PCAProblem, solution: PCASolution) -> PCA
         n_standing_out=solution.standing_out,
         residual=solution.residual,
         expected_residual=solution.expected_residual,
-        n_records=max(float(count), 0.0),
+        n_records=max(float(sketch.assumed_records), 0.0),
         method=solution.method,
         design_fingerprint=sketch.design.fingerprint,
         receipt=sketch.receipt,
         columns=sketch.design.columns,
     )
-    return replace(model, concerns=_concerns(model, sketch, problem.radius))
+    if solution.too_few:
+        return replace(model, concerns=(TOO_FEW,))
+    return replace(model, concerns=_concerns(model, sketch))
 
 
-def _concerns(model: PCAModel, sketch: Sketch, radius: float) -> tuple[str, ...]:
+def _concerns(model: PCAModel, sketch: Sketch) -> tuple[str, ...]:
     """Reasons to doubt the components, in words."""
     found = []
+    radius = float(sketch.design.domain.half_widths[0])
     size, standing = model.n_components, model.n_standing_out
     if standing < size:
         missing = size - standing
@@ -141,19 +139,30 @@ def _concerns(model: PCAModel, sketch: Sketch, radius: float) -> tuple[str, ...]
             f"{model.n_records:.0f}, the number it was planned for"
         )
     if not model.centered and model.total_variance > EDGE * radius**2:
-        found.append(
+        text = (
             "nearly all records lie on the edge of the domain, where those outside of it end up: "
             "it is too narrow, or the records are in other units"
         )
+        more = "; or there are more of them than planned" if sketch.n_records is None else ""
+        found.append(text + more)
     if not model.centered and standing and model.total_variance < (NARROW * radius) ** 2:
         found.append(
             "all records lie very near the centre of the domain: a smaller radius would need far "
             "less noise"
         )
-    ratio = model.residual / model.expected_residual
-    if ratio > MISFIT and sketch.design.feature_map == "quadratic":
+    if model.misfit > _most_misfit(model, sketch) and sketch.design.feature_map == "quadratic":
         found.append(
-            f"records vary in more directions than a few (misfit {ratio:.1f}): second moments, "
-            'feature_map="second-moments", tell components of such records better than features'
+            f"records vary in more directions than a few (misfit {model.misfit:.1f}): second "
+            'moments, feature_map="second-moments", tell components of such records better '
+            "than features"
         )
     return tuple(found)
+
+
+def _most_misfit(model: PCAModel, sketch: Sketch) -> float:
+    """The largest misfit that a few values beyond the unknowns may have by chance."""
+    design = sketch.design
+    unknowns = pca_unknowns(max(model.n_components, model.n_standing_out), design.dim)
+    free = max(design.n_values - unknowns, 1)
+    of_squares = 5 if design.noise == "laplace" else 2  # variance of a square: kurtosis 6, or 3
+    return max(MISFIT, 1 + 3 * math.sqrt(of_squares / free))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.errors import ParameterError
+from privsketch.design import pca_unknowns, require_components
 from privsketch.learning.pca_convex import MAX_ITERATIONS, TOLERANCE, refit
 from privsketch.learning.pca_factors import Factors
 from privsketch.learning.pca_loss import Loss, loss_of
@@ -18,10 +18,11 @@ from privsketch.learning.pca_remainder import fit_with_remainder
 from privsketch.learning.pca_search import Search, carried_components
 from privsketch.learning.pca_uncertainty import spread_of, summarise
 from privsketch.learning.threads import one_thread
-from privsketch.planning.pca_error import pca_unknowns
 
 Floats = npt.NDArray[np.float64]
 METHODS = ("auto", "burer-monteiro", "convex")
+SAFE = 2.0  # values per unknown that a fit should have
+SHOWING = 4.0  # standard errors that are said to show
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +41,12 @@ class PCASolution:
     standing_out : int
         How many components stand out of the noise, as far as was looked.
     residual, expected_residual : float
-        Squared misfit of the low-rank and isotropic part, in units of the noise.
+        Squared misfit, in units of the noise, of the components asked for, those that stand
+        out, and an isotropic part.
     mean : (dim,) float64 or None
         Offset of the mean from the centre of the domain, None if it is not known.
+    too_few : bool
+        Whether there are too few records to say anything.
     method : {"eigenvectors", "burer-monteiro", "convex"}
     """
 
@@ -56,6 +60,7 @@ class PCASolution:
     residual: float
     expected_residual: float
     mean: Floats | None
+    too_few: bool
     method: str
 
 
@@ -66,28 +71,10 @@ def decode_pca(
     *,
     method: str = "auto",
     planned_components: int = 1,
-    planned_records: float = 1.0,
 ) -> PCASolution:
     """Principal components; their number from the values if `n_components` is None."""
     with one_thread():
-        observations = observations_of(problem, planned_records)
-        return _decode(observations, n_components, rng, method, planned_components)
-
-
-def require_components(n_components: int, dim: int, n_values: int) -> None:
-    """Refuse more components than there are columns, or than the values can tell."""
-    if n_components > dim:
-        raise ParameterError(
-            f"n_components={n_components}: records have {dim} columns, and at most as many "
-            "components"
-        )
-    unknowns = pca_unknowns(n_components, dim)
-    if unknowns > n_values:
-        raise ParameterError(
-            f"n_components={n_components} has {unknowns} unknowns in {dim} columns, the sketch "
-            f"{n_values} numbers; ask for fewer components, or plan a design with "
-            f"n_features={2 * unknowns} or more"
-        )
+        return _decode(observations_of(problem), n_components, rng, method, planned_components)
 
 
 def _decode(
@@ -100,32 +87,32 @@ def _decode(
     dim, size = observations.measurements.dim, observations.measurements.size
     wanted = planned if n_components is None else n_components
     most = min(carried_components(dim, size), max(2 * wanted, wanted + 3))
-    most = min(max(most, wanted), dim)
+    most = max(most, wanted)
     search = Search(observations, wanted, rng)
     standing = search.standing_out(most)
     k = max(standing, 1) if n_components is None else n_components
     require_components(k, dim, size)
-    # Components that were not asked for, but stand out, must not bend those that were.
-    rank = max(k, min(standing, most))
-    factors, matrix, loss, remainder, name = _fit(search, rank, k, method)
+    # Components that were not asked for, but stand out, must not bend those that were; with
+    # few features per unknown they are safer as a remainder.
+    is_whole = isinstance(observations.measurements, EntryMeasurements)
+    rank = max(k, standing if is_whole else min(standing, carried_components(dim, size, SAFE)))
+    factors, matrix, loss, remainder, name = _fit(search, rank, method)
     eigenvalues, axes = np.linalg.eigh(matrix)
     eigenvalues, axes = eigenvalues[::-1], axes[:, ::-1]
-    n_records = observations.n_records
+    n_records, most_variance = observations.n_records, observations.radius**2
     spread = spread_of(observations, loss, remainder, axes, factors.rank, k)
     summary = summarise(eigenvalues, spread)
-    total = max(float(np.trace(matrix)), 0.0)
+    total = min(max(float(np.trace(matrix)), 0.0), n_records * most_variance)
     order = np.argsort(-summary.explained, kind="stable")
     explained = _plausible(summary.explained[order], total, dim)
-    # Of Gaussian records, and of their number, by which all variances are divided.
-    sampling = np.square(explained) * (2 / n_records + observations.count_deviation**2)
-    errors = np.sqrt(spread.own[order] + sampling) / n_records
+    errors = np.sqrt(spread.own[order] + _sampling(observations, explained, axes.T[order]))
     best = float(explained.sum() + summary.lost.sum())
     rest = max(total - float(explained.sum()), 0.0) / max(dim - k, 1)
     misfit, expected = _misfit(observations, factors)
     return PCASolution(
         components=signed(axes.T[order]),
         explained_variance=explained / n_records,
-        standard_errors=errors,
+        standard_errors=np.minimum(errors / n_records, most_variance),
         total_variance=total / n_records,
         noise_variance=rest / n_records if k < dim else 0.0,
         lost_variance=_share(float(summary.lost.sum()), best, 1 - k / dim),
@@ -133,8 +120,31 @@ def _decode(
         residual=misfit,
         expected_residual=expected,
         mean=observations.mean,
+        too_few=_too_few(observations, spread.own, standing),
         method=name,
     )
+
+
+def _sampling(observations: Observations, explained: Floats, components: Floats) -> Floats:
+    """Variances of explained sums, (k,): of Gaussian records, and by their number.
+
+    All are divided by it, and the square of the mean twice.
+    """
+    by_count = explained
+    if observations.mean is not None:
+        by_count = explained - observations.n_records * np.square(components @ observations.mean)
+    sampling = np.square(explained) * 2 / observations.effective_records
+    return np.asarray(sampling + np.square(observations.count_deviation * by_count))
+
+
+def _too_few(observations: Observations, own: Floats, standing: int) -> bool:
+    """Whether records at the edge of the domain, all in one direction, would hardly show.
+
+    Or there may be no records, and nothing stands out; or hardly more than none.
+    """
+    error = np.sqrt(float(np.mean(own))) / (observations.n_records * observations.radius**2)
+    most = 1 / SHOWING if standing == 0 else 2 / SHOWING
+    return bool(error > 1 / SHOWING or observations.count_deviation > most)
 
 
 def _plausible(explained: Floats, total: float, dim: int) -> Floats:
@@ -150,9 +160,7 @@ def _plausible(explained: Floats, total: float, dim: int) -> Floats:
     return result
 
 
-def _fit(
-    search: Search, rank: int, k: int, method: str
-) -> tuple[Factors, Floats, Loss, float, str]:
+def _fit(search: Search, rank: int, method: str) -> tuple[Factors, Floats, Loss, float, str]:
     """Factors, estimate of the matrix, loss and remainder, and what the method is called."""
     observations = search.observations
     measurements = observations.measurements
@@ -163,7 +171,8 @@ def _fit(
         return factors, factors.matrix(), search.squares, 0.0, "convex"
     if isinstance(measurements, EntryMeasurements) and observations.exact_law:
         # Every direction is measured: eigenvectors of the matrix itself, no model.
-        return search.fit(k), measurements.matrix_of(observations.values), loss, 0.0, "eigenvectors"
+        matrix = measurements.matrix_of(observations.values)
+        return search.fit(rank), matrix, loss, 0.0, "eigenvectors"
     unknowns = pca_unknowns(rank, measurements.dim)
     found = fit_with_remainder(observations, search.fit(rank), unknowns)
     return found.factors, found.matrix, found.loss, found.variance, "burer-monteiro"
@@ -174,8 +183,9 @@ def _misfit(observations: Observations, factors: Factors) -> tuple[float, float]
     measurements = observations.measurements
     residuals = observations.values - factors.values(measurements)
     free = max(measurements.size - pca_unknowns(factors.rank, measurements.dim), 1)
-    sampling = 2 * factors.isotropic**2 / observations.n_records
-    inflation = 1 + sampling * float(np.mean(measurements.gram_diagonal / observations.variances))
+    sampling = 2 * factors.isotropic**2 / observations.effective_records
+    others = sampling * measurements.gram_diagonal + observations.mean_spread()
+    inflation = 1 + float(np.mean(others / observations.variances))
     return float((np.square(residuals) / observations.variances).sum()), free * inflation
 
 

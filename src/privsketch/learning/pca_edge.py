@@ -2,9 +2,10 @@
 
 A direction v improves the fit at the rate v' A*(g) v, g the slopes of the loss. The largest
 such rate, over all directions, under noise alone is found by simulation with public
-randomness: "parallel analysis" (J. Horn, 1965) with noise whose law is known. The sampling
-of records adds to it where they vary evenly in all directions: the second moments of n
-Gaussian records of total variance s in every direction vary by s^2 / n off the diagonal.
+randomness: "parallel analysis" (J. Horn, 1965) with noise whose law is known, that of the
+mean included. The sampling of records adds to it where they vary evenly in all directions:
+the second moments of n Gaussian records of total variance s in every direction vary by
+s^2 / n off the diagonal.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from privsketch.learning.pca_loss import squares_of
 from privsketch.learning.pca_observations import Observations
 
 Floats = npt.NDArray[np.float64]
-N_DRAWS = 20
+N_DRAWS, N_DRAWS_WIDE = 100, 20  # the largest eigenvalues of wide matrices vary little
+WIDE = 50  # columns
 DEVIATIONS = 2.0  # above the mean of the draws: one false alarm in some thirty
+QUANTILE = 0.97  # of the draws, where the noise has heavy tails
 
 
 def top_rate(observations: Observations, slopes: Floats) -> float:
@@ -61,11 +64,13 @@ def noise_edge(observations: Observations, rng: np.random.Generator) -> Edge:
     level = loss.whiten(measurements.identity)
     noise: list[float] = []
     sampling: list[float] = []
-    for _ in range(N_DRAWS):
-        unit = _unit_noise(observations.noise, measurements.size, rng)
+    for _ in range(N_DRAWS if measurements.dim <= WIDE else N_DRAWS_WIDE):
+        unit = deviations * _unit_noise(observations.noise, measurements.size, rng)
+        of_mean = _unit_noise(observations.noise, measurements.dim, rng)
+        unit += observations.mean_error(math.sqrt(observations.mean_variance) * of_mean)
         normal = rng.standard_normal((measurements.dim, measurements.dim))
         symmetric = measurements.of_matrix((normal + normal.T) / np.sqrt(2))
-        for rates, errors in ((noise, deviations * unit), (sampling, symmetric)):
+        for rates, errors in ((noise, unit), (sampling, symmetric)):
             whitened = loss.whiten(errors)
             # The isotropic part is fitted, whatever it is.
             whitened -= level * (level @ whitened) / max(float(level @ level), 1e-300)
@@ -74,7 +79,9 @@ def noise_edge(observations: Observations, rng: np.random.Generator) -> Edge:
 
 
 def _above(rates: list[float]) -> float:
-    return float(np.mean(rates) + DEVIATIONS * np.std(rates))
+    return max(
+        float(np.mean(rates) + DEVIATIONS * np.std(rates)), float(np.quantile(rates, QUANTILE))
+    )
 
 
 def _unit_noise(noise: str, size: int, rng: np.random.Generator) -> Floats:

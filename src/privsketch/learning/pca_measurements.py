@@ -14,6 +14,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from privsketch.features.moments import moment_count
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -114,7 +116,7 @@ class EntryMeasurements:
     @property
     def size(self) -> int:
         """Number of values."""
-        return self.dim * (self.dim + 1) // 2
+        return moment_count(self.dim)
 
     @cached_property
     def on_diagonal(self) -> npt.NDArray[np.bool_]:

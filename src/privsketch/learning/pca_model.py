@@ -46,9 +46,8 @@ class PCAModel:
     n_standing_out : int
         How many components stand out of the noise, as far as was looked.
     residual, expected_residual : float
-        Squared misfit of the components and an even rest, in units of the noise, and what
-        noise and sampling leave on average. A residual far above says that what the
-        components leave is not even.
+        Squared misfit, in units of the noise, of the components, of others that stand out, and
+        of an even rest; and what noise and sampling leave on average. See `misfit`.
     n_records : float
         Number of records: exact, noisy, or the planned one if the sketch has none.
     method : {"eigenvectors", "burer-monteiro", "convex"}
@@ -87,6 +86,31 @@ class PCAModel:
         return np.asarray(self.explained_variance / max(self.total_variance, 1e-300))
 
     @property
+    def misfit(self) -> float:
+        """`residual` over `expected_residual`: far above 1 if the rest is not even.
+
+        With quadratic features such a rest bends the components; eigenvectors of second
+        moments are none the worse for it.
+        """
+        return self.residual / self.expected_residual
+
+    @property
+    def fit_words(self) -> str:
+        """How the components were found, and how well they explain what was released."""
+        if self.method == "eigenvectors":
+            return "eigenvectors of all second moments"
+        return f"misfit {self.misfit:.2f} of what noise and sampling leave ({self.method})"
+
+    @property
+    def more_words(self) -> str:
+        """How many components stand out beyond those asked for; empty if none does."""
+        more = self.n_standing_out - self.n_components
+        if more <= 0:
+            return ""
+        which, them = ("component stands", "it") if more == 1 else ("components stand", "them")
+        return f'{more} more {which} out of the noise; ask for {them}, or for "auto"'
+
+    @property
     def column_names(self) -> list[str]:
         """The columns' names, or x1, x2, ..."""
         return list(self.columns or [f"x{j + 1}" for j in range(self.components.shape[1])])
@@ -107,7 +131,6 @@ class PCAModel:
     def describe(self) -> str:
         """The model in plain words, several lines."""
         about = "their mean" if self.centered else "the centre of the domain, not their mean"
-        ratio = self.residual / self.expected_residual
         share = float(self.explained_variance_ratio.sum())
         lines = [
             f"components  {self.n_components} of about {self.n_records:.0f} records, about {about}",
@@ -115,7 +138,8 @@ class PCAModel:
             f"{self.noise_variance:.4g} per direction left",
             f"noise       costs about {100 * self.lost_variance:.2g} % of what the best components "
             "hold",
-            f"fit         misfit {ratio:.2f} of what noise and sampling leave ({self.method})",
+            f"fit         {self.fit_words}",
+            *([f"more        {self.more_words}"] if self.more_words else []),
         ]
         names = self.column_names
         more = "  ..." if len(names) > 6 else ""

@@ -1,7 +1,8 @@
 """The numbers to explain: second moments about the mean, where the mean is known.
 
 The sum of (x - mu)(x - mu)' over n records is M - n mu mu'. A noisy mean has, on average,
-n mu mu' too large by its own variance, which is known and taken back.
+n mu mu' too large by its own variance, which is known and taken back. Its error e of the sum
+is one of the matrix, mu e' + e mu', and no noise of single values.
 """
 
 from __future__ import annotations
@@ -31,15 +32,21 @@ class Observations:
     ----------
     measurements : Measurements
     values, variances : (m,) float64
-        The variances are those of privacy noise.
+        The variances are those of their own privacy noise.
     noise : str
         Law of the noise.
     n_records : float
         At least 1.
+    radius : float
+        Records lie within this distance of the centre of the domain.
+    repetition : float
+        How often a record counts.
     count_deviation : float
-        Standard deviation of the noise of `n_records`, relative to it.
+        Standard deviation of `n_records`, relative to it.
     mean : (dim,) float64 or None
         Offset of the mean from the centre of the domain, if it was taken off.
+    mean_variance : float
+        Variance of the noise of n_records times the mean, per coordinate.
     """
 
     measurements: Measurements
@@ -47,17 +54,38 @@ class Observations:
     variances: Floats
     noise: str
     n_records: float
+    radius: float
+    repetition: float
     count_deviation: float
     mean: Floats | None
+    mean_variance: float
 
     @property
     def exact_law(self) -> bool:
         """Whether least squares is the likelihood."""
         return self.noise != "laplace"
 
+    @property
+    def effective_records(self) -> float:
+        """As many records that count once vary as much, at least 1."""
+        return max(self.n_records / self.repetition, 1.0)
 
-def observations_of(problem: PCAProblem, planned_records: float) -> Observations:
-    """What a fit explains; `planned_records` where no count was released."""
+    def mean_error(self, errors: Floats) -> Floats:
+        """What errors of the sum of the records, (dim,), do to the values, (m,)."""
+        if self.mean is None:
+            return np.zeros(self.measurements.size)
+        turned = np.outer(self.mean, errors)
+        return self.measurements.of_matrix(turned + turned.T)
+
+    def mean_spread(self) -> Floats:
+        """Variances of the values because of the noise of the mean, (m,)."""
+        if self.mean is None:
+            return np.zeros(self.measurements.size)
+        return self.mean_variance * _spread_by_mean(self.measurements, self.mean)
+
+
+def observations_of(problem: PCAProblem) -> Observations:
+    """What a fit explains."""
     measurements: Measurements
     if isinstance(problem, MomentProblem):
         entries = EntryMeasurements(problem.dim)
@@ -68,19 +96,12 @@ def observations_of(problem: PCAProblem, planned_records: float) -> Observations
     else:
         measurements, values = QuadraticMeasurements(problem.vectors), problem.values
         variances = np.full(len(values), problem.noise_variance)
-    count = planned_records if problem.n_records is None else problem.n_records
-    n_records = max(float(count), 1.0)
+    n_records = max(problem.n_records, 1.0)
     mean = None
     if problem.mean is not None:
         mean = _inside(problem.mean / n_records, problem.radius)
-        own = n_records * problem.mean_variance / n_records**2
         values = values - n_records * measurements.of_matrix(np.outer(mean, mean))
-        values = values + own * measurements.identity
-        # A(mu e' + e mu') for noise e of the mean, in every coordinate of the same size.
-        variances = variances + problem.mean_variance * _spread_by_mean(measurements, mean)
-        # S S' / n for the noisy sum S is off by what the count n is.
-        by_count = measurements.of_matrix(np.outer(mean, mean))
-        variances = variances + problem.count_variance * np.square(by_count)
+        values = values + problem.mean_variance / n_records * measurements.identity
     largest = max(float(np.abs(values).max(initial=0.0)), 1e-6 * problem.radius**2)
     floor = (LEAST_NOISE * largest) ** 2
     return Observations(
@@ -89,8 +110,11 @@ def observations_of(problem: PCAProblem, planned_records: float) -> Observations
         variances=np.maximum(variances, floor),
         noise=problem.noise,
         n_records=n_records,
+        radius=problem.radius,
+        repetition=problem.repetition,
         count_deviation=math.sqrt(problem.count_variance) / n_records,
         mean=mean,
+        mean_variance=problem.mean_variance,
     )
 
 

@@ -34,14 +34,16 @@ class QuadraticProblem:
         Law of the noise.
     radius : float
         Records lie within this distance of the centre.
-    n_records : float or None
-        Number of records, noisy or exact; None if it was not released.
+    n_records : float
+        Number of records: exact, noisy, or the planned one.
     mean : (dim,) float64 or None
         Noisy sum over the records of `x - center`; None if it was not released.
     mean_variance : float
         Variance of the noise per coordinate of `mean`.
     count_variance : float
-        Variance of the noise of `n_records`.
+        Variance of `n_records` about the number of records that make up the sums.
+    repetition : float
+        How often a record counts: sums vary like those of n_records / repetition of them.
     """
 
     vectors: Floats
@@ -49,10 +51,11 @@ class QuadraticProblem:
     noise_variance: float
     noise: str
     radius: float
-    n_records: float | None = None
+    n_records: float = 1.0
     mean: Floats | None = None
     mean_variance: float = 0.0
     count_variance: float = 0.0
+    repetition: float = 1.0
 
     @property
     def dim(self) -> int:
@@ -70,7 +73,7 @@ class MomentProblem:
         Noisy sum over the records of `(x - center)(x - center)'`, symmetric.
     diagonal_variance, off_diagonal_variance : float
         Variance of the noise of an entry.
-    noise, radius, n_records, mean, mean_variance, count_variance
+    noise, radius, n_records, mean, mean_variance, count_variance, repetition
         As in `QuadraticProblem`.
     """
 
@@ -79,10 +82,11 @@ class MomentProblem:
     off_diagonal_variance: float
     noise: str
     radius: float
-    n_records: float | None = None
+    n_records: float = 1.0
     mean: Floats | None = None
     mean_variance: float = 0.0
     count_variance: float = 0.0
+    repetition: float = 1.0
 
     @property
     def dim(self) -> int:
@@ -102,11 +106,10 @@ def problem_of_pca(sketch: Sketch) -> PCAProblem:
             "plan a design with task='pca' for principal components"
         )
     radius = float(design.domain.half_widths[0])
-    squares = sum(weight**2 for weight in sketch.weights)
     released = sketch.record_sums()
     mean, mean_variance = (None, 0.0) if released is None else released
-    n_records = sketch.n_records
-    count_variance = squares * design.sum_noise.count_variance
+    n_records = sketch.assumed_records
+    count_variance = _count_variance(sketch)
     noise_variance = sketch.noise_variance * radius**4
     if design.feature_map == "quadratic":
         values = sketch.quadratic_sums()
@@ -120,6 +123,7 @@ def problem_of_pca(sketch: Sketch) -> PCAProblem:
             mean=mean,
             mean_variance=mean_variance,
             count_variance=count_variance,
+            repetition=sketch.repetition,
         )
     matrix = sketch.second_moments()
     masking = _masking(sketch, float(np.trace(matrix)) / len(matrix))
@@ -133,6 +137,7 @@ def problem_of_pca(sketch: Sketch) -> PCAProblem:
         mean=mean,
         mean_variance=mean_variance,
         count_variance=count_variance,
+        repetition=sketch.repetition,
     )
 
 
@@ -144,5 +149,18 @@ def _masking(sketch: Sketch, square: float) -> float:
     """
     if sketch.masking_variance == 0:
         return 0.0
-    count = sketch.design.n_records if sketch.n_records is None else sketch.n_records
-    return sketch.masking_variance * 3 * (square / max(count, 1.0)) ** 2
+    return sketch.masking_variance * 3 * (square / max(sketch.assumed_records, 1.0)) ** 2
+
+
+def _count_variance(sketch: Sketch) -> float:
+    """Variance of the number of records about that of the records in the sums.
+
+    Its noise; and how many records masks keep, unless it is those that were counted.
+    """
+    noise, rate = sketch.design.sum_noise, sketch.design.record_rate
+    squares = sum(weight**2 for weight in sketch.weights)
+    variance = squares * noise.count_variance
+    if noise.count == "released" and noise.count_law is None:
+        return variance
+    kept = (1 - rate) * sketch.repetition  # of every record, in units of its own
+    return variance + kept * max(sketch.assumed_records, 0.0)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from privsketch.learning.pca_factors import Factors, fit_factors
 from privsketch.learning.pca_loss import Loss, loss_of
+from privsketch.learning.pca_measurements import EntryMeasurements
 from privsketch.learning.pca_observations import Observations
 
 Floats = npt.NDArray[np.float64]
@@ -82,7 +83,8 @@ class _Spectrum:
 
 def _spectrum(observations: Observations) -> _Spectrum:
     deviations = np.sqrt(observations.variances)
-    if observations.measurements.size > MAX_SIZE and _is_full(observations):
+    is_full = not isinstance(observations.measurements, EntryMeasurements)
+    if observations.measurements.size > MAX_SIZE and is_full:
         diagonal = observations.measurements.gram_diagonal
         return _Spectrum(diagonal / observations.variances, None, is_cut=True)
     gram = observations.measurements.gram()
@@ -90,10 +92,6 @@ def _spectrum(observations: Observations) -> _Spectrum:
         return _Spectrum(gram / observations.variances, None)
     values, axes = np.linalg.eigh(gram / deviations[:, None] / deviations)
     return _Spectrum(np.maximum(values, 0.0), axes)
-
-
-def _is_full(observations: Observations) -> bool:
-    return not hasattr(observations.measurements, "on_diagonal")
 
 
 def _is_noise(residuals: Floats, unknowns: int, exact_law: bool) -> bool:

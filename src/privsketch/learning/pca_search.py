@@ -11,18 +11,19 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from privsketch.design import pca_unknowns
 from privsketch.learning.pca_convex import ConvexFit, fit_convex
 from privsketch.learning.pca_edge import noise_edge, top_rate
 from privsketch.learning.pca_factors import TOLERANCE, Factors, fit_factors, leading
 from privsketch.learning.pca_loss import Loss, loss_of, squares_of
 from privsketch.learning.pca_measurements import EntryMeasurements, Measurements
 from privsketch.learning.pca_observations import Observations
-from privsketch.planning.pca_error import pca_unknowns
 
 Floats = npt.NDArray[np.float64]
 ROUGH = 1e-5  # relative fall of the cost per step
 MANY = 4  # values per unknown from which a spectral start is safe
 PENALTY = 0.25  # of the noise edge
+LAST = 3.0  # standard errors from which a last direction stands out
 START_ITERATIONS, START_TOLERANCE = 100, 1e-3
 
 
@@ -61,38 +62,50 @@ class Search:
 
     def fit(self, rank: int) -> Factors:
         """The best U U' + s I with U of this rank."""
-        return self._improved(self._rough.get(rank, leading(self.start, rank)), TOLERANCE)
+        start = self._rough.get(rank, leading(self.start, rank))
+        return self._improved(start, self.loss, TOLERANCE)
 
     def _rough_fit(self, rank: int) -> Factors:
-        """One that is good enough to see what it leaves."""
-        self._rough[rank] = self._improved(leading(self.start, rank), ROUGH)
+        """One of least squares that is good enough to see what it leaves.
+
+        Squares, as for the edge: a fit by Huber's function leaves more of them.
+        """
+        self._rough[rank] = self._improved(leading(self.start, rank), self.squares, ROUGH)
         return self._rough[rank]
 
-    def _improved(self, start: Factors, tolerance: float) -> Factors:
+    def _improved(self, start: Factors, loss: Loss, tolerance: float) -> Factors:
         measurements = self.observations.measurements
         # The eigenvectors of a matrix with Gaussian noise are the best fit already.
         if isinstance(measurements, EntryMeasurements) and self.observations.exact_law:
             return start
-        return fit_factors(measurements, self.loss, start, tolerance=tolerance)
+        return fit_factors(measurements, loss, start, tolerance=tolerance)
 
     def standing_out(self, most: int) -> int:
         """Number of components that stand out of the noise, at most `most`."""
         dim = self.observations.measurements.dim
         for rank in range(most):
             factors = self._rough_fit(rank)
+            if rank == dim - 1:
+                return dim if self._has_last(factors) else rank
             prediction = factors.values(self.observations.measurements)
             rate = top_rate(self.observations, self.squares(prediction)[1])
-            edge = self.edge.at(factors.isotropic, self.observations.n_records)
+            edge = self.edge.at(factors.isotropic, self.observations.effective_records)
             # The largest eigenvalue of noise grows with the root of the dimension left.
             if rate <= edge * np.sqrt(1 - rank / dim):
                 return rank
         return most
 
+    def _has_last(self, factors: Factors) -> bool:
+        """Whether the last direction, which none is left to compare with, is above noise."""
+        axis = np.linalg.svd(factors.factor)[0][:, -1:]
+        whitened = self.squares.whiten(self.observations.measurements.of_factor(axis))
+        return bool(factors.isotropic * np.linalg.norm(whitened) > LAST)
 
-def carried_components(dim: int, n_values: int) -> int:
-    """The largest rank with two values for every unknown, at least 1."""
-    ranks = [rank for rank in range(1, dim + 1) if 2 * pca_unknowns(rank, dim) <= n_values]
-    return max(ranks, default=1)
+
+def carried_components(dim: int, n_values: int, per_unknown: float = 1.0) -> int:
+    """The largest rank with so many values for every unknown, at least 1."""
+    ranks = range(1, dim + 1)
+    return max((r for r in ranks if per_unknown * pca_unknowns(r, dim) <= n_values), default=1)
 
 
 def _one_step(measurements: Measurements, loss: Loss) -> Floats:

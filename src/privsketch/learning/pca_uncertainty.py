@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from privsketch.design import pca_unknowns
 from privsketch.learning.pca_loss import Loss
 from privsketch.learning.pca_measurements import EntryMeasurements, QuadraticMeasurements
 from privsketch.learning.pca_observations import Observations
-from privsketch.planning.pca_error import cross_variance, pca_unknowns, robust_gain
+from privsketch.planning.pca_error import cross_variance, robust_gain
 
 Floats = npt.NDArray[np.float64]
 MAX_DESIGN = 4 * 10**6  # numbers in J; beyond, averages over directions
@@ -46,6 +47,18 @@ def spread_of(
     observations: Observations, loss: Loss, remainder: float, axes: Floats, rank: int, k: int
 ) -> Spread:
     """Errors of a fit of this rank whose matrix has these axes, (dim, dim) in columns."""
+    spread = _spread_of(observations, loss, remainder, axes, rank, k)
+    if observations.mean is None:
+        return spread
+    # mu e' + e mu' for errors e of the sum of the records: e has no preferred direction.
+    along = np.square(axes.T @ observations.mean) * observations.mean_variance
+    return Spread(spread.own + 4 * along[:k], spread.cross + along[:k, None] + along[None, k:])
+
+
+def _spread_of(
+    observations: Observations, loss: Loss, remainder: float, axes: Floats, rank: int, k: int
+) -> Spread:
+    """Those from the noise of the values."""
     measurements = observations.measurements
     dim, size = measurements.dim, measurements.size
     unknowns = pca_unknowns(rank, dim)

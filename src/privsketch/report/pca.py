@@ -61,6 +61,7 @@ def _variance_table(model: PCAModel) -> str:
     head = "".join(
         f"<th>{name}</th>" for name in ("component", "variance", "share", "share so far")
     )
+    more = f" {escape(model.more_words, quote=False)}." if model.more_words else ""
     return (
         f'<div class="scroll"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
         f"<p>Total variance {model.total_variance:.4g}; per direction, "
@@ -68,6 +69,7 @@ def _variance_table(model: PCAModel) -> str:
         f"{100 * model.lost_variance:.2g} % of what the best components hold. The small numbers "
         "are standard errors, from the privacy noise and from the sampling of records. The signs "
         "of a component are a convention: its largest loading is positive.</p>"
+        f"<p>Fit: {model.fit_words}.{more}</p>"
     )
 
 
