@@ -56,6 +56,7 @@ def measure(
             n_features=None if features is None else features * data.n_clusters * dim,
             feature_map=options.get("feature_map", "fourier"),
             noise=options.get("noise"),
+            frequencies=options.get("frequencies"),
         )
         start = time.perf_counter()
         sketch = ps.sketch(records, design)
@@ -97,9 +98,10 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--noise", choices=["gaussian", "cube", "laplace"])
     parser.add_argument("--feature-map", dest="feature_map", choices=["fourier", "one-bit"])
+    parser.add_argument("--frequencies", choices=["multi-scale", "structured"])
     parser.add_argument("--decoder", choices=["joint", "cl-ompr"])
     arguments = parser.parse_args()
-    names = ("noise", "feature_map", "decoder")
+    names = ("noise", "feature_map", "frequencies", "decoder")
     options = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
     count = arguments.repetitions
     head = ("data", "eps", "delta", "m", "bound", "median", "worst", "kept", "sketch s", "learn s")
