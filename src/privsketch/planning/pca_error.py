@@ -19,7 +19,7 @@ Checked against simulations by `benchmarks/pca.py`.
 
 from __future__ import annotations
 
-from privsketch.design import pca_unknowns as pca_unknowns
+from privsketch.design import pca_unknowns
 from privsketch.errors import ParameterError
 from privsketch.features.moments import moment_count
 

@@ -10,6 +10,7 @@ chosen to fit the registers of the one at hand.
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -234,31 +235,37 @@ class Feature(Protocol):
     def declare(self) -> None:
         """Declarations the code needs, outside of the function."""
 
-    def emit(self, index: str) -> tuple[str, str]:
-        """Names of the cosines and sines of the indices."""
 
-
-class _TableFeature:
+class TableFeature(ABC):
     """A feature that is read off the 16 bits of a phase just below one turn."""
+
+    excess: int
 
     def __init__(self, w: Writer, lanes: int) -> None:
         self._w, self._lanes = w, lanes
         self._shift = ""
 
     def prepare(self) -> None:
+        """The shift in every lane."""
         self._shift = self._w.splat("%shift", "i32", self._lanes)
 
     def of_phase(self, phase: str) -> tuple[str, str]:
+        """Names of the cosines and sines of 32-bit phases."""
         w, ints = self._w, f"<{self._lanes} x i32>"
         index = w.value(f"lshr {ints} {phase}, {self._shift}")
         index = w.value(f"and {ints} {index}, {integer_vector(65535, self._lanes)}")
         return self.emit(index)
 
+    @abstractmethod
+    def declare(self) -> None:
+        """Declarations the code needs, outside of the function."""
+
+    @abstractmethod
     def emit(self, index: str) -> tuple[str, str]:
-        raise NotImplementedError
+        """Names of the cosines and sines of the indices."""
 
 
-class _FourierFeature(_TableFeature):
+class _FourierFeature(TableFeature):
     """features/fourier.py in vector code: the same float32 operations in the same order.
 
     The rounded cosine and sine are left as the bits of a float that adds ROUNDER;
@@ -307,7 +314,7 @@ class _FourierFeature(_TableFeature):
         )
 
 
-class _OneBitFeature(_TableFeature):
+class _OneBitFeature(TableFeature):
     """features/onebit.py in vector code: two comparisons per phase."""
 
     excess = 1  # a record adds 2 or 0 instead of 1 or -1
@@ -352,14 +359,16 @@ class _QuadraticFeature:
         value = w.value(f"lshr {longs} {square}, {self._shift}")
         return w.value(f"trunc {longs} {value} to {ints}"), "zeroinitializer"
 
-    def emit(self, index: str) -> tuple[str, str]:
-        raise NotImplementedError
-
 
 def feature_code(map_name: str, w: Writer, lanes: int) -> Feature:
     """The vector code of a feature map."""
-    if map_name == "quadratic":
-        return _QuadraticFeature(w, lanes)
+    return (
+        _QuadraticFeature(w, lanes) if map_name == "quadratic" else table_code(map_name, w, lanes)
+    )
+
+
+def table_code(map_name: str, w: Writer, lanes: int) -> TableFeature:
+    """The vector code of a map with a table."""
     if map_name == "fourier":
         return _FourierFeature(w, lanes)
     return _OneBitFeature(w, lanes)

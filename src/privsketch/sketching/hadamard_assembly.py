@@ -24,11 +24,11 @@ from privsketch.compiled import Writer, integer_vector
 from privsketch.features.fixedpoint import INDEX_BITS
 from privsketch.features.hadamard import TURN_BITS
 from privsketch.sketching.assembly import (
-    Feature,
-    feature_code,
+    TableFeature,
     mask_bytes,
     mask_of_vector,
     pairwise_products,
+    table_code,
 )
 from privsketch.sketching.hadamard_layout import Transform
 
@@ -43,7 +43,7 @@ def kernel_source(map_name: str, transform: Transform, masked: bool = False) -> 
     those whose bit is set; else `masks` is unused.
     """
     w = Writer()
-    feature = feature_code(map_name, w, transform.lanes)
+    feature = table_code(map_name, w, transform.lanes)
     feature.declare()
     names = ("signs2", "flips", "radii", "start", "buffer", "sums", "masks")
     pointers = ", ".join(f"ptr noalias %{name}" for name in names)
@@ -59,7 +59,7 @@ class _Kernel:
 
     w: Writer
     transform: Transform
-    feature: Feature
+    feature: TableFeature
     masked: bool
     current: str = "entry"  # the label of the code being written
     tables: dict[str, str] = field(default_factory=dict)
