@@ -14,10 +14,11 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 # Each room imports only from rooms above it.
 ROOMS = [
     ["errors", "compiled"],
-    ["domain", "budget"],
+    ["domain", "budget", "threads"],
     ["features"],
     ["noise"],
     ["formats"],
+    ["release"],
     ["design"],
     ["planning", "sketches"],
     ["merging"],

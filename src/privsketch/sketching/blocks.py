@@ -7,10 +7,7 @@ block size and the number of threads, never by the number of records.
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.domain import Domain
-from privsketch.errors import ParameterError
 from privsketch.features.fixedpoint import Quantiser
 from privsketch.noise.sums import saturating_add
+from privsketch.threads import chunks, in_threads
 
 Integers = npt.NDArray[np.int64]
 Records = npt.NDArray[np.floating]
@@ -68,58 +65,17 @@ def sum_records(
     `progress` is called with the number of records done since the last call. It is
     for the holder's own eyes: under "add-remove" the number of records is private.
     """
-    threads = _checked_threads(n_threads)
     total = np.zeros(summer.length, dtype=np.int64)
     n_records = n_kept = 0
     quantise = Quantiser(domain, missing_to_center=missing_to_center)
 
-    def work(chunk: Records) -> _Part:
+    def work(chunk: Records) -> tuple[Integers, int, int]:
         return *summer(quantise(chunk)), len(chunk)
 
     rows = min(_CHUNK_ROWS, max(1, _CHUNK_VALUES // len(domain.half_widths)), summer.most_records)
-    for part, kept, count in _in_threads(work, _chunks(blocks, rows), threads):
+    for part, kept, count in in_threads(work, chunks(blocks, rows), n_threads):
         total = saturating_add(total, part)
         n_records, n_kept = n_records + count, n_kept + kept
         if progress is not None:
             progress(count)
     return ExactSums(total, n_records, n_kept)
-
-
-_Part = tuple[Integers, int, int]
-
-
-def _in_threads(
-    work: Callable[[Records], _Part], chunks: Iterable[Records], threads: int
-) -> Iterator[_Part]:
-    """Results of `work`, with at most two chunks per thread alive at a time."""
-    if threads == 1:
-        yield from map(work, chunks)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[_Part]] = deque()
-        for chunk in chunks:
-            waiting.append(pool.submit(work, chunk))
-            if len(waiting) >= 2 * threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
-def _chunks(blocks: Iterable[Records], rows: int) -> Iterator[Records]:
-    """Pieces that are worth a thread's while and small enough to hold several of."""
-    for block in blocks:
-        for first in range(0, len(block), rows):
-            yield block[first : first + rows]
-
-
-def _checked_threads(n_threads: int | None) -> int:
-    if n_threads is None:
-        return max(
-            1,
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1,
-        )
-    if isinstance(n_threads, bool) or not isinstance(n_threads, int) or n_threads < 1:
-        raise ParameterError(f"n_threads={n_threads!r}: expected an integer of at least 1")
-    return n_threads
