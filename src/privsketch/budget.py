@@ -160,8 +160,9 @@ class Receipt:
         if self.parts:
             how = "costs add" if self.composition == "sequential" else "the largest counts"
             lines.append(f"parts       {len(self.parts)}, {self.composition}: {how}")
-            if self.assumption:
-                lines.append(f"assuming    {self.assumption}")
+        if self.assumption:
+            lines.append(f"assuming    {self.assumption}")
+        if self.parts:
             for part in self.parts:
                 where = f"{part.source}: " if part.source else ""
                 cost = _cost(part.epsilon, part.delta)

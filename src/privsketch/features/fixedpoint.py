@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.domain import Ball, Domain
-from privsketch.errors import RecordError
+from privsketch.errors import ParameterError, RecordError
 
 RECORD_BITS = 15
 RECORD_UNIT = 2.0**RECORD_BITS  # quantised units per half-width of the domain
@@ -30,33 +30,56 @@ MIN_TURN_BITS, MAX_TURN_BITS = 17, 32
 
 
 class Quantiser:
-    """Records (n, dim) in their own units to 16-bit integers in units of the domain.
+    """Records (n, dim) in their own units to integers in units of the domain.
 
     Every step is elementwise or exact, so a row's result depends on that row alone.
     NaN and infinite values raise RecordError unless `missing_to_center`, which puts
     such a coordinate at the domain's centre.
+
+    `bits` is the resolution: 2^bits units per half-width. All columns of a box are cut to
+    2^bits - 1 units, each of its own width; with `common_unit` a unit is the same length in
+    all columns, and `limits` says how many of them each has.
     """
 
     CHUNK_VALUES = 2**15  # a chunk of float64 values that stays in the second-level cache
 
-    def __init__(self, domain: Domain, *, missing_to_center: bool = False) -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        *,
+        missing_to_center: bool = False,
+        bits: int = RECORD_BITS,
+        common_unit: bool = False,
+    ) -> None:
         self._ball = isinstance(domain, Ball)
         self._missing_to_center = missing_to_center
-        self._dim = len(domain.half_widths)
-        self._rows = max(1, self.CHUNK_VALUES // self._dim)
+        half = domain.half_widths
+        self._dim = len(half)
+        if self._ball and self._dim * (FAR * 2.0**bits) ** 2 > 2.0**53:
+            raise ParameterError(f"bits={bits}: squared norms would not be exact")
+        self._largest = 2.0**bits - 1
+        unit = 2.0**bits / (np.full_like(half, half.max()) if common_unit else half)
+        self._limits = np.minimum(np.floor(half * unit), self._largest)
+        self.rows_at_once = max(1, self.CHUNK_VALUES // self._dim)
         # One row per record of a chunk: adding arrays of equal shape is several times faster.
-        self._center = np.tile(domain.center_vector, (self._rows, 1))
-        self._unit = np.tile(RECORD_UNIT / domain.half_widths, (self._rows, 1))
+        self._center = np.tile(domain.center_vector, (self.rows_at_once, 1))
+        self._unit = np.tile(unit, (self.rows_at_once, 1))
+
+    @property
+    def limits(self) -> npt.NDArray[np.int64]:
+        """Largest magnitude of each coordinate, (dim,)."""
+        return self._limits.astype(np.int64)
 
     def __call__(self, records: npt.NDArray[Any]) -> npt.NDArray[np.int16]:
-        """Quantise records of any number type, (n, dim)."""
+        """Quantise records of any number type, (n, dim), at the default resolution."""
         out = np.empty(records.shape, dtype=np.int16)
-        for first in range(0, len(records), self._rows):
-            chunk = records[first : first + self._rows]
-            out[first : first + self._rows] = self._chunk(chunk)
+        for first in range(0, len(records), self.rows_at_once):
+            rows = slice(first, first + self.rows_at_once)
+            out[rows] = self.whole_numbers(records[rows])
         return out
 
-    def _chunk(self, records: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def whole_numbers(self, records: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """The integers as float64, for at most `rows_at_once` records."""
         count = len(records)
         with np.errstate(over="ignore", invalid="ignore"):
             units: npt.NDArray[np.float64] = np.subtract(
@@ -76,13 +99,15 @@ class Quantiser:
             units[np.isnan(units)] = 0.0  # no other way to get here is known
         np.rint(units, out=units)
         if self._ball:
-            np.clip(units, -FAR * RECORD_UNIT, FAR * RECORD_UNIT, out=units)
+            far = FAR * (self._largest + 1)
+            np.clip(units, -far, far, out=units)
             squared_norm = np.einsum("ij,ij->i", units, units)  # of integers: exact in any order
-            outside = ~(squared_norm <= float(RECORD_MAX**2))  # what is not a number is outside
+            # What is not a number is outside.
+            outside = ~(squared_norm <= self._largest * self._largest)
             if outside.any():
-                shrink = RECORD_MAX / np.sqrt(squared_norm[outside])
+                shrink = self._largest / np.sqrt(squared_norm[outside])
                 units[outside] = np.trunc(units[outside] * shrink[:, np.newaxis])
-        np.clip(units, -RECORD_MAX, RECORD_MAX, out=units)
+        np.clip(units, -self._limits, self._limits, out=units)
         return units
 
 

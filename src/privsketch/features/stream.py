@@ -48,11 +48,15 @@ class PublicStream:
         Uniforms are used in pairs (u, v); each gives r cos(2 pi v), then r sin(2 pi v),
         with r = sqrt(-2 ln u). An odd count drops the last one.
         """
-        pairs = self.uniform(2 * ((count + 1) // 2)).reshape(-1, 2)
-        radius = np.sqrt(-2.0 * natural_log(pairs[:, 0]))
-        cosine, sine = cosine_sine(pairs[:, 1])
-        both = np.stack([radius * cosine, radius * sine], axis=1)
-        return np.asarray(both.reshape(-1)[:count])
+        return normal_pairs(self.uniform(2 * ((count + 1) // 2)).reshape(-1, 2))[:count]
+
+
+def normal_pairs(uniforms: Floats) -> Floats:
+    """Two standard normal numbers from each row (u, v) of uniform ones, (2 n,)."""
+    radius = np.sqrt(-2.0 * natural_log(uniforms[:, 0]))
+    cosine, sine = cosine_sine(uniforms[:, 1])
+    both = np.stack([radius * cosine, radius * sine], axis=1)
+    return np.asarray(both.reshape(-1))
 
 
 def natural_log(x: Floats) -> Floats:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from privsketch.budget import INSECURE, Neighbours, Receipt, exact
 from privsketch.errors import ParameterError
+from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
 from privsketch.noise.calibration import (
     cube_variance,
     discrete_laplace_variance,
@@ -154,9 +155,13 @@ SAMPLERS = (EXACT, f"{INSECURE}: replaced for a test")
 def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
     """Add noise to exact integers; the noisy integers and what they cost.
 
+    `values` are (n_components,), or (n, n_components) when every row belongs to another
+    record: then a neighbouring table changes one row, and all of them cost what one does.
+
     Charges: epsilon and delta of the law, once.
     """
-    if values.ndim != 1 or values.shape[0] != law.n_components or values.dtype != np.int64:
+    right_shape = values.ndim in (1, 2) and values.shape[-1] == law.n_components
+    if not right_shape or values.dtype != np.int64:
         raise ParameterError(f"noise: expected {law.n_components} 64-bit integers")
     if not (law.scale > 0 and math.isfinite(law.scale)):
         raise ParameterError(f"noise scale {law.scale!r}: must be positive and finite")
@@ -168,6 +173,8 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
 
 
 def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
+    if values.ndim == 2:
+        return _row_sampler(values, law)
     if law.kind == "laplace":
         return add_discrete_laplace(values, law.scale, int(law.sensitivity), law.inner)
     if law.kind == "gaussian":
@@ -179,6 +186,21 @@ def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
         for value, step in zip(values, noise, strict=True)
     ]
     return np.array(noisy, dtype=np.int64), law.scale
+
+
+def _row_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
+    """Noise for every row; scales are certified here, as OpenDP does for single vectors."""
+    scale, sensitivity = Fraction(law.scale), Fraction(law.sensitivity)
+    if law.kind == "laplace" and sensitivity <= scale * exact(law.inner):
+        noise = discrete_laplace(values.size, law.scale)
+    elif law.kind == "gaussian" and sensitivity**2 <= 2 * Fraction(law.rho) * scale**2:
+        noise = discrete_gaussian(values.size, law.scale)
+    else:
+        raise ParameterError(f"noise={law.kind!r}: not calibrated for rows")
+    room = INT64_MAX // 2
+    return np.clip(values, -room, room) + np.clip(noise.reshape(values.shape), -room, room), (
+        law.scale
+    )
 
 
 _sampler: ContextVar[Sampler] = ContextVar("privsketch_noise_sampler", default=_exact_sampler)

@@ -1,0 +1,201 @@
+"""How much noise hides a record behind a matrix that nobody knew before.
+
+Z = x P + noise with P of independent N(0, 1/k) entries, drawn from the operating system's
+generator for this one release. For a fixed pair of records with difference v, the shift v P is
+N(0, |v|^2 / k) in each of its k components, so the pair (P, Z) costs the mean over such shifts:
+no union over rows, columns or directions. P may be published with Z, never before, and is not
+used again. docs/projection.md has the argument, and the JLL theorems that it replaces.
+
+Everything here is in units of |v|. `rounding` bounds what separates the shift that happens from
+the Gaussian one: entries of P are rounded to a grid.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import log_ndtr, wofz
+from scipy.stats import chi2
+
+from privsketch.errors import ParameterError
+from privsketch.noise.calibration import log_delta_continuous
+
+# Root finders and quadratures end closer than this.
+_ROUND_UP = 1.0 + 1e-9
+
+
+def _require_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise ParameterError(
+            f"delta={delta:g} with calibration='fresh': a fresh matrix needs 0 < delta < 1; use "
+            "calibration='realised' for pure differential privacy"
+        )
+
+
+def half_normal_tail(n_components: int, bound: float) -> float:
+    """P(|N_1| + ... + |N_k| > bound) for independent standard normal variables.
+
+    The Laplace transform of one term is M(z) = 2 exp(z^2 / 2) Phi(z); the tail is the integral
+    of M(z)^k exp(-z bound) / z over a line to the right of 0. From the saddle point s the line
+    is bent to the right, where the integrand falls like a Gaussian.
+    """
+    if bound <= 0:
+        return 1.0
+    k = n_components
+    saddle = _saddle(k, bound)
+    peak = k * _log_transform(complex(saddle)).real - saddle * bound
+    slope = 0.5
+    direction = complex(slope, 1.0)
+
+    def integrand(t: float) -> float:
+        z = saddle + direction * t
+        value = np.exp(k * _log_transform(z) - z * bound - peak) / z * direction
+        return float(value.imag)
+
+    # Beyond: exp(-k (1 - slope^2) t^2 / 2) < 1e-20.
+    end = 12.0 / math.sqrt(k)
+    area = quad(integrand, 0.0, end, epsabs=0.0, epsrel=1e-12, limit=400)[0]
+    return float(min(1.0, math.exp(peak) * area / math.pi))
+
+
+def _log_transform(z: complex) -> complex:
+    """ln M(z) = u^2 + ln erfc(-u), u = z / sqrt 2, for Re z > 0, without overflow."""
+    # erfc(-u) = 2 - erfc(u), and exp(u^2) erfc(u) = w(i u) is moderate there.
+    u = z / math.sqrt(2)
+    square = u * u
+    return complex(square + np.log(2 - np.exp(-square) * wofz(1j * u)))
+
+
+def _saddle(k: int, bound: float) -> float:
+    """Where k ln M(s) - s bound - ln s is least: any s > 0 is valid, this one is accurate."""
+
+    def height(log_s: float) -> float:
+        s = math.exp(log_s)
+        return k * (math.log(2) + s * s / 2 + float(log_ndtr(s))) - s * bound - log_s
+
+    found = minimize_scalar(height, bounds=(-12.0, math.log(bound / k + 5.0)), method="bounded")
+    return float(math.exp(found.x))
+
+
+def half_normal_quantile(n_components: int, delta: float) -> float:
+    """Least q from the mean on with P(|N_1| + ... + |N_k| > q) <= delta, rounded up."""
+    _require_delta(delta)
+    low = high = n_components * math.sqrt(2 / math.pi)  # the mean
+    if half_normal_tail(n_components, low) <= delta:
+        return low
+    while half_normal_tail(n_components, high) > delta:
+        high *= 1.5
+    root = brentq(
+        lambda q: math.log(half_normal_tail(n_components, q)) - math.log(delta),
+        low,
+        high,
+        rtol=1e-13,
+    )
+    return float(root) * _ROUND_UP
+
+
+def fresh_laplace(n_components: int, delta: float) -> float:
+    """c / |v|: Laplace noise of scale c / epsilon is (epsilon, delta) private.
+
+    The L1 norm of the shift is |v| / sqrt(k) times a sum of k half-normal variables; it exceeds
+    c with probability delta, and up to c the loss is at most epsilon.
+    """
+    return half_normal_quantile(n_components, delta) / math.sqrt(n_components) * _ROUND_UP
+
+
+def log_delta_fresh_gaussian(
+    sigma: float, n_components: int, epsilon: float, rounding: float = 0.0
+) -> float:
+    """ln delta of discrete Gaussian noise of standard deviation sigma |v|.
+
+    Shifted by w, discrete Gaussian noise has a Renyi divergence of order a of at most
+    a |w|^2 / (2 sigma^2) (Canonne, Kamath and Steinke, 2020). With |w| <= |v| (sqrt(X / k) + e),
+    X chi-squared with k degrees of freedom and e the rounding, and (s + e)^2 <= (1 + e) s^2 +
+    (1 + 1/e) e^2, its exponential moment over P is a closed form. Every a is valid.
+    """
+    k, square = n_components, sigma * sigma
+    stretch, extra = 1 + rounding, rounding * rounding + rounding
+    # a (a - 1) stretch < k sigma^2
+    largest = 0.5 + math.sqrt(0.25 + k * square / stretch)
+
+    def objective(log_b: float) -> float:
+        b = math.exp(log_b)  # a - 1
+        a = 1 + b
+        inside = a * b * stretch / (k * square)
+        if inside >= 1:
+            return math.inf
+        moment = -k / 2 * math.log1p(-inside) + a * b * extra / (2 * square)
+        return moment - b * epsilon - a * math.log1p(math.exp(-log_b)) - log_b
+
+    top = math.log(largest - 1)
+    grid = np.linspace(top - 15, top - 1e-9, 400)
+    best = float(grid[int(np.argmin([objective(float(point)) for point in grid]))])
+    step = float(grid[1] - grid[0])
+    found = minimize_scalar(
+        objective,
+        bounds=(best - step, min(best + step, top)),
+        method="bounded",
+        options={"xatol": 1e-11},
+    )
+    return float(min(found.fun, 0.0))
+
+
+def fresh_gaussian(n_components: int, epsilon: float, delta: float, rounding: float = 0.0) -> float:
+    """sigma / |v| of discrete Gaussian noise that is (epsilon, delta) private, rounded up."""
+    _require_delta(delta)
+    target = math.log(delta)
+    low = high = 1.0
+    while log_delta_fresh_gaussian(high, n_components, epsilon, rounding) > target:
+        high *= 2
+    while log_delta_fresh_gaussian(low, n_components, epsilon, rounding) <= target:
+        low /= 2
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if log_delta_fresh_gaussian(middle, n_components, epsilon, rounding) <= target:
+            high = middle
+        else:
+            low = middle
+    return high * _ROUND_UP
+
+
+def delta_fresh_continuous(sigma: float, n_components: int, epsilon: float) -> float:
+    """Delta of continuous Gaussian noise of standard deviation sigma |v|. For comparison.
+
+    The mean of Balle and Wang's formula over shifts of length |v| sqrt(X / k).
+    """
+    k = n_components
+
+    def integrand(x: float) -> float:
+        if x <= 0:
+            return 0.0
+        log_delta = log_delta_continuous(sigma / math.sqrt(x / k), epsilon)
+        return math.exp(log_delta + float(chi2.logpdf(x, k)))
+
+    # The integrand peaks far out in the tail of X: find where, and stay around it.
+    points = np.exp(np.linspace(math.log(1e-3), math.log(k + 2000.0), 4000))
+    values = np.array([integrand(float(x)) for x in points])
+    peak = float(points[int(values.argmax())])
+    inner = [peak / 2, peak, peak * 2]
+    end = float(points[np.flatnonzero(values > values.max() * 1e-25)[-1]]) + 50.0
+    area = quad(integrand, 0.0, end, points=inner, epsabs=0.0, epsrel=1e-11, limit=500)[0]
+    return float(area)
+
+
+def fresh_gaussian_continuous(n_components: int, epsilon: float, delta: float) -> float:
+    """sigma / |v| of continuous Gaussian noise. For comparison: what is released is discrete."""
+    _require_delta(delta)
+    low = high = 1.0
+    while delta_fresh_continuous(high, n_components, epsilon) > delta:
+        high *= 2
+    while delta_fresh_continuous(low, n_components, epsilon) <= delta:
+        low /= 2
+    root = brentq(
+        lambda s: math.log(delta_fresh_continuous(s, n_components, epsilon) / delta),
+        low,
+        high,
+        rtol=1e-12,
+    )
+    return float(root)

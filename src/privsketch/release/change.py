@@ -1,0 +1,174 @@
+"""What a neighbouring table may change of one record, in integers.
+
+- "entry": one coordinate, by at most its width;
+- "l1", "l2": the whole record, by at most a stated distance;
+- "box": the whole record, to any other one of its box.
+
+Only one row of a table changes, so its number of rows plays no role.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.domain import Ball, Box, Domain
+from privsketch.errors import ParameterError
+from privsketch.features.fixedpoint import FAR, Quantiser
+from privsketch.release.matrix import Matrix
+from privsketch.release.norms import box_to_one, spectral_squared, two_to_one_squared
+
+Integers = npt.NDArray[np.int64]
+Kind = Literal["entry", "l1", "l2", "box"]
+PROTECTS = ("row", "element")
+BOUND_NORMS = ("l2", "l1")
+_MOST_BITS = 20
+
+
+@dataclass(frozen=True)
+class Change:
+    """Differences v of neighbouring records: `widths` bound coordinates, `radius` the distance.
+
+    `radius` is the largest L2 norm of v; for "l1" it is the largest L1 norm too.
+    """
+
+    kind: Kind
+    widths: Integers
+    radius: int
+
+    def l1(self, matrix: Matrix) -> int:
+        """At least the largest L1 norm of v P."""
+        p = matrix.integers
+        if self.kind == "entry":
+            return int((self.widths * np.abs(p).sum(axis=1)).max())
+        if self.kind == "l1":
+            return self.radius * int(np.abs(p).sum(axis=1).max())
+        bound = _ceil_sqrt(self.radius**2 * two_to_one_squared(matrix.gram))
+        exact = box_to_one(p, self.widths) if self.kind == "box" else None
+        return bound if exact is None else min(bound, exact)
+
+    def l2_squared(self, matrix: Matrix) -> int:
+        """At least the largest squared L2 norm of v P."""
+        p = matrix.integers
+        if self.kind == "entry":
+            return int((self.widths**2 * (p * p).sum(axis=1)).max())
+        if self.kind == "l1":
+            return self.radius**2 * int((p * p).sum(axis=1).max())
+        bound = self.radius**2 * spectral_squared(matrix.gram)
+        if self.kind == "box":
+            # v = diag(widths) s with |s|_2 <= sqrt(dim)
+            scaled = self.widths[:, np.newaxis] * p.astype(np.float64)
+            largest = float(np.linalg.eigvalsh(scaled.T @ scaled)[-1])
+            bound = min(bound, math.ceil(len(p) * largest * (1 + 1e-8)))
+        return bound
+
+    @property
+    def spread(self) -> int:
+        """Over how many rows of P a difference may spread: rounding errors add up over them."""
+        return 1 if self.kind in ("entry", "l1") else len(self.widths)
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What is protected, where records are cut, and how finely they are quantised."""
+
+    domain: Domain
+    protect: str
+    bound: float | None
+    bound_norm: str
+    bits: int
+
+    @classmethod
+    def of(cls, domain: Domain, protect: str, bound: float | None, bound_norm: str) -> Protection:
+        """Check what is asked for. Coordinates are cut one by one unless distances count.
+
+        A record outside a ball is moved as a whole: changing one of its entries would change
+        all of them. Where entries count, the box around the ball takes its place.
+        """
+        if protect not in PROTECTS:
+            raise ParameterError(f"protect={protect!r}: expected 'row' or 'element'")
+        if bound_norm not in BOUND_NORMS:
+            raise ParameterError(f"bound_norm={bound_norm!r}: expected 'l2' or 'l1'")
+        if bound is not None:
+            valid = isinstance(bound, int | float | np.number) and not isinstance(bound, bool)
+            if not (valid and 0 < float(bound) < math.inf):
+                raise ParameterError(f"bound={bound!r}: expected a number above 0, or None")
+            bound = float(bound)
+        elif bound_norm == "l1":
+            raise ParameterError("bound_norm='l1': only with bound=, the distance it measures")
+        if protect == "element" and bound_norm == "l1":
+            raise ParameterError("bound_norm='l1': one element has no norm; leave it out")
+        if isinstance(domain, Ball) and (protect == "element" or bound_norm == "l1"):
+            center, half = domain.center_vector, domain.half_widths
+            domain = Box(low=center - half, high=center + half)
+        dim = len(domain.half_widths)
+        # Squared norms must stay exact in float64.
+        bits = min(_MOST_BITS, math.floor((53 - math.log2(dim)) / 2 - math.log2(FAR)))
+        return cls(domain, protect, bound, bound_norm, bits)
+
+    def quantiser(self, *, missing_to_center: bool = False) -> Quantiser:
+        """Records to integers, the same unit in all columns."""
+        return Quantiser(
+            self.domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
+        )
+
+    @property
+    def units_per_length(self) -> float:
+        """Integers per unit of the records."""
+        return float(2.0**self.bits / self.domain.half_widths.max())
+
+    def change(self) -> Change:
+        """What a neighbour may change, rounding included.
+
+        Rounding moves a coordinate by at most half a unit, cutting back to a ball by one more:
+        a distance grows by at most sqrt(dim), or 3 sqrt(dim), units. The last unit is for what
+        floats do to a number before it is rounded.
+        """
+        limits = self.quantiser().limits
+        dim = len(limits)
+        stated = None if self.bound is None else self.bound * self.units_per_length
+        if self.protect == "element":
+            widths = 2 * limits
+            if stated is not None:
+                widths = np.minimum(widths, _ceil(stated) + 1)
+            return Change("entry", widths, int(widths.max()))
+        if self.bound_norm == "l1" and stated is not None:
+            most = _ceil(stated) + dim + 1
+            return Change("l1", 2 * limits, min(most, 2 * int(limits.sum())))
+        is_ball = isinstance(self.domain, Ball)
+        diameter = 2 * int(limits[0]) if is_ball else _ceil_sqrt(4 * _squared_length(limits))
+        if stated is not None:
+            grown = _ceil(stated + (3 if is_ball else 1) * math.sqrt(dim)) + 1
+            if grown < diameter:
+                return Change("l2", 2 * limits, grown)
+        return Change("l2" if is_ball else "box", 2 * limits, diameter)
+
+    @property
+    def unit_in_words(self) -> str:
+        """The unit of protection, for receipts."""
+        if self.protect == "element":
+            if self.bound is None:
+                return "one entry of one record"
+            return f"a change of one entry of one record by at most {self.bound:g}"
+        if self.bound is None:
+            return "one record"
+        norm = "Euclidean" if self.bound_norm == "l2" else "L1"
+        return f"a change of one record by at most {self.bound:g} in {norm} distance"
+
+
+def _ceil(value: float) -> int:
+    """At least `value`, whatever its last bits."""
+    return math.ceil(min(value, 2.0**60) * (1 + 1e-12))
+
+
+def _ceil_sqrt(square: int) -> int:
+    root = math.isqrt(square)
+    return root if root * root == square else root + 1
+
+
+def _squared_length(values: Integers) -> int:
+    return sum(int(value) ** 2 for value in values)

@@ -1,0 +1,101 @@
+"""How far a projection can move the difference of two records: norms of integer matrices.
+
+Bounds are exact integers or rounded up. MARGIN covers the rounding errors of eigenvalues of
+symmetric matrices, about 1e-15 times their size.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import eigh
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+MARGIN = 1 + 1e-8
+EXACT_COMPONENTS = 20  # up to here all 2^(k - 1) sign vectors are looked at
+_MOST_SIGNED_VALUES = 2**28
+_STEPS = 400
+
+
+def spectral_squared(gram: Integers) -> int:
+    """At least the largest squared length of v P over |v|_2 <= 1, from P' P."""
+    return math.ceil(_largest_eigenvalue(gram.astype(np.float64)) * MARGIN)
+
+
+def two_to_one_squared(gram: Integers) -> int:
+    """At least the largest squared L1 norm of v P over |v|_2 <= 1, from P' P.
+
+    It is the largest s' P'P s over sign vectors s: exact up to EXACT_COMPONENTS components,
+    else a certified bound.
+    """
+    if len(gram) <= EXACT_COMPONENTS:
+        return exact_two_to_one_squared(gram)
+    return math.ceil(two_to_one_bound(gram) * MARGIN)
+
+
+def exact_two_to_one_squared(gram: Integers) -> int:
+    """max s' G s over s in {-1, 1}^k, in integers.
+
+    Signs are split into two halves: s' G s = a' A a + b' B b + 2 a' C b for all pairs (a, b).
+    """
+    k = len(gram)
+    left = _signs(k // 2)
+    right = _signs(k - k // 2)
+    right = right[: len(right) // 2]  # s and -s give the same: half of one side is enough
+    h = k // 2
+    own_left = np.einsum("ai,ij,aj->a", left, gram[:h, :h], left)
+    own_right = np.einsum("ai,ij,aj->a", right, gram[h:, h:], right)
+    cross = left @ gram[:h, h:] @ right.T
+    return int((own_left[:, np.newaxis] + own_right + 2 * cross).max())
+
+
+def two_to_one_bound(gram: Integers) -> float:
+    """min over u with sum(u) = 0 of k lambda_max(G + diag u), by subgradient steps.
+
+    s' diag(u) s = sum(u) = 0 for sign vectors, and |s|^2 = k: every u gives a bound.
+    """
+    k = len(gram)
+    matrix = gram.astype(np.float64)
+    u = np.trace(matrix) / k - np.diagonal(matrix)  # makes the diagonal constant
+    best = math.inf
+    step = float(np.trace(matrix)) / k
+    for i in range(_STEPS if k <= 200 else 20):
+        shifted = matrix + np.diag(u)
+        value, vector = eigh(shifted, subset_by_index=[k - 1, k - 1])
+        best = min(best, k * float(value[0]) - float(u.sum()))
+        subgradient = k * vector[:, 0] ** 2 - 1
+        u = u - step / (i + 1) * subgradient / max(float(np.linalg.norm(subgradient)), 1e-12)
+        u = u - u.mean()
+    return best
+
+
+def box_to_one(matrix: Integers, widths: Integers) -> int | None:
+    """Largest L1 norm of v P over |v_i| <= widths_i: max over s of sum_i widths_i |(P s)_i|.
+
+    In integers; None where looking at all sign vectors takes too long.
+    """
+    dim, k = matrix.shape
+    if k > EXACT_COMPONENTS or dim * 2 ** (k - 1) > _MOST_SIGNED_VALUES:
+        return None
+    largest = 0
+    signs = _signs(k)[: 2 ** (k - 1)]
+    rows = max(1, 2**22 // dim)
+    # Integers below 2^53 in float64, whose products are much faster.
+    transposed = np.ascontiguousarray(matrix.T, dtype=np.float64)
+    for start in range(0, len(signs), rows):
+        images = np.abs(signs[start : start + rows].astype(np.float64) @ transposed)
+        largest = max(largest, int((images.astype(np.int64) @ widths).max()))
+    return largest
+
+
+def _signs(k: int) -> Integers:
+    """All sign vectors, (2^k, k); the second half is minus the first, in reverse."""
+    codes = np.arange(2**k)[:, np.newaxis] >> np.arange(k)[::-1]
+    return 2 * (codes & 1) - 1
+
+
+def _largest_eigenvalue(matrix: Floats) -> float:
+    return float(np.linalg.eigvalsh(matrix)[-1])

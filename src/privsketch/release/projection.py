@@ -1,0 +1,248 @@
+"""Records to private projections of them: JLL Algorithm 1 in integers.
+
+    record -> cut to the domain -> integers -> integer matrix -> + exact noise -> a few numbers
+
+Between the quantised record and the noise no float is rounded: products of integers below 2^53
+are exact in float64, in any order. A `Projection` holds the matrix and the noise; it is secret
+until a release as far as its matrix is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Budget, Receipt
+from privsketch.domain import Box, Domain
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.frequencies import public_seed
+from privsketch.noise.mechanism import EXACT, add_noise
+from privsketch.release.calibration import (
+    RowNoise,
+    check_choices,
+    fixed_before,
+    least,
+    paper_noise,
+    realised,
+)
+from privsketch.release.change import Protection
+from privsketch.release.matrix import UNIT, Matrix, fresh_matrix, public_matrix
+from privsketch.threads import chunks, in_threads
+
+Floats = npt.NDArray[np.float64]
+MOST_COMPONENTS = 4096
+_CHUNK_VALUES = 2**20
+
+
+@dataclass
+class Projection:
+    """A matrix with the noise that makes projections by it private.
+
+    Made by `Projection.draw`. `values` of a release are in the units of the records, around
+    the centre of the domain: (record - centre) P + noise.
+    """
+
+    domain: Domain
+    matrix: Matrix
+    seed: int | None
+    noise: RowNoise
+    protection: Protection
+    budget: Budget
+    asked: str
+    was_used: bool = False
+
+    @classmethod
+    def draw(
+        cls,
+        domain: Domain,
+        n_components: int,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        protect: str = "row",
+        bound: float | None = None,
+        bound_norm: str = "l2",
+        noise: str = "auto",
+        calibration: str = "auto",
+        random_state: int | None = None,
+    ) -> Projection:
+        """Fix the noise, draw the matrix. Charges nothing: only a release does.
+
+        Parameters
+        ----------
+        domain : Box or Ball, with its dimension
+            Public bounds of the records; those outside are moved to its edge.
+        n_components : int
+            Numbers that are released for each record.
+        epsilon, delta : float
+            Budget of one release. delta = 0 is pure differential privacy.
+        protect : {"row", "element"}
+            What is hidden: all that a record says, or one entry of it.
+        bound : float, optional
+            Hide only changes of a row, or of an element, by at most this distance, as the paper
+            does; the diameter of the domain, which hides all of it, if left out.
+        bound_norm : {"l2", "l1"}
+            Distance of rows that `bound` speaks of.
+        noise : {"auto", "laplace", "gaussian"}
+        calibration : {"auto", "realised", "fresh", "union", "paper"}
+            "realised": private at this very matrix, which may be public and used again.
+            "fresh": the matrix is new and used once; less noise from about ten components on.
+            "auto": the less noisy of the two that is allowed. "union", "paper": comparison.
+        random_state : int, optional
+            Public seed of the matrix, which then is public; fresh if left out.
+        """
+        require_count("n_components", n_components)
+        if n_components > MOST_COMPONENTS:
+            raise ParameterError(f"n_components={n_components}: at most {MOST_COMPONENTS}")
+        budget = Budget(epsilon, delta, "replace")
+        is_public = random_state is not None
+        check_choices(budget, noise, calibration, is_public)
+        protection = Protection.of(domain, protect, bound, bound_norm)
+        change = protection.change()
+        dim, k = len(change.widths), int(n_components)
+        fixed = None
+        if calibration in ("fresh", "union") or (
+            calibration == "auto" and not is_public and budget.delta > 0
+        ):
+            fixed = fixed_before(change, dim, k, budget, noise, calibration)
+        seed = None if random_state is None else public_seed(random_state)
+        matrix = fresh_matrix(dim, k) if seed is None else public_matrix(dim, k, seed)
+        if calibration == "paper":
+            chosen = paper_noise(change, matrix, budget, protect)
+        elif fixed is None:
+            chosen = realised(change, matrix, budget, noise)
+        elif calibration == "auto":
+            chosen = least(fixed, change, matrix, budget, noise)
+        else:
+            chosen = fixed
+        made = cls(domain, matrix, seed, chosen, protection, budget, calibration)
+        made._require_exact_products()
+        return made
+
+    def reused(self) -> Projection:
+        """The same matrix with noise for any use of it: what "auto" becomes after a release."""
+        if self._may_be_reused:
+            return self
+        if self.asked != "auto":
+            raise ParameterError(
+                f"calibration={self.asked!r}: its matrix is fresh for one release only and has "
+                "been used; draw another one, or use calibration='realised'"
+            )
+        noise = realised(self.protection.change(), self.matrix, self.budget, "auto")
+        return replace(self, noise=noise, was_used=False)
+
+    @property
+    def _may_be_reused(self) -> bool:
+        return self.noise.calibration == "realised" or self.matrix.is_public
+
+    @property
+    def dim(self) -> int:
+        """Number of columns of a record."""
+        return self.matrix.dim
+
+    @property
+    def n_components(self) -> int:
+        """Number of columns of a released record."""
+        return self.matrix.n_components
+
+    @property
+    def unit(self) -> float:
+        """Length of one integer that noise is added to, in the units of the records."""
+        return float(2.0**self.noise.shift / (self.protection.units_per_length * UNIT))
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise of one released number."""
+        return self.noise.law.variance * self.unit**2
+
+    @property
+    def noise_fourth_moment(self) -> float:
+        """Fourth moment of the noise of one released number."""
+        return self.noise.fourth_moment * self.unit**4
+
+    def receipt(self, source: str | None = None, sampler: str = EXACT) -> Receipt:
+        """What one release costs."""
+        law = self.noise.law
+        plain = law.receipt(law.scale, source, sampler)
+        names = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"}
+        return replace(
+            plain,
+            mechanism=f"{names[law.kind]} noise on {law.n_components} projections of each record",
+            unit=self.protection.unit_in_words,
+            scale=law.scale * self.unit,
+            sensitivity=_sensitivity_in_words(self.noise, self.unit),
+            calibration=f"{self.noise.calibration}: {self.noise.words}",
+        )
+
+    def releases(
+        self,
+        blocks: Iterable[npt.NDArray[Any]],
+        *,
+        source: str | None = None,
+        missing_to_center: bool = False,
+        n_threads: int | None = None,
+        on_receipt: Callable[[Receipt], None] | None = None,
+    ) -> Iterator[Floats]:
+        """Released rows for blocks (n, dim) of records, in their order, in constant memory.
+
+        Charges: epsilon and delta of the projection, once for all blocks together, as soon as
+        the first of them is out. A matrix that is fresh for one release is refused a second time.
+        """
+        if self.was_used and not self._may_be_reused:
+            raise ParameterError(
+                f"calibration={self.noise.calibration!r}: the matrix is fresh for one release "
+                "only and has been used; draw another one, or use calibration='realised'"
+            )
+        self.was_used = True
+        return self._releases(blocks, source, missing_to_center, n_threads, on_receipt)
+
+    def _releases(
+        self,
+        blocks: Iterable[npt.NDArray[Any]],
+        source: str | None,
+        missing_to_center: bool,
+        n_threads: int | None,
+        on_receipt: Callable[[Receipt], None] | None,
+    ) -> Iterator[Floats]:
+        quantise = self.protection.quantiser(missing_to_center=missing_to_center)
+        matrix = self.matrix.integers.astype(np.float64)
+        unit = self.unit
+
+        def work(chunk: npt.NDArray[Any]) -> tuple[Floats, Receipt]:
+            exact = np.empty((len(chunk), self.n_components), dtype=np.float64)
+            for first in range(0, len(chunk), quantise.rows_at_once):
+                rows = slice(first, first + quantise.rows_at_once)
+                np.matmul(quantise.whole_numbers(chunk[rows]), matrix, out=exact[rows])
+            integers = exact.astype(np.int64)
+            integers >>= self.noise.shift
+            noisy, receipt = add_noise(integers, self.noise.law, source=source)
+            return np.multiply(noisy, unit, dtype=np.float64), receipt
+
+        rows = max(1, _CHUNK_VALUES // max(self.dim, self.n_components))
+        is_first = True
+        for released, receipt in in_threads(work, chunks(blocks, rows), n_threads):
+            if is_first and on_receipt is not None:
+                on_receipt(self.receipt(source, receipt.sampler))
+            is_first = False
+            yield released
+
+    def _require_exact_products(self) -> None:
+        """Every partial sum of a product must be below 2^53, whatever the record."""
+        limits = self.protection.quantiser().limits
+        longest = math.sqrt(float(np.square(limits.astype(np.float64)).sum()))
+        if not isinstance(self.protection.domain, Box):
+            longest = float(limits[0])
+        columns = math.sqrt(float(np.square(self.matrix.integers.astype(np.float64)).sum(0).max()))
+        if longest * columns * 1.001 >= 2.0**53:
+            raise ParameterError("dim: too many columns for exact products; release fewer columns")
+
+
+def _sensitivity_in_words(noise: RowNoise, unit: float) -> str:
+    norm = "L1" if noise.law.kind == "laplace" else "L2"
+    where = "records" if noise.calibration == "fresh" and norm == "L2" else "projections"
+    return f"{noise.law.sensitivity * unit:.12g} ({norm} distance of {where})"
