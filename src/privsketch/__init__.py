@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from privsketch.estimators.kmeans import PrivateKMeans
     from privsketch.estimators.mixture import PrivateGaussianMixture
     from privsketch.estimators.pca import PrivatePCA
+    from privsketch.estimators.projection import PrivateProjection
     from privsketch.features.masks import Masks
     from privsketch.learning.gaussian_mixture import learn_gaussian_mixture
     from privsketch.learning.kmeans import learn_kmeans
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from privsketch.learning.pca import learn_pca
     from privsketch.learning.pca_model import PCAModel
     from privsketch.merging import merge
+    from privsketch.release.description import ReleaseDescription
+    from privsketch.release.projection import Projection
     from privsketch.sketches import Sketch
     from privsketch.sketching.release import sketch
 
@@ -44,8 +47,11 @@ _HOMES = {
     "PrivateGaussianMixture": "estimators.mixture",
     "PrivateKMeans": "estimators.kmeans",
     "PrivatePCA": "estimators.pca",
+    "PrivateProjection": "estimators.projection",
     "PrivsketchError": "errors",
+    "Projection": "release.projection",
     "Receipt": "budget",
+    "ReleaseDescription": "release.description",
     "Sketch": "sketches",
     "learn_gaussian_mixture": "learning.gaussian_mixture",
     "learn_kmeans": "learning.kmeans",
@@ -66,8 +72,11 @@ __all__ = [
     "PrivateGaussianMixture",
     "PrivateKMeans",
     "PrivatePCA",
+    "PrivateProjection",
     "PrivsketchError",
+    "Projection",
     "Receipt",
+    "ReleaseDescription",
     "Sketch",
     "learn_gaussian_mixture",
     "learn_kmeans",

@@ -21,7 +21,6 @@ from scipy.special import log_ndtr, wofz
 from scipy.stats import chi2
 
 from privsketch.errors import ParameterError
-from privsketch.noise.calibration import log_delta_continuous
 
 # Root finders and quadratures end closer than this.
 _ROUND_UP = 1.0 + 1e-9
@@ -39,15 +38,15 @@ def half_normal_tail(n_components: int, bound: float) -> float:
     """P(|N_1| + ... + |N_k| > bound) for independent standard normal variables.
 
     The Laplace transform of one term is M(z) = 2 exp(z^2 / 2) Phi(z); the tail is the integral
-    of M(z)^k exp(-z bound) / z over a line to the right of 0. From the saddle point s the line
-    is bent to the right, where the integrand falls like a Gaussian.
+    of M(z)^k exp(-z bound) / z over a line to the right of 0. From the saddle point the line is
+    bent to the right, where |M| stays below 1 and exp(-z bound) falls.
     """
     if bound <= 0:
         return 1.0
     k = n_components
     saddle = _saddle(k, bound)
     peak = k * _log_transform(complex(saddle)).real - saddle * bound
-    slope = 0.5
+    slope = 0.7
     direction = complex(slope, 1.0)
 
     def integrand(t: float) -> float:
@@ -55,9 +54,11 @@ def half_normal_tail(n_components: int, bound: float) -> float:
         value = np.exp(k * _log_transform(z) - z * bound - peak) / z * direction
         return float(value.imag)
 
-    # Beyond: exp(-k (1 - slope^2) t^2 / 2) < 1e-20.
-    end = 12.0 / math.sqrt(k)
-    area = quad(integrand, 0.0, end, epsabs=0.0, epsrel=1e-12, limit=400)[0]
+    # The peak is about 1 / sqrt(k) wide; beyond the end exp(-z bound) is below 1e-20.
+    width, end = 12.0 / math.sqrt(k), 12.0 / math.sqrt(k) + 50.0 / (slope * bound)
+    near = quad(integrand, 0.0, width, epsabs=0.0, epsrel=1e-12, limit=400)[0]
+    far = quad(integrand, width, end, epsabs=1e-14 * abs(near), epsrel=1e-12, limit=400)[0]
+    area = near + far
     return float(min(1.0, math.exp(peak) * area / math.pi))
 
 
@@ -66,7 +67,9 @@ def _log_transform(z: complex) -> complex:
     # erfc(-u) = 2 - erfc(u), and exp(u^2) erfc(u) = w(i u) is moderate there.
     u = z / math.sqrt(2)
     square = u * u
-    return complex(square + np.log(2 - np.exp(-square) * wofz(1j * u)))
+    if square.real > 0:
+        return complex(square + np.log(2 - np.exp(-square) * wofz(1j * u)))
+    return complex(np.log(2 * np.exp(square) - wofz(1j * u)))
 
 
 def _saddle(k: int, bound: float) -> float:
@@ -87,7 +90,7 @@ def half_normal_quantile(n_components: int, delta: float) -> float:
     if half_normal_tail(n_components, low) <= delta:
         return low
     while half_normal_tail(n_components, high) > delta:
-        high *= 1.5
+        high += 2 * math.sqrt(n_components)
     root = brentq(
         lambda q: math.log(half_normal_tail(n_components, q)) - math.log(delta),
         low,
@@ -167,21 +170,14 @@ def delta_fresh_continuous(sigma: float, n_components: int, epsilon: float) -> f
     The mean of Balle and Wang's formula over shifts of length |v| sqrt(X / k).
     """
     k = n_components
-
-    def integrand(x: float) -> float:
-        if x <= 0:
-            return 0.0
-        log_delta = log_delta_continuous(sigma / math.sqrt(x / k), epsilon)
-        return math.exp(log_delta + float(chi2.logpdf(x, k)))
-
-    # The integrand peaks far out in the tail of X: find where, and stay around it.
-    points = np.exp(np.linspace(math.log(1e-3), math.log(k + 2000.0), 4000))
-    values = np.array([integrand(float(x)) for x in points])
-    peak = float(points[int(values.argmax())])
-    inner = [peak / 2, peak, peak * 2]
-    end = float(points[np.flatnonzero(values > values.max() * 1e-25)[-1]]) + 50.0
-    area = quad(integrand, 0.0, end, points=inner, epsabs=0.0, epsrel=1e-11, limit=500)[0]
-    return float(area)
+    # A smooth integrand that vanishes at both ends of ln X: equal steps are as good as any rule.
+    log_x = np.linspace(math.log(1e-6 * k), math.log(k + 4000.0), 20_001)
+    half = np.exp(log_x / 2) / math.sqrt(k) / (2 * sigma)
+    first = log_ndtr(half - epsilon / (2 * half))
+    second = epsilon + log_ndtr(-half - epsilon / (2 * half))
+    deltas = np.exp(first) * -np.expm1(np.minimum(second - first, 0.0))
+    density = np.exp(chi2.logpdf(np.exp(log_x), k) + log_x)
+    return float((deltas * density).sum() * (log_x[1] - log_x[0]))
 
 
 def fresh_gaussian_continuous(n_components: int, epsilon: float, delta: float) -> float:

@@ -232,7 +232,7 @@ def realised(change: Change, matrix: Matrix, budget: Budget, noise: str) -> RowN
     if noise == "laplace" or budget.delta == 0:
         return realised_laplace(change, matrix, budget)
     gaussian = realised_gaussian(change, matrix, budget)
-    if noise == "gaussian":
+    if noise == "gaussian" or not _may_be_less(change, matrix, budget, gaussian):
         return gaussian
     return min(gaussian, realised_laplace(change, matrix, budget), key=lambda option: option.std)
 
@@ -242,13 +242,18 @@ def least(fixed: RowNoise, change: Change, matrix: Matrix, budget: Budget, noise
 
     The charge stays that of the fixed one: over all matrices the release spends its delta.
     """
-    if noise == "gaussian":
+    if noise == "gaussian" or not _may_be_less(change, matrix, budget, fixed):
         return fixed
     pure = realised_laplace(change, matrix, budget)
     if pure.std >= fixed.std:
         return fixed
     law = pure.law.charged(budget.epsilon, budget.delta, "replace", "")
     return replace(pure, law=law, words=f"{pure.words}; chosen by the matrix, so delta is charged")
+
+
+def _may_be_less(change: Change, matrix: Matrix, budget: Budget, other: RowNoise) -> bool:
+    """Whether pure noise can be less than other noise: bounds of large matrices take a while."""
+    return change.l1_at_least(matrix) / budget.epsilon * math.sqrt(2) < other.std
 
 
 def _shifted_l1(l1: int, matrix: Matrix, epsilon: float) -> tuple[int, int]:

@@ -51,6 +51,16 @@ class Change:
         exact = box_to_one(p, self.widths) if self.kind == "box" else None
         return bound if exact is None else min(bound, exact)
 
+    def l1_at_least(self, matrix: Matrix) -> float:
+        """At most the largest L1 norm of v P, at once: a mean over sign vectors."""
+        if self.kind in ("entry", "l1"):
+            return self.l1(matrix)
+        lengths = np.sqrt(np.square(matrix.integers.astype(np.float64)).sum(axis=1))
+        if self.kind == "box":
+            # E |sum_j s_j p_j| >= |p|_2 / sqrt 2 for random signs (Khintchine)
+            return float((self.widths * lengths).sum() / math.sqrt(2))
+        return float(self.radius * np.linalg.norm(lengths))
+
     def l2_squared(self, matrix: Matrix) -> int:
         """At least the largest squared L2 norm of v P."""
         p = matrix.integers

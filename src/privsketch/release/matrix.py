@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.features.stream import PublicStream, normal_pairs
+from privsketch.release.norms import integer_product
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -53,7 +54,7 @@ class Matrix:
     @cached_property
     def gram(self) -> Integers:
         """P' P in integers, exact, (n_components, n_components)."""
-        return self.integers.T @ self.integers
+        return integer_product(self.integers.T, self.integers)
 
 
 def public_matrix(dim: int, n_components: int, seed: int) -> Matrix:

@@ -16,8 +16,9 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 MARGIN = 1 + 1e-8
 EXACT_COMPONENTS = 20  # up to here all 2^(k - 1) sign vectors are looked at
-_MOST_SIGNED_VALUES = 2**28
+_MOST_SIGNED_VALUES = 2**26
 _STEPS = 400
+_EXACT_FLOAT = 2.0**52  # sums of integers below it are exact in any order
 
 
 def spectral_squared(gram: Integers) -> int:
@@ -46,9 +47,9 @@ def exact_two_to_one_squared(gram: Integers) -> int:
     right = _signs(k - k // 2)
     right = right[: len(right) // 2]  # s and -s give the same: half of one side is enough
     h = k // 2
-    own_left = np.einsum("ai,ij,aj->a", left, gram[:h, :h], left)
-    own_right = np.einsum("ai,ij,aj->a", right, gram[h:, h:], right)
-    cross = left @ gram[:h, h:] @ right.T
+    own_left = (left * (left @ gram[:h, :h])).sum(axis=1)
+    own_right = (right * (right @ gram[h:, h:])).sum(axis=1)
+    cross = integer_product(integer_product(left, gram[:h, h:]), right.T) if h else 0
     return int((own_left[:, np.newaxis] + own_right + 2 * cross).max())
 
 
@@ -62,7 +63,7 @@ def two_to_one_bound(gram: Integers) -> float:
     u = np.trace(matrix) / k - np.diagonal(matrix)  # makes the diagonal constant
     best = math.inf
     step = float(np.trace(matrix)) / k
-    for i in range(_STEPS if k <= 200 else 20):
+    for i in range(_STEPS if k <= 64 else 40 if k <= 256 else 3):
         shifted = matrix + np.diag(u)
         value, vector = eigh(shifted, subset_by_index=[k - 1, k - 1])
         best = min(best, k * float(value[0]) - float(u.sum()))
@@ -78,17 +79,27 @@ def box_to_one(matrix: Integers, widths: Integers) -> int | None:
     In integers; None where looking at all sign vectors takes too long.
     """
     dim, k = matrix.shape
+    scaled = widths[:, np.newaxis].astype(np.float64) * matrix
     if k > EXACT_COMPONENTS or dim * 2 ** (k - 1) > _MOST_SIGNED_VALUES:
         return None
-    largest = 0
-    signs = _signs(k)[: 2 ** (k - 1)]
-    rows = max(1, 2**22 // dim)
-    # Integers below 2^53 in float64, whose products are much faster.
-    transposed = np.ascontiguousarray(matrix.T, dtype=np.float64)
+    if np.abs(scaled).sum() >= _EXACT_FLOAT:
+        return None
+    largest = 0.0
+    signs = _signs(k)[: 2 ** (k - 1)].astype(np.float64)
+    transposed = np.ascontiguousarray(scaled.T)
+    rows = max(1, 2**18 // dim)
     for start in range(0, len(signs), rows):
-        images = np.abs(signs[start : start + rows].astype(np.float64) @ transposed)
-        largest = max(largest, int((images.astype(np.int64) @ widths).max()))
-    return largest
+        images = signs[start : start + rows] @ transposed
+        largest = max(largest, float(np.abs(images, out=images).sum(axis=1).max()))
+    return int(largest)
+
+
+def integer_product(a: Integers, b: Integers) -> Integers:
+    """a @ b exactly: in float64, which is much faster, where its integers are large enough."""
+    largest = np.abs(a).astype(np.float64).sum(axis=1).max() * float(np.abs(b).max())
+    if largest < _EXACT_FLOAT:
+        return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
+    return a @ b
 
 
 def _signs(k: int) -> Integers:

@@ -35,7 +35,7 @@ from privsketch.release.matrix import UNIT, Matrix, fresh_matrix, public_matrix
 from privsketch.threads import chunks, in_threads
 
 Floats = npt.NDArray[np.float64]
-MOST_COMPONENTS = 4096
+MOST_COMPONENTS = 1024
 _CHUNK_VALUES = 2**20
 
 

@@ -1,0 +1,204 @@
+"""Exact noise for whole tables: the laws, and the rare decisions that floats cannot make."""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+from privsketch.noise import bulk
+from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
+from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace
+
+ALARM = 1e-7  # of every statistical test here
+SCALES = [0.5, 0.7, 1.0, 3.7, 31.0, 32.0, 33.5, 64.0, 500.25]
+
+
+def laplace_pmf(z, scale):
+    return np.exp(-np.abs(z) / scale) * np.tanh(0.5 / scale)
+
+
+def gaussian_pmf(z, sigma):
+    every = np.arange(-int(60 * sigma) - 60, int(60 * sigma) + 61)
+    return np.exp(-(z**2) / (2 * sigma**2)) / np.exp(-(every**2) / (2 * sigma**2)).sum()
+
+
+LAWS = {"laplace": (discrete_laplace, laplace_pmf), "gaussian": (discrete_gaussian, gaussian_pmf)}
+
+
+def p_value(draws, pmf):
+    """Chi-square test with cells of about 500 expected draws."""
+    reach = max(2, int(np.abs(draws).max()))
+    z = np.arange(-reach, reach + 1)
+    expected = pmf(z.astype(float)) * len(draws)
+    seen = np.bincount(draws + reach, minlength=len(z)).astype(float)
+    cell = np.floor(np.cumsum(expected) / 500).astype(int)
+    expected, seen = np.bincount(cell, expected), np.bincount(cell, seen)
+    keep = expected >= 10
+    rest = len(draws) - expected[keep].sum()
+    expected = np.append(expected[keep], max(rest, 1e-9))
+    seen = np.append(seen[keep], len(draws) - seen[keep].sum())
+    if rest < 10:
+        expected, seen = expected[:-1], seen[:-1]
+    statistic = ((seen - expected) ** 2 / expected).sum()
+    return stats.chi2.sf(statistic, len(expected))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("law", LAWS)
+def test_the_law_is_right_and_another_one_is_noticed(law, scale):
+    draw, pmf = LAWS[law]
+    draws = draw(300_000, scale)
+    assert p_value(draws, lambda z: pmf(z, scale)) > ALARM
+    assert p_value(draws, lambda z: pmf(z, 1.1 * scale)) < ALARM
+    assert p_value(draws, lambda z: pmf(z, 0.9 * scale)) < ALARM
+
+
+@pytest.mark.parametrize("scale", [2.0**20 + 0.5, 2.0**35 + 3, 2.0**36.9, 2.0**38, 2.0**50 + 1])
+@pytest.mark.parametrize(
+    ("draw", "law"), [(discrete_laplace, stats.laplace), (discrete_gaussian, stats.norm)]
+)
+def test_large_scales_look_continuous(draw, law, scale):
+    draws = draw(200_000, scale)
+    assert stats.kstest(draws / scale, law.cdf).pvalue > ALARM
+    assert stats.kstest(draws / (1.1 * scale), law.cdf).pvalue < ALARM
+    low = draws & 63  # at such scales uniform
+    assert stats.chisquare(np.bincount(low, minlength=64)).pvalue > ALARM
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "scale"),
+    [
+        (discrete_laplace, lambda v, s: add_discrete_laplace(v, s, 1, 100.0)[0], 5.5),
+        (discrete_gaussian, lambda v, s: add_discrete_gaussian(v, s, 1.0, 100.0)[0], 5.5),
+    ],
+)
+def test_opendp_draws_the_same_law(ours, theirs, scale):
+    mine = ours(20_000, scale)
+    other = theirs(np.zeros(20_000, dtype=np.int64), scale)
+    table = np.array([np.bincount(np.clip(x, -15, 15) + 15, minlength=31) for x in (mine, other)])
+    assert stats.chi2_contingency(table[:, table.sum(axis=0) > 20]).pvalue > ALARM
+
+
+def bytes_of(*numbers):
+    """Random bytes that are not: 64-bit words in a given order."""
+    left = list(numbers)
+
+    def take(count):
+        words, left[:] = left[: count // 8], left[count // 8 :]
+        return np.array(words, dtype=np.uint64).tobytes()
+
+    return take
+
+
+def floor_of(probability, bits):
+    with mpmath.workdps(200):
+        return int(mpmath.floor(probability() * mpmath.mpf(2) ** bits))
+
+
+@pytest.mark.parametrize("exponent", [Fraction(1, 3), Fraction(1, 10**9), Fraction(45, 2)])
+def test_a_coin_is_decided_by_all_the_digits_it_takes(exponent):
+    def probability():
+        return mpmath.exp(-mpmath.mpf(exponent.numerator) / exponent.denominator)
+
+    word = floor_of(probability, 64)
+    more = floor_of(probability, 128) & (2**64 - 1)
+    assert bulk._settled_coin(word - 1, 64, exponent, bytes_of())
+    assert not bulk._settled_coin(word + 1, 64, exponent, bytes_of())
+    assert bulk._settled_coin(word, 64, exponent, bytes_of(more - 1))
+    assert not bulk._settled_coin(word, 64, exponent, bytes_of(more + 1))
+    last = floor_of(probability, 192) & (2**64 - 1)
+    assert bulk._settled_coin(word, 64, exponent, bytes_of(more, last - 1))
+    assert not bulk._settled_coin(word, 64, exponent, bytes_of(more, last + 1))
+
+
+def test_a_certain_coin_needs_no_digits():
+    assert bulk._settled_coin(2**64 - 1, 64, Fraction(0), bytes_of())
+
+
+@pytest.mark.parametrize("scale", [0.05, 7.3, 2.0**20 + 0.5, 2.0**40])
+def test_coins_agree_with_the_settled_ones_wherever_they_start(scale):
+    """Words around every boundary: what floats decide is what all digits decide."""
+    rate = 1 / Fraction(scale)
+    values = np.repeat(np.array([0, 1, 2, 5, 17]), 9).astype(np.int64)
+    bounds = [
+        floor_of(lambda v=v: mpmath.exp(-v / mpmath.mpf(scale)), 16) for v in (0, 1, 2, 5, 17)
+    ]
+    words = np.concatenate([np.arange(b - 4, b + 5) for b in bounds]).clip(0, 2**16 - 1)
+    for tail in (0, 2**64 - 1):
+        got = bulk._coins(
+            values,
+            words.astype(np.uint64),
+            16,
+            lambda v: v * float(rate),
+            lambda v: v * rate,
+            bytes_of(*[tail] * 100),
+        )
+        expected = [
+            bulk._settled_coin(int(w), 16, int(v) * rate, bytes_of(*[tail] * 9))
+            for w, v in zip(words, values, strict=True)
+        ]
+        assert got.tolist() == expected
+
+
+@pytest.mark.parametrize("scale", [0.3, 40.0, 2.0**30 + 7])
+def test_the_upper_part_is_found_in_its_distribution_function(scale):
+    law = bulk._geometric_law(scale)
+
+    def below(j):
+        return lambda: 1 - mpmath.exp(-j * mpmath.mpf(2) ** law.low_bits / mpmath.mpf(scale))
+
+    assert 2**law.low_bits <= max(1, scale / 32)
+    for j in (1, 2, 3, 30, 100):
+        bound = floor_of(below(j), 64)
+        if bound >= 2**64 - 2:
+            break
+        assert int(law.bounds[j - 1]) == bound
+        for word, tail, expected in (
+            (bound - 1, 0, j - 1),
+            (bound + 1, 0, j),
+            (bound, (floor_of(below(j), 128) & (2**64 - 1)) - 1, j - 1),
+            (bound, (floor_of(below(j), 128) & (2**64 - 1)) + 1, j),
+        ):
+            if j == 1 or bound - 1 > floor_of(below(j - 1), 64):
+                first = np.array([word >> 48], dtype=np.uint64)
+                rest = (word & (2**48 - 1)) << 16
+                assert bulk._upper(first, law, bytes_of(rest, tail))[0] == expected
+
+
+def test_quick_answers_are_those_of_the_whole_table():
+    law = bulk._geometric_law(1000.0)
+    first = np.arange(2**16)
+    sure = law.quick >= 0
+    for word in (first << 48, (first << 48) + (2**48 - 1)):
+        slow = np.searchsorted(law.bounds, word.astype(np.uint64), side="right")
+        assert (slow[sure] == law.quick[sure]).all()
+    assert sure.mean() > 0.9
+
+
+def test_beyond_the_table_the_law_starts_again():
+    law = bulk._geometric_law(2.0**30)
+    # A uniform number within 2^-128 of 1 lies beyond the table, the next one, near 0, adds 0.
+    first = np.array([2**16 - 1], dtype=np.uint64)
+    ones = [2**64 - 1] * 2
+    assert bulk._upper(first, law, bytes_of(*ones, 0, 0))[0] == bulk._TABLE
+    assert bulk._upper(first, law, bytes_of(*ones, 2**63, 0))[0] == bulk._TABLE + 22  # ln(2) 32
+
+
+def test_fourth_moments_and_independence():
+    draws = discrete_laplace(400_000, 1000.0) / 1000.0
+    kurtosis = (draws**4).mean()
+    # E z^4 = 24, E z^8 = 40320: 5.5 standard errors, false alarm below 1e-7
+    assert abs(kurtosis - 24) < 5.5 * math.sqrt((40320 - 24**2) / len(draws))
+    correlation = np.corrcoef(draws[:-1], draws[1:])[0, 1]
+    assert abs(correlation) < 5.5 / math.sqrt(len(draws))
+
+
+@pytest.mark.parametrize("draw", [discrete_laplace, discrete_gaussian])
+def test_any_count(draw):
+    for count in (0, 1, 5, bulk.CHUNK, bulk.CHUNK + 1, 40_000):
+        draws = draw(count, 12.5)
+        assert draws.shape == (count,)
+        assert draws.dtype == np.int64
