@@ -99,16 +99,28 @@ def test_box_norm_against_all_corners():
     change = Change("box", widths, math.isqrt(int((widths**2).sum())) + 1)
     assert change.l1(matrix) == int(np.abs(images).sum(axis=1).max())
     longest = int((images * images).sum(axis=1).max())
-    assert longest <= change.l2_squared(matrix) < 3 * longest
+    assert longest <= change.l2_squared(matrix) <= 1.0000001 * longest + 1
 
 
-def test_entries_with_widths_of_their_own():
+def test_many_columns_of_a_box_are_bounded_from_above():
+    matrix = public_matrix(20, 4, seed=5)
+    widths = np.arange(1, 21)
+    rng = np.random.default_rng(0)
+    images = (rng.choice([-1, 1], size=(200_000, 20)) * widths) @ matrix.integers
+    found = int((images * images).sum(axis=1).max())
+    change = Change("box", widths, math.isqrt(int((widths**2).sum())) + 1)
+    assert found <= change.l2_squared(matrix) < 2 * found
+
+
+@pytest.mark.parametrize("unit", [1, 2**15])
+def test_entries_with_widths_of_their_own(unit):
+    """In integers of any size: squares of both factors pass 2^63 at full resolution."""
     matrix = public_matrix(5, 3, seed=2)
-    widths = np.array([1, 100, 3, 50, 20])
-    change = Change("entry", widths, 100)
-    rows = [w * matrix.integers[i] for i, w in enumerate(widths)]
-    assert change.l1(matrix) == max(int(np.abs(row).sum()) for row in rows)
-    assert change.l2_squared(matrix) == max(int((row * row).sum()) for row in rows)
+    widths = unit * np.array([1, 60, 3, 50, 20])
+    change = Change("entry", widths, int(widths.max()))
+    rows = [[int(w) * int(p) for p in row] for w, row in zip(widths, matrix.integers, strict=True)]
+    assert change.l1(matrix) == max(sum(map(abs, row)) for row in rows)
+    assert change.l2_squared(matrix) == max(sum(x * x for x in row) for row in rows)
 
 
 # The matrix -----------------------------------------------------------------------------------

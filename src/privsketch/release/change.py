@@ -20,7 +20,12 @@ from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError
 from privsketch.features.fixedpoint import FAR, Quantiser
 from privsketch.release.matrix import Matrix
-from privsketch.release.norms import box_to_one, spectral_squared, two_to_one_squared
+from privsketch.release.norms import (
+    box_to_one,
+    box_to_two_squared,
+    spectral_squared,
+    two_to_one_squared,
+)
 
 Integers = npt.NDArray[np.int64]
 Kind = Literal["entry", "l1", "l2", "box"]
@@ -64,16 +69,15 @@ class Change:
     def l2_squared(self, matrix: Matrix) -> int:
         """At least the largest squared L2 norm of v P."""
         p = matrix.integers
+        squares = (p * p).sum(axis=1)
         if self.kind == "entry":
-            return int((self.widths**2 * (p * p).sum(axis=1)).max())
+            # Python integers: products of two squares pass 2^63.
+            return max(int(w) ** 2 * int(s) for w, s in zip(self.widths, squares, strict=True))
         if self.kind == "l1":
-            return self.radius**2 * int((p * p).sum(axis=1).max())
+            return self.radius**2 * int(squares.max())
         bound = self.radius**2 * spectral_squared(matrix.gram)
         if self.kind == "box":
-            # v = diag(widths) s with |s|_2 <= sqrt(dim)
-            scaled = self.widths[:, np.newaxis] * p.astype(np.float64)
-            largest = float(np.linalg.eigvalsh(scaled.T @ scaled)[-1])
-            bound = min(bound, math.ceil(len(p) * largest * (1 + 1e-8)))
+            bound = min(bound, box_to_two_squared(p, self.widths))
         return bound
 
     @property

@@ -16,6 +16,7 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 MARGIN = 1 + 1e-8
 EXACT_COMPONENTS = 20  # up to here all 2^(k - 1) sign vectors are looked at
+EXACT_COLUMNS = 16  # and up to here all corners of a box
 _MOST_SIGNED_VALUES = 2**26
 _STEPS = 400
 _EXACT_FLOAT = 2.0**52  # sums of integers below it are exact in any order
@@ -92,6 +93,20 @@ def box_to_one(matrix: Integers, widths: Integers) -> int | None:
         images = signs[start : start + rows] @ transposed
         largest = max(largest, float(np.abs(images, out=images).sum(axis=1).max()))
     return int(largest)
+
+
+def box_to_two_squared(matrix: Integers, widths: Integers) -> int:
+    """At least the largest squared length of v P over |v_i| <= widths_i.
+
+    At the corners of the box v = diag(widths) s with signs s: all of them are looked at for few
+    columns, else |s|_2 = sqrt(dim) bounds them.
+    """
+    scaled = widths[:, np.newaxis].astype(np.float64) * matrix
+    dim = len(matrix)
+    if dim <= EXACT_COLUMNS:
+        images = _signs(dim)[: 2 ** (dim - 1)] @ scaled
+        return math.ceil(float(np.square(images).sum(axis=1).max()) * MARGIN)
+    return math.ceil(dim * _largest_eigenvalue(scaled.T @ scaled) * MARGIN)
 
 
 def integer_product(a: Integers, b: Integers) -> Integers:

@@ -32,14 +32,14 @@ from privsketch.release.calibration import (
 )
 from privsketch.release.change import Protection
 from privsketch.release.matrix import UNIT, Matrix, fresh_matrix, public_matrix
-from privsketch.threads import chunks, in_threads
+from privsketch.threads import checked_threads, chunks, in_threads
 
 Floats = npt.NDArray[np.float64]
 MOST_COMPONENTS = 1024
 _CHUNK_VALUES = 2**20
 
 
-@dataclass
+@dataclass(eq=False)
 class Projection:
     """A matrix with the noise that makes projections by it private.
 
@@ -54,6 +54,7 @@ class Projection:
     protection: Protection
     budget: Budget
     asked: str
+    asked_noise: str
     was_used: bool = False
 
     @classmethod
@@ -120,21 +121,25 @@ class Projection:
             chosen = least(fixed, change, matrix, budget, noise)
         else:
             chosen = fixed
-        made = cls(domain, matrix, seed, chosen, protection, budget, calibration)
+        made = cls(domain, matrix, seed, chosen, protection, budget, calibration, noise)
         made._require_exact_products()
         return made
 
     def reused(self) -> Projection:
         """The same matrix with noise for any use of it: what "auto" becomes after a release."""
+        if self.asked == "auto":
+            change = self.protection.change()
+            noise = realised(change, self.matrix, self.budget, self.asked_noise)
+            return replace(self, noise=noise, was_used=False)
         if self._may_be_reused:
             return self
-        if self.asked != "auto":
-            raise ParameterError(
-                f"calibration={self.asked!r}: its matrix is fresh for one release only and has "
-                "been used; draw another one, or use calibration='realised'"
-            )
-        noise = realised(self.protection.change(), self.matrix, self.budget, "auto")
-        return replace(self, noise=noise, was_used=False)
+        raise self._used_up()
+
+    def _used_up(self) -> ParameterError:
+        return ParameterError(
+            f"calibration={self.asked!r}: its matrix is fresh for one release only and has been "
+            "used; draw another one, or use calibration='realised'"
+        )
 
     @property
     def _may_be_reused(self) -> bool:
@@ -194,10 +199,8 @@ class Projection:
         the first of them is out. A matrix that is fresh for one release is refused a second time.
         """
         if self.was_used and not self._may_be_reused:
-            raise ParameterError(
-                f"calibration={self.noise.calibration!r}: the matrix is fresh for one release "
-                "only and has been used; draw another one, or use calibration='realised'"
-            )
+            raise self._used_up()
+        checked_threads(n_threads)
         self.was_used = True
         return self._releases(blocks, source, missing_to_center, n_threads, on_receipt)
 

@@ -1,0 +1,291 @@
+"""Private release of projected records, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from privsketch.budget import Neighbours, Receipt, compose_sequential
+from privsketch.domain import Domain
+from privsketch.errors import ParameterError, RecordError
+from privsketch.estimators.validation import public_facts, validated
+from privsketch.readers import checked_missing
+from privsketch.release.description import ReleaseDescription
+from privsketch.release.projection import Projection
+from privsketch.threads import checked_threads
+
+Floats = npt.NDArray[np.float64]
+
+
+class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Random projections of records with noise that hides each of them.
+
+    `fit` draws a matrix and charges nothing. `transform` releases a table: every record is cut
+    to the domain, projected and noised, and what comes out may be published row by row. Every
+    call draws new noise and charges epsilon and delta again, for the records of its table.
+    Noise hides a record behind the domain, not behind other records: it does not shrink with
+    their number. docs/projection.md.
+
+    Parameters
+    ----------
+    n_components : int
+        Numbers that are released for each record.
+    epsilon : float
+        Privacy budget of one `transform`; no default.
+    delta : float
+        0 for pure differential privacy; no default.
+    domain : Box or Ball
+        Public bounds of the records; no default. Noise grows with its diameter; records
+        outside are moved to its edge. Its `dim` may be left out.
+    protect : {"row", "element"}
+        What is hidden: all that a record says, or one entry of it.
+    bound : float, optional
+        Hide only changes of a row, or of an element, by at most this distance; the diameter
+        of the domain, which hides all of it, if left out.
+    bound_norm : {"l2", "l1"}
+        Distance of rows that `bound` speaks of.
+    noise : {"auto", "laplace", "gaussian"}
+    calibration : {"auto", "realised", "fresh", "union", "paper"}
+        "realised": private at the very matrix that was drawn; any number of releases.
+        "fresh": less noise from about ten components on, but a matrix of nobody's knowledge,
+        for one release: a second `transform` is refused. "auto": the less noisy of the two
+        that is allowed for the first release, "realised" for all later ones. "union" and
+        "paper" are for comparison.
+    missing : {"error", "center"}
+        What to do with missing or infinite values: refuse, or put them at the centre of the
+        domain.
+    n_threads : int, optional
+    random_state : int, optional
+        Public seed of the matrix; drawn by the operating system if left out. The noise has
+        no seed.
+
+    Attributes
+    ----------
+    components_ : (n_components_, n_features_in_) float64
+        The matrix: a release is (records - centre of the domain) @ components_.T + noise. It
+        is secret until the first release unless it comes from a public seed or the
+        calibration is "realised", and public afterwards.
+    n_components_ : int
+    noise_variance_, noise_fourth_moment_ : float
+        Of the noise of one number of the latest release, or of the first one to come.
+    receipt_ : Receipt
+        What all calls of `transform` since `fit` cost together, if they were about the same
+        records: epsilons and deltas add. There is none before the first.
+    receipts_ : tuple of Receipt
+        What each of them cost.
+    description_ : ReleaseDescription
+        What is public about the latest release; distances need it.
+    projection_ : Projection
+        Matrix and noise of the latest release, or of the first one to come.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Defined when X has string column names.
+
+    Notes
+    -----
+    A copy of a fitted estimator, by `pickle`, by `copy` or in a worker process, counts its own
+    releases only. It cannot know what the original does with a fresh matrix, so it counts the
+    matrix as used. `clone` copies parameters only, and is safe.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> X = np.random.default_rng(0).normal(size=(1000, 20))
+    >>> projection = ps.PrivateProjection(10, epsilon=4.0, delta=1e-6, domain=ps.Ball(radius=6.0))
+    >>> projection.fit_transform(X).shape
+    (1000, 10)
+    >>> projection.receipt_.epsilon, projection.receipt_.unit
+    (4.0, 'one record')
+    """
+
+    # No parameter: one record is replaced by another, and the number of records is public.
+    neighbours: ClassVar[Neighbours] = "replace"
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        domain: Domain | None = None,
+        protect: str = "row",
+        bound: float | None = None,
+        bound_norm: str = "l2",
+        noise: str = "auto",
+        calibration: str = "auto",
+        missing: str = "error",
+        n_threads: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.protect = protect
+        self.bound = bound
+        self.bound_norm = bound_norm
+        self.noise = noise
+        self.calibration = calibration
+        self.missing = missing
+        self.n_threads = n_threads
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Draw the matrix for tables with the columns of X.
+
+        Charges: nothing. Of X it takes the number and the names of columns; it refuses what
+        `transform` would refuse.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_records, n_columns)
+        y : ignored
+        """
+        self._fitted_table(X)
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """Release the rows of X, (n_records, n_components_) float64.
+
+        Charges: epsilon and delta, at every call; nothing if an error stops it. An error after
+        the checks of X counts a fresh matrix as used all the same.
+        """
+        check_is_fitted(self, "projection_")
+        self._check_choices()
+        return self._release(validated(self, X, reset=False), self._next_projection())
+
+    def fit_transform(self, X: Any, y: object = None) -> Floats:
+        """Draw a matrix and release the rows of X with it.
+
+        Charges: epsilon and delta, once.
+        """
+        return self._release(self._fitted_table(X), self.projection_)
+
+    def _fitted_table(self, X: Any) -> npt.NDArray[Any]:
+        domain = public_facts(self)[1]
+        self._check_choices()
+        table = validated(self, X, reset=True)
+        if len(table) == 0:
+            raise RecordError(
+                "X: the table has no records; the number of records is public and must be at "
+                "least 1"
+            )
+        if self.missing == "error" and not np.isfinite(table).all():
+            raise RecordError(
+                "X: a record has a missing (NaN, null) or infinite value; clean the table, or use "
+                "missing='center' to put such values at the centre of the domain"
+            )
+        # The columns are those of X from here on: an older matrix must not meet them.
+        self.__dict__.pop("projection_", None)
+        self.projection_ = Projection.draw(
+            domain.with_dim(table.shape[1]),
+            self.n_components,
+            epsilon=self.epsilon,  # type: ignore[arg-type]
+            delta=self.delta,  # type: ignore[arg-type]
+            protect=self.protect,
+            bound=self.bound,
+            bound_norm=self.bound_norm,
+            noise=self.noise,
+            calibration=self.calibration,
+            random_state=self.random_state,
+        )
+        self.receipts_: tuple[Receipt, ...] = ()
+        return table
+
+    def _check_choices(self) -> None:
+        """Refuse what a release would stumble over when its matrix counts as used already."""
+        checked_threads(self.n_threads)
+        checked_missing(self.missing)
+
+    def _next_projection(self) -> Projection:
+        projection = self.projection_
+        if not projection.was_used:
+            return projection
+        try:
+            return projection.reused()
+        except ParameterError:
+            raise ParameterError(
+                f"calibration={projection.asked!r}: its matrix is fresh for one release only and "
+                "has been used, or this is a copy of the estimator that drew it; fit again, or "
+                "use calibration='realised'"
+            ) from None
+
+    def _release(self, table: npt.NDArray[Any], projection: Projection) -> Floats:
+        receipts: list[Receipt] = []
+        released = np.empty((len(table), projection.n_components), dtype=np.float64)
+        first = 0
+        for rows in projection.releases(
+            [table],
+            missing_to_center=self.missing == "center",
+            n_threads=self.n_threads,
+            on_receipt=receipts.append,
+        ):
+            released[first : first + len(rows)] = rows
+            first += len(rows)
+        # Together, at the very end: the projection is that of the last receipt.
+        self.projection_, self.receipts_ = projection, (*self.receipts_, *receipts)
+        return released
+
+    @property
+    def receipt_(self) -> Receipt:
+        """What all releases since `fit` cost together."""
+        parts = self.receipts_
+        if not parts:
+            raise AttributeError("receipt_: nothing was charged yet; transform releases a table")
+        if len(parts) == 1:
+            return parts[0]
+        whole = compose_sequential(f"{len(parts)} releases of projected records", parts, None)
+        return replace(whole, unit=parts[0].unit)
+
+    @property
+    def description_(self) -> ReleaseDescription:
+        """What is public about the latest release."""
+        if not self.receipts_:
+            raise AttributeError("description_: nothing was released yet; transform does")
+        plain = ReleaseDescription.of(self.projection_, self.receipts_[-1])
+        return replace(plain, columns=tuple(map(str, self.get_feature_names_out())))
+
+    @property
+    def components_(self) -> Floats:
+        """The matrix, (n_components_, n_features_in_)."""
+        return np.ascontiguousarray(self.projection_.matrix.values.T)
+
+    @property
+    def n_components_(self) -> int:
+        """Number of columns of a released table."""
+        return self.projection_.n_components
+
+    @property
+    def noise_variance_(self) -> float:
+        """Variance of the noise of one released number."""
+        return self.projection_.noise_variance
+
+    @property
+    def noise_fourth_moment_(self) -> float:
+        """Fourth moment of the noise of one released number."""
+        return self.projection_.noise_fourth_moment
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        projection = state.get("projection_")
+        if projection is not None and not projection.was_used:
+            try:
+                state["projection_"] = projection.reused()
+            except ParameterError:
+                state["projection_"] = replace(projection, was_used=True)
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = self.missing == "center"
+        return tags
