@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines clean
+.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines bench-release reproduce-jll clean
 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
@@ -61,6 +61,14 @@ bench-memory: $(VENV)/dev.done
 # Threads, processes and a Dask cluster that loses a worker: times, and the same sums.
 bench-engines: $(VENV)/dev.done
 	$(RUN)/python benchmarks/engines.py
+
+# Released rows: speed against NumPy, and peak memory on 10 million records (9 GB of free disk).
+bench-release: $(VENV)/dev.done
+	$(RUN)/python benchmarks/release.py
+
+# Figures and Table 1 of JLL beside the printed numbers, a quarter of an hour.
+reproduce-jll: $(VENV)/dev.done
+	$(RUN)/privsketch reproduce jll-figure1 jll-figure2 jll-figure3 jll-figure4 jll-table1 -o docs/papers/jll
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import privsketch as ps
 from privsketch.cli.main import main
 
-COMMANDS = ["demo", "plan", "design", "sketch", "merge", "learn", "inspect"]
+COMMANDS = ["demo", "plan", "design", "sketch", "merge", "learn", "release", "inspect", "reproduce"]
 DESIGN = {
     "-k": "2",
     "--box": "-4 4",

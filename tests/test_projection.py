@@ -3,8 +3,11 @@
 Statistical tests have a false-alarm rate of at most 1e-6 each.
 """
 
+import copy
 import itertools
 import math
+import os
+import pickle
 
 import mpmath
 import numpy as np
@@ -356,6 +359,24 @@ def test_rounding_can_enlarge_a_distance_and_is_paid_for():
     assert moved <= protection.change().radius <= 13
 
 
+@pytest.mark.parametrize("kind", KINDS[2:5], ids=lambda kind: "-".join(map(str, kind.values())))
+def test_what_reading_rounds_is_paid_for(kind):
+    """Neighbouring whole numbers beyond 2^53 are further apart as floats than they are."""
+    center = 1_700_000_000_000_000_000
+    low = next(n for n in range(center, center + 600) if float(n) != float(n + 1))
+    kind = {**kind, "bound": 1.0}
+    protection = Protection.of(
+        ps.Box(center - 1e5, center + 1e5, dim=1),
+        kind["protect"],
+        kind["bound"],
+        kind.get("bound_norm", "l2"),
+    )
+    quantise = protection.quantiser()
+    moved = np.diff(quantise.whole_numbers(np.array([[low], [low + 1]])), axis=0)
+    assert abs(moved[0, 0]) > protection.units_per_length
+    assert abs(moved[0, 0]) <= protection.change().radius
+
+
 def test_an_entry_of_a_record_outside_a_ball_moves_no_other_entry():
     projection = draw(ps.Ball(3, 1.0), 2, protect="element")
     quantise = projection.protection.quantiser()
@@ -561,6 +582,56 @@ def test_a_fresh_matrix_is_used_once():
         projection.reused()
 
 
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))]
+)
+def test_a_fresh_matrix_that_was_copied_is_used(copied):
+    projection = draw(ps.Ball(30, 1.0), 12, delta=1e-6, calibration="fresh")
+    for one in (copied(projection), projection):
+        with pytest.raises(ps.PrivsketchError, match="copied"):
+            one.releases([np.zeros((3, 30))])
+    public = draw(ps.Ball(30, 1.0), 12, random_state=1)
+    assert len(list(copied(public).releases([np.zeros((3, 30))]))) == 1
+
+
+def test_a_fresh_matrix_belongs_to_the_process_that_drew_it(monkeypatch):
+    projection = draw(ps.Ball(30, 1.0), 12, delta=1e-6, calibration="fresh")
+    monkeypatch.setattr(os, "getpid", lambda: projection.process + 1)
+    with pytest.raises(ps.PrivsketchError, match="one release"):
+        projection.releases([np.zeros((3, 30))])
+
+
+def test_a_matrix_is_not_printed():
+    projection = draw(ps.Ball(3, 1.0), 2, delta=1e-6)
+    assert "array" not in repr(projection) + repr(projection.matrix)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        np.zeros(3),
+        np.zeros((4, 1)),
+        np.zeros((2, 3, 3)),
+        np.ma.masked_array(np.zeros((4, 3)), mask=True),
+        [[0.0, 0.0, 0.0]],
+        np.array([["a", "b", "c"]]),
+        np.zeros((4, 3), dtype=complex),
+    ],
+)
+def test_only_tables_are_released(block, spent):
+    """A row that is stretched to a table would be released many times for the price of one."""
+    projection = draw(ps.Ball(3, 1.0), 2, random_state=0)
+    with pytest.raises(ps.PrivsketchError, match="blocks"):
+        list(projection.releases([block]))
+    assert spent == []
+
+
+def test_one_array_is_one_block():
+    projection = draw(ps.Ball(3, 1.0), 2, random_state=0)
+    (rows,) = projection.releases(np.zeros((5, 3)))
+    assert rows.shape == (5, 2)
+
+
 def test_auto_goes_on_with_the_noise_of_the_drawn_matrix():
     projection = draw(ps.Ball(60, 1.0), 15, delta=1e-6)
     assert projection.noise.calibration == "fresh"
@@ -597,6 +668,7 @@ REFUSED = [
     ({"protect": "element", "bound": 1.0, "bound_norm": "l1"}, "element"),
     ({"epsilon": 0.0}, "epsilon"),
     ({"epsilon": 101.0}, "epsilon"),
+    ({"epsilon": 1e-30}, "epsilon"),
     ({"random_state": "seed"}, "random_state"),
     ({"calibration": "fresh", "delta": 1e-20}, "too small"),
 ]
@@ -606,6 +678,17 @@ REFUSED = [
 def test_what_has_no_proof_is_refused(choices, word):
     with pytest.raises(ps.PrivsketchError, match=word):
         draw(ps.Ball(3, 1.0), 2, **choices)
+
+
+@pytest.mark.parametrize("radius", [1e-130, 1e130])
+def test_domains_whose_noise_has_no_size_are_refused(radius):
+    with pytest.raises(ps.PrivsketchError, match="units"):
+        draw(ps.Ball(3, radius), 2)
+
+
+def test_the_receipt_states_the_bound_with_all_its_digits():
+    receipt = draw(ps.Ball(3, 9.0), 2, bound=0.9999996).receipt()
+    assert receipt.unit == "a change of one record by at most 0.9999996 in Euclidean distance"
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, True, "2", 5000])
@@ -629,6 +712,7 @@ def test_a_description_survives_its_file(tmp_path):
     description = ps.ReleaseDescription.of(projection, receipt, carried=("id",))
     description.save(tmp_path / "r.json")
     assert ps.ReleaseDescription.load(tmp_path / "r.json") == description
+    assert (description.public_matrix() == projection.matrix.values).all()
     words = description.describe()
     assert "UNPROTECTED id" in words
     assert "epsilon = 1, delta = " in words

@@ -172,6 +172,13 @@ class Receipt:
         return "\n".join(lines)
 
 
+def checked_source(source: object) -> str:
+    """The name of a set of records, which receipts carry."""
+    if not isinstance(source, str) or not 1 <= len(source) <= 200 or not source.isprintable():
+        raise ParameterError(f"source={source!r}: expected a printable name of 1 to 200 characters")
+    return source
+
+
 def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
     """Several releases about the same records: epsilons and deltas add."""
     return Receipt(

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privsketch import __version__
-from privsketch.cli.options import listed_names, listed_numbers, study_options
+from privsketch.cli.options import chosen_columns, listed_numbers, require_free, study_options
 from privsketch.cli.plan import plan
+from privsketch.cli.release import release
+from privsketch.cli.reproduce import reproduce
 
 if TYPE_CHECKING:
     from privsketch import GaussianMixtureModel, KMeansModel, PCAModel, Sketch
@@ -39,6 +41,10 @@ def _as_options(message: str) -> str:
         "n_features=": "--features ",
         "n_records=": "--records ",
         "scheduler=": "--scheduler ",
+        "carry=[...]": "--carry a,b,c",
+        "with bound=,": "with --bound,",
+        "with random_state:": "with --seed:",
+        "leave random_state out": "leave --seed out",
     }
     for python, shell in words.items():
         message = message.replace(python, shell)
@@ -63,6 +69,9 @@ _OPTIONS = (
     "frequencies",
     "feature_map",
     "covariance_type",
+    "protect",
+    "bound_norm",
+    "calibration",
 )
 
 
@@ -103,25 +112,6 @@ def main() -> None:
     Each holder makes a private sketch of its records by a shared design; a collector
     merges the sketches; anyone learns clusters from the sum. Start with the demo.
     """
-
-
-def _columns(text: str | None, data: tuple[Path, ...]) -> list[str] | list[int] | None:
-    """Column names; for .npy files, which have none, column numbers."""
-    names = listed_names(text)
-    is_array = all(path.suffix == ".npy" for path in data)
-    if names is not None and is_array and all(name.isdecimal() for name in names):
-        return [int(name) for name in names]
-    return names
-
-
-def _require_free(path: Path, force: bool, reason: str) -> None:
-    """Refuse an output that cannot be written or would replace a file of value."""
-    from privsketch.errors import FileError
-    from privsketch.formats import require_writable
-
-    require_writable(path)
-    if path.exists() and not force:
-        raise FileError(f"{path} exists; {reason} (--force if that is meant)")
 
 
 @main.command()
@@ -215,7 +205,7 @@ def design(
     """
     import privsketch as ps
 
-    _require_free(output, force, "a new design would not fit the sketches of the old one")
+    require_free(output, force, "a new design would not fit the sketches of the old one")
     scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
     planned = ps.Design.plan(**study, frequency_scale=scale, **choices)
     planned.save(output)
@@ -285,13 +275,13 @@ def sketch(
         asks = recipe.budget.describe()
         click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
     # Learn it before the budget is spent.
-    _require_free(output, force, "sketching its records again would spend the budget again")
+    require_free(output, force, "sketching its records again would spend the budget again")
     with record_bar(data) as advance:
         released = ps.sketch(
             list(data),
             recipe,
             source=source or output.stem,
-            columns=_columns(columns, data),
+            columns=chosen_columns(columns, data),
             missing=missing,
             n_threads=n_threads,
             engine=engine,
@@ -340,7 +330,7 @@ def merge(
             factors = [int(item) for item in weights.split(",")]
         except ValueError:
             raise click.BadParameter(f"--weights {weights}: expected a list like 2,1,1") from None
-    _require_free(output, force, "it would be replaced")
+    require_free(output, force, "it would be replaced")
     parts = [ps.Sketch.load(path) for path in sketches]
     total = ps.merge(parts, same_records=same_records, weights=factors)
     total.save(output)
@@ -408,7 +398,7 @@ def learn(
     for path, starts in ((output, _MODEL_STARTS), (report, (b"<!doctype html",))):
         if path is not None:
             is_old_result = any(_starts_with(path, start) for start in starts)
-            _require_free(path, is_old_result, "it is not of the same kind; move it")
+            require_free(path, is_old_result, "it is not of the same kind; move it")
     released = ps.Sketch.load(sketch_file)
     task = task or released.design.task
     given = {name: value for name, value in choices.items() if value is not None}
@@ -469,18 +459,29 @@ def _starts_with(path: Path, start: bytes) -> bool:
         return False
 
 
+main.add_command(release)
+
+
 @main.command()
 @click.argument("file", type=_PATH)
 def inspect(file: Path) -> None:
-    """Say what a design, sketch or model file contains."""
+    """Say what a design, sketch, model or receipt contains; of a released table, its receipt."""
     import privsketch as ps
     from privsketch.formats import SKETCH_MAGIC, parse_json, read_file
+    from privsketch.release_files import receipt_beside
 
+    receipt = receipt_beside(file)
+    if receipt is not None:
+        click.echo(f"table       {file}, described by {receipt}")
+        file = receipt
     data = read_file(file)
     if data.startswith(SKETCH_MAGIC):
         click.echo(ps.Sketch.from_bytes(data, str(file)).describe())
         return
     kind = parse_json(data, str(file)).get("format")
+    if kind == "privsketch-release":
+        click.echo(ps.ReleaseDescription.load(file).describe())
+        return
     model: KMeansModel | GaussianMixtureModel | PCAModel
     if kind == "privsketch-kmeans-model":
         model = ps.KMeansModel.load(file)
@@ -492,3 +493,6 @@ def inspect(file: Path) -> None:
         click.echo(ps.Design.load(file).describe())
         return
     click.echo(model.describe() + "\n\n" + model.receipt.describe())
+
+
+main.add_command(reproduce)

@@ -1,4 +1,4 @@
-"""Options that describe a study, shared by the commands that plan one.
+"""Options that describe a study, shared by the commands that plan one; what options mean.
 
 Only click is imported here, so that --help answers at once.
 """
@@ -7,10 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from privsketch.domain import Domain
+
+DOMAIN = (
+    click.option(
+        "--box",
+        nargs=2,
+        metavar="LOW HIGH",
+        help="Records lie in a box; numbers, or lists like 0,0,18.",
+    ),
+    click.option("--ball", type=float, metavar="RADIUS", help="Records lie in a ball."),
+    click.option(
+        "--center",
+        metavar="CENTER",
+        default="0",
+        show_default=True,
+        help="Centre of the ball: a number or a list.",
+    ),
+)
 _STUDY = (
     click.option(
         "--task",
@@ -34,20 +54,7 @@ _STUDY = (
         type=click.Choice(["full", "tied", "diag", "spherical"]),
         help="Shapes of the Gaussians to make room for; full in few columns, else diagonal.",
     ),
-    click.option(
-        "--box",
-        nargs=2,
-        metavar="LOW HIGH",
-        help="Records lie in a box; numbers, or lists like 0,0,18.",
-    ),
-    click.option("--ball", type=float, metavar="RADIUS", help="Records lie in a ball."),
-    click.option(
-        "--center",
-        metavar="CENTER",
-        default="0",
-        show_default=True,
-        help="Centre of the ball: a number or a list.",
-    ),
+    *DOMAIN,
     click.option("--dim", type=int, help="Number of columns of a record."),
     click.option("--epsilon", type=float, required=True, help="Privacy budget."),
     click.option("--delta", type=float, required=True, help="Use 0 for pure differential privacy."),
@@ -91,15 +98,9 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         import privsketch as ps
 
-        if (box is None) == (ball is None):
-            raise click.UsageError("give either --box LOW HIGH or --ball RADIUS: where records lie")
         names = listed_names(columns)
         dim = len(names) if dim is None and names is not None else dim
-        domain: ps.Box | ps.Ball
-        if box is not None:
-            domain = ps.Box(low=listed_numbers(box[0]), high=listed_numbers(box[1]), dim=dim)
-        else:
-            domain = ps.Ball(dim=dim, radius=ball, center=listed_numbers(center))
+        domain = stated_domain(box, ball, center, dim)
         budget = ps.Budget(epsilon, delta, neighbours)  # type: ignore[arg-type]
         command(study={"domain": domain, "budget": budget, "columns": names}, **rest)
 
@@ -107,6 +108,19 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_STUDY):
         decorated = option(decorated)
     return decorated
+
+
+def stated_domain(
+    box: tuple[str, str] | None, ball: float | None, center: str, dim: int | None
+) -> Domain:
+    """Where records lie, as --box or --ball say."""
+    import privsketch as ps
+
+    if (box is None) == (ball is None):
+        raise click.UsageError("give either --box LOW HIGH or --ball RADIUS: where records lie")
+    if box is not None:
+        return ps.Box(low=listed_numbers(box[0]), high=listed_numbers(box[1]), dim=dim)
+    return ps.Ball(dim=dim, radius=ball, center=listed_numbers(center))
 
 
 def listed_numbers(text: str) -> float | list[float]:
@@ -121,3 +135,22 @@ def listed_numbers(text: str) -> float | list[float]:
 def listed_names(text: str | None) -> list[str] | None:
     """Names separated by commas; None stays None."""
     return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def chosen_columns(text: str | None, data: tuple[Path, ...]) -> list[str] | list[int] | None:
+    """Column names; for .npy files, which have none, column numbers."""
+    names = listed_names(text)
+    is_array = all(path.suffix == ".npy" for path in data)
+    if names is not None and is_array and all(name.isdecimal() for name in names):
+        return [int(name) for name in names]
+    return names
+
+
+def require_free(path: Path, force: bool, reason: str) -> None:
+    """Refuse an output that cannot be written or would replace a file of value."""
+    from privsketch.errors import FileError
+    from privsketch.formats import require_writable
+
+    require_writable(path)
+    if path.exists() and not force:
+        raise FileError(f"{path} exists; {reason} (--force if that is meant)")

@@ -13,14 +13,14 @@ from privsketch.readers import count_records
 
 
 @contextmanager
-def record_bar(paths: Sequence[Path]) -> Iterator[Callable[[int], None]]:
+def record_bar(paths: Sequence[Path], text: str = "sketching") -> Iterator[Callable[[int], None]]:
     """A bar over records; the total is read from the files' metadata where they have any."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     with Progress(
-        TextColumn("sketching"),
+        TextColumn(text),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(),
@@ -28,7 +28,7 @@ def record_bar(paths: Sequence[Path]) -> Iterator[Callable[[int], None]]:
         transient=True,
         disable=not console.is_terminal,
     ) as progress:
-        task = progress.add_task("sketching", total=count_records(list(paths)))
+        task = progress.add_task(text, total=count_records(list(paths)))
         yield lambda done: progress.update(task, advance=done)
 
 

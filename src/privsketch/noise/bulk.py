@@ -19,7 +19,7 @@ from __future__ import annotations
 import decimal
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -31,7 +31,7 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 RandomBytes = Callable[[int], bytes]
-CHUNK = 2**14  # numbers drawn together: their intermediate arrays stay in the cache
+CHUNK = 2**15  # numbers drawn together: their intermediate arrays stay in the cache
 _TABLE = 2**11  # values of the upper part before it starts again, which it does without memory
 _LOW_IN_WORD = 31  # low bits that fit a word beside a sign and twice 16 bits
 _CERTAIN = 2.0**-45  # beyond the rounding errors of every probability computed in floats
@@ -82,8 +82,7 @@ class _Geometric:
         self.low_bits = max(0, math.frexp(scale)[1] - 6)
         self.rate = Fraction(2**self.low_bits) / self.scale
         # Distribution function of the upper part at 1.._TABLE, rounded down to 64 bits.
-        cells = [self.bits_below(j, 64) for j in range(1, _TABLE + 1)]
-        self.bounds: Words = np.array(cells, dtype=np.uint64)
+        self.bounds: Words = np.array(list(self._bounds()), dtype=np.uint64)
         first = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
         low = np.searchsorted(self.bounds, first, side="right")
         high = np.searchsorted(self.bounds, first + np.uint64(2**48 - 1), side="right")
@@ -94,6 +93,18 @@ class _Geometric:
         self.quick: npt.NDArray[np.int16] = np.where((low == high) & ~touched, low, -1).astype(
             np.int16
         )
+
+    def _bounds(self) -> Iterator[int]:
+        """`bits_below` at 64 bits for 1.._TABLE, by powers of one number where they are certain."""
+        with decimal.localcontext(decimal.Context(prec=80, traps=[])):
+            factor = _exp_minus(self.rate)
+            power, error = Decimal(1), Decimal(10) ** -40
+            for j in range(1, _TABLE + 1):
+                power *= factor
+                scaled = (1 - power) * 2**64
+                low, high = math.floor(scaled - error), math.floor(scaled + error)
+                high = min(high, 2**64 - 1)
+                yield low if low == high else self.bits_below(j, 64)
 
     def bits_below(self, j: int, bits: int) -> int:
         """floor(2^bits P(upper < j))."""

@@ -13,6 +13,7 @@ the Gaussian one: entries of P are rounded to a grid.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy.integrate import quad
@@ -34,6 +35,7 @@ def _require_delta(delta: float) -> None:
         )
 
 
+@lru_cache(maxsize=1024)
 def half_normal_tail(n_components: int, bound: float) -> float:
     """P(|N_1| + ... + |N_k| > bound) for independent standard normal variables.
 
@@ -83,6 +85,7 @@ def _saddle(k: int, bound: float) -> float:
     return float(math.exp(found.x))
 
 
+@lru_cache(maxsize=1024)
 def half_normal_quantile(n_components: int, delta: float) -> float:
     """Least q from the mean on with P(|N_1| + ... + |N_k| > q) <= delta, rounded up."""
     _require_delta(delta)
@@ -146,6 +149,7 @@ def log_delta_fresh_gaussian(
     return float(min(found.fun, 0.0))
 
 
+@lru_cache(maxsize=1024)
 def fresh_gaussian(n_components: int, epsilon: float, delta: float, rounding: float = 0.0) -> float:
     """sigma / |v| of discrete Gaussian noise that is (epsilon, delta) private, rounded up."""
     _require_delta(delta)

@@ -197,10 +197,9 @@ def _row_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
         noise = discrete_gaussian(values.size, law.scale)
     else:
         raise ParameterError(f"noise={law.kind!r}: not calibrated for rows")
-    room = INT64_MAX // 2
-    return np.clip(values, -room, room) + np.clip(noise.reshape(values.shape), -room, room), (
-        law.scale
-    )
+    if law.reach > HEADROOM or np.abs(values).max(initial=0) > HEADROOM:
+        raise ParameterError("noise: integers too large for rows")  # no release gets there
+    return values + noise.reshape(values.shape), law.scale
 
 
 _sampler: ContextVar[Sampler] = ContextVar("privsketch_noise_sampler", default=_exact_sampler)

@@ -19,11 +19,15 @@ def rows_per_block(dim: int) -> int:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which columns make a record: those asked for, else by name where a table has names."""
+    """Which columns make a record: those asked for, else by name where a table has names.
+
+    `carried` are columns that come along beside the record (readers/carried.py).
+    """
 
     dim: int
     columns: tuple[str | int, ...] | None
     names: tuple[str, ...] | None
+    carried: tuple[str, ...] = ()
 
 
 def selected(schema: Any, chosen: Selection, what: str) -> list[str]:
@@ -46,7 +50,7 @@ def selected_names(available: Sequence[str], chosen: Selection, what: str) -> li
         names = [available[c] if isinstance(c, int) else c for c in columns]
         if len(set(names)) != len(names):
             raise RecordError("columns: a column is named twice")
-    for name in names:
+    for name in (*names, *chosen.carried):
         if list(available).count(name) != 1:
             state = "unknown" if name not in available else "not unique"
             raise RecordError(f"{what}: column {name!r} is {state}; it has {_some(available)}")

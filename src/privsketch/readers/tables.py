@@ -21,6 +21,8 @@ from privsketch.readers.selection import (
 )
 
 Block = npt.NDArray[Any]
+# Records, and an Arrow batch of the carried columns of the same rows; None without such columns.
+Rows = tuple[Block, Any]
 
 
 def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
@@ -32,19 +34,24 @@ def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
         )
     if array.dtype.kind not in "fiub":
         raise RecordError(f"a column is not numeric (array of type {array.dtype})")
-    width, places = array.shape[1], None
-    if chosen.columns is not None:
-        if any(isinstance(column, str) for column in chosen.columns):
-            raise RecordError("columns: an array has no column names; give column numbers")
-        places = column_places([int(column) for column in chosen.columns], width)
-    elif width != chosen.dim:
-        raise RecordError(wrong_width("table", width, chosen.dim))
+    places = array_places(array.shape[1], chosen)
     rows = rows_per_block(chosen.dim)
     for first in range(0, len(array), rows):
         block = array[first : first + rows]
         if isinstance(block, np.ma.MaskedArray):  # masked means missing
             block = np.ma.filled(block.astype(np.float64), np.nan)
         yield block if places is None else block[:, places]
+
+
+def array_places(width: int, chosen: Selection) -> list[int] | None:
+    """Numbers of the columns of an array to read; None for all of them."""
+    if chosen.columns is None:
+        if width != chosen.dim:
+            raise RecordError(wrong_width("table", width, chosen.dim))
+        return None
+    if any(isinstance(column, str) for column in chosen.columns):
+        raise RecordError("columns: an array has no column names; give column numbers")
+    return column_places([int(column) for column in chosen.columns], width)
 
 
 def pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:
@@ -108,7 +115,8 @@ def stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
         with reader:
             names = selected(reader.schema, chosen, "table")
             for batch in reader:
-                yield from batch_blocks(batch, names)
+                for block, _ in batch_rows(batch, names):
+                    yield block
     except RecordError:
         raise
     except Exception:
@@ -116,14 +124,15 @@ def stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
         raise RecordError("table: its Arrow stream cannot be read as a table") from None
 
 
-def batch_blocks(batch: Any, names: Sequence[str]) -> Iterator[Block]:
-    """A record batch in blocks of moderate size."""
+def batch_rows(batch: Any, names: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Rows]:
+    """A record batch in blocks of moderate size, with the carried columns beside them."""
     rows = rows_per_block(len(names))
     for first in range(0, batch.num_rows, rows):
-        yield batch_block(batch.slice(first, rows), names)
+        part = batch.slice(first, rows)
+        yield _batch_block(part, names), part.select(list(carried)) if carried else None
 
 
-def batch_block(batch: Any, names: Sequence[str]) -> Block:
+def _batch_block(batch: Any, names: Sequence[str]) -> Block:
     """A record batch as float64 (n, dim); nulls become NaN, which the quantiser refuses."""
     import pyarrow as pa
 

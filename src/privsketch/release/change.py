@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from privsketch.budget import number_text
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError
 from privsketch.features.fixedpoint import FAR, Quantiser
@@ -140,26 +141,45 @@ class Protection:
 
         Rounding moves a coordinate by at most half a unit, cutting back to a ball by one more:
         a distance grows by at most sqrt(dim), or 3 sqrt(dim), units. The last unit is for what
-        floats do to a number before it is rounded.
+        floats do to a number after it is read, `_read_apart` for what reading does.
         """
         limits = self.quantiser().limits
         dim = len(limits)
-        stated = None if self.bound is None else self.bound * self.units_per_length
-        if self.protect == "element":
+        diameter = self._diameter(limits)
+        if self.bound is None:
+            kind: Kind = "entry" if self.protect == "element" else "box"
+            if isinstance(self.domain, Ball):
+                kind = "l2"
             widths = 2 * limits
-            if stated is not None:
-                widths = np.minimum(widths, _ceil(stated) + 1)
+            return Change(kind, widths, int(widths.max()) if kind == "entry" else diameter)
+        stated = self.bound * self.units_per_length
+        apart = self._read_apart
+        if self.protect == "element":
+            widths = np.minimum(2 * limits, _ceil(stated + apart) + 2)
             return Change("entry", widths, int(widths.max()))
-        if self.bound_norm == "l1" and stated is not None:
-            most = _ceil(stated) + dim + 1
+        if self.bound_norm == "l1":
+            most = _ceil(stated + dim * (1 + apart)) + 1
             return Change("l1", 2 * limits, min(most, 2 * int(limits.sum())))
         is_ball = isinstance(self.domain, Ball)
-        diameter = 2 * int(limits[0]) if is_ball else _ceil_sqrt(4 * _squared_length(limits))
-        if stated is not None:
-            grown = _ceil(stated + (3 if is_ball else 1) * math.sqrt(dim)) + 1
-            if grown < diameter:
-                return Change("l2", 2 * limits, grown)
+        most = _ceil(stated + ((3 if is_ball else 1) + apart) * math.sqrt(dim)) + 1
+        if most < diameter:
+            return Change("l2", 2 * limits, most)
         return Change("l2" if is_ball else "box", 2 * limits, diameter)
+
+    def _diameter(self, limits: Integers) -> int:
+        if isinstance(self.domain, Ball):
+            return 2 * int(limits[0])
+        return _ceil_sqrt(4 * _squared_length(limits))
+
+    @property
+    def _read_apart(self) -> float:
+        """By how many units two equal coordinates may differ after they are read as float64.
+
+        Whole numbers beyond 2^53, decimals and texts are rounded to the next float before the
+        centre is subtracted; floats of 64 or fewer bits are not.
+        """
+        reach = np.abs(self.domain.center_vector) + FAR * self.domain.half_widths
+        return float(2 * np.spacing(reach.max()) * self.units_per_length)
 
     @property
     def unit_in_words(self) -> str:
@@ -167,11 +187,11 @@ class Protection:
         if self.protect == "element":
             if self.bound is None:
                 return "one entry of one record"
-            return f"a change of one entry of one record by at most {self.bound:g}"
+            return f"a change of one entry of one record by at most {number_text(self.bound)}"
         if self.bound is None:
             return "one record"
         norm = "Euclidean" if self.bound_norm == "l2" else "L1"
-        return f"a change of one record by at most {self.bound:g} in {norm} distance"
+        return f"a change of one record by at most {number_text(self.bound)} in {norm} distance"
 
 
 def _ceil(value: float) -> int:

@@ -26,7 +26,7 @@ class ReleaseDescription:
 
     `columns` are the released ones, `carried` those that were copied without any protection.
     `noise_variance` and `noise_fourth_moment` are of the noise of one released number. `seed`
-    is that of a public matrix, None for a secret one.
+    is that of a public matrix, None for one that was drawn without.
     """
 
     columns: tuple[str, ...]
@@ -67,7 +67,7 @@ class ReleaseDescription:
 
     def describe(self) -> str:
         """In plain words, several lines."""
-        matrix = "secret" if self.seed is None else f"public, of seed {self.seed}"
+        matrix = "drawn without a seed" if self.seed is None else f"public, of seed {self.seed}"
         lines = [
             f"released    {self.n_components} projections of {self.dim} columns of each record",
             f"domain      {self.domain.describe()}",

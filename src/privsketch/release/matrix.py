@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -33,7 +33,7 @@ _PURPOSE = 101  # keeps the stream apart from those of frequencies
 class Matrix:
     """A projection from `dim` to `n_components` dimensions; `integers` are (dim, n_components)."""
 
-    integers: Integers
+    integers: Integers = field(repr=False)
     is_public: bool
 
     @property

@@ -10,8 +10,10 @@ until a release as far as its matrix is.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ import numpy.typing as npt
 
 from privsketch.budget import Budget, Receipt
 from privsketch.domain import Box, Domain
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import ParameterError, RecordError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.noise.mechanism import EXACT, add_noise
 from privsketch.release.calibration import (
@@ -36,7 +38,9 @@ from privsketch.threads import checked_threads, chunks, in_threads
 
 Floats = npt.NDArray[np.float64]
 MOST_COMPONENTS = 1024
+SMALLEST_EPSILON = 1e-9
 _CHUNK_VALUES = 2**20
+_one_at_a_time = Lock()
 
 
 @dataclass(eq=False)
@@ -47,8 +51,7 @@ class Projection:
     the centre of the domain: (record - centre) P + noise.
     """
 
-    domain: Domain
-    matrix: Matrix
+    matrix: Matrix = field(repr=False)
     seed: int | None
     noise: RowNoise
     protection: Protection
@@ -56,6 +59,7 @@ class Projection:
     asked: str
     asked_noise: str
     was_used: bool = False
+    process: int = field(default_factory=os.getpid, repr=False)
 
     @classmethod
     def draw(
@@ -101,6 +105,10 @@ class Projection:
         if n_components > MOST_COMPONENTS:
             raise ParameterError(f"n_components={n_components}: at most {MOST_COMPONENTS}")
         budget = Budget(epsilon, delta, "replace")
+        if budget.epsilon < SMALLEST_EPSILON:
+            raise ParameterError(
+                f"epsilon={epsilon!r}: below {SMALLEST_EPSILON:g} nothing is left of a record"
+            )
         is_public = random_state is not None
         check_choices(budget, noise, calibration, is_public)
         protection = Protection.of(domain, protect, bound, bound_norm)
@@ -121,8 +129,12 @@ class Projection:
             chosen = least(fixed, change, matrix, budget, noise)
         else:
             chosen = fixed
-        made = cls(domain, matrix, seed, chosen, protection, budget, calibration, noise)
+        made = cls(matrix, seed, chosen, protection, budget, calibration, noise)
         made._require_exact_products()
+        if not 1e-70 < made.noise.law.scale * made.unit < 1e70:  # its fourth power is a number
+            raise ParameterError(
+                "domain: so large or small that noise has no size; use other units"
+            )
         return made
 
     def reused(self) -> Projection:
@@ -138,8 +150,18 @@ class Projection:
     def _used_up(self) -> ParameterError:
         return ParameterError(
             f"calibration={self.asked!r}: its matrix is fresh for one release only and has been "
-            "used; draw another one, or use calibration='realised'"
+            "used or copied; draw another one, or use calibration='realised'"
         )
+
+    @property
+    def was_used_here(self) -> bool:
+        """Whether the one release of a fresh matrix is gone, perhaps to another process."""
+        return self.was_used or self.process != os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies share the matrix, and nobody knows who uses it first: it is no longer fresh."""
+        self.was_used = True
+        return self.__dict__.copy()
 
     @property
     def _may_be_reused(self) -> bool:
@@ -198,10 +220,11 @@ class Projection:
         Charges: epsilon and delta of the projection, once for all blocks together, as soon as
         the first of them is out. A matrix that is fresh for one release is refused a second time.
         """
-        if self.was_used and not self._may_be_reused:
-            raise self._used_up()
         checked_threads(n_threads)
-        self.was_used = True
+        with _one_at_a_time:
+            if self.was_used_here and not self._may_be_reused:
+                raise self._used_up()
+            self.was_used = True
         return self._releases(blocks, source, missing_to_center, n_threads, on_receipt)
 
     def _releases(
@@ -212,6 +235,8 @@ class Projection:
         n_threads: int | None,
         on_receipt: Callable[[Receipt], None] | None,
     ) -> Iterator[Floats]:
+        if isinstance(blocks, np.ndarray):
+            blocks = [blocks]
         quantise = self.protection.quantiser(missing_to_center=missing_to_center)
         matrix = self.matrix.integers.astype(np.float64)
         unit = self.unit
@@ -228,11 +253,23 @@ class Projection:
 
         rows = max(1, _CHUNK_VALUES // max(self.dim, self.n_components))
         is_first = True
-        for released, receipt in in_threads(work, chunks(blocks, rows), n_threads):
+        for released, receipt in in_threads(work, chunks(self._checked(blocks), rows), n_threads):
             if is_first and on_receipt is not None:
                 on_receipt(self.receipt(source, receipt.sampler))
             is_first = False
             yield released
+
+    def _checked(self, blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
+        """Tables only: anything else could be stretched to one, with records in it twice."""
+        for block in blocks:
+            is_table = isinstance(block, np.ndarray) and not isinstance(block, np.ma.MaskedArray)
+            if not is_table or block.ndim != 2 or block.dtype.kind not in "fiub":
+                raise RecordError("blocks: expected plain arrays of numbers (n_records, n_columns)")
+            if block.shape[1] != self.dim:
+                raise RecordError(
+                    f"blocks: {block.shape[1]} columns, the projection has dim={self.dim}"
+                )
+            yield block
 
     def _require_exact_products(self) -> None:
         """Every partial sum of a product must be below 2^53, whatever the record."""
@@ -248,4 +285,6 @@ class Projection:
 def _sensitivity_in_words(noise: RowNoise, unit: float) -> str:
     norm = "L1" if noise.law.kind == "laplace" else "L2"
     where = "records" if noise.calibration == "fresh" and norm == "L2" else "projections"
+    if noise.calibration != "realised" and norm == "L1":
+        where += "; of some matrices it is larger, which delta is for"
     return f"{noise.law.sensitivity * unit:.12g} ({norm} distance of {where})"

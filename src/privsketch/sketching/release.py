@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from privsketch.budget import checked_source
 from privsketch.design import Design
 from privsketch.errors import ParameterError, RecordError
 from privsketch.readers import checked_missing
@@ -68,7 +69,7 @@ def sketch(
     if not isinstance(design, Design):
         raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
     identity = secrets.token_hex(16)
-    source = _checked_source(source, identity)
+    source = checked_source(f"unnamed-{identity[:12]}" if source is None else source)
     missing_to_center = checked_missing(missing)
     from privsketch.engines import engine_sums
 
@@ -94,11 +95,3 @@ def sketch(
     )
     public_count = exact.n_records if is_public else None
     return Sketch(values, design, receipt, (identity,), (source,), public_count)
-
-
-def _checked_source(source: str | None, identity: str) -> str:
-    if source is None:
-        return f"unnamed-{identity[:12]}"
-    if not isinstance(source, str) or not 1 <= len(source) <= 200 or not source.isprintable():
-        raise ParameterError(f"source={source!r}: expected a printable name of 1 to 200 characters")
-    return source

@@ -1,0 +1,229 @@
+"""`privsketch release`: rows instead of sums, each projected and hidden by noise of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privsketch.cli.options import (
+    DOMAIN,
+    chosen_columns,
+    listed_names,
+    require_free,
+    stated_domain,
+)
+
+_PATH = click.Path(path_type=Path)
+_AGAIN = "releasing its records again would spend the budget again"
+
+
+def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(DOMAIN):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.option(
+    "-o",
+    "--output",
+    type=_PATH,
+    required=True,
+    help="Table of released rows: .parquet, .csv, .arrow, .feather or .npy.",
+)
+@click.option("--epsilon", type=float, required=True, help="Privacy budget.")
+@click.option(
+    "--delta",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="0 is pure differential privacy. With more, and without --seed, the matrix is fresh "
+    "for this one release, which takes less noise from about ten components on.",
+)
+@click.option(
+    "-k",
+    "--components",
+    "n_components",
+    type=int,
+    required=True,
+    help="Numbers that are released for each record.",
+)
+@_domain_options
+@click.option(
+    "--protect",
+    type=click.Choice(["row", "element"]),
+    default="row",
+    show_default=True,
+    help="What is hidden: all that a record says, or one entry of it.",
+)
+@click.option(
+    "--bound",
+    type=float,
+    metavar="DISTANCE",
+    help="Hide only changes by at most this distance; the diameter of the domain, which hides "
+    "all, if left out.",
+)
+@click.option(
+    "--bound-norm",
+    type=click.Choice(["l2", "l1"]),
+    default="l2",
+    show_default=True,
+    help="Distance of rows that --bound speaks of.",
+)
+@click.option(
+    "--noise",
+    type=click.Choice(["auto", "laplace", "gaussian"]),
+    default="auto",
+    show_default=True,
+    help="Gaussian noise needs --delta.",
+)
+@click.option(
+    "--calibration",
+    type=click.Choice(["auto", "realised", "fresh", "union", "paper"]),
+    default="auto",
+    show_default=True,
+    help="realised: private at this very matrix; fresh: for a matrix nobody knew; auto: the less "
+    "noisy one that is allowed; union and paper are for comparison.",
+)
+@click.option(
+    "--seed",
+    "random_state",
+    type=int,
+    help="Seed of the matrix, which makes the matrix public: anyone can draw it again. Noise has "
+    "no seed. If left out, the matrix is secret.",
+)
+@click.option(
+    "--columns",
+    help="Columns that make a record, in order: a,b,c. All but the carried ones if left out, and "
+    "all of them must be numeric.",
+)
+@click.option(
+    "--carry",
+    metavar="COLUMNS",
+    help="Columns to copy UNPROTECTED, named one by one: id,label. Their values pass through "
+    "unchanged; those of CSV files as text.",
+)
+@click.option(
+    "--missing",
+    type=click.Choice(["error", "center"]),
+    default="error",
+    show_default=True,
+    help="Refuse missing values, or centre them.",
+)
+@click.option("--threads", "n_threads", type=int, help="All cores if left out.")
+@click.option("--source", help="Name of this set of records; the output's name if left out.")
+@click.option(
+    "--publish-matrix",
+    "matrix_file",
+    type=_PATH,
+    metavar="FILE",
+    help="Write the matrix to a .npy file, once the release is complete.",
+)
+@click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
+def release(
+    data: tuple[Path, ...],
+    output: Path,
+    box: tuple[str, str] | None,
+    ball: float | None,
+    center: str,
+    n_components: int,
+    columns: str | None,
+    carry: str | None,
+    missing: str,
+    n_threads: int | None,
+    source: str | None,
+    matrix_file: Path | None,
+    force: bool,
+    **choices: Any,
+) -> None:
+    """Publish rows: every record projected to a few numbers, with noise that hides it.
+
+    DATA: one or more .parquet, .csv, .arrow or .npy files, read in their order. Charges
+    the budget once, when the table is complete; its receipt is written beside it. Noise
+    hides a record behind the domain, not behind the other records: it does not shrink with
+    their number, which is public.
+
+    Row i of the output is row i of the input: a table sorted by something secret tells that
+    order. Shuffle it, or sort it by something public, first.
+
+    \b
+    privsketch release data.parquet --epsilon 4 --components 10 --protect row --ball 3 \\
+        -o released.parquet
+    """
+    import privsketch as ps
+    from privsketch.cli.progress import record_bar
+    from privsketch.readers import checked_missing
+    from privsketch.readers.carried import RecordFiles
+    from privsketch.release_files import receipt_path, release_files
+
+    domain = stated_domain(box, ball, center, None)
+    # Learn it before anything is released.
+    receipt_file = receipt_path(output) if output.name else output
+    _require_outputs(data, output, receipt_file, matrix_file, force)
+    carried = listed_names(carry) or []
+    records = RecordFiles.of(data, chosen_columns(columns, data), carried)
+    projection = ps.Projection.draw(domain.with_dim(records.dim), n_components, **choices)
+    if carried:
+        click.secho(
+            f"UNPROTECTED: {', '.join(carried)} will be copied as they are, for everyone who gets "
+            "the table",
+            err=True,
+            bold=True,
+        )
+    with record_bar(data, "releasing") as advance:
+        description, n_rows = release_files(
+            records,
+            projection,
+            output,
+            source=source or output.stem,
+            missing_to_center=checked_missing(missing),
+            n_threads=n_threads,
+            progress=advance,
+        )
+    click.echo(description.describe())
+    if source is None:
+        click.echo(
+            f"note        the source is named after the output, {output.stem}: another release of "
+            "these records, whatever its name, costs again"
+        )
+    click.echo(f"written to {output}, {n_rows} rows, and {receipt_file}")
+    if matrix_file is not None:
+        _write_matrix(matrix_file, projection)
+        click.echo(f"written to {matrix_file}, the matrix of this release")
+
+
+def _require_outputs(
+    data: tuple[Path, ...], output: Path, receipt_file: Path, matrix_file: Path | None, force: bool
+) -> None:
+    """Refuse outputs that cannot be written, that meet, or that would replace what is of value."""
+    from privsketch.errors import FileError
+    from privsketch.writers import table_kind
+
+    table_kind(output)
+    outputs = [output, receipt_file]
+    if matrix_file is not None:
+        if matrix_file.suffix.lower() != ".npy":
+            raise FileError(f"{matrix_file}: a matrix is written as .npy")
+        outputs.append(matrix_file)
+    for path in outputs:
+        require_free(path, force, _AGAIN)
+    taken = [path.resolve() for path in (*data, *outputs)]
+    for path in outputs:
+        if taken.count(path.resolve()) > 1:
+            raise FileError(f"{path}: given twice; records and results need a file each")
+
+
+def _write_matrix(path: Path, projection: Any) -> None:
+    import io
+
+    import numpy as np
+
+    from privsketch.formats import write_file
+
+    content = io.BytesIO()
+    np.save(content, projection.matrix.values)
+    write_file(path, content.getvalue())

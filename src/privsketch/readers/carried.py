@@ -1,0 +1,156 @@
+"""Files of records together with columns that come along: what a release of rows reads.
+
+The schemas of all files are looked at before any record is: names and types are public, and
+decide alone which columns make a record. No column is left out or taken in by its values.
+Carried columns keep their values and their rows; those of CSV are text, as they stand there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privsketch.errors import RecordError
+from privsketch.readers.files import file_kind, file_rows, file_schema
+from privsketch.readers.selection import Selection, require_numeric, selected_names
+from privsketch.readers.tables import Rows, array_places
+
+
+@dataclass(frozen=True)
+class RecordFiles:
+    """Files that fit together, read in their order; `carried` is the schema of those columns."""
+
+    paths: tuple[Path, ...]
+    chosen: Selection
+    carried: Any
+
+    @classmethod
+    def of(
+        cls,
+        paths: Sequence[Path],
+        columns: Sequence[str | int] | None = None,
+        carry: Sequence[str] = (),
+    ) -> RecordFiles:
+        """Look at the schemas, and refuse files that do not fit.
+
+        `columns` make a record, in that order; all but the carried ones if left out. Then all
+        files must have the same columns, which are found by their names.
+        """
+        _require_distinct(paths, carry)
+        schemas = {path: file_schema(path) for path in paths}
+        chosen = _selection(schemas, columns, tuple(carry))
+        carried: Any = None
+        for path, schema in schemas.items():
+            if isinstance(schema, int):
+                array_places(schema, chosen)
+                continue
+            names = selected_names(schema.names, chosen, str(path))
+            _require_apart(names, chosen.carried)
+            if file_kind(path) != "csv":  # which has no types; its reader sees what is no number
+                _require_numeric(schema, names, path)
+            carried = _same(carried, _carried_schema(schema, chosen.carried), path)
+        return cls(tuple(paths), chosen, carried)
+
+    @property
+    def dim(self) -> int:
+        """Number of columns of a record."""
+        return self.chosen.dim
+
+    def rows(self) -> Iterator[Rows]:
+        """Blocks (n, dim) of records, each with an Arrow batch of what comes along, or None."""
+        for path in self.paths:
+            for block, batch in file_rows(path, self.chosen):
+                yield block, None if batch is None else _plain(batch, self.carried)
+
+
+def _require_distinct(paths: Sequence[Path], carry: Sequence[str]) -> None:
+    places = [path.resolve() for path in paths]
+    for path, place in zip(paths, places, strict=True):
+        if places.count(place) > 1:  # its records would be released twice, and cost twice
+            raise RecordError(f"{path}: the same file is given twice")
+    for name in carry:
+        if list(carry).count(name) > 1:
+            raise RecordError(f"carry: column {name!r} is named twice")
+
+
+def _require_apart(names: Sequence[str], carry: Sequence[str]) -> None:
+    for name in carry:
+        if name in names:
+            raise RecordError(
+                f"carry: column {name!r} is part of the record: carried along, it would be "
+                "published as it is; leave it out of one of the two"
+            )
+
+
+def _selection(
+    schemas: dict[Path, Any], columns: Sequence[str | int] | None, carry: tuple[str, ...]
+) -> Selection:
+    """The columns of a record, from the first file that has names."""
+    named = {path: schema for path, schema in schemas.items() if not isinstance(schema, int)}
+    if carry and len(named) < len(schemas):
+        path = next(path for path in schemas if path not in named)
+        raise RecordError(f"carry: {path} is an array, whose columns have no names to carry")
+    if columns is not None:
+        return Selection(len(columns), tuple(columns), None, carry)
+    if not named:
+        width = next(iter(schemas.values()))
+        return Selection(_some_columns(width), None, None, carry)
+    first, schema = next(iter(named.items()))
+    for path, other in named.items():
+        if sorted(other.names) != sorted(schema.names):
+            raise RecordError(
+                f"{path}: its columns are not those of {first}; name those that make a record "
+                "with columns=[...]"
+            )
+    names = tuple(name for name in schema.names if name not in carry)
+    return Selection(_some_columns(len(names)), None, names, carry)
+
+
+def _some_columns(dim: int) -> int:
+    if dim == 0:
+        raise RecordError("columns: none is left to make a record of")
+    return dim
+
+
+def _require_numeric(schema: Any, names: Sequence[str], path: Path) -> None:
+    try:
+        require_numeric(schema, names, str(path))
+    except RecordError as error:
+        raise RecordError(
+            f"{error}; name the columns that make a record with columns=[...], or copy it "
+            "unprotected with carry=[...]"
+        ) from None
+
+
+def _carried_schema(schema: Any, carry: Sequence[str]) -> Any:
+    """Types alone: what else a file notes about its columns may tell more than their values."""
+    import pyarrow as pa
+
+    kinds = [(name, schema.field(name).type) for name in carry]
+    # Batches of one file may have different dictionaries, which not every kind of file can say.
+    plain = [(n, t.value_type if pa.types.is_dictionary(t) else t) for n, t in kinds]
+    return pa.schema(plain)
+
+
+def _plain(batch: Any, schema: Any) -> Any:
+    """The same values without dictionaries."""
+    import pyarrow as pa
+
+    columns = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _same(first: Any, other: Any, path: Path) -> Any:
+    """The schema that all files share."""
+    if first is not None and first != other:
+        misfit = next(a for a, b in zip(other, first, strict=True) if a != b)
+        raise RecordError(
+            f"{path}: column {misfit.name!r} is {misfit.type}, in the first file "
+            f"{first.field(misfit.name).type}; carried columns need one type"
+        )
+    return other
