@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from privsketch.budget import Receipt, receipt_from_json, receipt_to_json
 from privsketch.domain import Domain, domain_from_json, domain_to_json
 from privsketch.errors import FileError, ParameterError
 from privsketch.formats import document, document_content, read_file, write_file
+from privsketch.release.matrix import public_matrix
 from privsketch.release.projection import Projection
 
 KIND = "release"
@@ -50,7 +54,7 @@ class ReleaseDescription:
             columns=released_names(projection.n_components),
             carried=carried,
             dim=projection.dim,
-            domain=projection.domain,
+            domain=projection.protection.domain,
             protect=projection.protection.protect,
             calibration=projection.noise.calibration,
             noise=projection.noise.law.kind,
@@ -64,6 +68,12 @@ class ReleaseDescription:
     def n_components(self) -> int:
         """Number of released columns."""
         return len(self.columns)
+
+    def public_matrix(self) -> npt.NDArray[np.float64]:
+        """The matrix of a public seed, (dim, n_components)."""
+        if self.seed is None:
+            raise ParameterError("seed: this matrix was drawn without one; its holder may have it")
+        return public_matrix(self.dim, self.n_components, self.seed).values
 
     def describe(self) -> str:
         """In plain words, several lines."""
