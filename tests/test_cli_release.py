@@ -256,6 +256,30 @@ def test_dictionaries_may_change_within_a_file(folder, no_noise):
     assert read("out.arrow")["kind"].to_pylist() == ["x", "y", "z", "x"]
 
 
+def test_nothing_but_values_is_carried(folder, no_noise):
+    """Arrow files may hold numbers under nulls, and texts of rows that are gone."""
+    hidden = np.array([1.0, 123456.789, 3.0])
+    number = pa.Array.from_buffers(
+        pa.float64(), 3, [pa.py_buffer(bytes([0b101])), pa.py_buffer(hidden.tobytes())]
+    )
+    text = pa.array(["a" * 20, "hidden" * 4, "c" * 20]).cast(pa.string_view())
+    table = pa.table(
+        {"x": [0.1, 0.2], "n": number.slice(0, 2), "t": pa.concat_arrays([text[:1], text[2:]])}
+    )
+    with pa.ipc.new_file(folder / "in.arrow", table.schema) as file:
+        file.write_table(table)
+    assert hidden[1:2].tobytes() in (folder / "in.arrow").read_bytes()
+    for output in ("o.arrow", "o2.parquet"):
+        released(
+            *("in.arrow", "--columns", "x", "--carry", "n,t", "-k", "1", "-o", output),
+            *("--epsilon", "1", "--ball", "1"),
+        )
+        content = (folder / output).read_bytes()
+        assert hidden[1:2].tobytes() not in content
+        assert b"hidden" not in content
+        assert read(folder / output).column("t").to_pylist() == ["a" * 20, "c" * 20]
+
+
 def test_columns_of_csv_are_carried_as_they_stand_there(folder, no_noise):
     text = 'id,a,b,c,note\n007,1,0,0,NA\n1e3,0,1,0,\n-0.0,0,0,1,"two\nlines, ""quoted"""\n'
     Path("data.csv").write_text(text)

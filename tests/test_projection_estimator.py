@@ -202,16 +202,16 @@ def test_realised_noise_is_the_same_at_every_release():
 def test_copies_do_not_share_the_one_release_of_a_fresh_matrix(copied):
     model = estimator(calibration="fresh").fit(RECORDS)
     twin = copied(model)
-    with pytest.raises(ps.PrivsketchError, match="copy"):
-        twin.transform(RECORDS)
-    model.transform(RECORDS)
+    for one in (twin, model):  # nobody knows which of them would be first
+        with pytest.raises(ps.PrivsketchError, match="cop"):
+            one.transform(RECORDS)
 
     model = estimator(n_components=20).fit(MANY_COLUMNS)
     twin = copied(model)
     twin.transform(MANY_COLUMNS)
     model.transform(MANY_COLUMNS)
     assert twin.description_.calibration == "realised"
-    assert model.description_.calibration == "fresh"
+    assert model.description_.calibration == "realised"
     assert np.array_equal(twin.components_, model.components_)
     later = copied(model)
     assert later.receipt_ == model.receipt_

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from privsketch.learning.pca_model import PCAModel
     from privsketch.merging import merge
     from privsketch.release.description import ReleaseDescription
+    from privsketch.release.distances import Distances, Released
+    from privsketch.release.kmeans import cluster_released
+    from privsketch.release.neighbours import nearest_rows
     from privsketch.release.projection import Projection
     from privsketch.sketches import Sketch
     from privsketch.sketching.release import sketch
@@ -40,6 +43,7 @@ _HOMES = {
     "Box": "domain",
     "Budget": "budget",
     "Design": "design",
+    "Distances": "release.distances",
     "GaussianMixtureModel": "learning.mixture_model",
     "KMeansModel": "learning.model",
     "Masks": "features.masks",
@@ -52,11 +56,14 @@ _HOMES = {
     "Projection": "release.projection",
     "Receipt": "budget",
     "ReleaseDescription": "release.description",
+    "Released": "release.distances",
     "Sketch": "sketches",
+    "cluster_released": "release.kmeans",
     "learn_gaussian_mixture": "learning.gaussian_mixture",
     "learn_kmeans": "learning.kmeans",
     "learn_pca": "learning.pca",
     "merge": "merging",
+    "nearest_rows": "release.neighbours",
     "sketch": "sketching.release",
 }
 
@@ -65,6 +72,7 @@ __all__ = [
     "Box",
     "Budget",
     "Design",
+    "Distances",
     "GaussianMixtureModel",
     "KMeansModel",
     "Masks",
@@ -77,11 +85,14 @@ __all__ = [
     "Projection",
     "Receipt",
     "ReleaseDescription",
+    "Released",
     "Sketch",
+    "cluster_released",
     "learn_gaussian_mixture",
     "learn_kmeans",
     "learn_pca",
     "merge",
+    "nearest_rows",
     "sketch",
 ]
 

@@ -152,6 +152,7 @@ def _name_both(table: Path, output: Path, words: Path, receipt_file: Path) -> No
     """Give both files their names; a table never stands beside the receipt of another one."""
     try:
         output.unlink(missing_ok=True)
+        os.chmod(table, words.stat().st_mode)
         os.replace(words, receipt_file)
         os.replace(table, output)
     except BaseException as error:

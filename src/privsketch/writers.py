@@ -67,13 +67,16 @@ def require_carried(path: Path, names: Sequence[str], carried: Any) -> None:
             raise FileError(f"{path}: carried column {field.name!r} has the name of a released one")
         alone = pa.schema([field])
         try:
+            table = pa.table([pa.nulls(1, field.type)], schema=alone)
+            if kind == "arrow":
+                table = _values_alone(table)
             sink = _sink(kind, io.BytesIO(), alone)
-            sink.write_table(pa.table([pa.nulls(1, field.type)], schema=alone))
+            sink.write_table(table)
             sink.close()
         except (pa.ArrowException, TypeError, ValueError):
             raise FileError(
                 f"{path}: column {field.name!r} of type {field.type} cannot be carried into a file "
-                "of this kind; use .arrow, or leave it out"
+                "of this kind; leave it out, or turn it into text or numbers"
             ) from None
 
 
@@ -89,7 +92,8 @@ def table_writer(
     """
     kind = table_kind(output)
     with _writing(output):
-        stream = open(part, "xb")  # noqa: SIM115
+        # Nobody else reads a table before it is complete and has its receipt.
+        stream = os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "w+b")
     with stream:
         writer: _Writer
         with _writing(output):
@@ -156,6 +160,7 @@ class _ArrowWriter:
         released = [pa.field(name, pa.float64(), nullable=False) for name in names]
         self._schema = pa.schema([*(carried or ()), *released])
         self._sink = _sink(kind, stream, self._schema)
+        self._must_rebuild = kind == "arrow" and bool(carried)
         self._waiting: list[Any] = []
         self._n_bytes = 0
 
@@ -182,8 +187,24 @@ class _ArrowWriter:
         import pyarrow as pa
 
         if self._waiting:
-            self._sink.write_table(pa.Table.from_batches(self._waiting).combine_chunks())
+            table = pa.Table.from_batches(self._waiting).combine_chunks()
+            self._sink.write_table(_values_alone(table) if self._must_rebuild else table)
             self._waiting, self._n_bytes = [], 0
+
+
+def _values_alone(table: Any) -> Any:
+    """The same values in memory of their own.
+
+    Arrow files hold buffers as they are: what lies under a null, or texts of rows that were
+    removed, would be published. Parquet holds values only, so a table that went through it does.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content = io.BytesIO()
+    pq.write_table(table, content, compression=None)
+    content.seek(0)
+    return pa.Table.from_batches(pq.read_table(content).cast(table.schema).to_batches())
 
 
 def _sink(kind: str, stream: BinaryIO, schema: Any) -> Any:

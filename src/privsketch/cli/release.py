@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,6 +176,8 @@ def release(
             err=True,
             bold=True,
         )
+    # A request to end leaves nothing behind, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with record_bar(data, "releasing") as advance:
         description, n_rows = release_files(
             records,

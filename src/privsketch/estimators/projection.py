@@ -89,8 +89,8 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     Notes
     -----
     A copy of a fitted estimator, by `pickle`, by `copy` or in a worker process, counts its own
-    releases only. It cannot know what the original does with a fresh matrix, so it counts the
-    matrix as used. `clone` copies parameters only, and is safe.
+    releases only. A fresh matrix that has been copied is no longer fresh: neither the copy nor
+    the original gets its one release then. `clone` copies parameters only, and is safe.
 
     Examples
     --------
@@ -204,15 +204,15 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _next_projection(self) -> Projection:
         projection = self.projection_
-        if not projection.was_used:
+        if not projection.was_used_here:
             return projection
         try:
             return projection.reused()
         except ParameterError:
             raise ParameterError(
                 f"calibration={projection.asked!r}: its matrix is fresh for one release only and "
-                "has been used, or this is a copy of the estimator that drew it; fit again, or "
-                "use calibration='realised'"
+                "has been used, or the estimator was copied since; fit again, or use "
+                "calibration='realised'"
             ) from None
 
     def _release(self, table: npt.NDArray[Any], projection: Projection) -> Floats:
@@ -273,16 +273,6 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        projection = state.get("projection_")
-        if projection is not None and not projection.was_used:
-            try:
-                state["projection_"] = projection.reused()
-            except ParameterError:
-                state["projection_"] = replace(projection, was_used=True)
-        return state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -128,21 +128,30 @@ def _carried_schema(schema: Any, carry: Sequence[str]) -> Any:
     """Types alone: what else a file notes about its columns may tell more than their values."""
     import pyarrow as pa
 
-    kinds = [(name, schema.field(name).type) for name in carry]
-    # Batches of one file may have different dictionaries, which not every kind of file can say.
-    plain = [(n, t.value_type if pa.types.is_dictionary(t) else t) for n, t in kinds]
-    return pa.schema(plain)
+    return pa.schema([(name, _plain_type(schema.field(name).type)) for name in carry])
+
+
+def _plain_type(kind: Any) -> Any:
+    """Without dictionaries, which may differ between batches, and without views of other memory."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
 def _plain(batch: Any, schema: Any) -> Any:
-    """The same values without dictionaries."""
+    """The same values in plain types."""
     import pyarrow as pa
 
     columns = [
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
         for column in batch.columns
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    cast = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, schema=schema)
 
 
 def _same(first: Any, other: Any, path: Path) -> Any:
