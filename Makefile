@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines bench-release reproduce-jll clean
+.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines bench-release bench-projection bench-distances reproduce-jll clean
 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
@@ -65,6 +65,14 @@ bench-engines: $(VENV)/dev.done
 # Released rows: speed against NumPy, and peak memory on 10 million records (9 GB of free disk).
 bench-release: $(VENV)/dev.done
 	$(RUN)/python benchmarks/release.py
+
+# Noise of a released number by each calibration, half a minute.
+bench-projection: $(VENV)/dev.done
+	$(RUN)/python benchmarks/projection_noise.py
+
+# Distances, intervals and clusters from released rows, ten minutes.
+bench-distances: $(VENV)/dev.done
+	$(RUN)/python benchmarks/distances.py
 
 # Figures and Table 1 of JLL beside the printed numbers, a quarter of an hour.
 reproduce-jll: $(VENV)/dev.done

@@ -5,6 +5,9 @@ import decimal
 import gc
 import json
 import os
+import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +20,7 @@ from click.testing import CliRunner
 
 import privsketch as ps
 from privsketch.cli.main import main
+from privsketch.cli.progress import stoppable
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.readers import selection
 from privsketch.release import projection as projection_file
@@ -254,6 +258,47 @@ def test_dictionaries_may_change_within_a_file(folder, no_noise):
             stream.write_table(table_of(some_records(2), kind=kind))
     released("data.arrow", *OPTIONS, "--carry", "kind", "-o", "out.arrow")
     assert read("out.arrow")["kind"].to_pylist() == ["x", "y", "z", "x"]
+
+
+def test_a_dry_run_tells_the_noise_and_spends_nothing(folder, spent):
+    write(folder / "in.parquet", table_of(some_records()))
+    result = released(
+        *("in.parquet", "-k", "4", "--epsilon", "1", "--ball", "3", "--seed", "1"),
+        *("-o", "out.parquet", "--dry-run"),
+    )
+    projection = ps.Projection.draw(ps.Ball(DIM, 3.0), 4, epsilon=1.0, random_state=1)
+    assert f"{projection.noise_variance**0.5:.4g}" in result.output
+    assert "1.5 in each number" in result.output  # 3 / sqrt(4)
+    assert [path.name for path in folder.iterdir()] == ["in.parquet"]
+    assert spent == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_to_end_is_not_lost_in_a_library(number):
+    before = signal.getsignal(number)
+    with stoppable() as require_going:
+        require_going()
+        with suppress(BaseException):  # as some libraries do
+            os.kill(os.getpid(), number)
+            time.sleep(1)
+        with pytest.raises(KeyboardInterrupt):
+            require_going()
+    assert signal.getsignal(number) is before
+
+
+def test_bytes_are_not_carried_into_text(folder):
+    write(folder / "in.parquet", table_of(some_records(), key=[b"\xff"] * 50))
+    line = refused(folder, "in.parquet", "--carry", "key", "-o", "out.csv", *OPTIONS)
+    assert "'key'" in line
+
+
+def test_the_receipt_names_the_columns_of_a_record_and_counts_rows(folder):
+    write(folder / "in.parquet", table_of(some_records(), key=["k"] * 50))
+    released("in.parquet", "--carry", "key", "-o", "out.parquet", *OPTIONS)
+    description = ps.ReleaseDescription.load("out.receipt.json")
+    assert description.n_records == 50
+    assert len(description.record) == DIM
+    assert "key" not in description.record
 
 
 def test_nothing_but_values_is_carried(folder, no_noise):

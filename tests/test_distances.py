@@ -3,6 +3,7 @@
 Statistical limits have a false-alarm rate below 1e-6 each.
 """
 
+import json
 import math
 import tracemalloc
 from dataclasses import replace
@@ -16,8 +17,10 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 import privsketch as ps
-from privsketch.errors import ParameterError
+from privsketch.errors import FileError, ParameterError
+from privsketch.formats import document
 from privsketch.release import distances as distances_module
+from privsketch.release import kmeans as kmeans_module
 from privsketch.release import neighbours as neighbours_module
 from privsketch.release.description import ReleaseDescription
 from privsketch.release.distances import Distances, Released
@@ -184,7 +187,7 @@ def test_norms_and_distances_to_public_points():
 def test_a_description_read_from_a_file_says_enough(tmp_path):
     projection = Projection.draw(ps.Box(-1, 1, dim=3), 2, epsilon=1.0)
     values = next(projection.releases([np.zeros((4, 3))]))
-    ReleaseDescription.of(projection, projection.receipt()).save(tmp_path / "d.json")
+    ReleaseDescription.of(projection, projection.receipt(), n_records=5).save(tmp_path / "d.json")
     description = ReleaseDescription.load(tmp_path / "d.json")
     np.testing.assert_array_equal(
         Distances(Released(values, description)).matrix(),
@@ -192,6 +195,51 @@ def test_a_description_read_from_a_file_says_enough(tmp_path):
     )
     with pytest.raises(ParameterError, match="released columns only"):
         Released(np.column_stack([values, np.arange(4)]), description)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"columns": []},
+        {"columns": ["a", "a"]},
+        {"columns": ["a", 1]},
+        {"carried": ["projection0"]},
+        {"carried": "id"},
+        {"dim": 0},
+        {"dim": 3.0},
+        {"dim": 4},  # not that of the domain
+        {"dim": True},
+        {"seed": -1},
+        {"seed": "7"},
+        {"noise": "cube"},
+        {"noise": "auto"},
+        {"noise": []},
+        {"protect": "table"},
+        {"calibration": "auto"},
+        {"calibration": None},
+        {"noise_variance": 0.0},
+        {"noise_variance": 1e200},
+        {"noise_variance": 1},
+        {"noise_fourth_moment": 1e-9},
+        {"domain": {"kind": "box", "low": -1.0, "high": 1.0, "dim": None}},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_descriptions_that_nothing_released_has_are_refused(change, tmp_path):
+    projection = Projection.draw(ps.Box(-1, 1, dim=3), 2, epsilon=1.0, random_state=2**64 - 1)
+    path = tmp_path / "d.json"
+    described = ReleaseDescription.of(
+        projection, projection.receipt(), n_records=5, carried=("id",)
+    )
+    described.save(path)
+    assert ReleaseDescription.load(path) == described
+    content = json.loads(path.read_text())
+    for name in ("format", "version", "fingerprint"):
+        del content[name]
+    path.write_bytes(document("release", {**content, **change}))  # the fingerprint fits
+    with pytest.raises(FileError, match="not a valid description"):
+        ReleaseDescription.load(path)
 
 
 # --- pairs, blocks, matrices ---
@@ -236,6 +284,32 @@ def test_clipping_is_asked_for():
 def test_rows_of_another_release_with_the_same_numbers_are_not_the_same_rows():
     released, other = table(5), table(5, noise=laplace(0.1), seed=1)
     assert (np.diag(Distances(released, other).matrix()) != 0).all()
+
+
+def test_the_same_object_twice_is_the_rows_themselves():
+    released = table(9)
+    assert Distances(released, released).others is None
+    np.testing.assert_array_equal(
+        Distances(released, released).matrix(), Distances(released).matrix()
+    )
+
+
+def test_no_pairs_and_no_rows():
+    distances = Distances(table(4))
+    assert distances.pairs([], []).shape == (0,)
+    assert distances.block([], [1, 2]).shape == (0, 2)
+    assert Distances(table(0)).matrix().shape == (0, 0)
+    low, high = distances.interval([])
+    assert low.shape == high.shape == (0,)
+
+
+def test_a_block_of_few_rows_copies_no_table():
+    distances = Distances(table(400_000, k=10))
+    tracemalloc.start()
+    distances.block([0])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30e6  # the table takes 32 MB, its row numbers, norms and distances 3.2 each
 
 
 def test_many_pairs_need_little_memory():
@@ -396,6 +470,20 @@ def test_every_cluster_has_a_row_even_if_noise_is_all_there_is():
     assert cluster_released(equal, 3).labels.shape == (5,)
 
 
+def test_distances_to_many_centres_are_in_memory_by_strips(monkeypatch):
+    released = clustered(5, 500, 10, 4, laplace(1.0), 4.0, n_clusters=6)[0]
+    whole = cluster_released(released, 6)
+    monkeypatch.setattr(kmeans_module, "STRIP", 50)
+    np.testing.assert_array_equal(cluster_released(released, 6).labels, whole.labels)
+    monkeypatch.undo()
+    rows = np.random.default_rng(0).normal(size=(100_000, 2))
+    tracemalloc.start()
+    kmeans_module._nearest(rows, rows[:300], np.zeros(300))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6  # all distances together would take 240 MB
+
+
 # --- nearest rows ---
 
 
@@ -439,6 +527,17 @@ def test_a_row_of_another_release_with_the_same_number_is_no_neighbour_to_leave_
     assert (nearest_rows(released, 1, among=copy).rows[:, 0] == np.arange(10)).all()
 
 
+def test_no_row_is_its_own_neighbour_where_the_queries_are_named(small_tiles):
+    released, other = table(30), table(30, seed=4)
+    alone, named = nearest_rows(released, 3), nearest_rows(released, 3, among=released)
+    np.testing.assert_array_equal(named.rows, alone.rows)
+    with pytest.raises(ParameterError, match="29 other rows"):
+        nearest_rows(released, 30, among=[released])
+    both = nearest_rows(released, 59, among=[other, released])
+    own = (both.releases == 1) & (both.rows == np.arange(30)[:, np.newaxis])
+    assert not own.any()
+
+
 # --- refusals ---
 
 
@@ -453,12 +552,29 @@ def test_a_row_of_another_release_with_the_same_number_is_no_neighbour_to_leave_
         (lambda: Distances(Released([[1.0]], None)), "exact points"),
         (lambda: Distances(table(3)).pairs([0, 1], [2]), "not pairs"),
         (lambda: Distances(table(3)).pairs([3], [0]), "3 rows"),
+        (lambda: Distances(table(3)).pairs([[0, 1]], [[1, 2]]), "list of numbers"),
+        (lambda: Distances(table(3)).pairs([0.5], [1]), "list of numbers"),
+        (lambda: Distances(table(3)).block([[0], [1, 2]]), "rows: expected"),
+        (lambda: Distances(table(3)).block(slice("secret")), "rows: expected"),
+        (lambda: Distances(table(3)).block(columns=np.eye(3, dtype=int)), "columns: expected"),
+        (lambda: Distances(np.zeros((3, 2))), "rows: expected Released.*ndarray"),
+        (lambda: Distances(table(3), "secret"), "others: expected Released.*str"),
         (lambda: Distances(table(3)).variance(-1.0), "at least 0"),
+        (lambda: Distances(table(3)).variance("secret"), "true: expected numbers"),
+        (lambda: Distances(table(3)).interval(["secret"]), "found: expected numbers"),
+        (lambda: Distances(table(3)).interval([1.0], level="high"), "level"),
         (lambda: Distances(table(3)).interval([1.0], level=95), "level"),
         (lambda: Distances(table(3)).interval([1.0], method="normal"), "'gamma'"),
         (lambda: Distances(table(3)).interval([math.nan]), "finite"),
         (lambda: nearest_rows(table(3), 3), "2 other rows"),
+        (lambda: nearest_rows(np.zeros((3, 2)), 1), "queries: expected Released"),
+        (lambda: nearest_rows(table(3), 1, among=np.zeros((3, 3))), "among: expected Released"),
+        (lambda: nearest_rows(table(3), 1, among="secret"), "among: expected Released"),
         (lambda: cluster_released(table(3), 4), "more than there are rows"),
+        (lambda: cluster_released(np.zeros((3, 2)), 2), "released: expected Released"),
+        (lambda: cluster_released(table(3), 2, matrix=np.zeros((4, 3))), "all of it is 0"),
+        (lambda: cluster_released(table(3), 2, matrix="secret"), "matrix: expected"),
+        (lambda: inertia(np.zeros((3, 2)), [0, 1, 0]), "released: expected Released"),
         (lambda: cluster_released(table(3), 2, matrix=np.eye(2)), r"\(dim, 3\)"),
         (lambda: inertia(table(3), [0, 1]), "3 rows"),
     ],
@@ -467,3 +583,18 @@ def test_refusals_say_what_is_wrong_and_quote_no_record(call, message):
     with pytest.raises(ParameterError, match=message) as caught:
         call()
     assert "secret" not in str(caught.value)
+
+
+def test_rows_of_different_matrices_have_no_distances():
+    tables = []
+    for seed in (1, 2, 1):
+        projection = ps.Projection.draw(ps.Ball(4, 1.0), 2, epsilon=1.0, random_state=seed)
+        (values,) = projection.releases(np.zeros((3, 4)))
+        tables.append(Released(values, projection))
+    assert Distances(tables[0], tables[2]).block().shape == (3, 3)
+    for ask in (
+        lambda: Distances(*tables[:2]),
+        lambda: nearest_rows(tables[0], 1, among=tables[1]),
+    ):
+        with pytest.raises(ps.PrivsketchError, match="another matrix"):
+            ask()

@@ -130,13 +130,20 @@ class Receipt:
     calibration: str = ""
     sampler: str = ""
     unit: str = UNIT
-    composition: Literal["single", "sequential", "parallel"] = "single"
+    composition: Literal["single", "sequential", "parallel", "concentrated"] = "single"
     assumption: str = ""
     parts: tuple[Receipt, ...] = field(default=())
 
+    @property
+    def _meaning(self) -> str:
+        """What is hidden, in words; less than a record if the unit is less."""
+        if self.unit.startswith(UNIT):
+            return _MEANING[self.neighbours]
+        return f"{self.neighbours} (hides {self.unit}, no more; the number of records is public)"
+
     def summary(self) -> str:
         """The whole cost in one line."""
-        meaning = _MEANING[self.neighbours]
+        meaning = self._meaning
         return f"{_cost(self.epsilon, self.delta)} for {self.unit}, neighbours {meaning}"
 
     def describe(self) -> str:
@@ -144,7 +151,7 @@ class Receipt:
         lines = [
             f"mechanism   {self.mechanism}",
             f"unit        {self.unit}",
-            f"neighbours  {_MEANING[self.neighbours]}",
+            f"neighbours  {self._meaning}",
             f"cost        {_cost(self.epsilon, self.delta)}",
         ]
         if self.source is not None:
@@ -158,7 +165,7 @@ class Receipt:
         if self.sampler:
             lines.append(f"sampler     {self.sampler}")
         if self.parts:
-            how = "costs add" if self.composition == "sequential" else "the largest counts"
+            how = _HOW.get(self.composition, "")
             lines.append(f"parts       {len(self.parts)}, {self.composition}: {how}")
         if self.assumption:
             lines.append(f"assuming    {self.assumption}")
@@ -167,9 +174,16 @@ class Receipt:
                 where = f"{part.source}: " if part.source else ""
                 cost = _cost(part.epsilon, part.delta)
                 lines.append(f"  - {where}{part.mechanism}, {cost}")
-                if self.composition == "sequential" and part.calibration:
+                if self.composition != "parallel" and part.calibration:
                     lines.append(f"    {part.calibration}")
         return "\n".join(lines)
+
+
+_HOW = {
+    "sequential": "costs add",
+    "parallel": "the largest counts",
+    "concentrated": "their rho add, which is less than their costs would",
+}
 
 
 def checked_source(source: object) -> str:
@@ -189,6 +203,23 @@ def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | N
         source=source,
         sampler=_common_sampler(parts),
         composition="sequential",
+        parts=tuple(parts),
+    )
+
+
+def compose_concentrated(
+    mechanism: str, parts: Sequence[Receipt], budget: Budget, rho: float, source: str | None
+) -> Receipt:
+    """Gaussian releases about the same records, whose rho add up to at most that of the budget."""
+    return Receipt(
+        mechanism=mechanism,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        neighbours=budget.neighbours,
+        source=source,
+        calibration=f"zCDP, rho = {rho:.12g} for all parts together",
+        sampler=_common_sampler(parts),
+        composition="concentrated",
         parts=tuple(parts),
     )
 
@@ -247,7 +278,7 @@ def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
         raise ParameterError("receipt: a text is missing")
     if not isinstance(value["source"], str | None) or not isinstance(value["scale"], float | None):
         raise ParameterError("receipt: source or scale has the wrong type")
-    if value["composition"] not in ("single", "sequential", "parallel"):
+    if value["composition"] not in ("single", *_HOW):
         raise ParameterError("receipt: unknown composition")
     if value["neighbours"] not in NEIGHBOURS:
         raise ParameterError("receipt: unknown neighbours")

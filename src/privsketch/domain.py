@@ -158,7 +158,9 @@ class Ball:
     ) -> None:
         radius_ = None if radius is None else _as_public_numbers("radius", radius)
         if not isinstance(radius_, float) or radius_ <= 0:
-            raise ParameterError(f"radius={radius!r}: a ball needs a radius above 0")
+            raise ParameterError(
+                f"radius={radius!r}: a ball needs a radius above 0, as in Ball(radius=3)"
+            )
         if not SMALLEST < radius_ < LARGEST:
             raise ParameterError(
                 f"radius={radius!r}: beyond {SMALLEST:g} to {LARGEST:g} it cannot be computed "

@@ -84,8 +84,16 @@ def release_files(
         if carried:
             told = f"columns copied without protection: {', '.join(carried)}"
             receipts[0] = replace(receipts[0], assumption=told)
-        description = ReleaseDescription.of(projection, receipts[0], carried)
+        description = ReleaseDescription.of(
+            projection,
+            receipts[0],
+            n_records=n_rows,
+            record=records.record_names,
+            carried=carried,
+        )
         description.save(words)
+        if progress is not None:
+            progress(0)  # the last moment to stop
         _name_both(table, output, words, receipt_file)
     finally:
         for path in (table, words):

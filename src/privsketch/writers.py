@@ -67,6 +67,8 @@ def require_carried(path: Path, names: Sequence[str], carried: Any) -> None:
             raise FileError(f"{path}: carried column {field.name!r} has the name of a released one")
         alone = pa.schema([field])
         try:
+            if kind == "csv" and _is_binary(field.type):
+                raise TypeError  # Arrow would notice only at bytes that are no text
             table = pa.table([pa.nulls(1, field.type)], schema=alone)
             if kind == "arrow":
                 table = _values_alone(table)
@@ -78,6 +80,18 @@ def require_carried(path: Path, names: Sequence[str], carried: Any) -> None:
                 f"{path}: column {field.name!r} of type {field.type} cannot be carried into a file "
                 "of this kind; leave it out, or turn it into text or numbers"
             ) from None
+
+
+def _is_binary(column: Any) -> bool:
+    import pyarrow.types as types
+
+    if types.is_dictionary(column):
+        column = column.value_type
+    return bool(
+        types.is_binary(column)
+        or types.is_large_binary(column)
+        or types.is_fixed_size_binary(column)
+    )
 
 
 @contextmanager

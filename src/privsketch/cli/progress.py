@@ -8,13 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from privsketch.readers import count_records
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 
 @contextmanager
 def record_bar(paths: Sequence[Path], text: str = "sketching") -> Iterator[Callable[[int], None]]:
     """A bar over records; the total is read from the files' metadata where they have any."""
+    with _bar(text, count_records(list(paths))) as (progress, task):
+        yield lambda done: progress.update(task, advance=done)
+
+
+@contextmanager
+def share_bar(text: str) -> Iterator[Callable[[float], None]]:
+    """A bar over the share of the work that is done, 0 to 1."""
+    with _bar(text, 1.0) as (progress, task):
+        yield lambda share: progress.update(task, completed=share)
+
+
+@contextmanager
+def _bar(text: str, total: float | None) -> Iterator[tuple[Progress, TaskID]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -28,8 +45,7 @@ def record_bar(paths: Sequence[Path], text: str = "sketching") -> Iterator[Calla
         transient=True,
         disable=not console.is_terminal,
     ) as progress:
-        task = progress.add_task(text, total=count_records(list(paths)))
-        yield lambda done: progress.update(task, advance=done)
+        yield progress, progress.add_task(text, total=total)
 
 
 @contextmanager
@@ -43,3 +59,33 @@ def spinner(text: str) -> Iterator[None]:
         return
     with console.status(text):
         yield
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], None]]:
+    """A function that raises once the process was asked to end: Ctrl-C, or SIGTERM.
+
+    An interrupt may be lost where a library catches all errors; a note of it is not.
+    """
+    import signal
+    import threading
+
+    asked: list[int] = []
+
+    def require_going() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    def note(number: int, frame: object) -> None:
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield require_going
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield require_going
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,6 +123,11 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     metavar="FILE",
     help="Write the matrix to a .npy file, once the release is complete.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say how much noise each number would have, without reading a record or spending.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
 def release(
     data: tuple[Path, ...],
@@ -139,6 +142,7 @@ def release(
     n_threads: int | None,
     source: str | None,
     matrix_file: Path | None,
+    dry_run: bool,
     force: bool,
     **choices: Any,
 ) -> None:
@@ -157,7 +161,7 @@ def release(
         -o released.parquet
     """
     import privsketch as ps
-    from privsketch.cli.progress import record_bar
+    from privsketch.cli.progress import record_bar, stoppable
     from privsketch.readers import checked_missing
     from privsketch.readers.carried import RecordFiles
     from privsketch.release_files import receipt_path, release_files
@@ -176,9 +180,15 @@ def release(
             err=True,
             bold=True,
         )
-    # A request to end leaves nothing behind, as Ctrl-C does.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with record_bar(data, "releasing") as advance:
+    if dry_run:
+        click.echo(_forecast(projection))
+        return
+    with stoppable() as require_going, record_bar(data, "releasing") as advance:
+
+        def progress(done: int) -> None:
+            require_going()
+            advance(done)
+
         description, n_rows = release_files(
             records,
             projection,
@@ -186,7 +196,7 @@ def release(
             source=source or output.stem,
             missing_to_center=checked_missing(missing),
             n_threads=n_threads,
-            progress=advance,
+            progress=progress,
         )
     click.echo(description.describe())
     if source is None:
@@ -214,11 +224,28 @@ def _require_outputs(
             raise FileError(f"{matrix_file}: a matrix is written as .npy")
         outputs.append(matrix_file)
     for path in outputs:
-        require_free(path, force, _AGAIN)
+        require_free(path, force, "choose another name" if path is matrix_file else _AGAIN)
     taken = [path.resolve() for path in (*data, *outputs)]
     for path in outputs:
         if taken.count(path.resolve()) > 1:
             raise FileError(f"{path}: given twice; records and results need a file each")
+
+
+def _forecast(projection: Any) -> str:
+    """What a release would be like, from public numbers."""
+    receipt = projection.receipt()
+    reach = projection.protection.reach / projection.n_components**0.5
+    noise, law = projection.noise_variance**0.5, projection.noise.law
+    return "\n".join(
+        [
+            f"record      {projection.dim} columns",
+            f"signal      a record at the edge of the domain is about {reach:.4g} in each number",
+            f"noise       standard deviation {noise:.4g} in each number, {law.kind}",
+            receipt.describe(),
+            "nothing was read or spent; a matrix without a seed is drawn anew, and with it the "
+            "noise of calibrations that follow it",
+        ]
+    )
 
 
 def _write_matrix(path: Path, projection: Any) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -29,6 +27,7 @@ def reproduce(names: tuple[str, ...], quick: bool, output: Path) -> None:
     \b
     privsketch reproduce jll-table1 --quick -o results
     """
+    from privsketch.cli.progress import share_bar
     from privsketch.reproduce.results import aligned, run
     from privsketch.reproduce.targets import TARGETS, find_target
 
@@ -43,31 +42,11 @@ def reproduce(names: tuple[str, ...], quick: bool, output: Path) -> None:
         return
     targets = [find_target(name) for name in names]
     for target in targets:
-        with _bar(target.name) as progress:
+        with share_bar(target.name) as progress:
             outcome = run(target, output, "quick" if quick else "full", progress)
         click.echo(outcome.text)
         for path in outcome.files:
             click.echo(f"written to {path}")
-
-
-@contextmanager
-def _bar(text: str) -> Iterator[Callable[[float], None]]:
-    """A bar over the share of the work that is done, on stderr, silent if that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn(text),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task(text, total=1.0)
-        yield lambda share: progress.update(task, completed=share)
 
 
 def _time(seconds: int) -> str:

@@ -229,6 +229,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             first += len(rows)
         # Together, at the very end: the projection is that of the last receipt.
         self.projection_, self.receipts_ = projection, (*self.receipts_, *receipts)
+        self._n_released = len(table)
         return released
 
     @property
@@ -247,7 +248,13 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """What is public about the latest release."""
         if not self.receipts_:
             raise AttributeError("description_: nothing was released yet; transform does")
-        plain = ReleaseDescription.of(self.projection_, self.receipts_[-1])
+        names = getattr(self, "feature_names_in_", None)
+        plain = ReleaseDescription.of(
+            self.projection_,
+            self.receipts_[-1],
+            n_records=self._n_released,
+            record=None if names is None else tuple(map(str, names)),
+        )
         return replace(plain, columns=tuple(map(str, self.get_feature_names_out())))
 
     @property

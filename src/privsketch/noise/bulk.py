@@ -1,7 +1,7 @@
 """Exact integer noise for many numbers at once, from the operating system's random generator.
 
 Why not OpenDP, which draws the noise of sketches: a release of projected records needs one
-number for every entry of a table, and its samplers take 7 to 11 microseconds each. Here the
+number for every entry of a table, and its samplers take 7 to 12 microseconds each. Here the
 same laws are drawn by whole arrays, a hundred times faster and just as exactly: every decision
 compares random bits with a real number; floats decide where they are certain to be right, and
 the rare rest (one decision in 2^16, then in 2^45) is decided with as many digits as it takes.

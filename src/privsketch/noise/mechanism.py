@@ -65,9 +65,9 @@ class NoiseLaw:
             object.__setattr__(self, "inner", self.epsilon)
 
     def charged(
-        self, epsilon: float, delta: float, neighbours: Neighbours, masking: str
+        self, epsilon: float, delta: float, neighbours: Neighbours, masking: str = ""
     ) -> NoiseLaw:
-        """The same noise with what it costs under masks."""
+        """The same noise with another cost: under masks, or behind a random matrix."""
         return replace(self, epsilon=epsilon, delta=delta, neighbours=neighbours, masking=masking)
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:

@@ -67,7 +67,7 @@ def chosen_columns(
             raise RecordError("columns: expected a list of column names or column numbers")
         columns = [c if isinstance(c, str) else _column_number(c) for c in columns]
         if len(columns) != dim:
-            raise RecordError(f"columns: {len(columns)} named, the design has dim={dim}")
+            raise RecordError(f"columns: {len(columns)} named, a record has dim={dim}")
         if names is not None and columns != list(names) and set(columns) == set(names):
             raise RecordError(
                 "columns: the columns of the design in another order; leave them out, they are "

@@ -58,6 +58,14 @@ class RecordFiles:
         """Number of columns of a record."""
         return self.chosen.dim
 
+    @property
+    def record_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of a record, in their order, where files have them."""
+        names = self.chosen.columns or self.chosen.names
+        if names is None or any(isinstance(name, int) for name in names):
+            return None
+        return tuple(str(name) for name in names)
+
     def rows(self) -> Iterator[Rows]:
         """Blocks (n, dim) of records, each with an Arrow batch of what comes along, or None."""
         for path in self.paths:

@@ -71,7 +71,7 @@ def column_places(columns: list[int], width: int) -> list[int]:
 def wrong_width(what: str, found: int, dim: int) -> str:
     """What to say of a table with too many or too few columns."""
     return (
-        f"{what} has {found} columns, the design has dim={dim}; name the columns to use with "
+        f"{what} has {found} columns, a record has dim={dim}; name the columns to use with "
         "columns=[...]"
     )
 

@@ -35,6 +35,8 @@ def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
     if array.dtype.kind not in "fiub":
         raise RecordError(f"a column is not numeric (array of type {array.dtype})")
     places = array_places(array.shape[1], chosen)
+    if isinstance(array, np.matrix):  # which would multiply as such
+        array = np.asarray(array)
     rows = rows_per_block(chosen.dim)
     for first in range(0, len(array), rows):
         block = array[first : first + rows]

@@ -21,6 +21,7 @@ from fractions import Fraction
 
 from privsketch.budget import Budget, exact, number_text
 from privsketch.errors import ParameterError
+from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.fresh import fresh_gaussian, fresh_laplace, half_normal_tail
 from privsketch.noise.mechanism import NoiseLaw, gaussian_law, laplace_law
 from privsketch.release.change import Change
@@ -59,9 +60,7 @@ def realised_laplace(change: Change, matrix: Matrix, budget: Budget) -> RowNoise
     """A: pure, calibrated to this matrix."""
     shift, l1 = _shifted_l1(change.l1(matrix), matrix, budget.epsilon)
     law = laplace_law(l1, matrix.n_components, budget.epsilon, "replace")
-    return RowNoise(
-        law, shift, "realised", "calibrated to the matrix that was drawn, any use of it"
-    )
+    return RowNoise(law, shift, "realised", _THIS_MATRIX)
 
 
 def realised_gaussian(change: Change, matrix: Matrix, budget: Budget) -> RowNoise:
@@ -76,9 +75,7 @@ def realised_gaussian(change: Change, matrix: Matrix, budget: Budget) -> RowNois
         law = gaussian_law(
             math.ceil(length * length * (1 + 1e-12)), k, budget.epsilon, budget.delta, "replace"
         )
-    return RowNoise(
-        law, shift, "realised", "calibrated to the matrix that was drawn, any use of it"
-    )
+    return RowNoise(law, shift, "realised", _THIS_MATRIX)
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ class _Fresh:
         whole = (bound + self.l1_rounding(shift)) * self.length / 2.0**shift
         l1 = math.ceil(whole * (1 + 1e-12))
         law = laplace_law(l1, self.n_components, epsilon, "replace")
-        law = law.charged(epsilon, self.budget.delta, "replace", "")
+        law = law.charged(epsilon, self.budget.delta, "replace")
         return RowNoise(law, shift, calibration, words)
 
     def gaussian(self) -> RowNoise:
@@ -148,13 +145,14 @@ class _Fresh:
         return RowNoise(law, shift, "fresh", _ONE_RELEASE)
 
 
+_THIS_MATRIX = "holds for the matrix that was drawn, however often it is used and whoever knows it"
 _ONE_RELEASE = "mean over fresh matrices, for one release"
 
 
 def fixed_before(
     change: Change, dim: int, n_components: int, budget: Budget, noise: str, calibration: str
-) -> RowNoise | None:
-    """The noise of a fresh matrix, fixed before it is drawn; None if it has no calibration."""
+) -> RowNoise:
+    """The noise of a fresh matrix, fixed before it is drawn."""
     fresh = _Fresh(change, dim, n_components, budget)
     k = n_components
     if calibration == "union":
@@ -167,6 +165,23 @@ def fixed_before(
     if noise in ("auto", "gaussian"):
         options.append(fresh.gaussian())
     return min(options, key=lambda option: option.std)
+
+
+def is_fresh(dim: int, n_components: int, budget: Budget, noise: str, calibration: str) -> bool:
+    """Whether the noise will be that of a fresh matrix, from public numbers alone.
+
+    "auto" has one matrix for one release, unless delta is too small for its accuracy, or
+    Gaussian noise is asked for where that of the drawn matrix will be less.
+    """
+    if calibration != "auto":
+        return calibration in ("fresh", "union")
+    if budget.delta <= 2 * dim * n_components * ENTRY_FAILURE:
+        return False
+    if noise != "gaussian":
+        return True
+    # The largest singular value of a Gaussian matrix is about 1 + sqrt(dim / k).
+    drawn = kappa_discrete(budget.epsilon, budget.delta) * (1 + math.sqrt(dim / n_components))
+    return fresh_gaussian(n_components, budget.epsilon, budget.delta) < drawn
 
 
 def paper_noise(change: Change, matrix: Matrix, budget: Budget, protect: str) -> RowNoise:
@@ -194,7 +209,7 @@ def paper_noise(change: Change, matrix: Matrix, budget: Budget, protect: str) ->
         return RowNoise(law, shift, "paper", note)
     failure = half_normal_tail(k, math.sqrt(k) * (bound - fresh.l1_rounding(shift)))
     delta = failure * (1 + 1e-9) + matrix.dim * k * ENTRY_FAILURE
-    law = law.charged(epsilon, delta, "replace", "")
+    law = law.charged(epsilon, delta, "replace")
     note = f"{words}; its delta is {delta:.3g}, not what the theorem says; {_ONE_RELEASE}"
     return RowNoise(law, shift, "paper", note)
 
@@ -247,7 +262,7 @@ def least(fixed: RowNoise, change: Change, matrix: Matrix, budget: Budget, noise
     pure = realised_laplace(change, matrix, budget)
     if pure.std >= fixed.std:
         return fixed
-    law = pure.law.charged(budget.epsilon, budget.delta, "replace", "")
+    law = pure.law.charged(budget.epsilon, budget.delta, "replace")
     return replace(pure, law=law, words=f"{pure.words}; chosen by the matrix, so delta is charged")
 
 

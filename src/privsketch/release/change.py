@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import number_text
+from privsketch.budget import UNIT, number_text
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError
 from privsketch.features.fixedpoint import FAR, Quantiser
@@ -33,9 +33,10 @@ Kind = Literal["entry", "l1", "l2", "box"]
 PROTECTS = ("row", "element")
 BOUND_NORMS = ("l2", "l1")
 _MOST_BITS = 20
+_LEAST_UNITS = 8  # of the half-width of the narrowest column
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Change:
     """Differences v of neighbouring records: `widths` bound coordinates, `radius` the distance.
 
@@ -123,7 +124,14 @@ class Protection:
         dim = len(domain.half_widths)
         # Squared norms must stay exact in float64.
         bits = min(_MOST_BITS, math.floor((53 - math.log2(dim)) / 2 - math.log2(FAR)))
-        return cls(domain, protect, bound, bound_norm, bits)
+        made = cls(domain, protect, bound, bound_norm, bits)
+        narrow = np.flatnonzero(made.quantiser().limits < _LEAST_UNITS)
+        if len(narrow):
+            raise ParameterError(
+                f"domain: column {narrow[0]} is so narrow beside the widest one that nothing of it "
+                "would be released; scale columns to similar widths first"
+            )
+        return made
 
     def quantiser(self, *, missing_to_center: bool = False) -> Quantiser:
         """Records to integers, the same unit in all columns."""
@@ -135,6 +143,13 @@ class Protection:
     def units_per_length(self) -> float:
         """Integers per unit of the records."""
         return float(2.0**self.bits / self.domain.half_widths.max())
+
+    @property
+    def reach(self) -> float:
+        """Largest distance of a record from the centre of the domain."""
+        if isinstance(self.domain, Ball):
+            return self.domain.radius
+        return float(np.linalg.norm(self.domain.half_widths))
 
     def change(self) -> Change:
         """What a neighbour may change, rounding included.
@@ -166,6 +181,12 @@ class Protection:
             return Change("l2", 2 * limits, most)
         return Change("l2" if is_ball else "box", 2 * limits, diameter)
 
+    @property
+    def _hides_all(self) -> bool:
+        """Whether a bound on rows is no less than the diameter of the domain."""
+        change = self.change()
+        return change.kind == "l2" and change.radius == self._diameter(self.quantiser().limits)
+
     def _diameter(self, limits: Integers) -> int:
         if isinstance(self.domain, Ball):
             return 2 * int(limits[0])
@@ -185,11 +206,11 @@ class Protection:
     def unit_in_words(self) -> str:
         """The unit of protection, for receipts."""
         if self.protect == "element":
-            if self.bound is None:
+            if self.bound is None or (self.change().widths == 2 * self.quantiser().limits).all():
                 return "one entry of one record"
             return f"a change of one entry of one record by at most {number_text(self.bound)}"
-        if self.bound is None:
-            return "one record"
+        if self.bound is None or self.change().kind == "box" or self._hides_all:
+            return UNIT
         norm = "Euclidean" if self.bound_norm == "l2" else "L1"
         return f"a change of one record by at most {number_text(self.bound)} in {norm} distance"
 

@@ -57,7 +57,10 @@ class Released:
         try:
             values = np.asarray(self.values, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
-            raise ParameterError("values: expected a table of numbers") from None
+            raise ParameterError(
+                "values: expected a table of numbers; of a frame with carried columns, give "
+                "frame[list(description.columns)]"
+            ) from None
         if values.ndim != 2 or values.shape[1] == 0 or not np.isfinite(values).all():
             raise ParameterError(
                 f"values: expected a table of finite numbers, (n, components), got shape "
@@ -71,7 +74,8 @@ class Released:
                 "columns only"
             )
         variance, fourth = self.variance, self.fourth_moment
-        if not (0 <= variance**2 <= fourth < math.inf and (variance > 0 or self.noise is None)):
+        is_some = variance > 0 or self.noise is None
+        if not (is_some and 0 <= variance * variance <= fourth < math.inf):
             raise ParameterError(
                 f"noise: variance {variance!r} and fourth moment {fourth!r} are of no noise"
             )
@@ -97,13 +101,20 @@ class Released:
         return squares - self.n_components * self.variance
 
 
+def require_released(name: str, value: object) -> Released:
+    """The value; a ParameterError unless it is `Released`."""
+    if isinstance(value, Released):
+        return value
+    raise ParameterError(f"{name}: expected Released(values, noise), got {type(value).__name__}")
+
+
 @dataclass(frozen=True, eq=False)
 class Distances:
     """Unbiased squared distances of the rows of one release, or from those to other rows.
 
     `others` may be another release that used the same matrix, or exact points of the released
-    space; the rows themselves if left out. Nothing is computed before it is asked for, and
-    nothing larger than the answer is held.
+    space; the rows themselves if left out or the same object. Nothing is computed before it is
+    asked for, and nothing larger than the answer is held.
 
     Distances of near rows are often negative. Averages need them as they are: `clip` puts 0 in
     their place, for algorithms that take no negative numbers, and makes small distances too
@@ -115,10 +126,20 @@ class Distances:
     clip: bool = False
 
     def __post_init__(self) -> None:
+        require_released("rows", self.rows)
+        if self.others is self.rows:
+            object.__setattr__(self, "others", None)
+        require_released("others", self.columns)
         if self.columns.n_components != self.rows.n_components:
             raise ParameterError(
                 f"others: {self.columns.n_components} components and {self.rows.n_components} of "
                 "the rows; distances need the same matrix"
+            )
+        names = {getattr(side.noise, "matrix_name", None) for side in (self.rows, self.columns)}
+        if len(names - {None}) > 1:
+            raise ParameterError(
+                "others: released with another matrix, so that distances mean nothing; use one "
+                "seed, or one fitted estimator, for both releases"
             )
         if self.rows.noise is None and self.columns.noise is None:
             raise ParameterError("noise=None on both sides: exact points have exact distances")
@@ -154,7 +175,8 @@ class Distances:
         left = _numbers("rows", rows, len(self.rows.values))
         right = _numbers("columns", columns, len(self.columns.values))
         # Slices of a table are no copies of it.
-        there = self.columns.values[columns if isinstance(columns, slice) else right]
+        every = slice(None) if columns is None else columns
+        there = self.columns.values[every if isinstance(every, slice) else right]
         squares = np.einsum("ij,ij->i", there, there)
         found = np.empty((len(left), len(right)))
         step = _strip_rows(len(right))
@@ -211,7 +233,10 @@ class Distances:
         noise as given: "realised" noise follows the matrix, which adds a little. It also needs
         others that are images of records: of exact points, the origin is one.
         """
-        return self.law.cumulants(_true("true", true), given_matrix)[0]
+        values = _floats("true", true)
+        if not (values >= 0).all():
+            raise ParameterError("true: squared distances are at least 0")
+        return self.law.cumulants(values, given_matrix)[0]
 
     def interval(
         self,
@@ -242,9 +267,10 @@ class Distances:
         """
         if method not in METHODS:
             raise ParameterError(f"method={method!r}: expected one of 'gamma', 'chebyshev'")
-        if not 0 < level < 1:
+        is_number = isinstance(level, int | float | np.number)
+        if not (is_number and 0 < level < 1):
             raise ParameterError(f"level={level!r}: expected a number between 0 and 1")
-        values = np.asarray(found, dtype=np.float64)
+        values = _floats("found", found)
         if not np.isfinite(values).all():
             raise ParameterError("found: expected finite distances")
         if method == "gamma":
@@ -260,14 +286,21 @@ def _numbers(name: str, chosen: Any, count: int) -> Indices:
     every = np.arange(count)
     if chosen is None:
         return every
+    refusal = ParameterError(f"{name}: expected a slice, or a list of numbers of {count} rows")
     try:
-        return np.atleast_1d(every[chosen if isinstance(chosen, slice) else np.asarray(chosen)])
-    except IndexError:
-        raise ParameterError(f"{name}: expected a slice, or numbers of {count} rows") from None
+        places = chosen if isinstance(chosen, slice) else np.asarray(chosen)
+        if not isinstance(places, slice) and places.size == 0:
+            places = places.astype(np.intp)  # an empty list has floats in it
+        numbers = np.atleast_1d(every[places])
+    except (IndexError, TypeError, ValueError):
+        raise refusal from None
+    if numbers.ndim != 1:
+        raise refusal
+    return numbers
 
 
-def _true(name: str, value: npt.ArrayLike) -> Floats:
-    true = np.asarray(value, dtype=np.float64)
-    if not (true >= 0).all():
-        raise ParameterError(f"{name}: squared distances are at least 0")
-    return true
+def _floats(name: str, values: npt.ArrayLike) -> Floats:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(f"{name}: expected numbers") from None

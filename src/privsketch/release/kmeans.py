@@ -22,10 +22,11 @@ import numpy.typing as npt
 
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
-from privsketch.release.distances import Released
+from privsketch.release.distances import Released, require_released
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
+STRIP = 2**20  # distances from rows to centres that are in memory together
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,7 @@ def inertia(released: Released, labels: npt.ArrayLike) -> float:
     Unbiased for labels that do not come from the released rows. Labels that were chosen to make
     it small have fitted some of the noise, and it is too small; it may be negative.
     """
+    require_released("released", released)
     chosen = np.asarray(labels)
     if chosen.shape != (len(released.values),):
         raise ParameterError(f"labels: expected one for each of {len(released.values)} rows")
@@ -94,6 +96,7 @@ def cluster_released(
     """
     from sklearn.cluster import kmeans_plusplus
 
+    require_released("released", released)
     require_count("n_clusters", n_clusters)
     require_count("n_starts", n_starts)
     require_count("max_rounds", max_rounds)
@@ -142,10 +145,11 @@ class _State:
 def _lloyd(rows: Floats, centers: Floats, excess: float, max_rounds: int) -> _State:
     """Rounds until nothing changes; the best state of all."""
     n_clusters = len(centers)
-    state = _State.of(rows, _scores(rows, centers).argmin(axis=1), n_clusters)
+    first = _nearest(rows, centers, np.zeros(n_clusters))
+    state = _State.of(rows, first, n_clusters)
     best = state
     for _ in range(max_rounds):
-        labels = _nearest(rows, state, excess)
+        labels = _reassigned(rows, state, excess)
         if (labels == state.labels).all():
             break
         state = _State.of(rows, labels, n_clusters)
@@ -154,15 +158,11 @@ def _lloyd(rows: Floats, centers: Floats, excess: float, max_rounds: int) -> _St
     return best
 
 
-def _nearest(rows: Floats, state: _State, excess: float) -> Labels:
+def _reassigned(rows: Floats, state: _State, excess: float) -> Labels:
     """The nearest mean of each row by unbiased distances; a row for each cluster that has none."""
-    scores = _scores(rows, state.centers)
     shares = excess / np.maximum(state.sizes, 1)
-    scores -= shares
-    own = np.arange(len(rows)), state.labels
-    scores[own] += 2 * shares[state.labels]
-    scores[:, state.sizes == 0] = np.inf
-    labels: Labels = scores.argmin(axis=1)
+    offsets = np.where(state.sizes == 0, np.inf, -shares)
+    labels = _nearest(rows, state.centers, offsets, state.labels, 2 * shares)
     missing = np.setdiff1d(np.arange(len(state.centers)), labels)
     if len(missing):
         misses = rows - state.centers[labels]
@@ -171,12 +171,27 @@ def _nearest(rows: Floats, state: _State, excess: float) -> Labels:
     return labels
 
 
-def _scores(rows: Floats, centers: Floats) -> Floats:
-    """Squared distances to centres, (n, n_clusters), less the squared norm of each row."""
-    scores = rows @ centers.T
-    scores *= -2
-    scores += np.einsum("ij,ij->i", centers, centers)
-    return scores
+def _nearest(
+    rows: Floats,
+    centers: Floats,
+    offsets: Floats,
+    own: Labels | None = None,
+    own_offsets: Floats | None = None,
+) -> Labels:
+    """The centre with the least squared distance plus offset, which is another for its own rows."""
+    labels = np.empty(len(rows), dtype=np.intp)
+    # The squared norm of a row is the same for all centres.
+    constants = np.einsum("ij,ij->i", centers, centers) + offsets
+    step = max(1, STRIP // len(centers))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        scores = rows[part] @ centers.T
+        scores *= -2
+        scores += constants
+        if own is not None and own_offsets is not None:
+            scores[np.arange(len(scores)), own[part]] += own_offsets[own[part]]
+        labels[part] = scores.argmin(axis=1)
+    return labels
 
 
 def _scaling(released: Released, matrix: npt.ArrayLike) -> Floats:
@@ -185,9 +200,14 @@ def _scaling(released: Released, matrix: npt.ArrayLike) -> Floats:
     The variance of records in one direction is what the total variance of the rows says.
     """
     k, noise = released.n_components, released.variance
-    values = np.asarray(matrix, dtype=np.float64)
+    try:
+        values = np.asarray(matrix, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError("matrix: expected a table of numbers") from None
     if values.ndim != 2 or values.shape[1] != k or not np.isfinite(values).all():
         raise ParameterError(f"matrix: expected shape (dim, {k}), got {values.shape}")
+    if not values.any():
+        raise ParameterError("matrix: all of it is 0; give the matrix of the release")
     gram = values.T @ values
     total = float(released.values.var(axis=0).sum())
     spread = max(total - k * noise, 0.0) / float(np.trace(gram))

@@ -7,6 +7,7 @@ from the operating system's generator: nobody can know it before, which some cal
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ ENTRY_FAILURE = 2.0**-69
 _PURPOSE = 101  # keeps the stream apart from those of frequencies
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Matrix:
     """A projection from `dim` to `n_components` dimensions; `integers` are (dim, n_components)."""
 
@@ -50,6 +51,12 @@ class Matrix:
     def values(self) -> Floats:
         """The matrix in its own unit, (dim, n_components)."""
         return self.integers / UNIT
+
+    @property
+    def name(self) -> str:
+        """32 hex digits that tell this matrix from others: of SHA-256 of its integers."""
+        content = np.ascontiguousarray(self.integers, dtype="<i8").tobytes()
+        return hashlib.sha256(f"{self.integers.shape}".encode() + content).hexdigest()[:32]
 
     @cached_property
     def gram(self) -> Integers:

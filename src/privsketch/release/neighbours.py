@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.errors import ParameterError, require_count
-from privsketch.release.distances import Distances, Released
+from privsketch.release.distances import Distances, Released, require_released
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -49,16 +49,13 @@ def nearest_rows(
     n_nearest : int
     among : Released or sequence of Released, optional
         Where to look: releases that used the same matrix as the queries. The queries themselves
-        if left out, and then no row is its own neighbour.
+        if left out. No row is its own neighbour, in whatever place the queries' own object is.
     """
     require_count("n_nearest", n_nearest)
-    if among is None:
-        tables: list[Released] = [queries]
-    else:
-        tables = [among] if isinstance(among, Released) else list(among)
-    # Between the queries themselves, a row is at distance 0 of itself without noise.
-    between = [Distances(queries, None if among is None else table) for table in tables]
-    available = sum(len(table.values) for table in tables) - (among is None)
+    require_released("queries", queries)
+    tables = _tables(queries if among is None else among)
+    between = [Distances(queries, table) for table in tables]
+    available = sum(len(table.values) - (table is queries) for table in tables)
     if n_nearest > available:
         raise ParameterError(f"n_nearest={n_nearest}: there are {max(available, 0)} other rows")
     count = len(queries.values)
@@ -73,7 +70,7 @@ def nearest_rows(
         for number, distances in enumerate(between):
             for first in range(0, len(tables[number].values), CANDIDATES):
                 block = distances.block(part, slice(first, first + CANDIDATES))
-                if among is None:
+                if tables[number] is queries:
                     own = np.arange(start, part.stop)
                     here = (own >= first) & (own < first + block.shape[1])
                     block[np.flatnonzero(here), own[here] - first] = np.inf
@@ -81,6 +78,16 @@ def nearest_rows(
         found.rows[part], found.releases[part] = best.rows, best.releases
         found.squared_distances[part] = best.squared
     return found
+
+
+def _tables(among: Released | Sequence[Released]) -> list[Released]:
+    if isinstance(among, Released):
+        return [among]
+    if not isinstance(among, Sequence):
+        raise ParameterError(
+            f"among: expected Released(values, noise), or a list, got {type(among).__name__}"
+        )
+    return [require_released("among", table) for table in among]
 
 
 class _Best:

@@ -86,11 +86,11 @@ def box_to_one(matrix: Integers, widths: Integers) -> int | None:
     if np.abs(scaled).sum() >= _EXACT_FLOAT:
         return None
     largest = 0.0
-    signs = _signs(k)[: 2 ** (k - 1)].astype(np.float64)
     transposed = np.ascontiguousarray(scaled.T)
     rows = max(1, 2**18 // dim)
-    for start in range(0, len(signs), rows):
-        images = signs[start : start + rows] @ transposed
+    n_signs = 2 ** (k - 1)
+    for start in range(0, n_signs, rows):
+        images = _signs(k, start, min(start + rows, n_signs)).astype(np.float64) @ transposed
         largest = max(largest, float(np.abs(images, out=images).sum(axis=1).max()))
     return int(largest)
 
@@ -117,9 +117,9 @@ def integer_product(a: Integers, b: Integers) -> Integers:
     return a @ b
 
 
-def _signs(k: int) -> Integers:
-    """All sign vectors, (2^k, k); the second half is minus the first, in reverse."""
-    codes = np.arange(2**k)[:, np.newaxis] >> np.arange(k)[::-1]
+def _signs(k: int, start: int = 0, end: int | None = None) -> Integers:
+    """Sign vectors, (2^k, k) of them; the second half is minus the first, in reverse."""
+    codes = np.arange(start, 2**k if end is None else end)[:, np.newaxis] >> np.arange(k)[::-1]
     return 2 * (codes & 1) - 1
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import Budget, Receipt
+from privsketch.budget import Budget, Receipt, checked_source
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, RecordError, require_count
 from privsketch.features.frequencies import public_seed
@@ -28,6 +28,7 @@ from privsketch.release.calibration import (
     RowNoise,
     check_choices,
     fixed_before,
+    is_fresh,
     least,
     paper_noise,
     realised,
@@ -115,9 +116,7 @@ class Projection:
         change = protection.change()
         dim, k = len(change.widths), int(n_components)
         fixed = None
-        if calibration in ("fresh", "union") or (
-            calibration == "auto" and not is_public and budget.delta > 0
-        ):
+        if not is_public and is_fresh(dim, k, budget, noise, calibration):
             fixed = fixed_before(change, dim, k, budget, noise, calibration)
         seed = None if random_state is None else public_seed(random_state)
         matrix = fresh_matrix(dim, k) if seed is None else public_matrix(dim, k, seed)
@@ -178,6 +177,11 @@ class Projection:
         return self.matrix.n_components
 
     @property
+    def matrix_name(self) -> str:
+        """What tells the matrix from others, once it is used."""
+        return self.matrix.name
+
+    @property
     def unit(self) -> float:
         """Length of one integer that noise is added to, in the units of the records."""
         return float(2.0**self.noise.shift / (self.protection.units_per_length * UNIT))
@@ -221,6 +225,7 @@ class Projection:
         the first of them is out. A matrix that is fresh for one release is refused a second time.
         """
         checked_threads(n_threads)
+        source = None if source is None else checked_source(source)
         with _one_at_a_time:
             if self.was_used_here and not self._may_be_reused:
                 raise self._used_up()
@@ -262,8 +267,12 @@ class Projection:
     def _checked(self, blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
         """Tables only: anything else could be stretched to one, with records in it twice."""
         for block in blocks:
-            is_table = isinstance(block, np.ndarray) and not isinstance(block, np.ma.MaskedArray)
-            if not is_table or block.ndim != 2 or block.dtype.kind not in "fiub":
+            # Of subclasses, matrices multiply as such and masked arrays are read under their mask.
+            if (
+                type(block) not in (np.ndarray, np.memmap)
+                or block.ndim != 2
+                or block.dtype.kind not in "fiub"
+            ):
                 raise RecordError("blocks: expected plain arrays of numbers (n_records, n_columns)")
             if block.shape[1] != self.dim:
                 raise RecordError(
