@@ -1,0 +1,79 @@
+"""The questions of one run, each paid with its share, and the receipt of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Budget, Receipt
+from privsketch.clustering.shares import Shares
+from privsketch.errors import ParameterError
+from privsketch.noise.mechanism import add_noise, gaussian_law, laplace_law
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Account:
+    """Pays for noise out of named shares, each of them once."""
+
+    def __init__(self, shares: Shares) -> None:
+        self.shares = shares
+        self._receipts: list[Receipt] = []
+        self._rhos: list[float] = []
+        self._paid: list[str] = []
+
+    def budget(self, name: str) -> Budget:
+        """A share as a budget of its own, for a release that is planned by itself.
+
+        It counts as spent from then on; `charge` takes its receipt.
+        """
+        if name in self._paid or name not in self.shares.weights:
+            raise ParameterError(f"shares: {name!r} is spent, or none of them")
+        self._paid.append(name)
+        return self.shares.part(name)
+
+    def charge(self, receipt: Receipt, rho: float) -> None:
+        """Note what a share was spent on."""
+        self._receipts.append(receipt)
+        self._rhos.append(rho)
+
+    def gaussian(self, name: str, values: Integers, l2_squared: int) -> tuple[Floats, float]:
+        """Noisy integers and the standard deviation of their noise.
+
+        `l2_squared` is the squared L2 sensitivity under "add-remove"; two such changes make
+        a replacement.
+
+        Charges: the share.
+        """
+        budget = self.budget(name)
+        if budget.neighbours == "replace":
+            l2_squared *= 4
+        flat = np.ascontiguousarray(values).reshape(-1)
+        law = gaussian_law(l2_squared, len(flat), budget.epsilon, budget.delta, budget.neighbours)
+        noisy, receipt = add_noise(flat, law, source=None)
+        self.charge(replace(receipt, mechanism=f"{name}: {receipt.mechanism}"), law.rho)
+        return noisy.reshape(values.shape).astype(np.float64), law.scale
+
+    def laplace(self, name: str, values: Integers, l1: int) -> tuple[Floats, float]:
+        """Noisy integers and the scale of their noise, for an L1 sensitivity under "add-remove".
+
+        Charges: the share.
+        """
+        if not self.shares.is_pure:
+            # Its epsilon would not be that of the share, whose rho is what counts.
+            raise ParameterError("shares: Laplace noise is for budgets with delta = 0")
+        budget = self.budget(name)
+        if budget.neighbours == "replace":
+            l1 *= 2
+        flat = np.ascontiguousarray(values).reshape(-1)
+        law = laplace_law(l1, len(flat), budget.epsilon, budget.neighbours)
+        noisy, receipt = add_noise(flat, law, source=None)
+        self.charge(replace(receipt, mechanism=f"{name}: {receipt.mechanism}"), 0.0)
+        return noisy.reshape(values.shape).astype(np.float64), law.scale
+
+    def receipt(self, mechanism: str, source: str | None) -> Receipt:
+        """What the whole run cost."""
+        return self.shares.receipt(mechanism, self._receipts, self._rhos, source)

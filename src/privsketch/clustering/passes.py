@@ -1,0 +1,108 @@
+"""Records that are read several times, each time in constant memory.
+
+A pass gives every record to a function that returns integers, and adds these up exactly: what a
+record contributes must depend on that record and on public numbers alone, not on its block.
+Records arrive quantised, as whole numbers in float64, the same unit in all columns: products
+below 2^53 are exact in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.domain import Domain
+from privsketch.errors import RecordError
+from privsketch.features.fixedpoint import FAR, Quantiser
+from privsketch.noise.sums import saturating_add
+from privsketch.readers import read_blocks
+from privsketch.threads import chunks, in_threads
+
+Integers = npt.NDArray[np.int64]
+Whole = npt.NDArray[np.float64]
+Work = Callable[[Whole], tuple[Integers, ...]]
+_MOST_BITS = 18
+_CHUNK_VALUES = 2**19
+
+
+class Passes:
+    """A table that can be read as often as needed.
+
+    `progress` is called with numbers of records done, over all passes. It is for the holder's
+    own eyes: under "add-remove" the number of records is private.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        domain: Domain,
+        *,
+        columns: Sequence[str | int] | None = None,
+        missing_to_center: bool = False,
+        n_threads: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        if isinstance(data, Iterator):
+            raise RecordError(
+                "records are read several times, and an iterator can be read once; give an array, "
+                "a table, paths, or a list of blocks"
+            )
+        self.domain = domain
+        self._data, self._columns = data, columns
+        self._n_threads, self._progress = n_threads, progress
+        self.dim = len(domain.half_widths)
+        # Squared norms stay exact in float64, and products of two records too.
+        bits = math.floor((53 - math.log2(self.dim)) / 2 - math.log2(FAR))
+        self.bits = min(_MOST_BITS, bits)
+        self._quantise = Quantiser(
+            domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
+        )
+
+    @property
+    def unit(self) -> float:
+        """Length of one integer, in the units of the records."""
+        return float(self.domain.half_widths.max() / 2.0**self.bits)
+
+    @property
+    def limits(self) -> Integers:
+        """Largest magnitude of each coordinate, (dim,)."""
+        return self._quantise.limits
+
+    def sums(self, work: Work) -> tuple[Integers, ...]:
+        """One pass: `work` on quantised records (n, dim), its results added up."""
+        total: tuple[Integers, ...] | None = None
+        rows = max(1, _CHUNK_VALUES // self.dim)
+        for count, parts in in_threads(
+            lambda chunk: (len(chunk), self._worked(chunk, work)),
+            chunks(self.blocks(), rows),
+            self._n_threads,
+        ):
+            total = parts if total is None else _added(total, parts)
+            if self._progress is not None:
+                self._progress(count)
+        if total is None:  # an empty table contributes what no record does
+            total = work(np.zeros((0, self.dim)))
+        return total
+
+    def blocks(self) -> Iterator[npt.NDArray[Any]]:
+        """The records as they are, from the beginning."""
+        return read_blocks(self._data, self.dim, self._columns)
+
+    def quantised(self, block: npt.NDArray[Any]) -> Whole:
+        """Records (n, dim) as whole numbers."""
+        out = np.empty(block.shape, dtype=np.float64)
+        step = self._quantise.rows_at_once
+        for first in range(0, len(block), step):
+            out[first : first + step] = self._quantise.whole_numbers(block[first : first + step])
+        return out
+
+    def _worked(self, chunk: npt.NDArray[Any], work: Work) -> tuple[Integers, ...]:
+        return work(self.quantised(chunk))
+
+
+def _added(total: tuple[Integers, ...], parts: tuple[Integers, ...]) -> tuple[Integers, ...]:
+    return tuple(saturating_add(a, b) for a, b in zip(total, parts, strict=True))

@@ -1,0 +1,272 @@
+"""K-means in many columns: what is spent, what one record can move, what comes out."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+
+import privsketch as ps
+from privsketch.clustering import pipeline, rounds
+from privsketch.clustering.account import Account
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.pipeline import cluster
+from privsketch.clustering.rounds import Bins, nearest, residual_sums
+from privsketch.clustering.shares import Shares
+from privsketch.clustering.shrinkage import pulled_counts, shrunk_steps
+from privsketch.noise.calibration import rho_of_budget
+from privsketch.noise.mechanism import _insecure_sampler
+
+BALL = ps.Ball(12, 2.0, center=0.5)
+
+
+def some_records(n_records=400, seed=0):
+    rng = np.random.default_rng(seed)
+    centers = rng.normal(size=(3, 12)) * 0.4
+    return 0.5 + centers[rng.integers(3, size=n_records)] + 0.1 * rng.normal(size=(n_records, 12))
+
+
+# Shares ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 7.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3])
+def test_shares_of_a_gaussian_budget_stay_within_it(epsilon, delta):
+    shares = Shares(ps.Budget(epsilon, delta), pipeline._weights(4))
+    assert sum(shares.weights.values()) == 1
+    whole = Fraction(rho_of_budget(epsilon, delta))
+    parts = [Fraction(rho_of_budget(shares.part(name).epsilon, delta)) for name in shares.weights]
+    assert sum(parts) <= whole
+    assert sum(parts) > whole * Fraction(999_999, 1_000_000)
+
+
+def test_shares_of_a_pure_budget_add_up():
+    weights = {"a": Fraction(1, 3), "b": Fraction(1, 3), "c": Fraction(1, 3)}
+    shares = Shares(ps.Budget(0.7, 0.0), weights)
+    spent = sum(Fraction(repr(shares.part(name).epsilon)) for name in weights)
+    assert Fraction(699_999, 1_000_000) < spent <= Fraction(7, 10)
+
+
+@pytest.mark.parametrize(
+    "weights", [{"a": Fraction(1, 2)}, {"a": Fraction(3, 2), "b": Fraction(-1, 2)}]
+)
+def test_shares_that_do_not_add_up_are_refused(weights):
+    with pytest.raises(ps.PrivsketchError, match="add up"):
+        Shares(ps.Budget(1.0, 1e-6), weights)
+
+
+def test_a_share_is_spent_once():
+    account = Account(Shares(ps.Budget(1.0, 1e-6), {"a": Fraction(1, 2), "b": Fraction(1, 2)}))
+    account.gaussian("a", np.zeros(3, dtype=np.int64), 1)
+    with pytest.raises(ps.PrivsketchError, match="spent"):
+        account.gaussian("a", np.zeros(3, dtype=np.int64), 1)
+
+
+def test_more_than_the_budget_is_no_receipt():
+    account = Account(Shares(ps.Budget(1.0, 1e-6), {"a": Fraction(1, 2), "b": Fraction(1, 2)}))
+    receipt = ps.Projection.draw(ps.Ball(2, 1.0), 1, epsilon=1.0).receipt()
+    account.charge(receipt, 1.0)
+    with pytest.raises(ps.PrivsketchError, match="more was spent"):
+        account.receipt("too much", None)
+
+
+# What one record can move ---------------------------------------------------------------------
+
+
+def replayed(run, first, second):
+    """Largest change of an input to noise between two tables, over what its law declares.
+
+    The second run gets the answers of the first, so that only the change of a record counts.
+    """
+    calls = []
+    rng = np.random.default_rng(1)
+
+    def record(values, law):
+        noisy = values + np.rint(rng.normal(size=values.shape) * law.scale).astype(np.int64)
+        calls.append((values.copy(), law, noisy))
+        return noisy, law.scale
+
+    with _insecure_sampler(record):
+        run(first)
+    worst, left = 0.0, list(calls)
+
+    def replay(values, law):
+        nonlocal worst
+        before, known, noisy = left.pop(0)
+        assert values.shape == before.shape
+        assert law == known
+        moved = math.sqrt(sum(int(v) ** 2 for v in values - before))
+        worst = max(worst, moved / law.sensitivity)
+        return noisy, law.scale
+
+    with _insecure_sampler(replay):
+        run(second)
+    assert left == []
+    return worst, len(calls)
+
+
+def neighbours_of(records, neighbours, seed):
+    rng = np.random.default_rng(seed)
+    other = records.copy()
+    place = int(rng.integers(len(records)))
+    if neighbours == "replace":
+        far = rng.normal(size=12)
+        other[place] = 0.5 + far / np.linalg.norm(far) * rng.choice([0.5, 2.0, 30.0])
+        return other
+    return np.delete(other, place, axis=0)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_one_record_moves_no_question_further_than_its_noise_hides(neighbours):
+    records = some_records()
+
+    def run(table):
+        budget = ps.Budget(2.0, 1e-6, neighbours)
+        cluster(table, 3, domain=BALL, budget=budget, n_records=400, random_state=0, n_threads=1)
+
+    largest = 0.0
+    for seed in range(3):
+        worst, n_calls = replayed(run, records, neighbours_of(records, neighbours, seed))
+        largest = max(largest, worst)
+        assert n_calls == 2 + 2 * pipeline.N_ROUNDS
+    assert 0.3 < largest <= 1
+
+
+def test_a_residual_that_is_not_cut_is_noticed(monkeypatch):
+    records = some_records()
+
+    def uncut(passes, centers, radius, weight):
+        return residual_sums(passes, centers, 4 * radius, weight)
+
+    monkeypatch.setattr(pipeline, "residual_sums", uncut)
+
+    def run(table):
+        budget = ps.Budget(2.0, 1e-6)
+        cluster(table, 3, domain=BALL, budget=budget, n_records=400, random_state=0, n_threads=1)
+
+    outlier = records.copy()
+    outlier[0] = 40.0
+    worst, _ = replayed(run, outlier, outlier[1:])
+    assert worst > 1
+
+
+def test_residuals_of_a_record_are_short_and_in_one_cluster():
+    rng = np.random.default_rng(0)
+    centers = np.rint(rng.normal(size=(5, 12)) * 2000)
+    for record in np.vstack([some_records(60), 30 * rng.normal(size=(40, 12))]):
+        passes = Passes(record[np.newaxis], BALL)
+        sums, kept = residual_sums(passes, centers, radius=3000, weight=750)
+        squared = sum(int(v) ** 2 for v in sums.reshape(-1)) + sum(int(v) ** 2 for v in kept)
+        assert squared <= 3000**2 + 750**2
+        assert (np.abs(sums).sum(axis=1) > 0).sum() <= 1
+
+
+def test_labels_do_not_depend_on_the_company():
+    rng = np.random.default_rng(0)
+    passes = Passes(some_records(500), BALL)
+    records = passes.quantised(some_records(500))
+    centers = np.rint(rng.normal(size=(40, 12)) * 20_000)
+    whole = nearest(records, centers)
+    assert [int(nearest(row[np.newaxis], centers)[0]) for row in records] == whole.tolist()
+    exact = [
+        min(
+            range(40),
+            key=lambda j, row=row: sum(
+                int(a - b) ** 2 for a, b in zip(row, centers[j], strict=True)
+            ),
+        )
+        for row in records[:30]
+    ]
+    assert exact == whole[:30].tolist()
+
+
+def test_passes_give_the_same_sums_however_they_are_cut():
+    records = some_records(5000)
+    centers = np.rint(np.random.default_rng(0).normal(size=(4, 12)) * 20_000)
+    whole = residual_sums(Passes(records, BALL, n_threads=1), centers, 9000, 2000)
+    parts = residual_sums(
+        Passes(list(np.array_split(records, 7)), BALL, n_threads=3), centers, 9000, 2000
+    )
+    for a, b in zip(whole, parts, strict=True):
+        assert (a == b).all()
+
+
+def test_an_iterator_cannot_be_read_twice():
+    with pytest.raises(ps.PrivsketchError, match="several times"):
+        Passes(iter([some_records()]), BALL)
+
+
+def test_an_empty_table_is_pure_noise():
+    found = cluster(np.empty((0, 12)), 3, domain=BALL, budget=ps.Budget(1.0, 1e-6), n_records=100)
+    assert found.centers.shape == (3, 12)
+    assert np.isfinite(found.centers).all()
+
+
+# Pieces ---------------------------------------------------------------------------------------
+
+
+def test_bins_count_lengths_and_find_quantiles():
+    bins = Bins.of(1000.0)
+    lengths = np.arange(1, 1001)
+    counts = bins.counts(lengths.astype(float) ** 2)
+    assert counts.sum() == 1000
+    for share in (0.1, 0.5, 0.8, 1.0):
+        edge = bins.quantile(counts.astype(float), share)
+        assert (lengths <= edge).mean() >= share
+        assert (lengths <= edge / 1.11).mean() < share  # bins grow by a tenth
+    assert bins.counts(np.array([4e6]))[-1] == 1  # beyond the diameter: the last bin
+
+
+def test_shrinkage_keeps_signal_and_drops_noise():
+    rng = np.random.default_rng(0)
+    directions = np.linalg.qr(rng.normal(size=(64, 64)))[0]
+    signal = np.zeros((20, 64))
+    signal[:, :8] = 5 * rng.normal(size=(20, 8))
+    steps = signal @ directions.T + rng.normal(size=(20, 64))
+    shrunk = shrunk_steps(steps, np.ones(20), np.ones(20), directions, 8)
+    truth = signal @ directions.T
+    before, after = np.square(steps - truth).sum(), np.square(shrunk - truth).sum()
+    assert after < 0.35 * before  # 8 of 64 directions are left with their noise
+    assert np.square(shrunk).sum() > 0.8 * np.square(truth).sum()
+
+
+def test_counts_follow_what_was_measured_as_far_as_it_is_not_noise():
+    before = np.full(50, 100.0)
+    rng = np.random.default_rng(0)
+    noise = 5 * rng.normal(size=50)
+    assert np.abs(pulled_counts(before, before + noise, 25.0) - before).max() < 6
+    moved = before + 100 * rng.normal(size=50)
+    assert np.abs(pulled_counts(before, moved, 25.0) - moved).max() < 2
+
+
+# The whole ------------------------------------------------------------------------------------
+
+
+def test_clusters_in_many_columns_are_found():
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(8, 60))
+    centers *= 0.8 / np.linalg.norm(centers, axis=1, keepdims=True)
+    records = centers[rng.integers(8, size=20_000)] + 0.02 * rng.normal(size=(20_000, 60))
+    found = cluster(
+        records,
+        8,
+        domain=ps.Ball(60, 1.2),
+        budget=ps.Budget(1.0, 1e-6),
+        n_records=2e4,
+        random_state=0,
+    )
+    reference = KMeans(8, n_init=3, random_state=0).fit(records).inertia_
+    distances = np.square(records[:, np.newaxis] - found.centers).sum(axis=2).min(axis=1)
+    assert distances.sum() / reference < 1.1
+    assert found.receipt.epsilon == 1.0
+    assert found.receipt.delta == 1e-6
+    assert len(found.receipt.parts) == 2 + 2 * pipeline.N_ROUNDS
+    assert "rho add" in found.receipt.describe()
+    assert abs(found.n_records / 20_000 - 1) < 0.1
+    assert rounds.N_BINS == 48
+
+
+def test_pure_budgets_are_refused():
+    with pytest.raises(ps.PrivsketchError, match="delta"):
+        cluster(some_records(), 3, domain=BALL, budget=ps.Budget(1.0, 0.0))
