@@ -32,6 +32,7 @@ from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplac
 
 Integers = npt.NDArray[np.int64]
 NoiseKind = Literal["laplace", "gaussian", "cube"]
+ChoiceKind = Literal["choice", "threshold"]  # noise/selection.py
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 HEADROOM = 2**62
@@ -48,7 +49,7 @@ class NoiseLaw:
     difference (noise/subsampling.py); `masking` says in words which.
     """
 
-    kind: NoiseKind
+    kind: NoiseKind | ChoiceKind
     n_components: int
     sensitivity: float
     epsilon: float
@@ -172,7 +173,25 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
     return noisy, receipt
 
 
+def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
+    """Draw from a law that chooses (noise/selection.py); what was chosen, and what it cost.
+
+    Charges: epsilon of the law, once.
+    """
+    if law.kind not in ("choice", "threshold") or values.dtype != np.int64:
+        raise ParameterError(f"law of kind {law.kind!r}: expected one that chooses, and integers")
+    if not (law.scale > 0 and math.isfinite(law.scale)):
+        raise ParameterError(f"noise scale {law.scale!r}: must be positive and finite")
+    sampler = _sampler.get()
+    chosen, scale = sampler(values, law)
+    return chosen, law.receipt(scale, source, SAMPLERS[0 if sampler is _exact_sampler else 1])
+
+
 def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
+    if law.kind in ("choice", "threshold"):
+        from privsketch.noise.selection import draw_choice
+
+        return draw_choice(values, law)
     if values.ndim == 2:
         return _row_sampler(values, law)
     if law.kind == "laplace":

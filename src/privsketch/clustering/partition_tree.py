@@ -1,0 +1,249 @@
+"""K-means by projection, partition trees, swaps and recovery: Balcan et al. (2017), corrected.
+
+A trial projects the records on few public random directions, names cubes that hold many of them
+(tree), takes their middles for candidates (candidates), swaps k of them for better ones (swap)
+and averages the records of each cluster (recovery). Of several trials one is chosen. What was
+corrected is in docs/theory.md. All steps are pure: no delta is spent, whatever the budget has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from privsketch.budget import Budget
+from privsketch.clustering.account import Account
+from privsketch.clustering.candidates import candidate_centers, release_candidates
+from privsketch.clustering.passes import Integers, Passes, Whole
+from privsketch.clustering.pipeline import Clusters
+from privsketch.clustering.projection import MOST_DIMENSIONS, Projected
+from privsketch.clustering.recovery import Recovered, release_best, release_centers
+from privsketch.clustering.shares import Shares
+from privsketch.clustering.subspace import enclosing_ball
+from privsketch.clustering.swap import WIDTH, release_swaps
+from privsketch.clustering.tree import MOST_LEVELS, default_threshold
+from privsketch.domain import Domain
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.frequencies import public_seed
+from privsketch.features.stream import PublicStream
+from privsketch.learning.threads import one_thread
+
+COUNT_SHARE = Fraction(1, 50)  # of the number of records, if it is not given
+BEST_SHARE = Fraction(1, 10)  # of the choice among several trials
+TRIAL_SHARES = {
+    "candidates": Fraction(3, 10),
+    "swaps": Fraction(3, 10),
+    "counts": Fraction(1, 20),
+    "sums": Fraction(7, 20),
+}
+MOST_CANDIDATES = 512
+_PURPOSE = 301  # keeps the streams of trials apart from those of frequencies
+
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """Public numbers of a run; None means a default from other public numbers.
+
+    Parameters
+    ----------
+    n_dimensions : int, optional
+        Dimensions after the projection; half the logarithm of the number of records.
+    n_trees, n_levels : int, optional
+        Shifted trees of a trial, and how often a cube is split.
+    threshold : int, optional
+        Noisy count at which a cube is split further. Privacy does not depend on it.
+    n_swaps : int, optional
+        Swaps of a trial; 3/2 for each cluster, or fewer where noise would decide most of them.
+    loss_share : float
+        Squared distances count in swaps up to this share of the squared diameter, at most 1.
+    fail_prob : float
+        Chance of bad luck that defaults allow for. It is about utility: no delta.
+    """
+
+    n_dimensions: int | None = None
+    n_trees: int = 2
+    n_levels: int | None = None
+    threshold: int | None = None
+    n_swaps: int | None = None
+    loss_share: float = 0.25
+    fail_prob: float = 0.01
+
+    def __post_init__(self) -> None:
+        for name in ("n_dimensions", "n_trees", "n_levels", "threshold", "n_swaps"):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name))
+        if self.n_levels is not None and self.n_levels > MOST_LEVELS:
+            raise ParameterError(f"n_levels={self.n_levels}: expected at most {MOST_LEVELS}")
+        if not 0 < self.loss_share <= 1:
+            raise ParameterError(f"loss_share={self.loss_share!r}: expected a number in (0, 1]")
+        if not 0 < self.fail_prob < 1:
+            raise ParameterError(f"fail_prob={self.fail_prob!r}: expected a number in (0, 1)")
+
+    def filled(
+        self, n_clusters: int, dim: int, n_records: float, swap_epsilon: float
+    ) -> TreeSettings:
+        """Defaults filled in but for the threshold, which depends on the budget of a tree."""
+        size = max(n_records, 2.0)
+        # The noise of a choice, about ln(choices) / epsilon records at their largest loss, is to
+        # stay below a quarter of a cluster.
+        choices = math.log(n_clusters * MOST_CANDIDATES)
+        useful = math.floor(size / n_clusters / 4 * swap_epsilon / choices)
+        return TreeSettings(
+            self.n_dimensions or min(dim, MOST_DIMENSIONS, max(2, math.ceil(math.log(size) / 2))),
+            self.n_trees,
+            self.n_levels or min(MOST_LEVELS, max(2, math.ceil(math.log2(size) / 3))),
+            self.threshold,
+            self.n_swaps or max(1, min((3 * n_clusters + 1) // 2, useful)),
+            self.loss_share,
+            self.fail_prob,
+        )
+
+
+def cluster_by_tree(
+    data: Any,
+    n_clusters: int,
+    *,
+    domain: Domain,
+    budget: Budget,
+    n_records: float | None = None,
+    n_trials: int = 1,
+    settings: TreeSettings | None = None,
+    columns: Sequence[str | int] | None = None,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    source: str | None = None,
+    random_state: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Clusters:
+    """K-means centres by private partition trees, from records that can be read several times.
+
+    `n_records` is a public number, about that of the records; it sets defaults only. Without it,
+    a noisy count is paid for under "add-remove". Of `n_trials` independent trials one is chosen.
+
+    Charges: epsilon of the budget, once. No delta.
+    """
+    require_count("n_clusters", n_clusters)
+    require_count("n_trials", n_trials)
+    settings = settings or TreeSettings()
+    pure = Budget(budget.epsilon, 0.0, budget.neighbours)
+    ball = enclosing_ball(domain)
+    passes = Passes(
+        data,
+        ball,
+        columns=columns,
+        missing_to_center=missing_to_center,
+        n_threads=n_threads,
+        progress=progress,
+    )
+    pays_count = n_records is None and budget.neighbours == "add-remove"
+    account = Account(Shares(pure, share_weights(n_trials, pays_count)))
+    if n_records is None:
+        n_records = _number_of_records(passes, account, pays_count)
+    elif not 1 <= n_records < math.inf:
+        raise ParameterError(f"n_records={n_records!r}: expected a public number of at least 1")
+    swap_epsilon = account.shares.part(_share("swaps", 0)).epsilon
+    if budget.neighbours == "replace":
+        swap_epsilon /= 2
+    filled = settings.filled(n_clusters, passes.dim, n_records, swap_epsilon)
+    seed = public_seed(random_state)
+    with one_thread():  # blocks of records already share the cores
+        trials = [
+            _trial(passes, n_clusters, filled, n_records, account, number, seed)
+            for number in range(n_trials)
+        ]
+        best = trials[0]
+        if len(trials) > 1:
+            best = release_best(passes, trials, account, "best trial")
+    counts = np.maximum(best.counts, 0.0)
+    total = float(counts.sum())
+    weights = counts / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
+    found = best.centers * passes.unit + ball.center_vector
+    receipt = account.receipt("k-means: partition trees, swaps and recovery", source)
+    return Clusters(domain.project(found), weights, max(total, 1.0), receipt)
+
+
+def share_weights(n_trials: int, pays_count: bool) -> dict[str, Fraction]:
+    """Shares of all steps; they add up to 1."""
+    weights: dict[str, Fraction] = {}
+    left = Fraction(1)
+    if pays_count:
+        weights["number of records"] = COUNT_SHARE
+        left -= COUNT_SHARE
+    if n_trials > 1:
+        weights["best trial"] = BEST_SHARE
+        left -= BEST_SHARE
+    for number in range(n_trials):
+        for step, share in TRIAL_SHARES.items():
+            weights[_share(step, number)] = left / n_trials * share
+    return weights
+
+
+def _share(step: str, number: int) -> str:
+    return f"{step} of trial {number}"
+
+
+def _number_of_records(passes: Passes, account: Account, pays: bool) -> float:
+    """Public under "replace", paid for otherwise."""
+
+    def work(records: Whole) -> tuple[Integers, ...]:
+        return (np.array([len(records)], dtype=np.int64),)
+
+    exact_number = passes.sums(work)[0]
+    if not pays:
+        return max(float(exact_number[0]), 1.0)
+    noisy, _ = account.laplace("number of records", exact_number, l1=1)
+    return max(float(noisy[0]), 1.0)
+
+
+def _trial(
+    passes: Passes,
+    n_clusters: int,
+    settings: TreeSettings,
+    n_records: float,
+    account: Account,
+    number: int,
+    seed: int,
+) -> Recovered:
+    """One run of the four steps.
+
+    Charges: the shares of the trial.
+    """
+    stream = PublicStream(seed, _PURPOSE + number)
+    dimensions, levels = settings.n_dimensions or 1, settings.n_levels or 1
+    tail = settings.fail_prob / max(n_records, 1.0)
+    data = Projected.draw(passes, dimensions, stream, tail)
+    of_tree = account.shares.part(_share("candidates", number))
+    one_tree = Budget(of_tree.epsilon / settings.n_trees, 0.0, of_tree.neighbours)
+    threshold = settings.threshold or default_threshold(
+        data.n_dimensions, levels, one_tree, settings.fail_prob
+    )
+    trees = release_candidates(
+        data,
+        settings.n_trees,
+        levels,
+        threshold,
+        stream,
+        account,
+        _share("candidates", number),
+    )
+    # More candidates than clusters, so that every swap has something to choose.
+    n_least = 2 * n_clusters
+    candidates = candidate_centers(trees, n_least, max(MOST_CANDIDATES, n_least), stream)
+    projected_centers = release_swaps(
+        data,
+        candidates,
+        n_clusters,
+        settings.n_swaps or 1,
+        stream,
+        account,
+        _share("swaps", number),
+        max(1, round(WIDTH * settings.loss_share)),
+    )
+    return release_centers(
+        data, projected_centers, account, _share("counts", number), _share("sums", number)
+    )
