@@ -1,0 +1,516 @@
+"""Baselines with correct privacy: noisy rounds of Lloyd's and the uniform grid.
+
+The audit runs a method, then runs it on a neighbouring table while every noise call gives back
+what it gave the first time. Released numbers are then the same, so the calls must have the same
+number, order and shape, and how far their inputs differ, over the noise, is the privacy loss.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+
+import privsketch as ps
+from privsketch.baselines import grid, lloyd, starts
+from privsketch.budget import exact
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.shares import Shares
+from privsketch.errors import ParameterError
+from privsketch.noise.calibration import rho_of_budget
+from privsketch.noise.mechanism import EXACT, _insecure_sampler
+
+PURE = ("laplace-joint", "laplace", "cube")
+KINDS = (*PURE, "gaussian")
+RELATIONS = ("add-remove", "replace")
+
+
+class Tape:
+    """Noise calls of a run, and their answers for another run to be given."""
+
+    def __init__(self, seed=0):
+        self._rng = np.random.default_rng(seed)
+        self.calls = []
+        self.again = []
+
+    def record(self, values, law):
+        noise = np.rint(self._rng.laplace(scale=math.sqrt(law.variance / 2), size=values.shape))
+        noisy = values + noise.astype(np.int64)
+        self.calls.append((values.copy(), law, noisy))
+        return noisy, law.scale
+
+    def replay(self, values, law):
+        _, first_law, answer = self.calls[len(self.again)]
+        assert values.shape == answer.shape
+        assert law == first_law
+        self.again.append(values.copy())
+        return answer.copy(), law.scale
+
+
+def loss(method, records, neighbour, **options):
+    """Privacy loss of a pair of tables: epsilon of pure noise, rho of Gaussian noise."""
+    if method is lloyd.cluster:
+        options["start"] = "uniform"  # quicker, and as public
+    tape = Tape()
+    with _insecure_sampler(tape.record):
+        method(records, **options)
+    with _insecure_sampler(tape.replay):
+        method(neighbour, **options)
+    assert len(tape.again) == len(tape.calls)
+    total = 0.0
+    for (values, law, _), again in zip(tape.calls, tape.again, strict=True):
+        change = np.abs(values - again).astype(np.float64)
+        total += {
+            "laplace": change.sum() / law.scale,
+            "cube": change.max() / law.scale,
+            "gaussian": (change @ change) / (2 * law.scale**2),
+        }[law.kind]
+    return total
+
+
+def budget_of(kind, neighbours="add-remove", epsilon=0.7):
+    return ps.Budget(epsilon, 1e-6 if kind == "gaussian" else 0.0, neighbours)
+
+
+def allowed(budget):
+    return rho_of_budget(budget.epsilon, budget.delta) if budget.delta else budget.epsilon
+
+
+def pair(records, neighbours, old, new):
+    """Neighbouring tables: `old` in one of them, `new` or nothing in the other."""
+    with_old = np.concatenate([records, old[None]])
+    return with_old, records if neighbours == "add-remove" else np.concatenate([records, new[None]])
+
+
+# --- privacy of noisy rounds -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_worst_record_of_a_box_costs_the_budget(kind, neighbours):
+    for dim, k in ((2, 1), (2, 64), (3, 7), (10, 10), (50, 33), (301, 5), (1000, 64)):
+        budget = budget_of(kind, neighbours)
+        corner = np.full(dim, 30.0)  # outside: the box cuts it to its corner
+        records, neighbour = pair(np.zeros((3, dim)), neighbours, corner, -corner)
+        options = {
+            "n_clusters": k,
+            "domain": ps.Box(-4, 4, dim=dim),
+            "budget": budget,
+            "noise": kind,
+        }
+        worst = loss(lloyd.cluster, records, neighbour, **options, n_rounds=3, random_state=1)
+        bound = allowed(budget)
+        assert worst <= bound * (1 + 1e-12)
+        # A replaced record costs less than the bound if its cluster stays the same, or in L2.
+        assert worst >= bound * (1 - 1e-9 if neighbours == "add-remove" else 0.49)
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("domain", [ps.Box([-1, 0], [1, 30]), ps.Ball(2, 3.0, [1.0, -2.0])])
+def test_no_record_costs_more_than_the_budget(kind, neighbours, domain):
+    rng = np.random.default_rng(5)
+    budget = budget_of(kind, neighbours, epsilon=3.0)
+    options = {
+        "n_clusters": 4,
+        "domain": domain,
+        "budget": budget,
+        "noise": kind,
+        "random_state": 2,
+    }
+    options["n_rounds"] = 2
+    for n in (0, 1, 40, 41, 42):
+        records = domain.center_vector + rng.normal(scale=2, size=(n, 2))
+        old, new = domain.center_vector + rng.normal(scale=9, size=(2, 2))
+        tables = pair(records, neighbours, old, new)
+        assert loss(lloyd.cluster, *tables, **options) <= allowed(budget) * (1 + 1e-12)
+
+
+def test_a_ball_costs_gaussian_noise_its_radius():
+    budget = budget_of("gaussian")
+    options = {"n_clusters": 3, "domain": ps.Ball(5, 2.0), "budget": budget, "random_state": 0}
+    edge = np.array([2.0, 0, 0, 0, 0])
+    worst = loss(lloyd.cluster, np.zeros((4, 5)), np.array([*np.zeros((4, 5)), edge]), **options)
+    assert worst == pytest.approx(allowed(budget), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_value_is_a_record_like_others(kind):
+    budget = budget_of(kind)
+    options = {"n_clusters": 2, "domain": ps.Box(-1, 1, dim=2), "budget": budget, "noise": kind}
+    records, gone = np.zeros((3, 2)), np.array([[np.nan, 1.0]])
+    options.update(missing_to_center=True, random_state=0)
+    tables = records, np.concatenate([records, gone])
+    assert 0 < loss(lloyd.cluster, *tables, **options) <= allowed(budget) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("epsilon", [0.1, 1 / 3, 1.0, 99.9])
+def test_the_receipt_adds_up_to_the_budget_and_no_more(kind, epsilon):
+    budget = budget_of(kind, epsilon=epsilon)
+    with _insecure_sampler(Tape().record):
+        found = lloyd.cluster(
+            np.zeros((5, 3)),
+            2,
+            domain=ps.Box(-1, 1, dim=3),
+            budget=budget,
+            noise=kind,
+            n_rounds=7,
+            start="uniform",
+        )
+    receipt = found.receipt
+    assert receipt.delta == budget.delta
+    assert exact(receipt.epsilon) <= exact(epsilon)
+    assert receipt.epsilon >= epsilon * (1 - 1e-12)
+    assert len(receipt.parts) == (14 if kind == "laplace" else 7)
+    assert receipt.sampler.startswith("INSECURE")
+
+
+def test_shares_are_exact_for_every_number_of_columns():
+    for dim in range(1, 1001):
+        for kind in ("laplace", "cube"):
+            shares = lloyd.round_shares(kind, 5, dim)
+            assert sum(shares.values()) == 1
+            Shares(ps.Budget(1.0), shares)
+
+
+def test_the_split_of_su_et_al():
+    for_coordinate, for_count = lloyd.split(10)
+    assert lloyd.count_parts(10) == pytest.approx(1.26514900, abs=5e-9)
+    assert float(for_coordinate / 5) == pytest.approx(0.0177538708, abs=5e-11)
+    assert float(for_count / 5) == pytest.approx(0.0224612919, abs=5e-11)
+    # Least d / e_i^2 + 4 d rho^2 / e_0^2 at d e_i + e_0 = 1, against a fine search.
+    e = np.linspace(0.05, 0.0999, 100_001)
+    best = e[np.argmin(10 / e**2 + 4 * 10 * lloyd.RHO**2 / (1 - 10 * e) ** 2)]
+    assert float(for_coordinate) == pytest.approx(best, abs=1e-5)
+
+
+def test_cube_noise_hides_a_record_that_moves_between_clusters():
+    # Such a record changes two clusters by r each; the noise of both must cover the sum.
+    tape = Tape()
+    options = {"domain": ps.Box(-1, 1, dim=1), "budget": ps.Budget(1.0, 0.0, "replace")}
+    with _insecure_sampler(tape.record):
+        lloyd.cluster(np.array([[1.0]]), 2, **options, noise="cube", n_rounds=1, random_state=0)
+    laws = {law for _, law, _ in tape.calls}
+    assert len(tape.calls) == 2
+    assert len(laws) == 1
+    limit = Passes(np.zeros((1, 1)), ps.Box(-1, 1, dim=1)).limits[0]
+    assert laws.pop().sensitivity == 2 * limit
+
+
+# --- planted errors ----------------------------------------------------------------------
+
+PLANTED = {"n_clusters": 3, "domain": ps.Box(-1, 1, dim=2), "random_state": 3}
+
+
+def planted_loss(kind="laplace", n=30):
+    records = np.random.default_rng(0).uniform(-1, 1, (n, 2))
+    budget = budget_of(kind)
+    with_one = np.concatenate([records, [[1.0, 1.0]]])
+    return loss(lloyd.cluster, records, with_one, **PLANTED, budget=budget, noise=kind), budget
+
+
+def test_the_audit_catches_shares_that_are_swapped(monkeypatch):
+    # Epsilons of count and coordinate exchanged: (1 + d q) / (d + q) of the budget is spent.
+    for dim, spent in ((10, 1.21), (50, 2.09)):
+        for_coordinate, for_count = lloyd.split(dim)
+        assert float(dim * for_count + for_coordinate) == pytest.approx(spent, abs=0.005)
+    right = lloyd.split
+    monkeypatch.setattr(lloyd, "split", lambda dim: right(dim)[::-1])
+    with pytest.raises(ParameterError, match="add up to 1"):
+        planted_loss()
+
+
+def test_the_audit_catches_swapped_shares_that_add_up(monkeypatch):
+    def swapped(account, name, passes, sums, counts):
+        noisy, _ = account.laplace(f"{name} sums", sums, 1)
+        noisy_counts, _ = account.laplace(f"{name} counts", counts, lloyd.l1_norm(passes))
+        return noisy, noisy_counts
+
+    monkeypatch.setitem(lloyd._RELEASES, "laplace", swapped)
+    found, budget = planted_loss()
+    assert found > allowed(budget)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "laplace-joint"])
+def test_the_audit_catches_an_l1_norm_that_is_too_small(monkeypatch, kind):
+    # A ball's bound on a box: sqrt(d) instead of d.
+    monkeypatch.setattr(lloyd, "l1_norm", lambda p: math.isqrt(p.dim * int(p.limits[0]) ** 2))
+    found, budget = planted_loss(kind)
+    assert found > allowed(budget)
+
+
+def test_the_audit_catches_an_l2_norm_that_is_too_small(monkeypatch):
+    monkeypatch.setattr(lloyd, "l2_squared", lambda passes: int(passes.limits[0]) ** 2)
+    found, budget = planted_loss("gaussian")
+    assert found > allowed(budget)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_audit_catches_labels_that_depend_on_other_records(monkeypatch, kind):
+    def balanced(records, centers):
+        return (np.argsort(np.argsort(records[:, 0])) * 3 // max(len(records), 1)).astype(np.intp)
+
+    monkeypatch.setattr(lloyd, "nearest", balanced)
+    found, budget = planted_loss(kind)
+    assert found > allowed(budget)
+
+
+def test_the_audit_catches_noise_that_skips_empty_clusters(monkeypatch):
+    def skipping(account, name, passes, sums, counts):
+        seen = counts > 0
+        noisy, noisy_counts = sums.astype(float), counts.astype(float)
+        noisy[seen], _ = account.laplace(f"{name} sums", sums[seen], lloyd.l1_norm(passes))
+        noisy_counts[seen], _ = account.laplace(f"{name} counts", counts[seen], 1)
+        return noisy, noisy_counts
+
+    monkeypatch.setitem(lloyd._RELEASES, "laplace", skipping)
+    with pytest.raises(AssertionError):
+        planted_loss(n=0)
+
+
+# --- noisy rounds: what they compute -----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    rng = np.random.default_rng(11)
+    centers = np.array([[-0.6, -0.5], [0.6, -0.5], [-0.5, 0.6], [0.5, 0.5]])
+    records = centers[np.arange(8000) % 4] + 0.08 * rng.normal(size=(8000, 2))
+    return records, centers
+
+
+def plain_lloyd(records, centers, n_rounds):
+    for _ in range(n_rounds):
+        label = ((records[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+        centers = np.array(
+            [records[label == j].mean(axis=0) if j in label else c for j, c in enumerate(centers)]
+        )
+    return centers, np.bincount(label, minlength=len(centers))
+
+
+@pytest.mark.usefixtures("no_noise")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("domain", [ps.Box([-3, -2], [2, 3]), ps.Ball(2, 3.0, 0.5)])
+def test_without_noise_it_is_lloyds_algorithm(kind, domain, mixture):
+    records, _ = mixture
+    begin = starts.start_centers(domain, 9, "packing", 4) + domain.center_vector
+    centers, counts = plain_lloyd(records, begin, 3)
+    assert 0 in counts  # an empty cluster keeps its centre
+    options = {
+        "domain": domain,
+        "budget": budget_of(kind),
+        "noise": kind,
+        "n_rounds": 3,
+        "random_state": 4,
+    }
+    found = lloyd.cluster(records, 9, **options)
+    # Records are rounded to 2^-18 of the domain; a few of them are between two centres.
+    np.testing.assert_allclose(found.centers, centers, atol=2e-3)
+    np.testing.assert_allclose(found.weights * found.n_records, counts, atol=5)
+    assert found.n_records == len(records)
+    parts = lloyd.cluster([records[:13], records[13:]], 9, n_threads=3, **options)
+    assert (parts.centers == found.centers).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("neighbours", RELATIONS)
+def test_it_finds_clear_clusters(kind, neighbours, mixture):
+    records, centers = mixture
+    done = []
+    found = lloyd.cluster(
+        records,
+        4,
+        domain=ps.Box(-1, 1, dim=2),
+        budget=budget_of(kind, neighbours, epsilon=4.0),
+        noise=kind,
+        random_state=1,
+        source="a",
+        progress=done.append,
+    )
+    # Means are 2000 records in noise of a scale below 20: 0.2 is beyond 1e-8 of chance.
+    gaps = np.linalg.norm(found.centers[:, None] - centers, axis=2)
+    assert (gaps.min(axis=0) < 0.2).all()
+    assert np.abs(found.weights - 0.25).max() < 0.2
+    assert found.receipt.source == "a"
+    assert found.receipt.sampler == EXACT
+    assert sum(done) == 5 * len(records)
+
+
+def test_noise_follows_the_budget():
+    options = {"domain": ps.Box(-1, 1, dim=2), "n_rounds": 1, "random_state": 0}
+    records = np.zeros((10, 2))
+    pure = lloyd.cluster(records, 2, budget=ps.Budget(1.0), **options)
+    assert "cube" in pure.receipt.parts[0].mechanism
+    with_delta = lloyd.cluster(records, 2, budget=ps.Budget(1.0, 1e-6), **options)
+    assert "Gaussian" in with_delta.receipt.parts[0].mechanism
+    # Pure noise leaves delta alone.
+    laplace = lloyd.cluster(records, 2, budget=ps.Budget(1.0, 1e-6), noise="laplace", **options)
+    assert 1.0 - 1e-12 < laplace.receipt.epsilon <= 1.0
+    assert laplace.receipt.delta == 0.0
+
+
+def test_rounds_from_a_public_number_of_records():
+    # k=3, d=2: q^3 = .405, (d + q)^3 = 20.5666, sqrt(500 * 27 * 20.5666) = 526.926.
+    assert lloyd.chosen_rounds(1000, 3, 2, epsilon=2.0) == 3  # 2 / .526926 = 3.80
+    assert lloyd.chosen_rounds(1000, 3, 2, epsilon=0.5) == 2
+    assert lloyd.chosen_rounds(1e6, 3, 2, epsilon=0.5) == 7
+    options = {"domain": ps.Box(-1, 1, dim=2), "budget": ps.Budget(2.0), "n_rounds": "auto"}
+    found = lloyd.cluster(np.zeros((9, 2)), 3, **options, noise="laplace-joint", n_records=1000)
+    assert len(found.receipt.parts) == 3
+    with pytest.raises(ParameterError, match="public number"):
+        lloyd.cluster(np.zeros((9, 2)), 3, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"noise": "gaussian"}, "delta > 0"),
+        ({"noise": "uniform"}, "expected one of"),
+        ({"n_rounds": 0}, "n_rounds"),
+        ({"start": "kmeans++"}, "start"),
+    ],
+)
+def test_refusals(options, words):
+    box = ps.Box(-1, 1, dim=2)
+    with pytest.raises(ParameterError, match=words):
+        lloyd.cluster(np.zeros((9, 2)), 3, domain=box, budget=ps.Budget(1.0), **options)
+
+
+# --- starts ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("domain", [ps.Box(-1, 1, dim=2), ps.Ball(2, 1.0), ps.Box(-8, 8, dim=10)])
+@pytest.mark.parametrize("k", [2, 9, 30])
+def test_packed_points_keep_their_distance(domain, k):
+    def room(points):
+        """The largest a that the points allow."""
+        gaps = np.linalg.norm(points[:, None] - points, axis=2)[np.triu_indices(k, 1)]
+        outer = np.linalg.norm(points, axis=1).max() if isinstance(domain, ps.Ball) else 0
+        border = domain.half_widths.min() - (outer or np.abs(points).max())
+        return min(gaps.min() / 2, border)
+
+    packed = [starts.start_centers(domain, k, "packing", seed) for seed in range(3)]
+    uniform = [starts.start_centers(domain, k, "uniform", seed) for seed in range(3)]
+    assert min(map(room, packed)) > 1.2 * max(map(room, uniform))
+    assert (packed[0] == starts.start_centers(domain, k, "packing", 0)).all()
+    for points in packed:
+        np.testing.assert_allclose(domain.project(points), points, atol=1e-12)
+
+
+def test_two_points_on_a_line_are_packed_best_at_its_quarters():
+    points = starts.start_centers(ps.Box(-1, 1, dim=1), 2, "packing", 0)
+    np.testing.assert_allclose(np.sort(points[:, 0]), [-0.5, 0.5], atol=0.02)
+
+
+# --- grid --------------------------------------------------------------------------------
+
+
+def test_how_many_cells():
+    for dim, cells, per_axis in ((2, 1000, 31), (3, 3981.07171, 15), (10, 100_000, 3)):
+        assert grid.ideal_cells(1e4, 1.0, dim) == pytest.approx(cells, rel=1e-8)
+        assert grid.cells_per_axis(1e4, 1.0, dim) == per_axis
+    assert grid.cells_per_axis(1e4, 1.0, 1) == 100  # 1000^(2/3), which floats make 99.99...
+    assert grid.cells_per_axis(5, 0.01, 3) == 1
+    with pytest.raises(ParameterError, match="at most 4194304"):
+        grid.cells_per_axis(1e8, 1.0, 2)
+    with pytest.raises(ParameterError, match="n_records"):
+        grid.cells_per_axis(0, 1.0, 2)
+
+
+@pytest.mark.parametrize("per_axis", [1, 2, 7])
+def test_cells_against_a_histogram(per_axis):
+    box = ps.Box([-1, 0, 5], [1, 3, 5.5])
+    records = np.random.default_rng(0).uniform([-1, 0, 5], [1, 3, 5.5], (2000, 3))
+    edges = [np.linspace(low, high, per_axis + 1) for low, high in ((-1, 1), (0, 3), (5, 5.5))]
+    # Records that rounding may put into the next cell are not asked about.
+    for column, edge in enumerate(edges):
+        records = records[np.abs(records[:, column, None] - edge).min(axis=1) > 1e-3]
+    expected, _ = np.histogramdd(records, edges)
+    outside = np.array([[-9.0, 9.0, 0.0]])  # moved to the edge, not dropped
+    counts = grid.cell_counts(Passes(np.concatenate([records, outside]), box), per_axis)
+    expected[0, -1, 0] += 1
+    assert (counts.reshape(expected.shape) == expected).all()
+    middles = np.meshgrid(*[(edge[1:] + edge[:-1]) / 2 for edge in edges], indexing="ij")
+    centers = grid.cell_centers(box, per_axis, np.arange(per_axis**3))
+    np.testing.assert_allclose(centers, np.stack(middles, axis=-1).reshape(-1, 3), atol=1e-12)
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+@pytest.mark.parametrize("domain", [ps.Box(-1, 1, dim=2), ps.Ball(2, 1.0)])
+def test_the_grid_costs_the_budget(neighbours, domain):
+    budget = ps.Budget(0.7, 0.0, neighbours)
+    options = {
+        "n_clusters": 2,
+        "domain": domain,
+        "budget": budget,
+        "n_records": 500,
+        "random_state": 0,
+    }
+    rng = np.random.default_rng(0)
+    for n in (0, 1, 300):
+        records = rng.normal(scale=0.5, size=(n, 2))
+        tables = pair(records, neighbours, np.array([9.0, 9.0]), np.array([-9.0, 0.0]))
+        worst = loss(grid.cluster, *tables, **options)
+        assert budget.epsilon * (1 - 1e-9) <= worst <= budget.epsilon * (1 + 1e-12)
+
+
+def test_the_audit_catches_a_record_in_two_cells(monkeypatch):
+    right = grid.cell_counts
+
+    def twice(passes, per_axis):
+        counts = right(passes, per_axis)
+        return counts + np.roll(counts, 1)
+
+    monkeypatch.setattr(grid, "cell_counts", twice)
+    options = {
+        "n_clusters": 2,
+        "domain": ps.Box(-1, 1, dim=2),
+        "budget": ps.Budget(1.0),
+        "n_records": 500,
+    }
+    tables = np.zeros((3, 2)), np.zeros((4, 2))
+    assert loss(grid.cluster, *tables, **options, random_state=0) > 1.5
+
+
+def test_the_grid_finds_clear_clusters(mixture):
+    records, centers = mixture
+    budget = ps.Budget(4.0, 1e-6)
+    options = {"domain": ps.Box(-1, 1, dim=2), "budget": budget, "n_records": 8000, "source": "a"}
+    found = grid.cluster(records, 4, **options, random_state=0)
+    # Cells are 0.04 wide; a cell's noise has a scale of 1/4, and a cluster 2000 records.
+    gaps = np.linalg.norm(found.centers[:, None] - centers, axis=2)
+    assert (gaps.min(axis=0) < 0.1).all()
+    np.testing.assert_allclose(found.weights, 0.25, atol=0.05)
+    assert found.n_records == pytest.approx(8000, abs=500)
+    assert (found.receipt.epsilon, found.receipt.delta) == (4.0, 0.0)
+    assert found.receipt.source == "a"
+    assert found.receipt.sampler == EXACT
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_k_means_of_cells_is_that_of_their_counts(mixture):
+    records, _ = mixture
+    box = ps.Box(-1, 1, dim=2)
+    found = grid.cluster(records, 4, domain=box, budget=ps.Budget(1.0), n_records=8000)
+    per_axis = grid.cells_per_axis(8000, 1.0, 2)
+    rounded = np.floor((np.clip(records, -0.999999, 0.999999) + 1) / 2 * per_axis)
+    oracle = KMeans(4, n_init=5, random_state=0).fit((2 * rounded + 1) / per_axis - 1)
+    gaps = np.linalg.norm(found.centers[:, None] - oracle.cluster_centers_, axis=2)
+    assert (gaps.min(axis=0) < 1e-3).all()
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_a_grid_with_fewer_cells_than_clusters():
+    ball = ps.Ball(2, 1.0, 5.0)
+    options = {"domain": ball, "budget": ps.Budget(1.0), "n_records": 5, "random_state": 0}
+    for records in (np.zeros((0, 2)), np.full((3, 2), 5.0)):
+        found = grid.cluster(records, 3, **options)
+        assert found.centers.shape == (3, 2)
+        assert found.weights.sum() == pytest.approx(1)
+        np.testing.assert_allclose(ball.project(found.centers), found.centers)
+
+
+def test_the_grid_needs_a_public_number_of_records():
+    with pytest.raises(ParameterError, match="public number"):
+        grid.cluster(np.zeros((3, 2)), 2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0))
