@@ -63,6 +63,17 @@ def test_a_share_is_spent_once():
         account.gaussian("a", np.zeros(3, dtype=np.int64), 1)
 
 
+def test_noise_without_a_rho_is_not_charged_to_a_budget_with_delta():
+    """Pure noise costs rho too: charged as nothing, it would be free."""
+    receipt = ps.Projection.draw(ps.Ball(2, 1.0), 1, epsilon=1.0).receipt()
+    shares = {"a": Fraction(1, 2), "b": Fraction(1, 2)}
+    for delta, rho in ((1e-6, 0.0), (0.0, 0.01)):
+        with pytest.raises(ps.PrivsketchError, match="rho"):
+            Account(Shares(ps.Budget(1.0, delta), shares)).charge(receipt, rho)
+    with pytest.raises(ps.PrivsketchError, match="delta = 0"):
+        Account(Shares(ps.Budget(1.0, 1e-6), shares)).laplace("a", np.zeros(2, dtype=np.int64), 1)
+
+
 def test_more_than_the_budget_is_no_receipt():
     account = Account(Shares(ps.Budget(1.0, 1e-6), {"a": Fraction(1, 2), "b": Fraction(1, 2)}))
     receipt = ps.Projection.draw(ps.Ball(2, 1.0), 1, epsilon=1.0).receipt()

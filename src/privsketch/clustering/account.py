@@ -36,7 +36,9 @@ class Account:
         return self.shares.part(name)
 
     def charge(self, receipt: Receipt, rho: float) -> None:
-        """Note what a share was spent on."""
+        """Note what a share was spent on; rho is that of Gaussian noise, 0 for pure budgets."""
+        if (rho > 0) == self.shares.is_pure:
+            raise ParameterError("shares: with delta every part has a rho, without it none has")
         self._receipts.append(receipt)
         self._rhos.append(rho)
 

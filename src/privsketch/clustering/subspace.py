@@ -60,6 +60,7 @@ def release_subspace(
         domain=ball,
         budget=account.budget(name),
         feature_map="second-moments",
+        noise="gaussian",  # whose rho is what is charged
         n_records=n_records,
         random_state=0,  # nothing about this map is random
     )
