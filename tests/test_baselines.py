@@ -326,7 +326,7 @@ def test_it_finds_clear_clusters(kind, neighbours, mixture):
         noise=kind,
         random_state=1,
         source="a",
-        progress=done.append,
+        progress=lambda name, count: done.append(count),
     )
     # Means are 2000 records in noise of a scale below 20: 0.2 is beyond 1e-8 of chance.
     gaps = np.linalg.norm(found.centers[:, None] - centers, axis=2)

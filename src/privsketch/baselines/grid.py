@@ -12,7 +12,7 @@ centres of their cells; with more, there is more noise. A ball is used as the bo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -24,12 +24,12 @@ from privsketch.baselines.lloyd import enclosing_box
 from privsketch.baselines.starts import start_centers
 from privsketch.budget import Budget
 from privsketch.clustering.account import Account
-from privsketch.clustering.passes import Integers, Passes, Whole
-from privsketch.clustering.pipeline import Clusters
+from privsketch.clustering.passes import Integers, Passes, Progress, Whole
 from privsketch.clustering.shares import Shares
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
+from privsketch.learning.center_model import CenterModel
 
 Floats = npt.NDArray[np.float64]
 MOST_CELLS = 2**22
@@ -48,8 +48,8 @@ def cluster(
     n_threads: int | None = None,
     source: str | None = None,
     random_state: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Clusters:
+    progress: Progress | None = None,
+) -> CenterModel:
     """K-means centres from one pass over the records.
 
     `n_records` is a public number, about as many as there are. `random_state` is a public seed of
@@ -82,7 +82,7 @@ def cluster(
         cell_centers(box, per_axis, kept), noisy[kept], n_clusters, domain, seed
     )
     total = max(float(noisy.sum()), 1.0)
-    return Clusters(domain.project(centers), weights, total, receipt)
+    return CenterModel(domain.project(centers), weights, total, receipt, method="grid")
 
 
 def ideal_cells(n_records: float, epsilon: float, dim: int) -> float:
@@ -119,7 +119,7 @@ def cell_counts(passes: Passes, per_axis: int) -> Integers:
             cell = cell * per_axis + step
         return (np.bincount(cell, minlength=n_cells),)
 
-    return passes.sums(work)[0]
+    return passes.sums(work, "cells")[0]
 
 
 def cell_centers(box: Box, per_axis: int, cells: npt.NDArray[np.intp]) -> Floats:

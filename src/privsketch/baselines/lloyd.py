@@ -34,13 +34,13 @@ import numpy.typing as npt
 from privsketch.baselines.starts import Start, start_centers
 from privsketch.budget import Budget
 from privsketch.clustering.account import Account
-from privsketch.clustering.passes import Integers, Passes, Whole
-from privsketch.clustering.pipeline import Clusters
+from privsketch.clustering.passes import Integers, Passes, Progress, Whole
 from privsketch.clustering.rounds import nearest
 from privsketch.clustering.shares import Shares
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
+from privsketch.learning.center_model import CenterModel
 from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
 from privsketch.noise.sums import saturating_multiply
 
@@ -67,8 +67,8 @@ def cluster(
     n_threads: int | None = None,
     source: str | None = None,
     random_state: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Clusters:
+    progress: Progress | None = None,
+) -> CenterModel:
     """K-means centres of records that are read once a round.
 
     `noise` is "gaussian" if there is a delta and "cube" if not, unless told otherwise. `n_records`
@@ -110,7 +110,7 @@ def cluster(
     found = centers * passes.unit + domain.center_vector
     receipt = account.receipt(f"k-means: {rounds} noisy rounds of Lloyd's", source)
     weights = sizes / total if sizes.any() else np.full(n_clusters, 1 / n_clusters)
-    return Clusters(domain.project(found), weights, total, receipt)
+    return CenterModel(domain.project(found), weights, total, receipt, method="lloyd")
 
 
 def enclosing_box(domain: Domain) -> Box:
@@ -163,7 +163,7 @@ def cluster_sums(passes: Passes, centers: Whole) -> tuple[Integers, Integers]:
         # Sums of whole numbers below 2^53: exact in any order.
         return (member.T @ records).astype(np.int64), np.bincount(label, minlength=k)
 
-    sums, counts = passes.sums(work)
+    sums, counts = passes.sums(work, "cluster sums")
     return sums, counts
 
 

@@ -9,7 +9,7 @@ corrected is in docs/theory.md. All steps are pure: no delta is spent, whatever 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,8 +19,7 @@ import numpy as np
 from privsketch.budget import Budget
 from privsketch.clustering.account import Account
 from privsketch.clustering.candidates import candidate_centers, release_candidates
-from privsketch.clustering.passes import Integers, Passes, Whole
-from privsketch.clustering.pipeline import Clusters
+from privsketch.clustering.passes import Integers, Passes, Progress, Whole
 from privsketch.clustering.projection import MOST_DIMENSIONS, Projected
 from privsketch.clustering.recovery import Recovered, release_best, release_centers
 from privsketch.clustering.shares import Shares
@@ -31,6 +30,7 @@ from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import PublicStream
+from privsketch.learning.center_model import CenterModel
 from privsketch.learning.threads import one_thread
 
 COUNT_SHARE = Fraction(1, 50)  # of the number of records, if it is not given
@@ -118,8 +118,8 @@ def cluster_by_tree(
     n_threads: int | None = None,
     source: str | None = None,
     random_state: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Clusters:
+    progress: Progress | None = None,
+) -> CenterModel:
     """K-means centres by private partition trees, from records that can be read several times.
 
     `n_records` is a public number, about that of the records; it sets defaults only. Without it,
@@ -164,7 +164,9 @@ def cluster_by_tree(
     weights = counts / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
     found = best.centers * passes.unit + ball.center_vector
     receipt = account.receipt("k-means: partition trees, swaps and recovery", source)
-    return Clusters(domain.project(found), weights, max(total, 1.0), receipt)
+    return CenterModel(
+        domain.project(found), weights, max(total, 1.0), receipt, method="partition-tree"
+    )
 
 
 def share_weights(n_trials: int, pays_count: bool) -> dict[str, Fraction]:
@@ -193,7 +195,7 @@ def _number_of_records(passes: Passes, account: Account, pays: bool) -> float:
     def work(records: Whole) -> tuple[Integers, ...]:
         return (np.array([len(records)], dtype=np.int64),)
 
-    exact_number = passes.sums(work)[0]
+    exact_number = passes.sums(work, "number of records")[0]
     if not pays:
         return max(float(exact_number[0]), 1.0)
     noisy, _ = account.laplace("number of records", exact_number, l1=1)

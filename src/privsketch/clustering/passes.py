@@ -24,6 +24,7 @@ from privsketch.threads import chunks, in_threads
 
 Integers = npt.NDArray[np.int64]
 Whole = npt.NDArray[np.float64]
+Progress = Callable[[str, int], None]
 Work = Callable[[Whole], tuple[Integers, ...]]
 _MOST_BITS = 18
 _CHUNK_VALUES = 2**19
@@ -32,8 +33,9 @@ _CHUNK_VALUES = 2**19
 class Passes:
     """A table that can be read as often as needed.
 
-    `progress` is called with numbers of records done, over all passes. It is for the holder's
-    own eyes: under "add-remove" the number of records is private.
+    `progress` is called at the beginning of a pass with its name and 0, and then with the name
+    and numbers of records done. It is for the holder's own eyes: under "add-remove" the number
+    of records is private.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class Passes:
         columns: Sequence[str | int] | None = None,
         missing_to_center: bool = False,
         n_threads: int | None = None,
-        progress: Callable[[int], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         if isinstance(data, Iterator):
             raise RecordError(
@@ -72,21 +74,28 @@ class Passes:
         """Largest magnitude of each coordinate, (dim,)."""
         return self._quantise.limits
 
-    def sums(self, work: Work) -> tuple[Integers, ...]:
-        """One pass: `work` on quantised records (n, dim), its results added up."""
+    def sums(self, work: Work, name: str) -> tuple[Integers, ...]:
+        """One pass: `work` on quantised records (n, dim), its results added up.
+
+        `name` is for the progress bar.
+        """
         total: tuple[Integers, ...] | None = None
         rows = max(1, _CHUNK_VALUES // self.dim)
+        self._tell(name, 0)
         for count, parts in in_threads(
             lambda chunk: (len(chunk), self._worked(chunk, work)),
             chunks(self.blocks(), rows),
             self._n_threads,
         ):
             total = parts if total is None else _added(total, parts)
-            if self._progress is not None:
-                self._progress(count)
+            self._tell(name, count)
         if total is None:  # an empty table contributes what no record does
             total = work(np.zeros((0, self.dim)))
         return total
+
+    def _tell(self, name: str, count: int) -> None:
+        if self._progress is not None:
+            self._progress(name, count)
 
     def blocks(self) -> Iterator[npt.NDArray[Any]]:
         """The records as they are, from the beginning."""

@@ -11,17 +11,16 @@ one zCDP composition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import Budget, Receipt
+from privsketch.budget import Budget
 from privsketch.clustering.account import Account
-from privsketch.clustering.passes import Passes
+from privsketch.clustering.passes import Passes, Progress
 from privsketch.clustering.rounds import Bins, residual_lengths, residual_sums
 from privsketch.clustering.shares import Shares
 from privsketch.clustering.shrinkage import pulled_counts, shrunk_steps
@@ -29,6 +28,7 @@ from privsketch.clustering.subspace import Subspace, enclosing_ball, projected, 
 from privsketch.design import Design
 from privsketch.domain import Ball, Domain
 from privsketch.errors import ParameterError, require_count
+from privsketch.learning.center_model import CenterModel
 from privsketch.learning.kmeans import learn_kmeans
 from privsketch.sketching.release import sketch
 
@@ -40,16 +40,6 @@ RADIUS_SHARE = Fraction(1, 100)  # of a round
 INSIDE = 0.8  # share of the residuals that is not cut
 COUNT_WEIGHT = 0.25  # of a record's count, in units of the radius
 LEAST_COUNT = 0.02  # no cluster is taken to be smaller than this share of the average one
-
-
-@dataclass(frozen=True, eq=False)
-class Clusters:
-    """Centres (k, dim) in the units of the records, shares of the records, and the receipt."""
-
-    centers: Floats
-    weights: Floats
-    n_records: float
-    receipt: Receipt
 
 
 def cluster(
@@ -64,8 +54,8 @@ def cluster(
     n_threads: int | None = None,
     source: str | None = None,
     random_state: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Clusters:
+    progress: Progress | None = None,
+) -> CenterModel:
     """K-means centres of records that can be read several times.
 
     Charges: the budget, once.
@@ -97,7 +87,7 @@ def cluster(
     total = max(float(counts.sum()), 1.0)
     found = whole * passes.unit + ball.center_vector
     receipt = account.receipt("k-means: subspace, sketch and residual rounds", source)
-    return Clusters(domain.project(found), counts / total, total, receipt)
+    return CenterModel(domain.project(found), counts / total, total, receipt, method="pipeline")
 
 
 def _weights(n_rounds: int) -> dict[str, Fraction]:

@@ -63,9 +63,9 @@ class Projected:
         """Projections (n, p) of quantised records (n, dim): products of integers, hence exact."""
         return cut_to_ball(np.rint(records @ self.matrix * 2.0**-_MATRIX_BITS))
 
-    def sums(self, work: Work) -> tuple[Integers, ...]:
-        """One pass of `work` on projected records."""
-        return self.passes.sums(lambda records: work(self(records)))
+    def sums(self, work: Work, name: str) -> tuple[Integers, ...]:
+        """One pass of `work` on projected records; `name` is for the progress bar."""
+        return self.passes.sums(lambda records: work(self(records)), name)
 
 
 def projected_radius(dim: int, n_dimensions: int, tail: float) -> float:

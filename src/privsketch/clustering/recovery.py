@@ -42,7 +42,7 @@ def cluster_sums(data: Projected, projected_centers: Whole) -> tuple[Integers, I
         sums, counts = member @ records, member.sum(axis=1)  # whole numbers: exact in any order
         return sums.astype(np.int64), counts.astype(np.int64)
 
-    sums, counts = data.passes.sums(work)
+    sums, counts = data.passes.sums(work, "cluster sums")
     return sums, counts
 
 
@@ -77,7 +77,7 @@ def total_losses(passes: Passes, trials: Sequence[Recovered]) -> Integers:
         ]
         return (np.array(each, dtype=np.float64).astype(np.int64),)
 
-    return passes.sums(work)[0]
+    return passes.sums(work, "losses of trials")[0]
 
 
 def release_best(

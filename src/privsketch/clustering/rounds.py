@@ -58,7 +58,7 @@ def residual_lengths(passes: Passes, centers: Whole, bins: Bins) -> Integers:
         residuals = records - centers[nearest(records, centers)]
         return (bins.counts(np.vecdot(residuals, residuals)),)
 
-    return passes.sums(work)[0]
+    return passes.sums(work, "lengths of residuals")[0]
 
 
 def residual_sums(
@@ -87,5 +87,5 @@ def residual_sums(
         # Sums of whole numbers below 2^53: exact in any order.
         return (member.T @ residuals).astype(np.int64), (kept @ member).astype(np.int64)
 
-    sums, counts = passes.sums(work)
+    sums, counts = passes.sums(work, "sums of residuals")
     return sums, counts

@@ -60,7 +60,7 @@ def swap_losses(
             total += _swap_losses(losses, chosen, width)
         return (total.astype(np.int64),)
 
-    return data.sums(work)[0]
+    return data.sums(work, "losses of swaps")[0]
 
 
 def _swap_losses(losses: Whole, chosen: Indices, width: int) -> Whole:

@@ -134,7 +134,7 @@ def occupied(data: Projected, trees: Sequence[Tree]) -> list[Integers]:
             count.add(tree.children(records))
         return ()
 
-    data.sums(work)
+    data.sums(work, "counts of cubes")
     return [count.rows() for count in counts]
 
 

@@ -33,18 +33,27 @@ def shared_fields(fields: dict[str, Any], dim: int, numbers: Sequence[str]) -> d
         raise ParameterError("expected_residual must be above 0")
     if not isinstance(fields["design_fingerprint"], str):
         raise ParameterError("design_fingerprint must be text")
-    if not _are_texts(fields["concerns"]):
-        raise ParameterError("concerns must be a list of texts")
-    columns = fields["columns"]
-    if columns is not None:
-        if not _are_texts(columns) or len(columns) != dim:
-            raise ParameterError("columns must be a name for each coordinate")
-        columns = tuple(columns)
     return {
         "receipt": receipt_from_json(fields["receipt"]),
-        "columns": columns,
-        "concerns": tuple(fields["concerns"]),
+        "columns": checked_columns(fields["columns"], dim),
+        "concerns": checked_concerns(fields["concerns"]),
     }
+
+
+def checked_columns(columns: Any, dim: int) -> tuple[str, ...] | None:
+    """Names of the columns as a file has them."""
+    if columns is None:
+        return None
+    if not _are_texts(columns) or len(columns) != dim:
+        raise ParameterError("columns must be a name for each coordinate")
+    return tuple(columns)
+
+
+def checked_concerns(concerns: Any) -> tuple[str, ...]:
+    """Concerns as a file has them."""
+    if not _are_texts(concerns):
+        raise ParameterError("concerns must be a list of texts")
+    return tuple(concerns)
 
 
 def _are_texts(value: Any) -> bool:

@@ -1,0 +1,127 @@
+"""Centres that were learned with noise on the way, and their file.
+
+A `KMeansModel` comes from a sketch and knows how well it fits. Methods that read the records
+several times release centres directly; what they know of them is here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Receipt, receipt_from_json
+from privsketch.errors import ParameterError
+from privsketch.formats import document_content, read_file, reading, require_fields
+from privsketch.learning.model_file import checked_columns, checked_concerns, save_model
+from privsketch.learning.rows import as_rows, nearest
+
+Floats = npt.NDArray[np.float64]
+KIND = "center-model"
+LOSSES = ("squares", "distances")
+
+
+@dataclass(frozen=True, eq=False)
+class CenterModel:
+    """Clusters, each around a centre.
+
+    Attributes
+    ----------
+    centers : (n_clusters, dim) float64
+    weights : (n_clusters,) float64
+        Share of the records in each cluster; sums to 1.
+    n_records : float
+        Number of records as the method sees it: noisy, unless it is public.
+    receipt : Receipt
+        What the run cost.
+    method : str
+        How the centres were found, and `reason` why that way if it was chosen.
+    loss : {"squares", "distances"}
+        What the centres make small: squared distances (k-means) or distances (k-medians).
+    columns : tuple of str, optional
+    concerns : tuple of str
+        Reasons to doubt the clusters, in words; empty if there are none.
+    """
+
+    centers: Floats
+    weights: Floats
+    n_records: float
+    receipt: Receipt
+    method: str
+    reason: str = ""
+    loss: str = "squares"
+    columns: tuple[str, ...] | None = None
+    concerns: tuple[str, ...] = ()
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters."""
+        return len(self.centers)
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Index of the nearest centre for each row of X, (n,).
+
+        The labels are exact and hence as sensitive as the rows themselves.
+        """
+        return nearest(as_rows(X, self.centers.shape[1], "predict"), self.centers)
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns' names, or x1, x2, ..."""
+        return list(self.columns or [f"x{j + 1}" for j in range(self.centers.shape[1])])
+
+    def describe(self) -> str:
+        """The model in plain words, several lines."""
+        task = "k-means" if self.loss == "squares" else "k-medians"
+        lines = [
+            f"{task:<11} {self.n_clusters} clusters of about {self.n_records:.0f} records",
+            f"method      {self.method}" + (f": {self.reason}" if self.reason else ""),
+        ]
+        names = self.column_names
+        more = "  ..." if len(names) > 8 else ""
+        head = "  ".join(f"{name[:9]:>9}" for name in names[:8])
+        lines.append(f"centres     weight   {head}{more}")
+        for weight, center in zip(self.weights, self.centers, strict=True):
+            numbers = "  ".join(f"{value:9.4g}" for value in center[:8])
+            lines.append(f"            {weight:6.1%}   {numbers}")
+        lines.extend(f"careful     {text}" for text in self.concerns)
+        return "\n".join([*lines, f"cost        {self.receipt.summary()}"])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as JSON."""
+        save_model(path, KIND, self, ("centers", "weights"))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> CenterModel:
+        """Read a model written by `save`."""
+        what = os.fspath(path)
+        content = document_content(read_file(path), KIND, what)
+        fields = require_fields(content, cls.__dataclass_fields__, what)
+        with reading(what):
+            return cls(**{**fields, **_checked(fields)})
+
+
+def _checked(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a file in their own types."""
+    centers = np.array(fields["centers"], dtype=np.float64)
+    weights = np.array(fields["weights"], dtype=np.float64)
+    if centers.ndim != 2 or weights.shape != (len(centers),):
+        raise ParameterError("centres and weights do not fit together")
+    if not (np.isfinite(centers).all() and np.isfinite(weights).all()):
+        raise ParameterError("a centre or a weight is missing")
+    if type(fields["n_records"]) is not float or not 0 <= fields["n_records"] < np.inf:
+        raise ParameterError("n_records must be a number")
+    if not all(isinstance(fields[name], str) for name in ("method", "reason")):
+        raise ParameterError("method and reason must be texts")
+    if fields["loss"] not in LOSSES:
+        raise ParameterError("unknown loss")
+    return {
+        "centers": centers,
+        "weights": weights,
+        "receipt": receipt_from_json(fields["receipt"]),
+        "columns": checked_columns(fields["columns"], centers.shape[1]),
+        "concerns": checked_concerns(fields["concerns"]),
+    }
