@@ -11,7 +11,18 @@ from click.testing import CliRunner
 import privsketch as ps
 from privsketch.cli.main import main
 
-COMMANDS = ["demo", "plan", "design", "sketch", "merge", "learn", "release", "inspect", "reproduce"]
+COMMANDS = [
+    "demo",
+    "plan",
+    "design",
+    "sketch",
+    "merge",
+    "learn",
+    "cluster",
+    "release",
+    "inspect",
+    "reproduce",
+]
 DESIGN = {
     "-k": "2",
     "--box": "-4 4",

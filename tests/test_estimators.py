@@ -77,6 +77,7 @@ def test_one_charge_and_nothing_exact(blobs):
         "receipt_",
         "cluster_centers_",
         "standard_errors_",
+        "method_",
         "concerns_",
         "weights_",
         "width_",

@@ -282,8 +282,7 @@ def test_replayed_on_a_neighbour(neighbours, n_records):
 @pytest.mark.parametrize("n_trials", [1, 3])
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_shares_add_up(n_trials, neighbours):
-    for pays in (False, True):
-        assert sum(share_weights(n_trials, pays).values()) == 1
+    assert sum(share_weights(n_trials).values()) == 1
     budget = ps.Budget(0.7, 1e-6, neighbours)
     table = np.random.default_rng(0).normal(size=(200, 3)) * 0.2
     found = cluster_by_tree(

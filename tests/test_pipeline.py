@@ -8,13 +8,15 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.clustering import pipeline, rounds
+from privsketch.clustering import pipeline
 from privsketch.clustering.account import Account
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import cluster
+from privsketch.clustering.plan import PipelinePlan, plan_pipeline, share_weights
 from privsketch.clustering.rounds import Bins, nearest, residual_sums
 from privsketch.clustering.shares import Shares
-from privsketch.clustering.shrinkage import pulled_counts, shrunk_steps
+from privsketch.clustering.shrinkage import pulled_counts, shrunk_steps, shrunk_together
+from privsketch.clustering.subspace import Subspace
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import _insecure_sampler
 
@@ -33,7 +35,8 @@ def some_records(n_records=400, seed=0):
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 7.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3])
 def test_shares_of_a_gaussian_budget_stay_within_it(epsilon, delta):
-    shares = Shares(ps.Budget(epsilon, delta), pipeline._weights(4))
+    plan = plan_pipeline(8, 50, ps.Budget(epsilon, delta), 1e5)
+    shares = Shares(ps.Budget(epsilon, delta), dict(plan.weights))
     assert sum(shares.weights.values()) == 1
     whole = Fraction(rho_of_budget(epsilon, delta))
     parts = [Fraction(rho_of_budget(shares.part(name).epsilon, delta)) for name in shares.weights]
@@ -85,6 +88,14 @@ def test_more_than_the_budget_is_no_receipt():
 # What one record can move ---------------------------------------------------------------------
 
 
+def length(change, kind):
+    """The norm that a kind of noise is calibrated to."""
+    sizes = [abs(int(v)) for v in change.reshape(-1)]
+    if kind == "gaussian":
+        return math.sqrt(sum(size**2 for size in sizes))
+    return sum(sizes) if kind == "laplace" else max(sizes)
+
+
 def replayed(run, first, second):
     """Largest change of an input to noise between two tables, over what its law declares.
 
@@ -107,8 +118,7 @@ def replayed(run, first, second):
         before, known, noisy = left.pop(0)
         assert values.shape == before.shape
         assert law == known
-        moved = math.sqrt(sum(int(v) ** 2 for v in values - before))
-        worst = max(worst, moved / law.sensitivity)
+        worst = max(worst, length(values - before, law.kind) / law.sensitivity)
         return noisy, law.scale
 
     with _insecure_sampler(replay):
@@ -128,27 +138,40 @@ def neighbours_of(records, neighbours, seed):
     return np.delete(other, place, axis=0)
 
 
+def plan_of(directions, delta):
+    """A plan with all steps."""
+    budget = ps.Budget(2.0, delta)
+    subspace = Fraction(1, 5) if directions == "released" else None
+    weights = share_weights(subspace, Fraction(1, 2), 2, budget)
+    n_directions = 12 if directions == "columns" else 3
+    return PipelinePlan(directions, n_directions, 2, tuple(weights.items()), 0.0)
+
+
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-def test_one_record_moves_no_question_further_than_its_noise_hides(neighbours):
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("directions", ["columns", "released", "random"])
+def test_one_record_moves_no_question_further_than_its_noise_hides(directions, delta, neighbours):
     records = some_records()
+    plan = plan_of(directions, delta)
 
     def run(table):
-        budget = ps.Budget(2.0, 1e-6, neighbours)
-        cluster(table, 3, domain=BALL, budget=budget, n_records=400, random_state=0, n_threads=1)
+        options = {"n_records": 400, "random_state": 0, "n_threads": 1, "plan": plan}
+        cluster(table, 3, domain=BALL, budget=ps.Budget(2.0, delta, neighbours), **options)
 
     largest = 0.0
     for seed in range(3):
         worst, n_calls = replayed(run, records, neighbours_of(records, neighbours, seed))
         largest = max(largest, worst)
-        assert n_calls == 2 + 2 * pipeline.N_ROUNDS
-    assert 0.3 < largest <= 1
+        # Pure second moments have noise of their own on the count.
+        assert n_calls - len(plan.weights) in ((0, 1) if directions == "released" else (0,))
+    assert 0.2 < largest <= 1
 
 
 def test_a_residual_that_is_not_cut_is_noticed(monkeypatch):
     records = some_records()
 
-    def uncut(passes, centers, radius, weight):
-        return residual_sums(passes, centers, 4 * radius, weight)
+    def uncut(passes, centers, radius, weight, norm):
+        return residual_sums(passes, centers, 4 * radius, weight, norm)
 
     monkeypatch.setattr(pipeline, "residual_sums", uncut)
 
@@ -162,14 +185,15 @@ def test_a_residual_that_is_not_cut_is_noticed(monkeypatch):
     assert worst > 1
 
 
-def test_residuals_of_a_record_are_short_and_in_one_cluster():
+@pytest.mark.parametrize("norm", [1, 2])
+def test_residuals_of_a_record_are_short_and_in_one_cluster(norm):
     rng = np.random.default_rng(0)
     centers = np.rint(rng.normal(size=(5, 12)) * 2000)
     for record in np.vstack([some_records(60), 30 * rng.normal(size=(40, 12))]):
         passes = Passes(record[np.newaxis], BALL)
-        sums, kept = residual_sums(passes, centers, radius=3000, weight=750)
-        squared = sum(int(v) ** 2 for v in sums.reshape(-1)) + sum(int(v) ** 2 for v in kept)
-        assert squared <= 3000**2 + 750**2
+        sums, kept = residual_sums(passes, centers, radius=3000, weight=750, norm=norm)
+        assert sum(abs(int(v)) ** norm for v in sums.reshape(-1)) <= 3000**norm
+        assert sum(int(v) for v in kept) <= 750
         assert (np.abs(sums).sum(axis=1) > 0).sum() <= 1
 
 
@@ -195,9 +219,9 @@ def test_labels_do_not_depend_on_the_company():
 def test_passes_give_the_same_sums_however_they_are_cut():
     records = some_records(5000)
     centers = np.rint(np.random.default_rng(0).normal(size=(4, 12)) * 20_000)
-    whole = residual_sums(Passes(records, BALL, n_threads=1), centers, 9000, 2000)
+    whole = residual_sums(Passes(records, BALL, n_threads=1), centers, 9000, 2000, 2)
     parts = residual_sums(
-        Passes(list(np.array_split(records, 7)), BALL, n_threads=3), centers, 9000, 2000
+        Passes(list(np.array_split(records, 7)), BALL, n_threads=3), centers, 9000, 2000, 2
     )
     for a, b in zip(whole, parts, strict=True):
         assert (a == b).all()
@@ -208,17 +232,37 @@ def test_an_iterator_cannot_be_read_twice():
         Passes(iter([some_records()]), BALL)
 
 
-def test_an_empty_table_is_pure_noise():
-    found = cluster(np.empty((0, 12)), 3, domain=BALL, budget=ps.Budget(1.0, 1e-6), n_records=100)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("n_records", [None, 100])
+def test_an_empty_table_is_pure_noise(delta, n_records):
+    found = cluster(
+        np.empty((0, 12)), 3, domain=BALL, budget=ps.Budget(1.0, delta), n_records=n_records
+    )
     assert found.centers.shape == (3, 12)
     assert np.isfinite(found.centers).all()
+    assert (found.weights >= 0).all()
+    assert math.isclose(found.weights.sum(), 1)
+    with pytest.raises(ps.PrivsketchError, match="no records"):
+        cluster(np.empty((0, 12)), 3, domain=BALL, budget=ps.Budget(1.0, delta, "replace"))
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_number_of_records_that_nobody_gave_is_paid_for(delta):
+    found = cluster(some_records(), 3, domain=BALL, budget=ps.Budget(2.0, delta), random_state=0)
+    assert (found.receipt.epsilon, found.receipt.delta) == (2.0, delta)
+    count, rest = found.receipt.parts
+    assert "number of records" in count.mechanism
+    assert rest.epsilon < 2.0
+    assert math.isclose(count.epsilon + rest.epsilon, 2.0) == (delta == 0)
+    public = cluster(some_records(), 3, domain=BALL, budget=ps.Budget(2.0, delta, "replace"))
+    assert not any("number of records" in part.mechanism for part in public.receipt.parts)
 
 
 # Pieces ---------------------------------------------------------------------------------------
 
 
 def test_bins_count_lengths_and_find_quantiles():
-    bins = Bins.of(1000.0)
+    bins = Bins.of(1000.0, 2)
     lengths = np.arange(1, 1001)
     counts = bins.counts(lengths.astype(float) ** 2)
     assert counts.sum() == 1000
@@ -227,6 +271,11 @@ def test_bins_count_lengths_and_find_quantiles():
         assert (lengths <= edge).mean() >= share
         assert (lengths <= edge / 1.11).mean() < share  # bins grow by a tenth
     assert bins.counts(np.array([4e6]))[-1] == 1  # beyond the diameter: the last bin
+    flat = Bins.of(1000.0, 1)
+    assert flat.quantile(flat.counts(lengths.astype(float)).astype(float), 0.5) == bins.quantile(
+        counts.astype(float), 0.5
+    )
+    assert bins.quantile(np.full(len(counts), -5.0), 0.8) > 0  # noise alone
 
 
 def test_shrinkage_keeps_signal_and_drops_noise():
@@ -235,11 +284,23 @@ def test_shrinkage_keeps_signal_and_drops_noise():
     signal = np.zeros((20, 64))
     signal[:, :8] = 5 * rng.normal(size=(20, 8))
     steps = signal @ directions.T + rng.normal(size=(20, 64))
-    shrunk = shrunk_steps(steps, np.ones(20), np.ones(20), directions, 8)
+    shrunk = shrunk_steps(steps, np.ones(20), np.ones(20), Subspace(directions, 8, is_ordered=True))
     truth = signal @ directions.T
     before, after = np.square(steps - truth).sum(), np.square(shrunk - truth).sum()
     assert after < 0.35 * before  # 8 of 64 directions are left with their noise
     assert np.square(shrunk).sum() > 0.8 * np.square(truth).sum()
+
+
+def test_shrinkage_finds_directions_that_steps_have_in_common():
+    rng = np.random.default_rng(0)
+    truth = 4 * rng.normal(size=(30, 3)) @ rng.normal(size=(3, 200))
+    deviations = rng.uniform(0.5, 2, size=30)
+    steps = truth + deviations[:, np.newaxis] * rng.normal(size=(30, 200))
+    shrunk = shrunk_together(steps, deviations**2)
+    before, after = np.square(steps - truth).sum(), np.square(shrunk - truth).sum()
+    assert after < 0.2 * before  # 3 of 30 directions keep their noise
+    noise = deviations[:, np.newaxis] * rng.normal(size=(30, 200))
+    assert np.square(shrunk_together(noise, deviations**2)).sum() < 0.05 * np.square(noise).sum()
 
 
 def test_counts_follow_what_was_measured_as_far_as_it_is_not_noise():
@@ -254,7 +315,8 @@ def test_counts_follow_what_was_measured_as_far_as_it_is_not_noise():
 # The whole ------------------------------------------------------------------------------------
 
 
-def test_clusters_in_many_columns_are_found():
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (4.0, 0.0)])
+def test_clusters_in_many_columns_are_found(epsilon, delta):
     rng = np.random.default_rng(0)
     centers = rng.normal(size=(8, 60))
     centers *= 0.8 / np.linalg.norm(centers, axis=1, keepdims=True)
@@ -263,21 +325,52 @@ def test_clusters_in_many_columns_are_found():
         records,
         8,
         domain=ps.Ball(60, 1.2),
-        budget=ps.Budget(1.0, 1e-6),
+        budget=ps.Budget(epsilon, delta),
         n_records=2e4,
         random_state=0,
     )
     reference = KMeans(8, n_init=3, random_state=0).fit(records).inertia_
     distances = np.square(records[:, np.newaxis] - found.centers).sum(axis=2).min(axis=1)
     assert distances.sum() / reference < 1.1
-    assert found.receipt.epsilon == 1.0
-    assert found.receipt.delta == 1e-6
-    assert len(found.receipt.parts) == 2 + 2 * pipeline.N_ROUNDS
-    assert "rho add" in found.receipt.describe()
+    assert (found.receipt.epsilon, found.receipt.delta) == (epsilon, delta)
+    plan = plan_pipeline(8, 60, ps.Budget(epsilon, delta), 2e4)
+    assert [part.mechanism.split(":")[0] for part in found.receipt.parts] == list(
+        dict(plan.weights)
+    )
+    assert ("rho add" in found.receipt.describe()) == (delta > 0)
     assert abs(found.n_records / 20_000 - 1) < 0.1
-    assert rounds.N_BINS == 48
 
 
-def test_pure_budgets_are_refused():
-    with pytest.raises(ps.PrivsketchError, match="delta"):
-        cluster(some_records(), 3, domain=BALL, budget=ps.Budget(1.0, 0.0))
+# Plans ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_clusters", [1, 2, 10, 64])
+@pytest.mark.parametrize("dim", [1, 2, 10, 11, 100])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_shares_of_every_plan_add_up(n_clusters, dim, delta, neighbours):
+    for epsilon, n_records in ((0.01, 10.0), (1.0, 1e5), (20.0, 1e9)):
+        plan = plan_pipeline(n_clusters, dim, ps.Budget(epsilon, delta, neighbours), n_records)
+        assert sum(dict(plan.weights).values()) == 1
+        assert 1 <= plan.n_directions <= min(dim, 10)
+        assert (plan.directions == "columns") == (dim <= 10)
+        assert math.isfinite(plan.excess)
+
+
+def test_more_records_or_budget_never_look_worse():
+    for delta in (0.0, 1e-6):
+        budgets = [ps.Budget(epsilon, delta) for epsilon in (0.03, 0.1, 0.3, 1.0, 3.0)]
+        excess = [plan_pipeline(10, 50, budget, 1e5).excess for budget in budgets]
+        assert excess == sorted(excess, reverse=True)
+        excess = [plan_pipeline(10, 50, budgets[2], n).excess for n in (1e4, 1e5, 1e6)]
+        assert excess == sorted(excess, reverse=True)
+
+
+def test_a_budget_that_hardly_pays_for_the_sketch_is_spent_on_it():
+    plan = plan_pipeline(15, 2, ps.Budget(0.1, 1e-6), 5000)
+    assert (plan.n_rounds, dict(plan.weights)) == (0, {"sketch": 1})
+
+
+def test_directions_lost_in_noise_are_not_paid_for():
+    assert plan_pipeline(64, 100, ps.Budget(1.0), 1e5).directions == "random"
+    assert plan_pipeline(64, 100, ps.Budget(1.0, 1e-6), 1e6).directions == "released"

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from privsketch.domain import Ball, Box
     from privsketch.errors import PrivsketchError
     from privsketch.estimators.kmeans import PrivateKMeans
+    from privsketch.estimators.kmedians import PrivateKMedians
     from privsketch.estimators.mixture import PrivateGaussianMixture
     from privsketch.estimators.pca import PrivatePCA
     from privsketch.estimators.projection import PrivateProjection
     from privsketch.features.masks import Masks
+    from privsketch.learning.center_model import CenterModel
     from privsketch.learning.gaussian_mixture import learn_gaussian_mixture
     from privsketch.learning.kmeans import learn_kmeans
     from privsketch.learning.mixture_model import GaussianMixtureModel
@@ -45,11 +47,13 @@ _HOMES = {
     "Design": "design",
     "Distances": "release.distances",
     "GaussianMixtureModel": "learning.mixture_model",
+    "CenterModel": "learning.center_model",
     "KMeansModel": "learning.model",
     "Masks": "features.masks",
     "PCAModel": "learning.pca_model",
     "PrivateGaussianMixture": "estimators.mixture",
     "PrivateKMeans": "estimators.kmeans",
+    "PrivateKMedians": "estimators.kmedians",
     "PrivatePCA": "estimators.pca",
     "PrivateProjection": "estimators.projection",
     "PrivsketchError": "errors",
@@ -74,11 +78,13 @@ __all__ = [
     "Design",
     "Distances",
     "GaussianMixtureModel",
+    "CenterModel",
     "KMeansModel",
     "Masks",
     "PCAModel",
     "PrivateGaussianMixture",
     "PrivateKMeans",
+    "PrivateKMedians",
     "PrivatePCA",
     "PrivateProjection",
     "PrivsketchError",

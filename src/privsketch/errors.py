@@ -6,7 +6,7 @@ parameter, the value seen (never the content of a record), what is allowed and w
 to do instead.
 """
 
-from numbers import Integral
+from numbers import Integral, Real
 
 
 class PrivsketchError(ValueError):
@@ -27,6 +27,18 @@ class FileError(PrivsketchError):
 
 class MergeError(PrivsketchError):
     """Sketches that must not be added up."""
+
+
+MANY = 1e15  # records: more than anybody has
+
+
+def require_records(value: object) -> float:
+    """A public number of records as a float; a ParameterError unless it is one that can be."""
+    if not isinstance(value, bool) and isinstance(value, Real) and 1 <= float(value) <= MANY:
+        return float(value)
+    raise ParameterError(
+        f"n_records={value!r}: expected a public number of records, 1 to {MANY:.0e}"
+    )
 
 
 def require_count(name: str, value: object, what: str = "an integer of at least 1") -> int:

@@ -1,26 +1,121 @@
-"""Ways to cluster records that one holder has: which there are, and which one is chosen."""
+"""Ways to cluster records that one holder has: which there are, and which one is chosen.
+
+A sketch (design, sketch, learn) is one of them and lives in rooms of its own; the others read the
+records themselves. The choice sees public facts only: numbers of clusters, columns and records,
+the budget, the domain.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from privsketch.baselines import grid, lloyd
+from privsketch.budget import Budget, Receipt
 from privsketch.clustering import pipeline
 from privsketch.clustering.partition_tree import cluster_by_tree
+from privsketch.clustering.plan import MOST_COLUMNS, plan_pipeline, sketch_excess
+from privsketch.clustering.sparse import Start, cluster_sparse
+from privsketch.domain import Domain
+from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.learning.center_model import CenterModel
 
-METHODS: dict[str, Callable[..., CenterModel]] = {
+_RUNS: dict[str, Callable[..., CenterModel]] = {
     "pipeline": pipeline.cluster,
     "partition-tree": cluster_by_tree,
     "lloyd": lloyd.cluster,
     "grid": grid.cluster,
 }
+_SPARSE_STARTS: dict[str, Start] = {"pipeline": "sketch", "partition-tree": "trees"}
+GRID_COLUMNS = (2, 3)
+HOPELESS = 3.3  # forecast error of a sketch that loses nearly all clusters
+METHODS = ("auto", "sketch", *_RUNS)
 
 
-def cluster_by(method: str, data: Any, n_clusters: int, **options: Any) -> CenterModel:
+@dataclass(frozen=True)
+class Choice:
+    """A method, and why: an empty reason if it was asked for by name."""
+
+    method: str
+    reason: str = ""
+
+    def receipt(self, receipt: Receipt) -> Receipt:
+        """A receipt of the method that says how it was chosen, if it was."""
+        if not self.reason:
+            return receipt
+        told = f"{receipt.mechanism}; method {self.method!r} was chosen: {self.reason}"
+        return replace(receipt, mechanism=told)
+
+
+def chosen_method(
+    method: str,
+    *,
+    n_clusters: int,
+    domain: Domain,
+    budget: Budget,
+    n_records: float | None,
+    n_nonzero: int | None = None,
+) -> Choice:
+    """The method that was asked for, or for "auto" the one whose forecast is best.
+
+    Charges: nothing. No record is seen.
+    """
+    if method not in METHODS:
+        raise ParameterError(f"method={method!r}: expected one of {', '.join(map(repr, METHODS))}")
+    require_count("n_clusters", n_clusters)
+    if method != "auto":
+        return Choice(method)
+    dim = len(domain.half_widths)
+    if n_nonzero is not None:
+        return Choice("pipeline", f"records have at most {n_nonzero} entries of {dim}")
+    if dim > MOST_COLUMNS:
+        return Choice("pipeline", f"a sketch of {dim} columns needs directions to look along")
+    if n_records is None:
+        return Choice("sketch", f"{dim} columns are few, and n_records is not given")
+    if _wants_grid(n_clusters, dim, budget, n_records):
+        return Choice("grid", "it is too much noise for a sketch, and few columns have few cells")
+    plan = plan_pipeline(n_clusters, dim, budget, n_records)
+    if plan.n_rounds == 0:
+        return Choice("sketch", "with so much noise the sketch needs the whole budget")
+    return Choice(
+        "pipeline",
+        f"{plan.n_rounds} rounds after a sketch are forecast to leave an error of "
+        f"{plan.excess:.2g}",
+    )
+
+
+def _wants_grid(n_clusters: int, dim: int, budget: Budget, n_records: float) -> bool:
+    """Whether a histogram tells more than a sketch: pure noise, few columns, hardly any budget."""
+    if budget.delta > 0 or dim not in GRID_COLUMNS:
+        return False
+    error, _ = sketch_excess(n_clusters, dim, budget, Fraction(1), require_records(n_records))
+    return error > HOPELESS
+
+
+def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> CenterModel:
     """Centres by a method that reads the records itself.
 
     Charges: the budget, once.
     """
-    return METHODS[method](data, n_clusters, **options)
+    choice = Choice(choice) if isinstance(choice, str) else choice
+    if choice.method not in _RUNS:
+        known = ", ".join(map(repr, _RUNS))
+        raise ParameterError(f"method={choice.method!r}: expected one of {known}")
+    run = _RUNS[choice.method]
+    if options.get("n_nonzero") is None:
+        options.pop("n_nonzero", None)
+    elif choice.method in _SPARSE_STARTS:
+        run = partial(cluster_sparse, start=_SPARSE_STARTS[choice.method])
+    else:
+        known = " or ".join(map(repr, _SPARSE_STARTS))
+        raise ParameterError(f"n_nonzero with method={choice.method!r}: expected method={known}")
+    model = run(data, n_clusters, **options)
+    return replace(
+        model,
+        reason=choice.reason,
+        receipt=choice.receipt(model.receipt),
+        domain=options["domain"],
+    )

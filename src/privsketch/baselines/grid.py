@@ -27,7 +27,7 @@ from privsketch.clustering.account import Account
 from privsketch.clustering.passes import Integers, Passes, Progress, Whole
 from privsketch.clustering.shares import Shares
 from privsketch.domain import Box, Domain
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.center_model import CenterModel
 
@@ -70,6 +70,7 @@ def cluster(
         columns=columns,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
+        neighbours=budget.neighbours,
         progress=progress,
     )
     per_axis = cells_per_axis(n_records, budget.epsilon, passes.dim)
@@ -92,8 +93,7 @@ def ideal_cells(n_records: float, epsilon: float, dim: int) -> float:
 
 def cells_per_axis(n_records: float, epsilon: float, dim: int) -> int:
     """The largest number of cells along an axis whose power is at most the ideal, at least 1."""
-    if not 0 < n_records < math.inf:
-        raise ParameterError(f"n_records={n_records!r}: expected a positive number of records")
+    require_records(n_records)
     # A power that should be a whole number may come out a little less.
     side = math.pow(ideal_cells(n_records, epsilon, dim), 1 / dim)
     per_axis = max(1, math.floor(side + 1e-9))

@@ -38,7 +38,7 @@ from privsketch.clustering.passes import Integers, Passes, Progress, Whole
 from privsketch.clustering.rounds import nearest
 from privsketch.clustering.shares import Shares
 from privsketch.domain import Ball, Box, Domain
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.center_model import CenterModel
 from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
@@ -95,8 +95,11 @@ def cluster(
         columns=columns,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
+        neighbours=budget.neighbours,
         progress=progress,
     )
+    if n_records is not None:
+        require_records(n_records)
     rounds = _checked_rounds(n_rounds, n_records, n_clusters, passes.dim, budget.epsilon)
     account = Account(Shares(budget, round_shares(kind, rounds, passes.dim)))
     begin = start_centers(domain, n_clusters, start, public_seed(random_state))
@@ -106,11 +109,11 @@ def cluster(
         sums, counts = _RELEASES[kind](account, f"round {number}", passes, exact_sums, exact_counts)
         centers = _moved(passes, centers, sums, counts)
     sizes = np.maximum(counts, 0.0)
-    total = max(float(sizes.sum()), 1.0)
+    total = float(sizes.sum())
     found = centers * passes.unit + domain.center_vector
     receipt = account.receipt(f"k-means: {rounds} noisy rounds of Lloyd's", source)
-    weights = sizes / total if sizes.any() else np.full(n_clusters, 1 / n_clusters)
-    return CenterModel(domain.project(found), weights, total, receipt, method="lloyd")
+    weights = sizes / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
+    return CenterModel(domain.project(found), weights, max(total, 1.0), receipt, method="lloyd")
 
 
 def enclosing_box(domain: Domain) -> Box:
@@ -263,8 +266,4 @@ def _checked_rounds(
 ) -> int:
     if n_rounds != "auto":
         return require_count("n_rounds", n_rounds, "an integer of at least 1, or 'auto'")
-    if n_records is None or not n_records > 0:
-        raise ParameterError(
-            f"n_records={n_records!r} with n_rounds='auto': expected a public number of records"
-        )
-    return chosen_rounds(n_records, n_clusters, dim, epsilon)
+    return chosen_rounds(require_records(n_records), n_clusters, dim, epsilon)

@@ -31,6 +31,17 @@ DOMAIN = (
         help="Centre of the ball: a number or a list.",
     ),
 )
+BUDGET = (
+    click.option("--epsilon", type=float, required=True, help="Privacy budget."),
+    click.option("--delta", type=float, required=True, help="Use 0 for pure differential privacy."),
+    click.option(
+        "--neighbours",
+        type=click.Choice(["add-remove", "replace"]),
+        default="add-remove",
+        show_default=True,
+        help="Which change of a table stays hidden.",
+    ),
+)
 _STUDY = (
     click.option(
         "--task",
@@ -56,15 +67,7 @@ _STUDY = (
     ),
     *DOMAIN,
     click.option("--dim", type=int, help="Number of columns of a record."),
-    click.option("--epsilon", type=float, required=True, help="Privacy budget."),
-    click.option("--delta", type=float, required=True, help="Use 0 for pure differential privacy."),
-    click.option(
-        "--neighbours",
-        type=click.Choice(["add-remove", "replace"]),
-        default="add-remove",
-        show_default=True,
-        help="Which change of a table stays hidden.",
-    ),
+    *BUDGET,
     click.option(
         "--records",
         "n_records",
@@ -74,6 +77,17 @@ _STUDY = (
     ),
     click.option("--columns", help="Names of the columns of a record: a,b,c."),
 )
+
+
+def with_options(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """Several options at once, shown by --help in this order."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def study_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -104,9 +118,7 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
         budget = ps.Budget(epsilon, delta, neighbours)  # type: ignore[arg-type]
         command(study={"domain": domain, "budget": budget, "columns": names}, **rest)
 
-    decorated: Callable[..., None] = with_study
-    for option in reversed(_STUDY):
-        decorated = option(decorated)
+    decorated: Callable[..., None] = with_options(*_STUDY)(with_study)
     return decorated
 
 

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 from privsketch.readers import count_records
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
+
+_MOST_BARS = 6
 
 
 @contextmanager
@@ -31,11 +34,45 @@ def share_bar(text: str) -> Iterator[Callable[[float], None]]:
 
 
 @contextmanager
+def pass_bars(paths: Sequence[Path]) -> Iterator[Callable[[str, int], None]]:
+    """A bar for every pass over the records, called as `Passes` calls its progress.
+
+    The total is read from the files' metadata where they have any. Of many passes the last
+    few are shown.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    total = count_records(list(paths))
+    console = _console()
+    shown: list[TaskID] = []
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(separator=" of "),
+        TextColumn("records"),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        n_passes = 0
+
+        def advance(name: str, done: int) -> None:
+            nonlocal n_passes
+            if done == 0 or not shown:
+                n_passes += 1
+                shown.append(progress.add_task(f"pass {n_passes:>2}  {name}", total=total))
+            if len(shown) > _MOST_BARS:
+                progress.remove_task(shown.pop(0))
+            progress.update(shown[-1], advance=done)
+
+        yield advance
+
+
+@contextmanager
 def _bar(text: str, total: float | None) -> Iterator[tuple[Progress, TaskID]]:
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    console = _console()
     with Progress(
         TextColumn(text),
         BarColumn(),
@@ -51,14 +88,18 @@ def _bar(text: str, total: float | None) -> Iterator[tuple[Progress, TaskID]]:
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
     """Something that moves while work without a known length goes on."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
+    console = _console()
     if not console.is_terminal:
         yield
         return
     with console.status(text):
         yield
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
 
 
 @contextmanager

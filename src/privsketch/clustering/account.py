@@ -56,7 +56,7 @@ class Account:
         flat = np.ascontiguousarray(values).reshape(-1)
         law = gaussian_law(l2_squared, len(flat), budget.epsilon, budget.delta, budget.neighbours)
         noisy, receipt = add_noise(flat, law, source=None)
-        self.charge(replace(receipt, mechanism=f"{name}: {receipt.mechanism}"), law.rho)
+        self.charge(part_receipt(name, receipt), law.rho)
         return noisy.reshape(values.shape).astype(np.float64), law.scale
 
     def laplace(self, name: str, values: Integers, l1: int) -> tuple[Floats, float]:
@@ -73,9 +73,29 @@ class Account:
         flat = np.ascontiguousarray(values).reshape(-1)
         law = laplace_law(l1, len(flat), budget.epsilon, budget.neighbours)
         noisy, receipt = add_noise(flat, law, source=None)
-        self.charge(replace(receipt, mechanism=f"{name}: {receipt.mechanism}"), 0.0)
+        self.charge(part_receipt(name, receipt), 0.0)
         return noisy.reshape(values.shape).astype(np.float64), law.scale
 
+    def noisy(
+        self, name: str, values: Integers, *, l1: int, l2_squared: int
+    ) -> tuple[Floats, float]:
+        """Noisy integers and the variance of their noise: Gaussian with a delta, Laplace without.
+
+        Charges: the share.
+        """
+        if self.shares.is_pure:
+            noisy, scale = self.laplace(name, values, l1)
+            return noisy, 2 * scale**2
+        noisy, scale = self.gaussian(name, values, l2_squared)
+        return noisy, scale**2
+
     def receipt(self, mechanism: str, source: str | None) -> Receipt:
-        """What the whole run cost."""
+        """What the whole run cost: every share that was taken has a receipt."""
+        if len(self._receipts) < len(self._paid):
+            raise ParameterError("shares: one was taken and not charged")
         return self.shares.receipt(mechanism, self._receipts, self._rhos, source)
+
+
+def part_receipt(name: str, receipt: Receipt) -> Receipt:
+    """The receipt of a step of a run, by its name; the run has a source, its steps have none."""
+    return replace(receipt, mechanism=f"{name}: {receipt.mechanism}", source=None)

@@ -2,14 +2,15 @@
 
 A trial projects the records on few public random directions, names cubes that hold many of them
 (tree), takes their middles for candidates (candidates), swaps k of them for better ones (swap)
-and averages the records of each cluster (recovery). Of several trials one is chosen. What was
+and averages the records of each cluster (recovery). Of several trials one is chosen. With
+loss="distances" swaps count distances, and clusters get medians (median_recovery). What was
 corrected is in docs/theory.md. All steps are pure: no delta is spent, whatever the budget has.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,7 +20,9 @@ import numpy as np
 from privsketch.budget import Budget
 from privsketch.clustering.account import Account
 from privsketch.clustering.candidates import candidate_centers, release_candidates
-from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.counting import known_number
+from privsketch.clustering.median_recovery import MEDIAN_SHARES, release_medians
+from privsketch.clustering.passes import Passes, Progress
 from privsketch.clustering.projection import MOST_DIMENSIONS, Projected
 from privsketch.clustering.recovery import Recovered, release_best, release_centers
 from privsketch.clustering.shares import Shares
@@ -33,14 +36,15 @@ from privsketch.features.stream import PublicStream
 from privsketch.learning.center_model import CenterModel
 from privsketch.learning.threads import one_thread
 
-COUNT_SHARE = Fraction(1, 50)  # of the number of records, if it is not given
 BEST_SHARE = Fraction(1, 10)  # of the choice among several trials
 TRIAL_SHARES = {
-    "candidates": Fraction(3, 10),
-    "swaps": Fraction(3, 10),
+    "candidates": Fraction(1, 5),
+    "swaps": Fraction(1, 4),
     "counts": Fraction(1, 20),
-    "sums": Fraction(7, 20),
+    "sums": Fraction(1, 2),
 }
+_STEPS: dict[str, Mapping[str, Fraction]] = {"squares": TRIAL_SHARES, "distances": MEDIAN_SHARES}
+_TASKS = {"squares": "k-means", "distances": "k-medians"}
 MOST_CANDIDATES = 512
 _PURPOSE = 301  # keeps the streams of trials apart from those of frequencies
 
@@ -60,7 +64,8 @@ class TreeSettings:
     n_swaps : int, optional
         Swaps of a trial; 3/2 for each cluster, or fewer where noise would decide most of them.
     loss_share : float
-        Squared distances count in swaps up to this share of the squared diameter, at most 1.
+        Squared distances count in swaps up to this share of the squared diameter, at most 1;
+        distances up to the root of it, of the diameter.
     fail_prob : float
         Chance of bad luck that defaults allow for. It is about utility: no delta.
     """
@@ -90,16 +95,25 @@ class TreeSettings:
         """Defaults filled in but for the threshold, which depends on the budget of a tree."""
         size = max(n_records, 2.0)
         # The noise of a choice, about ln(choices) / epsilon records at their largest loss, is to
-        # stay below a quarter of a cluster.
+        # stay below a cluster.
         choices = math.log(n_clusters * MOST_CANDIDATES)
-        useful = math.floor(size / n_clusters / 4 * swap_epsilon / choices)
+        useful = math.floor(size / n_clusters * swap_epsilon / choices)
+        p = self.n_dimensions or min(dim, MOST_DIMENSIONS, max(2, math.ceil(math.log(size) / 2)))
+        loss_share = self.loss_share
+        if loss_share == TreeSettings.loss_share:
+            # The default gives way to the squared distance of neighbours among k centres that
+            # fill the records' ball evenly; a share that was given stays as it is.
+            from privsketch.clustering.projection import projected_radius
+
+            stretch = projected_radius(dim, min(p, dim), self.fail_prob / size)
+            loss_share = min(loss_share, n_clusters ** (-2 / p) / (4 * stretch**2))
         return TreeSettings(
-            self.n_dimensions or min(dim, MOST_DIMENSIONS, max(2, math.ceil(math.log(size) / 2))),
+            p,
             self.n_trees,
             self.n_levels or min(MOST_LEVELS, max(2, math.ceil(math.log2(size) / 3))),
             self.threshold,
             self.n_swaps or max(1, min((3 * n_clusters + 1) // 2, useful)),
-            self.loss_share,
+            loss_share,
             self.fail_prob,
         )
 
@@ -113,6 +127,7 @@ def cluster_by_tree(
     n_records: float | None = None,
     n_trials: int = 1,
     settings: TreeSettings | None = None,
+    loss: str = "squares",
     columns: Sequence[str | int] | None = None,
     missing_to_center: bool = False,
     n_threads: int | None = None,
@@ -120,10 +135,11 @@ def cluster_by_tree(
     random_state: int | None = None,
     progress: Progress | None = None,
 ) -> CenterModel:
-    """K-means centres by private partition trees, from records that can be read several times.
+    """Centres by private partition trees, from records that can be read several times.
 
     `n_records` is a public number, about that of the records; it sets defaults only. Without it,
     a noisy count is paid for under "add-remove". Of `n_trials` independent trials one is chosen.
+    `loss` is "squares" for k-means, "distances" for k-medians.
 
     Charges: epsilon of the budget, once. No delta.
     """
@@ -138,14 +154,11 @@ def cluster_by_tree(
         columns=columns,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
+        neighbours=budget.neighbours,
         progress=progress,
     )
-    pays_count = n_records is None and budget.neighbours == "add-remove"
-    account = Account(Shares(pure, share_weights(n_trials, pays_count)))
-    if n_records is None:
-        n_records = _number_of_records(passes, account, pays_count)
-    elif not 1 <= n_records < math.inf:
-        raise ParameterError(f"n_records={n_records!r}: expected a public number of at least 1")
+    n_records, left, close = known_number(passes, pure, n_records)
+    account = Account(Shares(left, share_weights(n_trials, _STEPS[loss])))
     swap_epsilon = account.shares.part(_share("swaps", 0)).epsilon
     if budget.neighbours == "replace":
         swap_epsilon /= 2
@@ -153,53 +166,40 @@ def cluster_by_tree(
     seed = public_seed(random_state)
     with one_thread():  # blocks of records already share the cores
         trials = [
-            _trial(passes, n_clusters, filled, n_records, account, number, seed)
+            _trial(passes, n_clusters, filled, n_records, account, number, seed, loss)
             for number in range(n_trials)
         ]
         best = trials[0]
         if len(trials) > 1:
-            best = release_best(passes, trials, account, "best trial")
+            best = release_best(passes, trials, account, "best trial", loss)
     counts = np.maximum(best.counts, 0.0)
     total = float(counts.sum())
     weights = counts / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
     found = best.centers * passes.unit + ball.center_vector
-    receipt = account.receipt("k-means: partition trees, swaps and recovery", source)
+    what = f"{_TASKS[loss]}: partition trees, swaps and recovery"
+    receipt = close(account.receipt(what, source))
     return CenterModel(
-        domain.project(found), weights, max(total, 1.0), receipt, method="partition-tree"
+        domain.project(found), weights, max(total, 1.0), receipt, method="partition-tree", loss=loss
     )
 
 
-def share_weights(n_trials: int, pays_count: bool) -> dict[str, Fraction]:
+def share_weights(
+    n_trials: int, steps: Mapping[str, Fraction] = TRIAL_SHARES
+) -> dict[str, Fraction]:
     """Shares of all steps; they add up to 1."""
     weights: dict[str, Fraction] = {}
     left = Fraction(1)
-    if pays_count:
-        weights["number of records"] = COUNT_SHARE
-        left -= COUNT_SHARE
     if n_trials > 1:
         weights["best trial"] = BEST_SHARE
         left -= BEST_SHARE
     for number in range(n_trials):
-        for step, share in TRIAL_SHARES.items():
+        for step, share in steps.items():
             weights[_share(step, number)] = left / n_trials * share
     return weights
 
 
 def _share(step: str, number: int) -> str:
     return f"{step} of trial {number}"
-
-
-def _number_of_records(passes: Passes, account: Account, pays: bool) -> float:
-    """Public under "replace", paid for otherwise."""
-
-    def work(records: Whole) -> tuple[Integers, ...]:
-        return (np.array([len(records)], dtype=np.int64),)
-
-    exact_number = passes.sums(work, "number of records")[0]
-    if not pays:
-        return max(float(exact_number[0]), 1.0)
-    noisy, _ = account.laplace("number of records", exact_number, l1=1)
-    return max(float(noisy[0]), 1.0)
 
 
 def _trial(
@@ -210,6 +210,7 @@ def _trial(
     account: Account,
     number: int,
     seed: int,
+    loss: str,
 ) -> Recovered:
     """One run of the four steps.
 
@@ -236,6 +237,7 @@ def _trial(
     # More candidates than clusters, so that every swap has something to choose.
     n_least = 2 * n_clusters
     candidates = candidate_centers(trees, n_least, max(MOST_CANDIDATES, n_least), stream)
+    share = settings.loss_share if loss == "squares" else math.sqrt(settings.loss_share)
     projected_centers = release_swaps(
         data,
         candidates,
@@ -244,8 +246,12 @@ def _trial(
         stream,
         account,
         _share("swaps", number),
-        max(1, round(WIDTH * settings.loss_share)),
+        max(1, round(WIDTH * share)),
+        loss,
     )
+    if loss == "distances":
+        names = {step: _share(step, number) for step in MEDIAN_SHARES}
+        return release_medians(data, projected_centers, account, names)
     return release_centers(
         data, projected_centers, account, _share("counts", number), _share("sums", number)
     )

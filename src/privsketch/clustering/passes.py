@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch.budget import Neighbours
 from privsketch.domain import Domain
 from privsketch.errors import RecordError
 from privsketch.features.fixedpoint import FAR, Quantiser
@@ -46,6 +47,7 @@ class Passes:
         columns: Sequence[str | int] | None = None,
         missing_to_center: bool = False,
         n_threads: int | None = None,
+        neighbours: Neighbours = "add-remove",
         progress: Progress | None = None,
     ) -> None:
         if isinstance(data, Iterator):
@@ -53,9 +55,10 @@ class Passes:
                 "records are read several times, and an iterator can be read once; give an array, "
                 "a table, paths, or a list of blocks"
             )
-        self.domain = domain
+        self.domain, self._neighbours = domain, neighbours
         self._data, self._columns = data, columns
         self._n_threads, self._progress = n_threads, progress
+        self._n_found: int | None = None  # by the first pass
         self.dim = len(domain.half_widths)
         # Squared norms stay exact in float64, and products of two records too.
         bits = math.floor((53 - math.log2(self.dim)) / 2 - math.log2(FAR))
@@ -81,24 +84,39 @@ class Passes:
         """
         total: tuple[Integers, ...] | None = None
         rows = max(1, _CHUNK_VALUES // self.dim)
-        self._tell(name, 0)
-        for count, parts in in_threads(
-            lambda chunk: (len(chunk), self._worked(chunk, work)),
-            chunks(self.blocks(), rows),
+        for parts in in_threads(
+            lambda chunk: work(self.quantised(chunk)),
+            chunks(self.blocks(name), rows),
             self._n_threads,
         ):
-            total = parts if total is None else _added(total, parts)
-            self._tell(name, count)
+            total = parts if total is None else added(total, parts)
         if total is None:  # an empty table contributes what no record does
             total = work(np.zeros((0, self.dim)))
         return total
 
-    def _tell(self, name: str, count: int) -> None:
-        if self._progress is not None:
-            self._progress(name, count)
+    def blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
+        """One pass: the records as they are."""
+        tell = self._progress or (lambda name, count: None)
+        tell(name, 0)
+        found = 0
+        for block in self._read():
+            if block.shape[0]:
+                found += block.shape[0]
+                yield block
+                tell(name, block.shape[0])
+        if self._n_found not in (None, found):
+            raise RecordError(
+                "records are read several times, and there were not as many as the first time; "
+                "give a table that stays as it is, not a stream"
+            )
+        self._n_found = found
+        if not found and self._neighbours == "replace":
+            raise RecordError(
+                "there are no records; with neighbours='replace' their number is public and must "
+                "be at least 1"
+            )
 
-    def blocks(self) -> Iterator[npt.NDArray[Any]]:
-        """The records as they are, from the beginning."""
+    def _read(self) -> Iterator[Any]:
         return read_blocks(self._data, self.dim, self._columns)
 
     def quantised(self, block: npt.NDArray[Any]) -> Whole:
@@ -109,9 +127,7 @@ class Passes:
             out[first : first + step] = self._quantise.whole_numbers(block[first : first + step])
         return out
 
-    def _worked(self, chunk: npt.NDArray[Any], work: Work) -> tuple[Integers, ...]:
-        return work(self.quantised(chunk))
 
-
-def _added(total: tuple[Integers, ...], parts: tuple[Integers, ...]) -> tuple[Integers, ...]:
+def added(total: tuple[Integers, ...], parts: tuple[Integers, ...]) -> tuple[Integers, ...]:
+    """Results of two blocks, added up."""
     return tuple(saturating_add(a, b) for a, b in zip(total, parts, strict=True))

@@ -1,44 +1,52 @@
-"""K-means in many columns: subspace, sketch, residual rounds, on one budget.
+"""K-means in many columns: directions, sketch, residual rounds, on one budget.
 
-1. Noisy second moments give a subspace in which clusters differ.
-2. A sketch of the records' coordinates there gives centres to start from.
+1. Directions in which clusters are looked for: released, random, or the columns themselves.
+2. A sketch of the records' coordinates along them gives centres to start from.
 3. Rounds in the original space: a noisy histogram of residuals gives a radius, noisy sums of
    residuals cut to it move the centres, and what is mostly noise in the moves is shrunk away.
 
-Every number that a step uses was released before or is public. Gaussian noise throughout, in
-one zCDP composition.
+Every number that a step uses was released before or is public. With a delta all noise is
+Gaussian, in one zCDP composition; without it the sketch has cube noise and the rounds Laplace
+noise for residuals cut in the L1 norm.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from privsketch.budget import Budget
-from privsketch.clustering.account import Account
+from privsketch.clustering.account import Account, part_receipt
+from privsketch.clustering.counting import known_number
 from privsketch.clustering.passes import Passes, Progress
-from privsketch.clustering.rounds import Bins, residual_lengths, residual_sums
+from privsketch.clustering.plan import PipelinePlan, plan_pipeline
+from privsketch.clustering.rounds import Bins, Norm, residual_lengths, residual_sums
 from privsketch.clustering.shares import Shares
 from privsketch.clustering.shrinkage import pulled_counts, shrunk_steps
-from privsketch.clustering.subspace import Subspace, enclosing_ball, projected, release_subspace
+from privsketch.clustering.subspace import (
+    Subspace,
+    all_directions,
+    enclosing_ball,
+    projected,
+    random_directions,
+    release_subspace,
+)
 from privsketch.design import Design
 from privsketch.domain import Ball, Domain
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import require_count
+from privsketch.features.frequencies import public_seed
 from privsketch.learning.center_model import CenterModel
 from privsketch.learning.kmeans import learn_kmeans
+from privsketch.learning.threads import one_thread
 from privsketch.sketching.release import sketch
 
 Floats = npt.NDArray[np.float64]
-MOST_DIRECTIONS = 10
-N_ROUNDS = 4
-SUBSPACE_SHARE, SKETCH_SHARE = Fraction(1, 10), Fraction(2, 10)
-RADIUS_SHARE = Fraction(1, 100)  # of a round
 INSIDE = 0.8  # share of the residuals that is not cut
-COUNT_WEIGHT = 0.25  # of a record's count, in units of the radius
+COUNT_WEIGHT = {1: 0.1, 2: 0.25}  # of a record's count, in units of the radius, by norm
 LEAST_COUNT = 0.02  # no cluster is taken to be smaller than this share of the average one
 
 
@@ -49,6 +57,7 @@ def cluster(
     domain: Domain,
     budget: Budget,
     n_records: float | None = None,
+    plan: PipelinePlan | None = None,
     columns: Sequence[str | int] | None = None,
     missing_to_center: bool = False,
     n_threads: int | None = None,
@@ -58,14 +67,12 @@ def cluster(
 ) -> CenterModel:
     """K-means centres of records that can be read several times.
 
+    `n_records` is a public number, about that of the records. Without it, a noisy one is paid
+    for under "add-remove".
+
     Charges: the budget, once.
     """
     require_count("n_clusters", n_clusters)
-    if budget.delta == 0:
-        raise ParameterError(
-            "delta=0 with method='pipeline': its noise is Gaussian; use method='sketch' for pure "
-            "differential privacy"
-        )
     ball = enclosing_ball(domain)
     passes = Passes(
         data,
@@ -73,65 +80,75 @@ def cluster(
         columns=columns,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
+        neighbours=budget.neighbours,
         progress=progress,
     )
-    account = Account(Shares(budget, _weights(N_ROUNDS)))
-    subspace = release_subspace(_complete(passes), ball, account, "subspace", n_records)
-    p = min(MOST_DIRECTIONS, passes.dim)
-    centers, weights = _start(
-        passes, ball, subspace, p, n_clusters, account, n_records, random_state
-    )
-    whole, counts = np.rint(centers / passes.unit), weights * subspace.n_records
-    for number in range(N_ROUNDS):
-        whole, counts = _round(passes, whole, counts, subspace, p, account, number)
-    total = max(float(counts.sum()), 1.0)
+    seed = public_seed(random_state)
+    n_records, budget, close = known_number(passes, budget, n_records)
+    plan = plan or plan_pipeline(n_clusters, passes.dim, budget, n_records)
+    account = Account(Shares(budget, dict(plan.weights)))
+    with one_thread():  # blocks of records already share the cores
+        subspace = _subspace(passes, plan, account, n_records, seed, n_threads)
+        centers, counts = _start(passes, subspace, n_clusters, account, n_records, seed, n_threads)
+        whole = np.rint(centers / passes.unit)
+        for number in range(plan.n_rounds):
+            whole, counts = _round(passes, whole, counts, subspace, account, number)
+    sizes = np.maximum(counts, 0.0)
+    total = float(sizes.sum())
+    weights = sizes / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
     found = whole * passes.unit + ball.center_vector
-    receipt = account.receipt("k-means: subspace, sketch and residual rounds", source)
-    return CenterModel(domain.project(found), counts / total, total, receipt, method="pipeline")
+    receipt = close(account.receipt(f"k-means: {plan.describe()}", source))
+    return CenterModel(domain.project(found), weights, max(total, 1.0), receipt, method="pipeline")
 
 
-def _weights(n_rounds: int) -> dict[str, Fraction]:
-    """Shares of the steps; they add up to 1."""
-    for_round = (1 - SUBSPACE_SHARE - SKETCH_SHARE) / n_rounds
-    weights = {"subspace": SUBSPACE_SHARE, "sketch": SKETCH_SHARE}
-    for number in range(n_rounds):
-        weights[f"radius {number}"] = for_round * RADIUS_SHARE
-        weights[f"round {number}"] = for_round * (1 - RADIUS_SHARE)
-    return weights
+def _subspace(
+    passes: Passes,
+    plan: PipelinePlan,
+    account: Account,
+    n_records: float,
+    seed: int,
+    n_threads: int | None,
+) -> Subspace:
+    """Directions as planned.
 
-
-def _complete(passes: Passes) -> Any:
-    """Records with their missing values filled, in the units that they came in."""
-    center = passes.domain.center_vector
-    for block in passes.blocks():
-        yield passes.quantised(block) * passes.unit + center
+    Charges: the share "subspace" if they are released.
+    """
+    if plan.directions == "columns":
+        return all_directions(passes.dim)
+    if plan.directions == "random":
+        return random_directions(passes.dim, plan.n_directions, seed)
+    return release_subspace(
+        passes, plan.n_directions, account, "subspace", n_records, seed, n_threads
+    )
 
 
 def _start(
     passes: Passes,
-    ball: Ball,
     subspace: Subspace,
-    p: int,
     n_clusters: int,
     account: Account,
-    n_records: float | None,
-    random_state: int | None,
+    n_records: float,
+    seed: int,
+    n_threads: int | None,
 ) -> tuple[Floats, Floats]:
-    """Centres (k, dim) about the centre of the ball, and weights, from a sketch."""
-    directions = subspace.first(p)
+    """Centres (k, dim) about the centre of the ball, and counts, from a sketch.
+
+    Charges: the share "sketch".
+    """
+    radius = enclosing_ball(passes.domain).radius * subspace.reach
     design = Design.plan(
         task="kmeans",
         n_components=n_clusters,
-        domain=Ball(dim=p, radius=ball.radius),
+        domain=Ball(dim=subspace.n_directions, radius=radius),
         budget=account.budget("sketch"),
         n_records=n_records,
-        random_state=random_state,
-        noise="gaussian",
+        random_state=seed,
+        noise=None if account.shares.is_pure else "gaussian",  # whose rho is what is charged
     )
-    released = sketch(projected(passes, directions), design)
-    account.charge(released.receipt, design.sum_noise.sums_law.rho)
+    released = sketch(projected(passes, subspace.rows), design, n_threads=n_threads)
+    account.charge(part_receipt("sketch", released.receipt), design.sum_noise.sums_law.rho)
     model = learn_kmeans(released, n_clusters)
-    return model.centers @ directions, model.weights
+    return model.centers @ subspace.rows, model.weights * max(model.n_records, 1.0)
 
 
 def _round(
@@ -139,30 +156,30 @@ def _round(
     centers: Floats,
     counts: Floats,
     subspace: Subspace,
-    p: int,
     account: Account,
     number: int,
 ) -> tuple[Floats, Floats]:
     """New centres, whole numbers in the ball, and counts."""
     largest = float(passes.limits[0])
-    bins = Bins.of(2 * largest)
-    lengths, _ = account.gaussian(
-        f"radius {number}", residual_lengths(passes, centers, bins), l2_squared=1
+    norm: Norm = 1 if account.shares.is_pure else 2
+    diameter = 2 * largest * (math.sqrt(passes.dim) if norm == 1 else 1)
+    bins = Bins.of(diameter, norm)
+    histogram, _ = account.noisy(
+        f"radius {number}", residual_lengths(passes, centers, bins), l1=1, l2_squared=1
     )
-    radius = bins.quantile(lengths, INSIDE)
-    weight = max(1, round(COUNT_WEIGHT * radius))
-    sums, kept = residual_sums(passes, centers, radius, weight)
+    radius = bins.quantile(histogram, INSIDE)
+    weight = max(1, round(COUNT_WEIGHT[norm] * radius))
+    sums, kept = residual_sums(passes, centers, radius, weight, norm)
     together = np.concatenate([sums, kept[:, np.newaxis]], axis=1)
-    noisy, scale = account.gaussian(f"round {number}", together, radius**2 + weight**2)
-    counts = pulled_counts(counts, noisy[:, -1] / weight, (scale / weight) ** 2)
-    least = max(LEAST_COUNT * subspace.n_records / len(centers), 1.0)
+    noisy, variance = account.noisy(
+        f"round {number}", together, l1=radius + weight, l2_squared=radius**2 + weight**2
+    )
+    before = float(counts.sum())
+    counts = pulled_counts(counts, noisy[:, -1] / weight, variance / weight**2)
+    least = max(LEAST_COUNT * before / len(centers), 1.0)
     divisors = np.maximum(counts, least)
     steps = shrunk_steps(
-        noisy[:, :-1] / divisors[:, np.newaxis],
-        (scale / divisors) ** 2,
-        divisors,
-        subspace.directions,
-        p,
+        noisy[:, :-1] / divisors[:, np.newaxis], variance / divisors**2, divisors, subspace
     )
     moved = centers + steps
     norms = np.linalg.norm(moved, axis=1, keepdims=True)

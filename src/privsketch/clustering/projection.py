@@ -46,9 +46,10 @@ class Projected:
                 "partition has 2^n_dimensions cubes in every cube"
             )
         dim, p = passes.dim, min(n_dimensions, passes.dim)
-        rows = np.eye(dim)
         if p < dim:
             rows = np.linalg.qr(stream.normal(dim * p).reshape(dim, p))[0].T
+        else:
+            rows = np.eye(dim)
         stretch = projected_radius(dim, p, tail)
         radius = float(passes.limits.max()) * stretch
         scale = math.sqrt(dim / p) * 2.0**_MATRIX_BITS * RADIUS / radius

@@ -62,18 +62,24 @@ def release_centers(
     noisy_counts, _ = account.laplace(count_name, counts, l1=1)
     noisy_sums, _ = account.laplace(sum_name, sums, l1=l1_sensitivity(data.passes))
     means = noisy_sums / np.maximum(noisy_counts, 1.0)[:, np.newaxis]
-    largest = float(data.passes.limits.max())
-    norms = np.linalg.norm(means, axis=1, keepdims=True)
-    return Recovered(np.rint(means * (largest / np.maximum(norms, largest))), noisy_counts)
+    return Recovered(moved_into_ball(means, data.passes), noisy_counts)
 
 
-def total_losses(passes: Passes, trials: Sequence[Recovered]) -> Integers:
+def moved_into_ball(points: Floats, passes: Passes) -> Whole:
+    """Points (k, dim) as whole numbers, those outside the ball moved to its edge."""
+    largest = float(passes.limits.max())
+    norms = np.linalg.norm(points, axis=1, keepdims=True)
+    return np.asarray(np.rint(points * (largest / np.maximum(norms, largest))))
+
+
+def total_losses(passes: Passes, trials: Sequence[Recovered], loss: str = "squares") -> Integers:
     """One pass: what each trial's centres cost, as sums of whole losses up to WIDTH."""
 
     def work(records: Whole) -> tuple[Integers, ...]:
         # Centres rounded beyond the edge, or records far from all, count as WIDTH at most.
         each = [
-            whole_losses(records, trial.centers, passes.bits).min(axis=1).sum() for trial in trials
+            whole_losses(records, trial.centers, passes.bits, loss=loss).min(axis=1).sum()
+            for trial in trials
         ]
         return (np.array(each, dtype=np.float64).astype(np.int64),)
 
@@ -81,10 +87,14 @@ def total_losses(passes: Passes, trials: Sequence[Recovered]) -> Integers:
 
 
 def release_best(
-    passes: Passes, trials: Sequence[Recovered], account: Account, name: str
+    passes: Passes,
+    trials: Sequence[Recovered],
+    account: Account,
+    name: str,
+    loss: str = "squares",
 ) -> Recovered:
     """One of the trials, by a private choice.
 
     Charges: the share `name`.
     """
-    return trials[release_choice(total_losses(passes, trials), account, name)]
+    return trials[release_choice(total_losses(passes, trials, loss), account, name)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,31 +18,37 @@ import numpy.typing as npt
 from privsketch.clustering.passes import Integers, Passes, Whole
 
 Floats = npt.NDArray[np.float64]
+Norm = Literal[1, 2]
 N_BINS = 48
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Public edges of squared lengths, growing by a constant factor up to the diameter."""
+    """Public edges of lengths, growing by a constant factor up to the diameter.
 
-    squared: npt.NDArray[np.float64]
+    `edges` are as `lengths` gives them: squares for the L2 norm.
+    """
+
+    edges: Whole
+    norm: Norm
 
     @classmethod
-    def of(cls, diameter: float, n_bins: int = N_BINS) -> Bins:
+    def of(cls, diameter: float, norm: Norm, n_bins: int = N_BINS) -> Bins:
         """Edges from a hundredth of the diameter on; the first bin starts at 0."""
         edges = np.ceil(np.geomspace(0.01 * diameter, diameter, n_bins))
-        return cls(np.unique(edges**2))
+        return cls(np.unique(edges**norm), norm)
 
-    def counts(self, squared_lengths: Whole) -> Integers:
-        """How many lengths are in each bin."""
-        places = np.searchsorted(self.squared, squared_lengths, side="left")
-        return np.bincount(np.minimum(places, len(self.squared) - 1), minlength=len(self.squared))
+    def counts(self, found: Whole) -> Integers:
+        """How many of the `lengths` are in each bin."""
+        places = np.searchsorted(self.edges, found, side="left")
+        return np.bincount(np.minimum(places, len(self.edges) - 1), minlength=len(self.edges))
 
     def quantile(self, counts: Floats, share: float) -> int:
         """Upper edge of the bin that holds the quantile of noisy counts."""
         smooth = np.maximum.accumulate(np.cumsum(counts))
         place = int(np.searchsorted(smooth, share * max(smooth[-1], 1.0)))
-        return math.isqrt(int(self.squared[min(place, len(self.squared) - 1)]))
+        edge = int(self.edges[min(place, len(self.edges) - 1)])
+        return edge if self.norm == 1 else math.isqrt(edge)
 
 
 def nearest(records: Whole, centers: Whole) -> npt.NDArray[np.intp]:
@@ -51,35 +58,44 @@ def nearest(records: Whole, centers: Whole) -> npt.NDArray[np.intp]:
     return np.asarray(scores.argmin(axis=1))
 
 
+def lengths(points: Whole, norm: Norm) -> Whole:
+    """L1 lengths, or squared L2 ones, of whole numbers (n, dim)."""
+    if norm == 1:
+        return np.asarray(np.abs(points).sum(axis=1))
+    return np.asarray(np.vecdot(points, points))
+
+
 def residual_lengths(passes: Passes, centers: Whole, bins: Bins) -> Integers:
     """One pass: how many residuals have which length."""
 
     def work(records: Whole) -> tuple[Integers, ...]:
         residuals = records - centers[nearest(records, centers)]
-        return (bins.counts(np.vecdot(residuals, residuals)),)
+        return (bins.counts(lengths(residuals, bins.norm)),)
 
     return passes.sums(work, "lengths of residuals")[0]
 
 
 def residual_sums(
-    passes: Passes, centers: Whole, radius: int, weight: int
+    passes: Passes, centers: Whole, radius: int, weight: int, norm: Norm
 ) -> tuple[Integers, Integers]:
     """One pass: per cluster the sum of cut residuals, (k, dim), and of weights, (k,).
 
     A residual longer than the radius counts less, by f = radius / length: the sums are of
-    f (x - c) and of f weight, each rounded towards 0. One record moves them by at most
-    sqrt(radius^2 + weight^2) in L2.
+    f (x - c) and of f weight, each rounded towards 0. One record moves the first by at most
+    the radius in the norm, and the second by at most the weight.
     """
     k = len(centers)
 
     def work(records: Whole) -> tuple[Integers, ...]:
         label = nearest(records, centers)
         residuals = records - centers[label]
-        squared = np.vecdot(residuals, residuals)
+        length = lengths(residuals, norm)
         kept = np.full(len(records), float(weight))
-        far = np.flatnonzero(squared > float(radius) ** 2)
+        far = np.flatnonzero(length > (radius if norm == 1 else float(radius) ** 2))
         if len(far):
-            factor = radius / np.sqrt(squared[far])
+            # A product rounded up to the next integer makes a length too long by parts in 10^15:
+            # lengths, and squares, are integers far below that, so that they stay within.
+            factor = radius / (length[far] if norm == 1 else np.sqrt(length[far]))
             residuals[far] = np.trunc(residuals[far] * factor[:, np.newaxis])
             kept[far] = np.trunc(weight * factor)
         member = np.zeros((len(records), k))

@@ -17,6 +17,8 @@ from privsketch.budget import Budget, Receipt, compose_concentrated, compose_seq
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import log_delta_zcdp, rho_of_budget, round_down
 
+_LEAST = 1e-6  # epsilon of a part, in units of the whole
+
 
 @dataclass(frozen=True)
 class Shares:
@@ -46,7 +48,8 @@ class Shares:
     def part(self, name: str) -> Budget:
         """The share as a budget of its own, for a mechanism that is planned by itself.
 
-        With delta the same delta, and the epsilon whose rho is the share of rho.
+        With delta: the same delta, or less where it is large, and the epsilon whose rho is the
+        share of rho.
         """
         budget = self.budget
         if self.is_pure:
@@ -62,19 +65,29 @@ class Shares:
                 high = middle
             else:
                 low = middle
-        epsilon = high
-        while rho_of_budget(epsilon, budget.delta) > rho:
+        epsilon, delta = high, budget.delta
+        if epsilon < _LEAST * budget.epsilon:  # such a delta alone would pay for more
+            epsilon, delta = _LEAST * budget.epsilon, _delta_for(rho, _LEAST * budget.epsilon)
+        while rho_of_budget(epsilon, delta) > rho:
             epsilon *= 1 - 1e-12
-        return Budget(epsilon, budget.delta, budget.neighbours)
+        return Budget(epsilon, delta, budget.neighbours)
 
     def receipt(
         self, mechanism: str, parts: Sequence[Receipt], rhos: Sequence[float], source: str | None
     ) -> Receipt:
         """What all parts cost together: the budget, if they stayed within it."""
         if self.is_pure:
+            spent = sum((exact(part.epsilon) for part in parts), Fraction(0))
+            if spent > exact(self.budget.epsilon) or any(part.delta for part in parts):
+                raise ParameterError("shares: more was spent than the budget has")
             return compose_sequential(mechanism, parts, source)
         whole = rho_of_budget(self.budget.epsilon, self.budget.delta)
         spent = sum((Fraction(rho) for rho in rhos), Fraction(0))
         if len(rhos) != len(parts) or spent > Fraction(whole):
             raise ParameterError("shares: more was spent than the budget has")
         return compose_concentrated(mechanism, parts, self.budget, whole, source)
+
+
+def _delta_for(rho: float, epsilon: float) -> float:
+    """A delta that rho-zCDP has at this epsilon, a little less so that no more rho is paid."""
+    return math.exp(log_delta_zcdp(rho, epsilon)) * (1 - 1e-9)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from privsketch.clustering.subspace import Subspace
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -21,21 +23,40 @@ def pulled_counts(before: Floats, noisy: Floats, variance: float) -> Floats:
     return np.asarray(before + excess / (excess + variance) * moved)
 
 
-def shrunk_steps(
-    steps: Floats, variances: Floats, weights: Floats, directions: Floats, first_group: int
-) -> Floats:
+def shrunk_steps(steps: Floats, variances: Floats, weights: Floats, subspace: Subspace) -> Floats:
     """Steps (k, dim) with noise of one variance per cluster, shrunk in groups of directions.
 
     Groups double in size: [0, p), [p, 2p), [2p, 4p), ...
     """
-    rotated = steps @ directions
+    if not subspace.is_ordered:
+        return shrunk_together(steps, variances)
+    rotated = steps @ subspace.directions
     dim = rotated.shape[1]
     share = weights / weights.sum()
-    start, end = 0, min(first_group, dim)
+    start, end = 0, min(subspace.n_directions, dim)
     while start < dim:
         group = rotated[:, start:end]
         excess = np.mean(group**2, axis=1) - variances
         signal = max(float(share @ excess), 0.0)
         group *= (signal / (signal + variances))[:, np.newaxis]
         start, end = end, min(2 * end, dim)
-    return np.asarray(rotated @ directions.T)
+    return np.asarray(rotated @ subspace.directions.T)
+
+
+def shrunk_together(steps: Floats, variances: Floats) -> Floats:
+    """Steps (k, dim) shrunk along directions of their own.
+
+    Steps of clusters have directions in common, noise has none: singular values of k rows of
+    noise of variance 1 in d columns end at sqrt(k) + sqrt(d). What stands out of them is
+    shrunk as is best for squared errors (Gavish and Donoho, 2017).
+    """
+    deviations = np.sqrt(variances)[:, np.newaxis]
+    left, values, right = np.linalg.svd(steps / deviations, full_matrices=False)
+    few, many = sorted(steps.shape)
+    ratio = few / many
+    y = values**2 / many
+    inside = (y - ratio - 1) ** 2 - 4 * ratio
+    kept = np.where(
+        y > (1 + np.sqrt(ratio)) ** 2, np.sqrt(np.maximum(inside, 0.0) / np.maximum(y, 1e-300)), 0.0
+    )
+    return np.asarray((left * (kept * np.sqrt(many))) @ right * deviations)

@@ -1,42 +1,53 @@
-"""A few directions in which clusters differ, released first.
+"""A few directions in which clusters are looked for.
 
-The noisy second moments of the records have eigenvectors; the first of them span the subspace in
-which a sketch looks for clusters, and all of them order the directions of later steps from
-strong to weak. A record's coordinates in the subspace are products of integers, so that they
-depend on that record alone.
+Where noise allows it they are released: the first eigenvectors of noisy second moments, or of a
+sketch of them. Where it does not, a public random projection costs nothing. Later steps order
+all directions from strong to weak by the same release. A record's coordinates are products of
+integers, so that they depend on that record alone.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.clustering.account import Account
+from privsketch.clustering.account import Account, part_receipt
 from privsketch.clustering.passes import Passes
+from privsketch.clustering.projection import projected_radius
 from privsketch.design import Design
 from privsketch.domain import Ball, Domain
+from privsketch.features.stream import PublicStream
+from privsketch.learning.pca import learn_pca
 from privsketch.sketching.release import sketch
 
 Floats = npt.NDArray[np.float64]
 _UNIT = 2.0**14  # of the coordinates of a direction
 _ROWS = 4096
+_TAIL = 1e-6
+_PURPOSE = 201  # keeps this stream apart from those of frequencies
 
 
 @dataclass(frozen=True)
 class Subspace:
-    """Orthonormal directions (dim, dim) as columns, strongest first, and the noisy count."""
+    """Orthonormal directions (dim, dim) as columns, of which the first `n_directions` are used.
+
+    `reach` is how far records of a ball of radius 1 lie along the directions used, but for a
+    chance of 1 in a million; `is_ordered` if the other directions are from strong to weak too.
+    """
 
     directions: Floats
-    variances: Floats
-    n_records: float
+    n_directions: int
+    is_ordered: bool = False
+    reach: float = 1.0
 
-    def first(self, n_directions: int) -> Floats:
-        """The strongest directions as rows, rounded as records are projected on them."""
-        return np.rint(self.directions[:, :n_directions].T * _UNIT) / _UNIT
+    @property
+    def rows(self) -> Floats:
+        """The directions used, (n_directions, dim), rounded as records are projected on them."""
+        return np.rint(self.directions[:, : self.n_directions].T * _UNIT) / _UNIT
 
 
 def enclosing_ball(domain: Domain) -> Ball:
@@ -47,28 +58,63 @@ def enclosing_ball(domain: Domain) -> Ball:
     return Ball(dim=domain.dim, radius=radius, center=domain.center_vector)
 
 
+def all_directions(dim: int) -> Subspace:
+    """The columns themselves."""
+    return Subspace(np.eye(dim), dim)
+
+
+def random_directions(dim: int, n_directions: int, seed: int) -> Subspace:
+    """Public random directions: nothing is charged."""
+    normal = PublicStream(seed, _PURPOSE).normal(dim * n_directions).reshape(dim, n_directions)
+    reach = projected_radius(dim, n_directions, _TAIL) * math.sqrt(n_directions / dim)
+    return Subspace(_completed(normal), n_directions, reach=min(reach, 1.0))
+
+
 def release_subspace(
-    blocks: Any, ball: Ball, account: Account, name: str, n_records: float | None
+    passes: Passes,
+    n_directions: int,
+    account: Account,
+    name: str,
+    n_records: float,
+    seed: int,
+    n_threads: int | None,
 ) -> Subspace:
-    """Noisy second moments about the centre of the ball, and their eigenvectors.
+    """Directions in which the records vary most about the centre of the ball.
 
     Charges: the share `name`.
     """
+    pure = account.shares.is_pure
     design = Design.plan(
         task="pca",
-        n_components=1,
-        domain=ball,
+        n_components=n_directions,
+        domain=enclosing_ball(passes.domain),
         budget=account.budget(name),
-        feature_map="second-moments",
-        noise="gaussian",  # whose rho is what is charged
+        # With Gaussian noise the whole matrix is best, whatever its size.
+        feature_map=None if pure else "second-moments",
+        noise=None if pure else "gaussian",  # whose rho is what is charged
         n_records=n_records,
-        random_state=0,  # nothing about this map is random
+        random_state=seed,
     )
-    released = sketch(blocks, design)
-    account.charge(released.receipt, design.sum_noise.sums_law.rho)
-    values, vectors = np.linalg.eigh(released.second_moments())
-    count = max(released.n_records or 1.0, 1.0)
-    return Subspace(vectors[:, ::-1], values[::-1] / count, count)
+    released = sketch(_complete(passes), design, n_threads=n_threads)
+    account.charge(part_receipt(name, released.receipt), design.sum_noise.sums_law.rho)
+    if not pure:
+        vectors = np.linalg.eigh(released.second_moments())[1]
+        return Subspace(vectors[:, ::-1], n_directions, is_ordered=True)
+    components = learn_pca(released, n_directions).components
+    return Subspace(_completed(components.T), n_directions)
+
+
+def _completed(columns: Floats) -> Floats:
+    """An orthonormal basis (dim, dim) that begins with the span of the columns."""
+    return np.asarray(np.linalg.qr(columns, mode="complete")[0])
+
+
+def _complete(passes: Passes) -> Iterator[Floats]:
+    """Records with their missing values filled, in the units that they came in."""
+    center = passes.domain.center_vector
+    for block in passes.blocks("second moments"):
+        for first in range(0, len(block), _ROWS):
+            yield passes.quantised(block[first : first + _ROWS]) * passes.unit + center
 
 
 def projected(passes: Passes, directions: Floats) -> Iterator[Floats]:
@@ -78,6 +124,6 @@ def projected(passes: Passes, directions: Floats) -> Iterator[Floats]:
     """
     whole = np.rint(directions * _UNIT).T
     unit = passes.unit / _UNIT
-    for block in passes.blocks():
+    for block in passes.blocks("sketch"):
         for first in range(0, len(block), _ROWS):
             yield passes.quantised(block[first : first + _ROWS]) @ whole * unit

@@ -1,12 +1,13 @@
 """Local swaps: k of the candidates, exchanged one at a time by private choices (Algorithm 3).
 
-A record's loss is its squared distance to the nearest of the k centres, rounded down to a whole
-number between 0 and a public width, so that one record moves every sum of losses by no more than
-the width, and all of them up. A round compares all k m sets that one swap leads to, those that
-change nothing among them, in one pass: the nearest and the second nearest centre of a record say
-what its loss becomes without any centre. The last choice is among the sets of all rounds.
+A record's loss is its squared distance to the nearest of the k centres (k-medians: its distance),
+rounded down to a whole number between 0 and a public width, so that one record moves every sum of
+losses by no more than the width, and all of them up. A round compares all k m sets that one swap
+leads to, those that change nothing among them, in one pass: the nearest and the second nearest
+centre of a record say what its loss becomes without any centre. The last choice is among the sets
+of all rounds.
 
-The width need not be the squared diameter of the ball: losses may be cut at any public number.
+The width need not be that of the whole ball: losses may be cut at any public number.
 Noise is in proportion to it, and few records are farther from all centres than a radius.
 """
 
@@ -31,23 +32,37 @@ WIDTH = 2**WIDTH_BITS
 _BLOCK = 2**17  # losses at a time: they stay in the cache
 
 
-def whole_losses(records: Whole, centers: Whole, radius_bits: int, width: int = WIDTH) -> Whole:
-    """Squared distances (n, m) of whole numbers, as whole numbers from 0 to `width`.
+def whole_losses(
+    records: Whole,
+    centers: Whole,
+    radius_bits: int,
+    width: int = WIDTH,
+    loss: str = "squares",
+) -> Whole:
+    """Squared distances or distances (n, m) of whole numbers, as whole numbers from 0 to `width`.
 
-    WIDTH stands for the squared diameter of a ball of radius 2^radius_bits; what is beyond
-    `width` counts as that.
+    WIDTH stands for the diameter of a ball of radius 2^radius_bits, or for its square; what is
+    beyond `width` counts as that.
     """
     # Products of whole numbers: exact, so that a loss depends on record and centre alone.
     losses = records @ (-2 * centers.T)
     losses += np.vecdot(centers, centers)
     losses += np.vecdot(records, records)[:, np.newaxis]
-    losses *= 2.0 ** (WIDTH_BITS - 2 * radius_bits - 2)
+    power = 2
+    if loss == "distances":
+        np.sqrt(losses, out=losses)  # rounded the same way for every pair of numbers
+        power = 1
+    losses *= 2.0 ** (WIDTH_BITS - power * (radius_bits + 1))
     np.floor(losses, out=losses)
     return np.asarray(np.minimum(losses, float(width), out=losses))
 
 
 def swap_losses(
-    data: Projected, candidates: Whole, chosen: Indices, width: int = WIDTH
+    data: Projected,
+    candidates: Whole,
+    chosen: Indices,
+    width: int = WIDTH,
+    loss: str = "squares",
 ) -> Integers:
     """One pass: losses (k, m) of the sets in which candidate y takes the place of centre j."""
     rows = max(1, _BLOCK // len(candidates))
@@ -56,7 +71,7 @@ def swap_losses(
         total = np.zeros((len(chosen), len(candidates)))
         for first in range(0, len(records), rows):
             some = records[first : first + rows]
-            losses = whole_losses(some, candidates, RADIUS_BITS, width)
+            losses = whole_losses(some, candidates, RADIUS_BITS, width, loss)
             total += _swap_losses(losses, chosen, width)
         return (total.astype(np.int64),)
 
@@ -88,6 +103,7 @@ def release_swaps(
     account: Account,
     name: str,
     width: int = WIDTH,
+    loss: str = "squares",
 ) -> Whole:
     """Centres (k, p) in projected space.
 
@@ -99,7 +115,7 @@ def release_swaps(
     chosen = _start(candidates, n_clusters, stream)
     sets, losses = [], []
     for step in steps[:-1]:
-        after = swap_losses(data, candidates, chosen, width)
+        after = swap_losses(data, candidates, chosen, width, loss)
         place = release_choice(after.reshape(-1), parts, step, width)
         out, come = divmod(place, len(candidates))
         chosen = chosen.copy()

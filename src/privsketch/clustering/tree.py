@@ -58,6 +58,7 @@ class Tree:
         A projection and the released tree decide it, in integers.
         """
         offset = (records - self.shift).astype(np.int64) + 2 * RADIUS
+        offset = np.minimum(offset, 4 * RADIUS - 1)  # the far edge belongs to the last cube
         number = np.zeros(len(offset), dtype=np.int64)
         for level, active in enumerate(self.active, start=1):
             place = self._place(number, offset, level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,11 +10,23 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privsketch.budget import Neighbours
+from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.design import Design
 from privsketch.domain import Domain
-from privsketch.estimators.validation import column_names, completed, public_facts, validated
+from privsketch.errors import ParameterError
+from privsketch.estimators.validation import (
+    column_names,
+    completed,
+    dense_rows,
+    public_facts,
+    validated,
+)
+from privsketch.learning.center_model import CenterModel
 from privsketch.learning.kmeans import check_choices, learn_kmeans
+from privsketch.learning.model import KMeansModel
+from privsketch.methods import METHODS, Choice, chosen_method, cluster_by
+from privsketch.readers import checked_missing
+from privsketch.sketches import Sketch
 from privsketch.sketching.release import sketch
 
 DEFAULT_MAX_CLUSTERS = 20
@@ -22,9 +35,8 @@ DEFAULT_MAX_CLUSTERS = 20
 class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """K-means with differential privacy for one record.
 
-    `fit` releases one sketch of the records and learns the clusters from it. Every
-    fitted attribute is a function of that release and of public facts, so all of them
-    may be published. There is no `labels_` and no `inertia_`: they would be exact
+    Every fitted attribute is a function of what `fit` released and of public facts, so all
+    of them may be published. There is no `labels_` and no `inertia_`: they would be exact
     statements about records.
 
     Parameters
@@ -40,18 +52,29 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         0 for pure differential privacy; no default.
     domain : Box or Ball
         Public bounds of the records; no default. Its `dim` may be left out.
+    method : {"auto", "sketch", "pipeline", "partition-tree", "lloyd", "grid"}
+        "sketch" releases one sketch and learns from it. "pipeline" looks along few directions
+        with a sketch and improves its centres in noisy rounds; it is made for many columns.
+        "partition-tree" is the method of Balcan et al. (2017), "lloyd" noisy rounds of Lloyd's,
+        "grid" a noisy histogram. "auto" takes the one whose forecast is best, from public
+        facts alone; the receipt says which, and why.
     neighbours : {"add-remove", "replace"}
+    n_records : float, optional
+        Public order of magnitude of the number of records. Never taken from X, unless
+        neighbours="replace" makes their number public. Methods that need one pay for a noisy
+        one without it.
+    n_nonzero : int, optional
+        Public: how many entries of a record are not 0, at most; of more, the largest count.
+        For sparse records: methods "pipeline" and "partition-tree" then release sparse centres.
     noise : {"gaussian", "cube", "laplace"}, optional
-        Gaussian if delta > 0, else the cube.
+        Of a sketch, or of Lloyd's rounds: Gaussian if delta > 0, else the cube.
     n_features : int, optional
         Size of the sketch; of least predicted error if left out.
-    n_records : float, optional
-        Public order of magnitude of the number of records. Never taken from X.
     feature_map, frequencies, frequency_scale : optional
-        As in `Design.plan`.
+        Of the sketch, as in `Design.plan`.
     decoder : {"joint", "cl-ompr"}
     n_init : int, optional
-        Most searches per fit; fewer are made if one explains the sketch. Six if left out,
+        Most searches in a sketch; fewer are made if one explains it. Six if left out,
         two for very large sketches.
     missing : {"error", "center"}
     n_threads : int, optional
@@ -62,20 +85,23 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     cluster_centers_ : (n_clusters, n_features_in_) float64
+    method_ : str
+        The method that was used.
     standard_errors_ : (n_clusters, n_features_in_) float64 or None
-        Of the centres' coordinates; None for fits too large to tell.
+        Of the centres' coordinates; None for fits too large to tell, and for methods other
+        than "sketch".
     concerns_ : tuple of str
         Reasons to doubt the clusters, in words; empty if there are none.
     weights_ : (n_clusters,) float64
         Share of the records in each cluster.
-    width_ : float
-        Standard deviation of the clusters per coordinate.
+    width_ : float or None
+        Standard deviation of the clusters per coordinate; method "sketch" only.
     receipt_ : Receipt
         What the fit cost: one charge of (epsilon, delta).
-    sketch_ : Sketch
-        The release itself.
-    model_ : KMeansModel
-        The model learned from it.
+    sketch_ : Sketch or None
+        The release itself; method "sketch" only.
+    model_ : KMeansModel or CenterModel
+        The model, which can be saved.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Defined when X has string column names.
@@ -101,9 +127,11 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         delta: float | None = None,
         domain: Domain | None = None,
         neighbours: Neighbours = "add-remove",
+        method: str = "auto",
+        n_records: float | None = None,
+        n_nonzero: int | None = None,
         noise: str | None = None,
         n_features: int | None = None,
-        n_records: float | None = None,
         feature_map: str = "fourier",
         frequencies: str | None = None,
         frequency_scale: float | tuple[float, float] | None = None,
@@ -119,9 +147,11 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.delta = delta
         self.domain = domain
         self.neighbours = neighbours
+        self.method = method
+        self.n_records = n_records
+        self.n_nonzero = n_nonzero
         self.noise = noise
         self.n_features = n_features
-        self.n_records = n_records
         self.feature_map = feature_map
         self.frequencies = frequencies
         self.frequency_scale = frequency_scale
@@ -132,13 +162,13 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: object = None) -> Self:
-        """Release a sketch of X and learn the clusters from it.
+        """Learn the clusters of X.
 
         Charges: epsilon and delta, once.
 
         Parameters
         ----------
-        X : array or data frame of shape (n_records, n_columns)
+        X : array, sparse matrix or data frame of shape (n_records, n_columns)
         y : ignored
         """
         budget, domain = public_facts(self)
@@ -146,11 +176,76 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.n_clusters, str) and self.n_clusters == "auto":
             largest = DEFAULT_MAX_CLUSTERS if largest is None else largest
         check_choices(self.n_clusters, largest, self.decoder, self.n_init, "n_init")
-        table = validated(self, X, reset=True)
+        table = validated(self, X, reset=True, sparse=True)
+        domain = domain.with_dim(table.shape[1])
+        n_records = self.n_records
+        if n_records is None and budget.neighbours == "replace" and table.shape[0] > 0:
+            n_records = table.shape[0]
+        choice = self._choice(domain, budget, n_records)
+        self.method_ = choice.method
+        if choice.method == "sketch":
+            return self._fit_sketch(table, domain, budget, choice, largest)
+        own = {"noise": self.noise} if choice.method == "lloyd" else {}
+        model = cluster_by(
+            choice,
+            table,
+            int(self.n_clusters),
+            domain=domain,
+            budget=budget,
+            n_records=n_records,
+            n_nonzero=self.n_nonzero,
+            missing_to_center=checked_missing(self.missing),
+            n_threads=self.n_threads,
+            random_state=self.random_state,
+            **own,
+        )
+        names = column_names(self)
+        columns = None if names is None else tuple(names)
+        self.model_: KMeansModel | CenterModel = replace(model, columns=columns)
+        self.receipt_: Receipt = model.receipt
+        self.sketch_: Sketch | None = None
+        self.standard_errors_: npt.NDArray[np.float64] | None = None
+        self.width_: float | None = None
+        return self._with(self.model_)
+
+    def _choice(self, domain: Domain, budget: Budget, n_records: float | None) -> Choice:
+        """The method; options that only a sketch has ask for one."""
+        given = [name for name, usual in _SKETCH_OPTIONS.items() if getattr(self, name) != usual]
+        if isinstance(self.n_clusters, str):
+            given.append("n_clusters")
+        if self.noise is not None and self.method != "lloyd":
+            given.append("noise")
+        if given and self.method == "auto":
+            return Choice("sketch", f"{given[0]} is an option of sketches")
+        if given and self.method in METHODS and self.method != "sketch":
+            value = getattr(self, given[0])
+            raise ParameterError(
+                f"{given[0]}={value!r} with method={self.method!r}: that is an option of sketches; "
+                "leave it out, or use method='sketch'"
+            )
+        number = 1 if isinstance(self.n_clusters, str) else self.n_clusters
+        return chosen_method(
+            self.method,
+            n_clusters=number,
+            domain=domain,
+            budget=budget,
+            n_records=n_records,
+            n_nonzero=self.n_nonzero,
+        )
+
+    def _fit_sketch(
+        self,
+        table: Any,
+        domain: Domain,
+        budget: Budget,
+        choice: Choice,
+        largest: int | None,
+    ) -> Self:
+        """Release a sketch and learn the clusters from it."""
         design = Design.plan(
             task="kmeans",
             n_components=self.n_clusters if largest is None else largest,  # type: ignore[arg-type]
-            domain=domain.with_dim(table.shape[1]),
+            domain=domain,
             budget=budget,
             n_records=self.n_records,
             random_state=self.random_state,
@@ -163,7 +258,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         )
         released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
         # What was paid for stays, even if learning is interrupted.
-        self.sketch_, self.receipt_ = released, released.receipt
+        self.sketch_, self.receipt_ = released, choice.receipt(released.receipt)
         model = learn_kmeans(
             released,
             self.n_clusters,
@@ -172,11 +267,14 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             n_starts=self.n_init,
         )
         self.model_ = model
+        self.standard_errors_, self.width_ = model.standard_errors, model.width
+        return self._with(model)
+
+    def _with(self, model: KMeansModel | CenterModel) -> Self:
+        """What models of all methods have."""
         self.cluster_centers_ = model.centers
-        self.standard_errors_ = model.standard_errors
-        self.concerns_ = model.concerns
         self.weights_ = model.weights
-        self.width_ = model.width
+        self.concerns_ = model.concerns
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
@@ -185,7 +283,13 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         The labels are exact: as sensitive as the rows of X themselves.
         """
         check_is_fitted(self, "model_")
-        return self.model_.predict(completed(self, X))
+        table = completed(self, X, sparse=True)
+        rows = max(1, _VALUES // table.shape[1])
+        parts = [
+            self.model_.predict(dense_rows(table[first : first + rows]))
+            for first in range(0, table.shape[0], rows)
+        ]
+        return np.concatenate(parts)
 
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""
@@ -195,4 +299,17 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         tags.input_tags.allow_nan = self.missing == "center"
+        tags.input_tags.sparse = True
         return tags
+
+
+_VALUES = 2**22  # of records that are looked at together
+_SKETCH_OPTIONS = {
+    "max_clusters": None,
+    "n_features": None,
+    "feature_map": "fourier",
+    "frequencies": None,
+    "frequency_scale": None,
+    "decoder": "joint",
+    "n_init": None,
+}

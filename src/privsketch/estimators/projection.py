@@ -195,7 +195,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             random_state=self.random_state,
         )
         self.receipts_: tuple[Receipt, ...] = ()
-        return table
+        return np.asarray(table)
 
     def _check_choices(self) -> None:
         """Refuse what a release would stumble over when its matrix counts as used already."""

@@ -32,10 +32,11 @@ def public_facts(estimator: Any) -> tuple[Budget, Domain]:
     return Budget(estimator.epsilon, estimator.delta, estimator.neighbours), estimator.domain
 
 
-def validated(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[Any]:
+def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
     """X as an array, with errors that never quote a value of a record.
 
-    `reset` is for `fit`, which has its own rule for missing values.
+    `reset` is for `fit`, which has its own rule for missing values. `sparse` if matrices of
+    SciPy are welcome, which stay as they are.
     """
     # Dates would be converted silently, and values under a mask would be read.
     kinds = [getattr(X, "dtype", None), *getattr(X, "dtypes", ())]
@@ -51,6 +52,7 @@ def validated(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[Any]:
             estimator,
             X,
             reset=reset,
+            accept_sparse="csr" if sparse else False,
             dtype=[np.float64, np.float32],
             ensure_all_finite=not keep_missing,
             ensure_min_samples=0 if reset else 1,
@@ -61,16 +63,25 @@ def validated(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[Any]:
             raise  # scikit-learn's own words for sparse input; they quote nothing
         kind = CellError if isinstance(error, TypeError) else RecordError
         raise kind(_without_values(text)) from None
-    return np.asarray(array)
+    return array if sparse and hasattr(array, "tocsr") else np.asarray(array)
 
 
-def completed(estimator: Any, X: Any) -> npt.NDArray[Any]:
+def dense_rows(table: Any) -> npt.NDArray[Any]:
+    """Rows of a table, which may be a matrix of SciPy, as an array."""
+    return np.asarray(table.toarray() if hasattr(table, "tocsr") else table)
+
+
+def completed(estimator: Any, X: Any, *, sparse: bool = False) -> Any:
     """X as a table for a fitted estimator, missing values filled as they were in `fit`."""
-    table = validated(estimator, X, reset=False)
+    table = validated(estimator, X, reset=False, sparse=sparse)
+    if hasattr(table, "tocsr"):
+        if estimator.missing == "center" and not np.isfinite(table.data).all():
+            raise RecordError("X: sparse matrices with missing values are not supported")
+        return table
     if estimator.missing == "center":
-        center = estimator.sketch_.design.domain.center_vector
+        center = estimator.domain.with_dim(table.shape[1]).center_vector
         table = np.where(np.isfinite(table), table, center)
-    return table
+    return np.asarray(table)
 
 
 def column_names(estimator: Any) -> list[str] | None:

@@ -13,10 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import Receipt, receipt_from_json
+from privsketch.budget import Receipt, receipt_from_json, receipt_to_json
+from privsketch.domain import Domain, domain_from_json, domain_to_json
 from privsketch.errors import ParameterError
-from privsketch.formats import document_content, read_file, reading, require_fields
-from privsketch.learning.model_file import checked_columns, checked_concerns, save_model
+from privsketch.formats import (
+    document,
+    document_content,
+    read_file,
+    reading,
+    require_fields,
+    write_file,
+)
+from privsketch.learning.model_file import checked_columns, checked_concerns
 from privsketch.learning.rows import as_rows, nearest
 
 Floats = npt.NDArray[np.float64]
@@ -42,6 +50,8 @@ class CenterModel:
     loss : {"squares", "distances"}
         What the centres make small: squared distances (k-means) or distances (k-medians).
     columns : tuple of str, optional
+    domain : Box or Ball, optional
+        Where records were taken to lie; those outside were moved to its edge.
     concerns : tuple of str
         Reasons to doubt the clusters, in words; empty if there are none.
     """
@@ -54,7 +64,13 @@ class CenterModel:
     reason: str = ""
     loss: str = "squares"
     columns: tuple[str, ...] | None = None
+    domain: Domain | None = None
     concerns: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> str:
+        """The problem by its name."""
+        return "k-means" if self.loss == "squares" else "k-medians"
 
     @property
     def n_clusters(self) -> int:
@@ -75,24 +91,35 @@ class CenterModel:
 
     def describe(self) -> str:
         """The model in plain words, several lines."""
-        task = "k-means" if self.loss == "squares" else "k-medians"
         lines = [
-            f"{task:<11} {self.n_clusters} clusters of about {self.n_records:.0f} records",
+            f"{self.task:<11} {self.n_clusters} clusters of about {self.n_records:.0f} records",
             f"method      {self.method}" + (f": {self.reason}" if self.reason else ""),
         ]
+        if self.domain is not None:
+            lines.append(f"domain      {self.domain.describe()}")
         names = self.column_names
         more = "  ..." if len(names) > 8 else ""
         head = "  ".join(f"{name[:9]:>9}" for name in names[:8])
         lines.append(f"centres     weight   {head}{more}")
         for weight, center in zip(self.weights, self.centers, strict=True):
             numbers = "  ".join(f"{value:9.4g}" for value in center[:8])
-            lines.append(f"            {weight:6.1%}   {numbers}")
+            lines.append(f"            {weight:6.1%}   {numbers}{more}")
         lines.extend(f"careful     {text}" for text in self.concerns)
         return "\n".join([*lines, f"cost        {self.receipt.summary()}"])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as JSON."""
-        save_model(path, KIND, self, ("centers", "weights"))
+        content: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        content.update(
+            centers=self.centers.tolist(),
+            weights=self.weights.tolist(),
+            n_records=float(self.n_records),
+            receipt=receipt_to_json(self.receipt),
+            columns=None if self.columns is None else list(self.columns),
+            domain=None if self.domain is None else domain_to_json(self.domain),
+            concerns=list(self.concerns),
+        )
+        write_file(path, document(KIND, content))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CenterModel:
@@ -108,7 +135,7 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     """Fields of a file in their own types."""
     centers = np.array(fields["centers"], dtype=np.float64)
     weights = np.array(fields["weights"], dtype=np.float64)
-    if centers.ndim != 2 or weights.shape != (len(centers),):
+    if centers.ndim != 2 or centers.size == 0 or weights.shape != (len(centers),):
         raise ParameterError("centres and weights do not fit together")
     if not (np.isfinite(centers).all() and np.isfinite(weights).all()):
         raise ParameterError("a centre or a weight is missing")
@@ -118,10 +145,15 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
         raise ParameterError("method and reason must be texts")
     if fields["loss"] not in LOSSES:
         raise ParameterError("unknown loss")
+    dim = centers.shape[1]
+    domain = None if fields["domain"] is None else domain_from_json(fields["domain"])
+    if domain is not None and domain.dim != dim:
+        raise ParameterError(f"domain: expected one of dim={dim} columns")
     return {
         "centers": centers,
         "weights": weights,
         "receipt": receipt_from_json(fields["receipt"]),
-        "columns": checked_columns(fields["columns"], centers.shape[1]),
+        "columns": checked_columns(fields["columns"], dim),
+        "domain": domain,
         "concerns": checked_concerns(fields["concerns"]),
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr
@@ -84,6 +85,7 @@ def log_delta_zcdp(rho: float, epsilon: float) -> float:
     return float(min(found.fun, 0.0))
 
 
+@lru_cache(maxsize=4096)  # planners ask for the same budgets many times
 def rho_of_budget(epsilon: float, delta: float) -> float:
     """Largest rho whose zCDP guarantee implies (epsilon, delta), rounded down."""
     _require_delta(delta)
@@ -105,9 +107,14 @@ def kappa_discrete(epsilon: float, delta: float) -> float:
     return math.sqrt(1 / (2 * rho_of_budget(epsilon, delta))) * _ROUND_UP
 
 
+LARGEST_SCALE = 2**500  # its square is a float; no integers hold noise of a part of it
+
+
 def laplace_scale(l1_sensitivity: float, epsilon: float) -> float:
     """Scale b = sensitivity / epsilon, the least float that is not below it."""
     target = Fraction(l1_sensitivity) / exact(epsilon)  # a large integer is no float: exact
+    if target > LARGEST_SCALE:
+        raise ParameterError(f"epsilon={epsilon!r}: too small for any noise")
     scale = float(target)
     while scale < target:
         scale = math.nextafter(scale, math.inf)

@@ -22,6 +22,7 @@ from privsketch.budget import INSECURE, Neighbours, Receipt, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
 from privsketch.noise.calibration import (
+    LARGEST_SCALE,
     cube_variance,
     discrete_laplace_variance,
     laplace_scale,
@@ -32,7 +33,8 @@ from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplac
 
 Integers = npt.NDArray[np.int64]
 NoiseKind = Literal["laplace", "gaussian", "cube"]
-ChoiceKind = Literal["choice", "threshold"]  # noise/selection.py
+ChoiceKind = Literal["choice", "threshold", "picks"]  # noise/selection.py, picks.py
+CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 HEADROOM = 2**62
@@ -114,6 +116,8 @@ def gaussian_law(
     rho = rho_of_budget(epsilon, delta)
     sensitivity = round_up_sqrt(l2_squared)
     scale = sensitivity / math.sqrt(2 * rho)
+    if not scale < LARGEST_SCALE:
+        raise ParameterError(f"epsilon={epsilon!r}: too small for any noise")
     while Fraction(scale) ** 2 * 2 * Fraction(rho) < Fraction(sensitivity) ** 2:
         scale = math.nextafter(scale, math.inf)
     return NoiseLaw(
@@ -164,8 +168,7 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
     right_shape = values.ndim in (1, 2) and values.shape[-1] == law.n_components
     if not right_shape or values.dtype != np.int64:
         raise ParameterError(f"noise: expected {law.n_components} 64-bit integers")
-    if not (law.scale > 0 and math.isfinite(law.scale)):
-        raise ParameterError(f"noise scale {law.scale!r}: must be positive and finite")
+    _require_usable(law)
     sampler = _sampler.get()
     noisy, scale = sampler(values, law)
     is_exact = sampler is _exact_sampler
@@ -174,21 +177,31 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
 
 
 def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
-    """Draw from a law that chooses (noise/selection.py); what was chosen, and what it cost.
+    """Draw from a law that chooses (noise/selection.py, picks.py); the choice, and what it cost.
 
     Charges: epsilon of the law, once.
     """
-    if law.kind not in ("choice", "threshold") or values.dtype != np.int64:
+    if law.kind not in CHOICE_KINDS or values.dtype != np.int64:
         raise ParameterError(f"law of kind {law.kind!r}: expected one that chooses, and integers")
-    if not (law.scale > 0 and math.isfinite(law.scale)):
-        raise ParameterError(f"noise scale {law.scale!r}: must be positive and finite")
+    _require_usable(law)
     sampler = _sampler.get()
     chosen, scale = sampler(values, law)
     return chosen, law.receipt(scale, source, SAMPLERS[0 if sampler is _exact_sampler else 1])
 
 
+def _require_usable(law: NoiseLaw) -> None:
+    """Raise if noise of the law is none, or does not fit 64-bit integers, whatever the values."""
+    if not (law.scale > 0 and math.isfinite(law.scale)):
+        raise ParameterError(f"noise scale {law.scale!r}: must be positive and finite")
+    if law.reach >= HEADROOM:
+        raise ParameterError(
+            f"epsilon={law.epsilon!r}: its noise, of scale {law.scale:.3g}, does not fit 64-bit "
+            "integers; use a larger epsilon"
+        )
+
+
 def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
-    if law.kind in ("choice", "threshold"):
+    if law.kind in CHOICE_KINDS:
         from privsketch.noise.selection import draw_choice
 
         return draw_choice(values, law)

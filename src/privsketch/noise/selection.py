@@ -8,7 +8,7 @@ width / scale and "replace" twice that.
 `threshold_law`: which of very many counts reach a threshold after discrete Laplace noise. Nearly
 all of them are 0 and are not looked at one by one.
 
-`mechanism.choose` draws from both; no function here takes a seed.
+`mechanism.choose` draws from both, and from noise/picks.py; no function here takes a seed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from privsketch.noise.binomial import MOST_EXPECTED, MOST_TRIALS, draw_binomial,
 from privsketch.noise.bulk import RandomBytes, discrete_laplace
 from privsketch.noise.calibration import discrete_laplace_variance, laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
+from privsketch.noise.picks import PicksLaw, pick_largest
 from privsketch.noise.samplers import RandomBelow
 
 Integers = npt.NDArray[np.int64]
@@ -138,6 +139,8 @@ def draw_choice(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
         return np.array([index], dtype=np.int64), scale
     if isinstance(law, ThresholdLaw):
         return reaching(values, law), law.scale
+    if isinstance(law, PicksLaw):
+        return pick_largest(values, law), law.scale
     raise ParameterError(f"law of kind {law.kind!r}: it draws numbers, not choices")
 
 

@@ -106,7 +106,7 @@ def estimated_loss(
             norm *= (1 + math.sqrt(dim / m)) ** 2
         variance = 2 * ((2 if replace else 1) * norm / epsilon) ** 2
     else:
-        variance = (m + 1) * (m + 2) / 3 / epsilon**2
+        variance = (m + 1) * (m + 2) / 3 / epsilon / epsilon
     return lost_variance(
         dim,
         n_components,

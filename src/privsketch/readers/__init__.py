@@ -1,10 +1,10 @@
 """Tables of many kinds to blocks of records, one pass, constant memory.
 
-Accepts NumPy arrays and nested lists, anything that offers an Arrow stream (pandas,
-polars, duckdb, pyarrow), paths of .npy, .parquet, .csv and Arrow files, lists of
-paths, and iterables of blocks. A value keeps its number type until it is quantised,
-so every reader gives the same sums. `read_parts` cuts the same tables into parts that
-other processes can read.
+Accepts NumPy arrays and nested lists, sparse matrices of SciPy, anything that offers an
+Arrow stream (pandas, polars, duckdb, pyarrow), paths of .npy, .parquet, .csv and Arrow
+files, lists of paths, and iterables of blocks. A value keeps its number type until it is
+quantised, so every reader gives the same sums. `read_parts` cuts the same tables into
+parts that other processes can read.
 
 Errors raised here are for the holder of the table. They name files and columns,
 never a value.
@@ -23,6 +23,7 @@ from privsketch.errors import ParameterError, RecordError
 from privsketch.readers.files import count_in_file, file_blocks
 from privsketch.readers.parts import BlockPart, FilePart, Part, file_parts, packed
 from privsketch.readers.selection import Selection
+from privsketch.readers.sparse import csr_blocks, is_sparse, sparse_blocks
 from privsketch.readers.tables import Block, array_blocks, pandas_blocks, stream_blocks
 
 
@@ -37,6 +38,25 @@ def read_blocks(
     See `chosen_columns` for `columns` and `names`.
     """
     yield from _blocks(data, chosen_columns(dim, columns, names), file_blocks)
+
+
+def read_sparse_blocks(
+    data: Any, dim: int, columns: Sequence[str | int] | None = None
+) -> Iterator[Any]:
+    """Blocks of records as CSR arrays (n, dim), columns in order and each of them once.
+
+    Sparse matrices, and lists of them, are never made dense; everything else is read in blocks.
+    """
+    from scipy.sparse import csr_array
+
+    if is_sparse(data):
+        yield from csr_blocks(data, chosen_columns(dim, columns, None))
+    elif isinstance(data, list | tuple) and any(is_sparse(part) for part in data):
+        for part in data:
+            yield from read_sparse_blocks(part, dim, columns)
+    else:
+        for block in read_blocks(data, dim, columns):
+            yield csr_array(np.asarray(block))
 
 
 def read_parts(data: Any, chosen: Selection) -> Iterator[Part]:
@@ -112,8 +132,8 @@ def _blocks(
             f"cannot read records from a Dask {type(data).__name__} here: give one Dask DataFrame "
             "or Dask Array alone, with engine='dask' or without engine"
         )
-    elif type(data).__module__.split(".")[0] == "scipy":
-        raise RecordError("sparse matrices are not supported; use data.toarray() in blocks")
+    elif is_sparse(data):
+        yield from sparse_blocks(data, chosen)
     elif isinstance(data, list | tuple) and len(data) == 0:
         return
     elif isinstance(data, list | tuple) and not _is_list_of_parts(data):

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.report.drawing import cluster_colors
 from privsketch.sketches import Sketch
+
+Floats = npt.NDArray[np.float64]
+NO_PLOTS = '<div class="note">Plots need matplotlib: pip install "privsketch[plot]".</div>'
 
 
 @dataclass(frozen=True)
@@ -44,3 +52,20 @@ def record_card(n_records: float, sketch: Sketch) -> tuple[str, str]:
     if sketch.exact_count is not None:
         return f"{sketch.exact_count:,}", "records, a public number"
     return f"{n_records:,.0f}", "records, as the fit sees them"
+
+
+def part_table(
+    noun: str, weights: Floats, names: Sequence[str], cells: Sequence[Sequence[str]]
+) -> str:
+    """One row for every part: its colour, its share, and a cell of HTML under every name."""
+    colors = cluster_colors(len(weights))
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    rows = []
+    for k, (weight, row) in enumerate(zip(weights, cells, strict=True)):
+        dot = f'<span class="dot" style="background:{colors[k]}"></span>{k + 1}'
+        numbers = "".join(f"<td>{cell}</td>" for cell in row)
+        rows.append(f"<tr><td>{dot}</td><td>{weight:.1%}</td>{numbers}</tr>")
+    return (
+        f'<div class="scroll"><table><tr><th>{noun}</th><th>share</th>{head}</tr>'
+        f"{''.join(rows)}</table></div>"
+    )

@@ -1,7 +1,7 @@
 """The report of a model: what it says, how well it fits, and what it cost, in one HTML file.
 
-Everything in it is computed from the sketch and public facts, so the report may be
-published with the model. It loads nothing from anywhere.
+Everything in it is computed from what was released and from public facts, so the report may
+be published with the model. It loads nothing from anywhere.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from importlib.util import find_spec
 import numpy as np
 
 from privsketch import __version__
-from privsketch.budget import Receipt, number_text
+from privsketch.budget import number_text
 from privsketch.errors import ParameterError
 from privsketch.formats import write_file
+from privsketch.learning.center_model import CenterModel
 from privsketch.learning.mixture_model import GaussianMixtureModel
 from privsketch.learning.model import KMeansModel
 from privsketch.learning.pca_model import PCAModel
-from privsketch.report.content import Content, notes_of, record_card
-from privsketch.report.drawing import cluster_colors
+from privsketch.report.centers import center_content, center_cost, center_facts
+from privsketch.report.content import NO_PLOTS, Content, notes_of, part_table, record_card
+from privsketch.report.cost import receipt_table, receipt_words
 from privsketch.report.pca import pca_content
 from privsketch.report.picture import Floats, Picture, picture_of
 from privsketch.report.plots import all_plots
@@ -51,6 +53,9 @@ th:first-child,td:first-child { text-align:left; position:sticky; left:0; backgr
 small { color:#57606a; }
 .scroll { overflow-x:auto; } pre { white-space:pre-wrap; background:var(--soft); padding:12px; }
 .dot { display:inline-block; width:10px; height:10px; border-radius:5px; margin-right:6px; }
+.bar { display:block; width:120px; margin-top:7px; background:var(--soft); }
+.bar i { display:block; height:9px; min-width:1px; background:var(--accent); }
+summary { cursor:pointer; margin:16px 0 8px; }
 .note { border-left:4px solid var(--accent); background:var(--soft); padding:8px 14px;
         margin:12px 0; } .note.warn { border-color:#bf8700; background:#fff8e5; }
 svg { max-width:100%; height:auto; } footer { color:#57606a; margin-top:48px; font-size:13px; }
@@ -58,49 +63,26 @@ svg { max-width:100%; height:auto; } footer { color:#57606a; margin-top:48px; fo
 
 
 _TITLES = {"cluster": "Private clusters", "component": "Private Gaussian mixture"}
-Model = KMeansModel | GaussianMixtureModel | PCAModel
+Model = KMeansModel | GaussianMixtureModel | PCAModel | CenterModel
 
 
-def report_page(model: Model, sketch: Sketch, *, title: str | None = None) -> str:
-    """The report as HTML text."""
-    content = _content(model, sketch)
-    title = content.title if title is None else title
-    receipt = model.receipt
-    cards = [
-        *content.cards[:2],
-        (f"{len(sketch.ids)}", "sketch added up" if len(sketch.ids) == 1 else "sketches added up"),
-        (number_text(receipt.epsilon), f"epsilon, with delta = {number_text(receipt.delta)}"),
-        *content.cards[2:],
-    ]
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="sub">Learned from a differentially private sketch of '
-        f"{len(sketch.values):,} integers. No record was read for this page.</p>",
-        '<div class="cards">',
-        *(f'<div class="card"><b>{value}</b><span>{label}</span></div>' for value, label in cards),
-        "</div>",
-        content.notes,
-        *content.sections,
-        "<h2>What it cost</h2>",
-        _receipt_words(receipt, content.public_fact),
-        _receipt_table(receipt),
-        "<h2>How it was made</h2>",
-        f"<pre>{escape(sketch.design.describe())}</pre>",
-        f"<footer>privsketch {__version__} · design {sketch.design.fingerprint[:16]} · "
-        f"protects one record, {escape(sketch.design.budget.neighbours)}</footer>",
-    ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_CSS}</style></head><body><main>"
-        + "\n".join(parts)
-        + "</main></body></html>\n"
-    )
+def report_page(model: Model, sketch: Sketch | None = None, *, title: str | None = None) -> str:
+    """The report as HTML text; of a `CenterModel`, which has no sketch, without one."""
+    with_plots = find_spec("matplotlib") is not None
+    if isinstance(model, CenterModel):
+        if sketch is not None:
+            raise ParameterError("report: a CenterModel was not learned from a sketch")
+        content = center_content(model, with_plots=with_plots)
+        return _page(content, _center_parts(model, content), title)
+    if sketch is None:
+        raise ParameterError("report: give the sketch that the model was learned from")
+    content = _content(model, sketch, with_plots)
+    return _page(content, _sketch_parts(model, sketch, content), title)
 
 
 def save_report(
     model: Model,
-    sketch: Sketch,
+    sketch: Sketch | None,
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
@@ -109,14 +91,93 @@ def save_report(
     write_file(path, report_page(model, sketch, title=title).encode("utf-8"))
 
 
-def _content(model: Model, sketch: Sketch) -> Content:
+def _page(content: Content, parts: list[str], title: str | None) -> str:
+    title = escape(content.title if title is None else title)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{title}</title><style>{_CSS}</style></head><body><main>"
+        + "\n".join([f"<h1>{title}</h1>", *parts])
+        + "</main></body></html>\n"
+    )
+
+
+def _sketch_parts(
+    model: KMeansModel | GaussianMixtureModel | PCAModel, sketch: Sketch, content: Content
+) -> list[str]:
+    """The page of a model that was learned from a sketch."""
+    receipt = model.receipt
+    cards = [
+        *content.cards[:2],
+        (f"{len(sketch.ids)}", "sketch added up" if len(sketch.ids) == 1 else "sketches added up"),
+        (number_text(receipt.epsilon), f"epsilon, with delta = {number_text(receipt.delta)}"),
+        *content.cards[2:],
+    ]
+    further = (
+        "Learning more from the same sketch costs nothing; another sketch of the same records adds "
+        "to the cost."
+    )
+    return [
+        f'<p class="sub">Learned from a differentially private sketch of '
+        f"{len(sketch.values):,} integers. No record was read for this page.</p>",
+        _cards(cards),
+        content.notes,
+        *content.sections,
+        "<h2>What it cost</h2>",
+        receipt_words(
+            receipt,
+            "the model and the sketch",
+            further,
+            f"{content.public_fact}; several records of one person, for whom the cost multiplies; "
+            "and everything stated as public in the design",
+        ),
+        receipt_table(receipt),
+        "<h2>How it was made</h2>",
+        f"<pre>{escape(sketch.design.describe())}</pre>",
+        _footer(
+            f"design {sketch.design.fingerprint[:16]}", escape(sketch.design.budget.neighbours)
+        ),
+    ]
+
+
+def _center_parts(model: CenterModel, content: Content) -> list[str]:
+    """The page of centres that came with noise from the records themselves."""
+    return [
+        '<p class="sub">Learned with differential privacy by a holder of all records. No record '
+        "was read for this page.</p>",
+        _cards(content.cards),
+        content.notes,
+        *content.sections,
+        "<h2>What it cost</h2>",
+        center_cost(model, content.public_fact),
+        "<h2>How it was made</h2>",
+        center_facts(model),
+        _footer(f"method {escape(model.method)}", escape(model.receipt.neighbours)),
+    ]
+
+
+def _cards(cards: list[tuple[str, str]]) -> str:
+    shown = "".join(
+        f'<div class="card"><b>{value}</b><span>{label}</span></div>' for value, label in cards
+    )
+    return f'<div class="cards">{shown}</div>'
+
+
+def _footer(made_by: str, neighbours: str) -> str:
+    return (
+        f"<footer>privsketch {__version__} · {made_by} · protects one record, {neighbours}</footer>"
+    )
+
+
+def _content(
+    model: KMeansModel | GaussianMixtureModel | PCAModel, sketch: Sketch, with_plots: bool
+) -> Content:
     """What is said about this kind of model."""
     if not isinstance(model, PCAModel):
         picture = picture_of(model)  # refuses what is no model
     if model.design_fingerprint != sketch.design.fingerprint:
         raise ParameterError("report: the model was learned from a sketch of another design")
-    with_plots = find_spec("matplotlib") is not None
-    without = [] if with_plots else [_NO_PLOTS]
+    without = [] if with_plots else [NO_PLOTS]
     if isinstance(model, PCAModel):
         content = pca_content(model, sketch, with_plots=with_plots)
         sections = ["<h2>Components</h2>", *content.sections, *without]
@@ -140,9 +201,6 @@ def _content(model: Model, sketch: Sketch) -> Content:
     )
 
 
-_NO_PLOTS = '<div class="note">Plots need matplotlib: pip install "privsketch[plot]".</div>'
-
-
 def _all_well(picture: Picture) -> str:
     if picture.explained:
         words = "explain the sketch: what they leave over is what noise and sampling leave."
@@ -156,8 +214,6 @@ def _all_well(picture: Picture) -> str:
 
 def _center_table(picture: Picture) -> str:
     errors = picture.standard_errors
-    shown = slice(MAX_TABLE_COLUMNS)
-    small = None if errors is None else [[f"± {e:.2g}" for e in row[shown]] for row in errors]
     width = math.sqrt(float(picture.weights @ np.square(picture.axis_widths).mean(axis=1)))
     hidden = max(0, len(picture.column_names) - MAX_TABLE_COLUMNS)
     more = f"<p>{hidden} more columns are in the model file.</p>" if hidden else ""
@@ -166,86 +222,26 @@ def _center_table(picture: Picture) -> str:
         widths = "<h3>Standard deviations along the columns</h3>"
         widths += _table(picture, picture.axis_widths, None)
     return (
-        f"{_table(picture, picture.centers, small)}{more}"
+        f"{_table(picture, picture.centers, errors)}{more}"
         f"<p>Standard deviation inside a {picture.noun}: about {width:.4g} per column."
         f"{'' if errors is None else _ERROR_WORDS}</p>{widths}"
     )
 
 
-def _table(picture: Picture, values: Floats, small: list[list[str]] | None) -> str:
-    """One row for every part: its colour, its share, a value per column and what is beside it."""
-    colors = cluster_colors(picture.size)
-    names = picture.column_names[:MAX_TABLE_COLUMNS]
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    rows = []
-    for k, (weight, row) in enumerate(zip(picture.weights, values, strict=True)):
-        texts = [f"{value:.4g}" for value in row[:MAX_TABLE_COLUMNS]]
-        if small is not None:
-            pairs = zip(texts, small[k], strict=True)
-            texts = [f"{text} <small>{beside}</small>" for text, beside in pairs]
-        numbers = "".join(f"<td>{text}</td>" for text in texts)
-        dot = f'<span class="dot" style="background:{colors[k]}"></span>{k + 1}'
-        rows.append(f"<tr><td>{dot}</td><td>{weight:.1%}</td>{numbers}</tr>")
-    return (
-        f'<div class="scroll"><table><tr><th>{picture.noun}</th><th>share</th>{head}</tr>'
-        f"{''.join(rows)}</table></div>"
-    )
+def _table(picture: Picture, values: Floats, errors: Floats | None) -> str:
+    """A value per column, and its standard error beside it."""
+    shown = slice(MAX_TABLE_COLUMNS)
+    cells = [[f"{value:.4g}" for value in row[shown]] for row in values]
+    if errors is not None:
+        for row, small in zip(cells, errors, strict=True):
+            row[:] = [
+                f"{text} <small>± {error:.2g}</small>"
+                for text, error in zip(row, small[shown], strict=True)
+            ]
+    return part_table(picture.noun, picture.weights, picture.column_names[shown], cells)
 
 
 _ERROR_WORDS = (
     " The small numbers are standard errors of the centres, from the privacy noise and from the "
     "sampling of records: a centre is off by more than 1.6 of them in one case of ten."
 )
-
-
-def _receipt_words(receipt: Receipt, public_fact: str) -> str:
-    factor = f" = {math.exp(receipt.epsilon):.3g}" if receipt.epsilon < 100 else ""
-    change = (
-        "whether any one record was in a table or not"
-        if receipt.neighbours == "add-remove"
-        else "what any one record said (the number of records is public)"
-    )
-    but = ""
-    if receipt.delta > 0:
-        delta = number_text(receipt.delta)
-        but = f", except for events whose probability is raised by at most {delta}"
-    parts = ""
-    if receipt.parts and receipt.composition == "parallel":
-        parts = (
-            " Every holder spent this on its own records; a record sits with one holder, so the "
-            "costs of different holders do not add up."
-        )
-    return (
-        f'<div class="note">Whoever sees this page, the model and the sketch can hardly tell '
-        f"{change}: it changes the probability of anything they may see by a factor of at most "
-        f"e<sup>{number_text(receipt.epsilon)}</sup>{factor}{but}.{parts} Learning more from the "
-        "same sketch costs nothing; another sketch of the same records adds to the cost.</div>"
-        f"<p>Not protected: facts that hold without any one record, such as {public_fact}; several "
-        "records of one person, for whom the cost multiplies; and everything stated as public in "
-        "the design.</p>"
-    )
-
-
-def _receipt_table(receipt: Receipt) -> str:
-    """Every single release: what was spent by whom, and how the noise was set."""
-    rows = []
-    for entry in _leaves(receipt):
-        scale = "" if entry.scale is None else f", scale {entry.scale:.6g}"
-        how = f"sensitivity {entry.sensitivity}{scale}; {entry.calibration}; {entry.sampler}"
-        cells = (
-            escape(entry.source or ""),
-            number_text(entry.epsilon),
-            number_text(entry.delta),
-            f"{escape(entry.mechanism)}<br><small>{escape(how)}</small>",
-        )
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    head = "".join(f"<th>{name}</th>" for name in ("source", "epsilon", "delta", "release"))
-    return f'<table class="words"><tr>{head}</tr>{"".join(rows)}</table>'
-
-
-def _leaves(receipt: Receipt) -> list[Receipt]:
-    """Single releases; a share of one holder's release carries the holder's name."""
-    if not receipt.parts:
-        return [receipt]
-    named = [replace(part, source=part.source or receipt.source) for part in receipt.parts]
-    return [leaf for part in named for leaf in _leaves(part)]

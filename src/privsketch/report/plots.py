@@ -156,17 +156,18 @@ def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     return svg_of(figure, "line", "Centres and fitted density")
 
 
-def weight_plot(picture: Picture) -> str:
-    """Share of the records in each cluster."""
-    k = picture.size
+def weight_plot(weights: npt.NDArray[Any], noun: str) -> str:
+    """Share of the records in each part."""
+    k = len(weights)
     figure, axes = figure_of(min(9.3, max(3.5, 0.45 * k + 1.5)), 2.4)
     axis = axes[0, 0]
-    axis.bar(np.arange(k), 100 * picture.weights, color=cluster_colors(k), width=0.7)
-    axis.set_xticks(np.arange(k))
-    axis.set_xticklabels([str(i + 1) for i in range(k)])
-    axis.set_xlabel(picture.noun)
+    axis.bar(np.arange(k), 100 * weights, color=cluster_colors(k), width=0.7)
+    shown = np.arange(0, k, max(1, -(-k // 40)))
+    axis.set_xticks(shown)
+    axis.set_xticklabels([str(i + 1) for i in shown])
+    axis.set_xlabel(noun)
     axis.set_ylabel("share of records, %")
-    return svg_of(figure, "weights", f"Share of the records in each {picture.noun}")
+    return svg_of(figure, "weights", f"Share of the records in each {noun}")
 
 
 def fit_plot(picture: Picture, sketch: Sketch) -> str:
@@ -233,6 +234,6 @@ def all_plots(picture: Picture, sketch: Sketch) -> Sequence[tuple[str, str]]:
         elif picture.centers.shape[1] > 2:
             plots.append(("Centres over all columns", parallel_plot(picture, low, high)))
         plots.append(("Centres in pairs of columns", pair_plot(picture, low, high)))
-    plots.append(("Weights", weight_plot(picture)))
+    plots.append(("Weights", weight_plot(picture.weights, picture.noun)))
     plots.append(("Does the model explain the sketch?", fit_plot(picture, sketch)))
     return plots

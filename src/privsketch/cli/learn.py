@@ -1,0 +1,150 @@
+"""`privsketch learn`: models from a sketch, at no further cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privsketch.cli.options import require_free
+
+if TYPE_CHECKING:
+    from privsketch import GaussianMixtureModel, KMeansModel, PCAModel, Sketch
+
+_PATH = click.Path(path_type=Path)
+
+
+class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
+    """A whole number or the word auto."""
+
+    name = "INTEGER|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "auto" or isinstance(value, int):
+            return value
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number or auto", param, ctx)
+
+
+@click.command()
+@click.argument("sketch_file", metavar="SKETCH", type=_PATH)
+@click.option(
+    "--task",
+    type=click.Choice(["kmeans", "gaussian-mixture", "pca"]),
+    help="What to learn; what the design was planned for if left out.",
+)
+@click.option(
+    "-k",
+    "--clusters",
+    "number",
+    type=_NumberOrAuto(),
+    help="Number of clusters, Gaussians or components; the design's if left out; auto takes the "
+    "number of clusters or components from the sketch.",
+)
+@click.option("--max-clusters", type=int, help="Largest number that -k auto considers.")
+@click.option(
+    "--covariance-type",
+    type=click.Choice(["full", "tied", "diag", "spherical"]),
+    help="Shapes of the Gaussians of a mixture; full if left out.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "burer-monteiro", "convex"]),
+    help="Search for principal components; auto if left out.",
+)
+@click.option("-o", "--output", type=_PATH, help="File of the model, JSON.")
+@click.option("--report", type=_PATH, help="File of an HTML report.")
+@click.option("--title", help="Of the report.")
+@click.option(
+    "--decoder",
+    type=click.Choice(["joint", "cl-ompr"]),
+    help="Search for clusters; joint if left out, cl-ompr is the one of the papers.",
+)
+@click.option(
+    "--starts",
+    "n_starts",
+    type=click.IntRange(min=1),
+    help="Most searches; fewer are made if one explains the sketch.",
+)
+@click.option("--seed", "random_state", type=int, help="Public seed of the searches.")
+def learn(
+    sketch_file: Path,
+    task: str | None,
+    output: Path | None,
+    report: Path | None,
+    title: str | None,
+    **choices: Any,
+) -> None:
+    """Learn clusters, a mixture or principal components from a sketch, at no further cost.
+
+    \b
+    privsketch learn all.sketch -k 10 -o model.json --report report.html
+    """
+    import privsketch as ps
+    from privsketch.cli.progress import spinner
+
+    for path, starts in ((output, _MODEL_STARTS), (report, (b"<!doctype html",))):
+        if path is not None:
+            is_old_result = any(_starts_with(path, start) for start in starts)
+            require_free(path, is_old_result, "it is not of the same kind; move it")
+    released = ps.Sketch.load(sketch_file)
+    task = task or released.design.task
+    given = {name: value for name, value in choices.items() if value is not None}
+    with spinner("learning"):
+        model = _learn(released, task, given)
+    if output is not None:
+        model.save(output)
+    if report is not None:
+        from privsketch.report.html import save_report
+
+        save_report(model, released, report, title=title)
+    click.echo(model.describe())
+    for path in (output, report):
+        if path is not None:
+            click.echo(f"written to {path}")
+
+
+def _learn(
+    released: Sketch, task: str, given: dict[str, Any]
+) -> KMeansModel | GaussianMixtureModel | PCAModel:
+    """The model of a task; options of the other ones are refused."""
+    import privsketch as ps
+
+    own = {
+        "kmeans": ("max_clusters", "decoder", "n_starts"),
+        "gaussian-mixture": ("covariance_type", "n_starts"),
+        "pca": ("method",),
+    }
+    for name in given:
+        if name not in (*own[task], "number", "random_state"):
+            option = "--starts" if name == "n_starts" else "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} does not go with --task {task}")
+    number = given.pop("number", None)
+    if task == "kmeans":
+        return ps.learn_kmeans(released, number, **given)
+    if task == "pca":
+        return ps.learn_pca(released, number, **given)
+    if number == "auto":
+        raise click.UsageError(
+            "-k auto counts clusters (--task kmeans); a mixture needs a number of Gaussians"
+        )
+    return ps.learn_gaussian_mixture(released, number, **given)
+
+
+_MODEL_STARTS = (
+    b'{\n  "format": "privsketch-kmeans-model"',
+    b'{\n  "format": "privsketch-gaussian-mixture-model"',
+    b'{\n  "format": "privsketch-pca-model"',
+)
+
+
+def _starts_with(path: Path, start: bytes) -> bool:
+    """Whether a file is an earlier result of the same kind, which may be replaced."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(start)) == start
+    except OSError:
+        return False

@@ -1,0 +1,98 @@
+"""`privsketch sketch`: one holder's records to their private sketch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from privsketch.cli.options import chosen_columns, require_free
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("design_file", metavar="DESIGN", type=_PATH)
+@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.option("-o", "--output", type=_PATH, required=True, help="File of the sketch.")
+@click.option("--source", help="Name of this set of records; the output's name if left out.")
+@click.option("--columns", help="Columns that make a record, in order: a,b,c.")
+@click.option(
+    "--missing",
+    type=click.Choice(["error", "center"]),
+    default="error",
+    show_default=True,
+    help="Refuse missing values, or centre them.",
+)
+@click.option("--threads", "n_threads", type=int, help="All cores if left out.")
+@click.option(
+    "--engine",
+    type=click.Choice(["threads", "pool", "dask"]),
+    help="Who reads: threads if left out, processes of this machine, or a Dask cluster.",
+)
+@click.option("--workers", "n_workers", type=int, help="Processes of --engine pool.")
+@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, like tcp://host:8786.")
+@click.option(
+    "--expect",
+    metavar="FINGERPRINT",
+    help="Refuse any design but this one: the first 8 or more characters of its fingerprint.",
+)
+@click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
+def sketch(
+    design_file: Path,
+    data: tuple[Path, ...],
+    output: Path,
+    source: str | None,
+    columns: str | None,
+    missing: str,
+    n_threads: int | None,
+    engine: str | None,
+    n_workers: int | None,
+    scheduler: str | None,
+    expect: str | None,
+    force: bool,
+) -> None:
+    """Read records once and publish their private sketch.
+
+    DATA: one or more .parquet, .csv, .arrow or .npy files. Charges the budget of the
+    design once, at the end.
+
+    \b
+    privsketch sketch study.json data.parquet -o site-3.sketch
+    """
+    import privsketch as ps
+    from privsketch.cli.progress import record_bar
+    from privsketch.errors import FileError
+
+    recipe = ps.Design.load(design_file)
+    if expect is not None and (len(expect) < 8 or not recipe.fingerprint.startswith(expect)):
+        raise FileError(
+            f"{design_file}: its fingerprint is {recipe.fingerprint[:16]}, not {expect}"
+        )
+    if sys.stderr.isatty():
+        asks = recipe.budget.describe()
+        click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
+    # Learn it before the budget is spent.
+    require_free(output, force, "sketching its records again would spend the budget again")
+    with record_bar(data) as advance:
+        released = ps.sketch(
+            list(data),
+            recipe,
+            source=source or output.stem,
+            columns=chosen_columns(columns, data),
+            missing=missing,
+            n_threads=n_threads,
+            engine=engine,
+            n_workers=n_workers,
+            scheduler=scheduler,
+            progress=advance,
+        )
+    released.save(output)
+    click.echo(released.receipt.describe())
+    if source is None:
+        click.echo(
+            f"note        the source is named after the output, {output.stem}: another sketch of "
+            "these records, whatever its name, costs again"
+        )
+    click.echo(f"written to {output}")

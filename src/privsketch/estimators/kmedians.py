@@ -1,0 +1,156 @@
+"""Private k-medians for one holder, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted
+
+from privsketch.budget import Neighbours
+from privsketch.clustering.medians import checked_method, cluster_medians
+from privsketch.domain import Domain
+from privsketch.errors import require_count
+from privsketch.estimators.validation import column_names, public_facts, validated
+from privsketch.readers import checked_missing
+
+
+class PrivateKMedians(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """K-medians with differential privacy for one record.
+
+    Centres make the sum of distances small, not that of squared distances as in k-means: a few
+    records far away hardly move them. `fit` reads the records several times, and every answer
+    has noise. Every fitted attribute is a function of the answers and of public facts, so all of
+    them may be published. There is no `labels_` and no `inertia_`: they would be exact
+    statements about records.
+
+    Parameters
+    ----------
+    n_clusters : int
+    epsilon : float
+        Privacy budget of one `fit`; no default.
+    delta : float
+        0 for pure differential privacy; no default.
+    domain : Box or Ball
+        Public bounds of the records; no default. Its `dim` may be left out.
+    neighbours : {"add-remove", "replace"}
+    method : {"rounds", "partition-tree"}
+        "rounds": k-means centres of one sketch, then noisy steps to medians. "partition-tree":
+        that of Balcan et al. (2017), corrected; always pure (docs/medians.md compares them).
+    n_records : float, optional
+        Public order of magnitude of the number of records. Never taken from X: if left out,
+        a noisy number is paid for with a fiftieth of the budget ("replace": it is public).
+    missing : {"error", "center"}
+    n_threads : int, optional
+    random_state : int, optional
+        Governs public randomness only (frequencies, projections). The noise has no seed, so
+        two fits differ.
+
+    Attributes
+    ----------
+    cluster_centers_ : (n_clusters, n_features_in_) float64
+    weights_ : (n_clusters,) float64
+        Share of the records in each cluster.
+    receipt_ : Receipt
+        What the fit cost, with its parts: one charge of (epsilon, delta) in all.
+    model_ : CenterModel
+        All of this, with a file.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Defined when X has string column names.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> X = np.repeat([[-0.5, -0.5], [0.5, 0.5]], 5000, axis=0)
+    >>> X[:200] = -1.0  # a mean would follow them
+    >>> model = ps.PrivateKMedians(n_clusters=2, epsilon=1.0, delta=0.0,
+    ...                            domain=ps.Box(low=-1, high=1), random_state=0).fit(X)
+    >>> model.receipt_.epsilon, model.receipt_.delta
+    (1.0, 0.0)
+    >>> int((model.predict(X)[:5000] == model.predict(X)[0]).sum())
+    5000
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        domain: Domain | None = None,
+        neighbours: Neighbours = "add-remove",
+        method: str = "rounds",
+        n_records: float | None = None,
+        missing: str = "error",
+        n_threads: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.epsilon = epsilon
+        self.delta = delta
+        self.domain = domain
+        self.neighbours = neighbours
+        self.method = method
+        self.n_records = n_records
+        self.missing = missing
+        self.n_threads = n_threads
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Learn the medians of X.
+
+        Charges: epsilon and delta, once; no delta with "partition-tree".
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_records, n_columns)
+        y : ignored
+        """
+        budget, domain = public_facts(self)
+        require_count("n_clusters", self.n_clusters)
+        checked_method(self.method)
+        missing_to_center = checked_missing(self.missing)
+        table = validated(self, X, reset=True)
+        model = cluster_medians(
+            table,
+            self.n_clusters,
+            domain=domain.with_dim(table.shape[1]),
+            budget=budget,
+            n_records=self.n_records,
+            method=self.method,
+            missing_to_center=missing_to_center,
+            n_threads=self.n_threads,
+            random_state=self.random_state,
+        )
+        names = column_names(self)
+        self.model_ = replace(model, columns=None if names is None else tuple(names))
+        self.receipt_ = model.receipt
+        self.cluster_centers_ = model.centers
+        self.weights_ = model.weights
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """Index of the nearest centre for each row of X.
+
+        The labels are exact: as sensitive as the rows of X themselves.
+        """
+        check_is_fitted(self, "model_")
+        table = validated(self, X, reset=False)
+        domain = self.model_.domain
+        if self.missing == "center" and domain is not None:
+            table = np.where(np.isfinite(table), table, domain.center_vector)
+        return self.model_.predict(table)
+
+    def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
+        """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""
+        return self.fit(X).predict(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = self.missing == "center"
+        return tags

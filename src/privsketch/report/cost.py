@@ -1,0 +1,102 @@
+"""What a report says about the cost: in words, step by step, and every single release."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from html import escape
+
+from privsketch.budget import Receipt, exact, number_text
+from privsketch.noise.calibration import rho_of_budget
+
+
+def receipt_words(receipt: Receipt, release: str, further: str, not_protected: str) -> str:
+    """What the numbers of a receipt mean.
+
+    `release` is what can be seen beside the page, `further` what more costs, and
+    `not_protected` an end for the list of what is not; all three are HTML.
+    """
+    factor = f" = {math.exp(receipt.epsilon):.3g}" if receipt.epsilon < 100 else ""
+    change = (
+        "whether any one record was in a table or not"
+        if receipt.neighbours == "add-remove"
+        else "what any one record said (the number of records is public)"
+    )
+    but = ""
+    if receipt.delta > 0:
+        delta = number_text(receipt.delta)
+        but = f", except for events whose probability is raised by at most {delta}"
+    parts = ""
+    if receipt.parts and receipt.composition == "parallel":
+        parts = (
+            " Every holder spent this on its own records; a record sits with one holder, so the "
+            "costs of different holders do not add up."
+        )
+    return (
+        f'<div class="note">Whoever sees this page and {release} can hardly tell '
+        f"{change}: it changes the probability of anything they may see by a factor of at most "
+        f"e<sup>{number_text(receipt.epsilon)}</sup>{factor}{but}.{parts} {further}</div>"
+        f"<p>Not protected: facts that hold without any one record, such as {not_protected}.</p>"
+    )
+
+
+def step_table(receipt: Receipt) -> str:
+    """The steps of one run and the share of the budget that each had."""
+    steps = receipt.parts or (receipt,)
+    shares = [_share(step, receipt) for step in steps]
+    rows = []
+    for step, share in zip(steps, shares, strict=True):
+        name, release = _named(step)
+        width = f"{100 * share / max(shares):.1f}"
+        cells = (
+            escape(name),
+            f"{share:.1%}",
+            f'<span class="bar"><i style="width:{width}%"></i></span>',
+            escape(release),
+        )
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    head = "<tr><th>step</th><th>share</th><th></th><th>release</th></tr>"
+    how = (
+        "Shares of rho, the cost of Gaussian noise, which adds up over steps."
+        if receipt.composition == "concentrated"
+        else "Shares of epsilon, which adds up over steps."
+    )
+    return f'<table class="words">{head}{"".join(rows)}</table><p>{how}</p>'
+
+
+def _share(step: Receipt, whole: Receipt) -> float:
+    """The part of the whole cost that a step had."""
+    if whole.composition == "concentrated":
+        return rho_of_budget(step.epsilon, step.delta) / rho_of_budget(whole.epsilon, whole.delta)
+    return float(exact(step.epsilon) / exact(whole.epsilon))
+
+
+def _named(step: Receipt) -> tuple[str, str]:
+    """The name of a step and what it released."""
+    name, colon, release = step.mechanism.partition(": ")
+    return (name, release) if colon else ("", step.mechanism)
+
+
+def receipt_table(receipt: Receipt) -> str:
+    """Every single release: what was spent by whom, and how the noise was set."""
+    rows = []
+    for entry in leaves(receipt):
+        scale = "" if entry.scale is None else f", scale {entry.scale:.6g}"
+        how = f"sensitivity {entry.sensitivity}{scale}; {entry.calibration}; {entry.sampler}"
+        cells = (
+            escape(entry.source or ""),
+            number_text(entry.epsilon),
+            number_text(entry.delta),
+            f"{escape(entry.mechanism)}<br><small>{escape(how)}</small>",
+        )
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    head = "".join(f"<th>{name}</th>" for name in ("source", "epsilon", "delta", "release"))
+    return f'<table class="words"><tr>{head}</tr>{"".join(rows)}</table>'
+
+
+def leaves(receipt: Receipt) -> list[Receipt]:
+    """Single releases; a share of one holder's release carries the holder's name."""
+    if not receipt.parts:
+        return [receipt]
+    named = [replace(part, source=part.source or receipt.source) for part in receipt.parts]
+    return [leaf for part in named for leaf in leaves(part)]
