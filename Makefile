@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines bench-release bench-projection bench-distances reproduce-jll clean
+.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines bench-release bench-projection bench-distances bench-clustering bench-sparse reproduce-jll reproduce-bal clean
 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
@@ -70,6 +70,16 @@ bench-release: $(VENV)/dev.done
 bench-projection: $(VENV)/dev.done
 	$(RUN)/python benchmarks/projection_noise.py
 
+# Methods of private k-means side by side, an hour; time and memory of the pipeline.
+bench-clustering: $(VENV)/dev.done
+	$(RUN)/python benchmarks/clustering.py
+	$(RUN)/python benchmarks/clustering.py --large
+
+# Sparse records of 10,000 columns: cost and memory.
+bench-sparse: $(VENV)/dev.done
+	$(RUN)/python benchmarks/sparse.py
+	$(RUN)/python benchmarks/sparse.py --memory
+
 # Distances, intervals and clusters from released rows, ten minutes.
 bench-distances: $(VENV)/dev.done
 	$(RUN)/python benchmarks/distances.py
@@ -77,6 +87,10 @@ bench-distances: $(VENV)/dev.done
 # Figures and Table 1 of JLL beside the printed numbers, a quarter of an hour.
 reproduce-jll: $(VENV)/dev.done
 	$(RUN)/privsketch reproduce jll-figure1 jll-figure2 jll-figure3 jll-figure4 jll-table1 -o docs/papers/jll
+
+# Figure 2 of BAL: objectives against k and epsilon, three quarters of an hour.
+reproduce-bal: $(VENV)/dev.done
+	$(RUN)/privsketch reproduce bal-synthetic bal-images bal-epsilon -o docs/papers/bal
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -7,8 +7,10 @@ than that run of k-means.
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -93,16 +95,62 @@ def heavy_tailed(k: int, dim: int, n: int) -> Maker:
     return make
 
 
-def in_a_ball(k: int, dim: int, n: int) -> Maker:
-    """Tight Gaussians of width 1 / (8 sqrt(dim)) with centres uniform in the unit ball."""
+def uniform_in_a_ball(n: int, dim: int, rng: np.random.Generator) -> Floats:
+    """Points of the unit ball."""
+    points = rng.normal(size=(n, dim))
+    length = rng.uniform(size=(n, 1)) ** (1 / dim)
+    return np.asarray(points * length / np.linalg.norm(points, axis=1, keepdims=True))
+
+
+def in_a_ball(k: int, dim: int, n: int, *, weights: float = 1.0, outliers: float = 0.0) -> Maker:
+    """Tight Gaussians of width 1 / (8 sqrt(dim)) with centres uniform in the unit ball.
+
+    Weights up to `weights` : 1; a share of `outliers` is uniform in the ball.
+    """
 
     def make(rng: np.random.Generator) -> Floats:
-        centers = rng.normal(size=(k, dim))
-        centers *= (rng.uniform(size=(k, 1)) ** (1 / dim)) / np.linalg.norm(
-            centers, axis=1, keepdims=True
-        )
-        noise = rng.normal(size=(n, dim)) / (8 * np.sqrt(dim))
-        return np.asarray(0.9 * centers[rng.integers(k, size=n)] + noise)
+        centers = 0.9 * uniform_in_a_ball(k, dim, rng)
+        share = np.linspace(1, weights, k)
+        label = rng.choice(k, size=n, p=share / share.sum())
+        records = centers[label] + rng.normal(size=(n, dim)) / (8 * np.sqrt(dim))
+        n_far = round(outliers * n)
+        records[:n_far] = uniform_in_a_ball(n_far, dim, rng)
+        return np.asarray(records)
+
+    return make
+
+
+FASHION = Path("/usr/share/datasets/fashion-mnist")
+
+
+def fashion(n_columns: int | None = None) -> Maker:
+    """Fashion-MNIST (Debian's dataset-fashion-mnist): 70,000 images, or principal components."""
+
+    def make(rng: np.random.Generator) -> Floats:
+        parts = []
+        for name in ("train", "t10k"):
+            with gzip.open(FASHION / f"{name}-images-idx3-ubyte.gz") as file:
+                parts.append(np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784))
+        images = np.concatenate(parts) / np.float32(255)
+        if n_columns is None:
+            return np.asarray(images)
+        centred = images - images.mean(axis=0)
+        components = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :n_columns]
+        return np.asarray(centred @ components, dtype=np.float64)
+
+    return make
+
+
+def stretched(k: int, dim: int, n: int) -> Maker:
+    """Clusters stretched along axes of their own, in the box [-1, 1]."""
+
+    def make(rng: np.random.Generator) -> Floats:
+        parts = []
+        for size in np.full(k, n // k):
+            rotation, _ = np.linalg.qr(rng.normal(size=(dim, dim)))
+            noise = rng.normal(size=(size, dim)) * rng.gamma(1, 0.12, size=dim)
+            parts.append(noise @ rotation + rng.uniform(-0.5, 0.5, dim))
+        return np.asarray(np.clip(np.concatenate(parts), -1, 1))
 
     return make
 
@@ -195,4 +243,40 @@ OTHERS: list[DataSet] = [
     DataSet("k=20 d=20", 20, _box(20), seed_mixture(20, 20, 100_000)),
     DataSet("box 4 times too wide", 10, _box(10, 32), seed_mixture(10, 10, 100_000)),
     _DIGITS,
+]
+
+_BALL = ps.Ball(100, 1.0)
+SIXTY_FOUR = DataSet("64 in R^100 n=1e5", 64, _BALL, in_a_ball(64, 100, 100_000))
+UNEQUAL = DataSet(
+    "the same, sizes 1:10, 1 % outliers",
+    64,
+    _BALL,
+    in_a_ball(64, 100, 100_000, weights=10, outliers=0.01),
+)
+IMAGES = DataSet("Fashion-MNIST", 10, ps.Ball(784, 13.0, center=0.286), fashion())
+# Every cell of the comparison of methods: data set, budgets.
+CELLS: list[tuple[DataSet, list[tuple[float, float]]]] = [
+    (
+        DataSet("15 in the plane n=5000", 15, _box(2, 1), tight_plane(15, 5_000, 0.05)),
+        [(0.1, 1e-6), (1.0, 1e-6), (0.1, 0.0), (0.3, 0.0), (1.0, 0.0)],
+    ),
+    (
+        _seed(4, 8, 10_000),
+        [(0.03, 1e-6), (0.1, 1e-6), (0.3, 1e-6), (1.0, 1e-6), (0.1, 0.0), (0.3, 0.0), (1.0, 0.0)],
+    ),
+    (
+        _seed(10, 10, 100_000),
+        [(0.01, 1e-6), (0.03, 1e-6), (0.1, 1e-6), (1.0, 1e-6), (0.03, 0.0), (0.1, 0.0), (1.0, 0.0)],
+    ),
+    (
+        DataSet("stretched k=7 d=6 n=84e3", 7, _box(6, 1), stretched(7, 6, 84_000)),
+        [(0.1, 1e-6), (1.0, 1e-6), (0.3, 0.0), (1.0, 0.0)],
+    ),
+    (
+        DataSet("Fashion-MNIST, 8 columns", 10, _box(8, 12), fashion(8)),
+        [(0.1, 1e-6), (1.0, 1e-6), (0.3, 0.0), (1.0, 0.0)],
+    ),
+    (IMAGES, [(0.3, 1e-6), (1.0, 1e-6), (3.0, 1e-6), (1.0, 0.0)]),
+    (SIXTY_FOUR, [(0.3, 1e-6), (1.0, 1e-6), (3.0, 1e-6), (1.0, 0.0)]),
+    (UNEQUAL, [(1.0, 1e-6)]),
 ]

@@ -23,7 +23,10 @@ from privsketch.reproduce import (
 )
 from privsketch.reproduce.targets import TARGETS, find_target
 
-NAMES = ["jll-figure1", "jll-figure2", "jll-figure3", "jll-figure4", "jll-table1"]
+NAMES = [
+    *("jll-figure1", "jll-figure2", "jll-figure3", "jll-figure4", "jll-table1"),
+    *("bal-synthetic", "bal-images", "bal-epsilon"),
+]
 
 
 def silent(share):

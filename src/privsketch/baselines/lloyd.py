@@ -41,6 +41,7 @@ from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.center_model import CenterModel
+from privsketch.learning.threads import one_thread
 from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
 from privsketch.noise.sums import saturating_multiply
 
@@ -104,10 +105,13 @@ def cluster(
     account = Account(Shares(budget, round_shares(kind, rounds, passes.dim)))
     begin = start_centers(domain, n_clusters, start, public_seed(random_state))
     centers, counts = np.rint(begin / passes.unit), np.zeros(n_clusters)
-    for number in range(rounds):
-        exact_sums, exact_counts = cluster_sums(passes, centers)
-        sums, counts = _RELEASES[kind](account, f"round {number}", passes, exact_sums, exact_counts)
-        centers = _moved(passes, centers, sums, counts)
+    with one_thread():  # blocks of records already share the cores
+        for number in range(rounds):
+            exact_sums, exact_counts = cluster_sums(passes, centers)
+            sums, counts = _RELEASES[kind](
+                account, f"round {number}", passes, exact_sums, exact_counts
+            )
+            centers = _moved(passes, centers, sums, counts)
     sizes = np.maximum(counts, 0.0)
     total = float(sizes.sum())
     found = centers * passes.unit + domain.center_vector

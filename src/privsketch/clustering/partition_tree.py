@@ -23,7 +23,7 @@ from privsketch.clustering.candidates import candidate_centers, release_candidat
 from privsketch.clustering.counting import known_number
 from privsketch.clustering.median_recovery import MEDIAN_SHARES, release_medians
 from privsketch.clustering.passes import Passes, Progress
-from privsketch.clustering.projection import MOST_DIMENSIONS, Projected
+from privsketch.clustering.projection import MOST_DIMENSIONS, Projected, projected_radius
 from privsketch.clustering.recovery import Recovered, release_best, release_centers
 from privsketch.clustering.shares import Shares
 from privsketch.clustering.subspace import enclosing_ball
@@ -46,6 +46,7 @@ TRIAL_SHARES = {
 _STEPS: dict[str, Mapping[str, Fraction]] = {"squares": TRIAL_SHARES, "distances": MEDIAN_SHARES}
 _TASKS = {"squares": "k-means", "distances": "k-medians"}
 MOST_CANDIDATES = 512
+MOST_LOSS = 0.25
 _PURPOSE = 301  # keeps the streams of trials apart from those of frequencies
 
 
@@ -63,9 +64,10 @@ class TreeSettings:
         Noisy count at which a cube is split further. Privacy does not depend on it.
     n_swaps : int, optional
         Swaps of a trial; 3/2 for each cluster, or fewer where noise would decide most of them.
-    loss_share : float
+    loss_share : float, optional
         Squared distances count in swaps up to this share of the squared diameter, at most 1;
-        distances up to the root of it, of the diameter.
+        distances up to the root of it, of the diameter. By default the squared distance of
+        neighbours among k centres that fill the records' ball evenly, at most a quarter.
     fail_prob : float
         Chance of bad luck that defaults allow for. It is about utility: no delta.
     """
@@ -75,7 +77,7 @@ class TreeSettings:
     n_levels: int | None = None
     threshold: int | None = None
     n_swaps: int | None = None
-    loss_share: float = 0.25
+    loss_share: float | None = None
     fail_prob: float = 0.01
 
     def __post_init__(self) -> None:
@@ -84,7 +86,7 @@ class TreeSettings:
                 require_count(name, getattr(self, name))
         if self.n_levels is not None and self.n_levels > MOST_LEVELS:
             raise ParameterError(f"n_levels={self.n_levels}: expected at most {MOST_LEVELS}")
-        if not 0 < self.loss_share <= 1:
+        if self.loss_share is not None and not 0 < self.loss_share <= 1:
             raise ParameterError(f"loss_share={self.loss_share!r}: expected a number in (0, 1]")
         if not 0 < self.fail_prob < 1:
             raise ParameterError(f"fail_prob={self.fail_prob!r}: expected a number in (0, 1)")
@@ -99,21 +101,15 @@ class TreeSettings:
         choices = math.log(n_clusters * MOST_CANDIDATES)
         useful = math.floor(size / n_clusters * swap_epsilon / choices)
         p = self.n_dimensions or min(dim, MOST_DIMENSIONS, max(2, math.ceil(math.log(size) / 2)))
-        loss_share = self.loss_share
-        if loss_share == TreeSettings.loss_share:
-            # The default gives way to the squared distance of neighbours among k centres that
-            # fill the records' ball evenly; a share that was given stays as it is.
-            from privsketch.clustering.projection import projected_radius
-
-            stretch = projected_radius(dim, min(p, dim), self.fail_prob / size)
-            loss_share = min(loss_share, n_clusters ** (-2 / p) / (4 * stretch**2))
+        stretch = projected_radius(dim, min(p, dim), self.fail_prob / size)
+        apart = math.pow(n_clusters, -2 / p) / (4 * stretch**2)
         return TreeSettings(
             p,
             self.n_trees,
             self.n_levels or min(MOST_LEVELS, max(2, math.ceil(math.log2(size) / 3))),
             self.threshold,
             self.n_swaps or max(1, min((3 * n_clusters + 1) // 2, useful)),
-            loss_share,
+            self.loss_share or min(MOST_LOSS, apart),
             self.fail_prob,
         )
 
@@ -237,7 +233,8 @@ def _trial(
     # More candidates than clusters, so that every swap has something to choose.
     n_least = 2 * n_clusters
     candidates = candidate_centers(trees, n_least, max(MOST_CANDIDATES, n_least), stream)
-    share = settings.loss_share if loss == "squares" else math.sqrt(settings.loss_share)
+    cut = settings.loss_share or MOST_LOSS
+    share = cut if loss == "squares" else math.sqrt(cut)
     projected_centers = release_swaps(
         data,
         candidates,

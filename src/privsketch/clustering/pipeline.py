@@ -90,7 +90,7 @@ def cluster(
     with one_thread():  # blocks of records already share the cores
         subspace = _subspace(passes, plan, account, n_records, seed, n_threads)
         centers, counts = _start(passes, subspace, n_clusters, account, n_records, seed, n_threads)
-        whole = np.rint(centers / passes.unit)
+        whole = _in_ball(centers / passes.unit, passes)
         for number in range(plan.n_rounds):
             whole, counts = _round(passes, whole, counts, subspace, account, number)
     sizes = np.maximum(counts, 0.0)
@@ -181,6 +181,11 @@ def _round(
     steps = shrunk_steps(
         noisy[:, :-1] / divisors[:, np.newaxis], variance / divisors**2, divisors, subspace
     )
-    moved = centers + steps
-    norms = np.linalg.norm(moved, axis=1, keepdims=True)
-    return np.rint(moved * np.minimum(1.0, largest / np.maximum(norms, 1.0))), counts
+    return _in_ball(centers + steps, passes), counts
+
+
+def _in_ball(centers: Floats, passes: Passes) -> Floats:
+    """Centres as whole numbers, those outside the ball on its edge."""
+    norms = np.linalg.norm(centers, axis=1, keepdims=True)
+    largest = float(passes.limits[0])
+    return np.asarray(np.rint(centers * np.minimum(1.0, largest / np.maximum(norms, 1.0))))

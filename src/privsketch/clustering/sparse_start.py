@@ -12,7 +12,7 @@ import numpy as np
 
 from privsketch.clustering.account import Account, part_receipt
 from privsketch.clustering.candidates import candidate_centers, release_candidates
-from privsketch.clustering.partition_tree import MOST_CANDIDATES, TreeSettings
+from privsketch.clustering.partition_tree import MOST_CANDIDATES, MOST_LOSS, TreeSettings
 from privsketch.clustering.passes import Whole
 from privsketch.clustering.projection import MOST_DIMENSIONS, RADIUS, Projected
 from privsketch.clustering.rounds import nearest
@@ -98,7 +98,7 @@ def start_by_trees(
         )
         n_least = 2 * n_clusters
         candidates = candidate_centers(grown, n_least, max(MOST_CANDIDATES, n_least), stream)
-        width = max(1, round(WIDTH * settings.loss_share))
+        width = max(1, round(WIDTH * (settings.loss_share or MOST_LOSS)))
         n_swaps = settings.n_swaps or 1
         centers = release_swaps(
             data, candidates, n_clusters, n_swaps, stream, account, "swaps", width

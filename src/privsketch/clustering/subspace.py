@@ -33,10 +33,10 @@ _PURPOSE = 201  # keeps this stream apart from those of frequencies
 
 @dataclass(frozen=True)
 class Subspace:
-    """Orthonormal directions (dim, dim) as columns, of which the first `n_directions` are used.
+    """Orthonormal directions as columns, of which the first `n_directions` are used.
 
     `reach` is how far records of a ball of radius 1 lie along the directions used, but for a
-    chance of 1 in a million; `is_ordered` if the other directions are from strong to weak too.
+    chance of 1 in a million; `is_ordered` if there are all `dim` of them, from strong to weak.
     """
 
     directions: Floats
@@ -67,7 +67,7 @@ def random_directions(dim: int, n_directions: int, seed: int) -> Subspace:
     """Public random directions: nothing is charged."""
     normal = PublicStream(seed, _PURPOSE).normal(dim * n_directions).reshape(dim, n_directions)
     reach = projected_radius(dim, n_directions, _TAIL) * math.sqrt(n_directions / dim)
-    return Subspace(_completed(normal), n_directions, reach=min(reach, 1.0))
+    return Subspace(np.linalg.qr(normal)[0], n_directions, reach=min(reach, 1.0))
 
 
 def release_subspace(
@@ -101,12 +101,7 @@ def release_subspace(
         vectors = np.linalg.eigh(released.second_moments())[1]
         return Subspace(vectors[:, ::-1], n_directions, is_ordered=True)
     components = learn_pca(released, n_directions).components
-    return Subspace(_completed(components.T), n_directions)
-
-
-def _completed(columns: Floats) -> Floats:
-    """An orthonormal basis (dim, dim) that begins with the span of the columns."""
-    return np.asarray(np.linalg.qr(columns, mode="complete")[0])
+    return Subspace(np.linalg.qr(components.T)[0], n_directions)
 
 
 def _complete(passes: Passes) -> Iterator[Floats]:

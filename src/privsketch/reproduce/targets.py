@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from privsketch.errors import ParameterError
-from privsketch.reproduce import jll_distances, jll_scatter, jll_spread, jll_table
+from privsketch.reproduce import (
+    bal_panels,
+    bal_runs,
+    jll_distances,
+    jll_scatter,
+    jll_spread,
+    jll_table,
+)
+from privsketch.reproduce.bal_setting import PAPER as BAL
 from privsketch.reproduce.jll_setting import PAPER as JLL
 from privsketch.reproduce.results import Target
 
@@ -61,6 +69,39 @@ TARGETS = (
         jll_table.rows,
         jll_table.table,
         jll_table.comparison,
+    ),
+    Target(
+        "bal-synthetic",
+        BAL,
+        "Figure 2 (a): k-means objective of 64 Gaussians against k",
+        600,
+        30,
+        bal_runs.synthetic_rows,
+        bal_panels.table,
+        bal_panels.comparison,
+        bal_panels.figure,
+    ),
+    Target(
+        "bal-images",
+        BAL,
+        "Figure 2 (b, c): k-means objective of images against k",
+        1000,
+        70,
+        bal_runs.image_rows,
+        bal_panels.table,
+        bal_panels.comparison,
+        bal_panels.figure,
+    ),
+    Target(
+        "bal-epsilon",
+        BAL,
+        "Figure 2 (d): k-means objective of images against epsilon",
+        1000,
+        60,
+        bal_runs.epsilon_rows,
+        bal_panels.table,
+        bal_panels.comparison,
+        bal_panels.figure,
     ),
 )
 
