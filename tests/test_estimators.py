@@ -14,6 +14,18 @@ from privsketch.noise.mechanism import _insecure_sampler
 ESTIMATORS = [
     ps.PrivateKMeans(n_clusters=3, epsilon=5.0, delta=1e-6, domain=ps.Box(-20, 20), n_init=1),
     ps.PrivateKMeans(n_clusters=2, epsilon=9.0, delta=0.0, domain=ps.Ball(radius=30.0), n_init=1),
+    *(
+        ps.PrivateKMeans(
+            n_clusters=2,
+            epsilon=9.0,
+            delta=1e-6,
+            domain=ps.Box(-20, 20),
+            method=method,
+            n_records=20,  # a grid has few cells then
+            n_threads=1,
+        )
+        for method in ("pipeline", "partition-tree", "lloyd", "grid")
+    ),
 ]
 
 

@@ -407,7 +407,10 @@ def test_one_record_moves_no_question_further_than_its_noise_hides(neighbours, m
         noise = "laplace" if delta == 0 else "gaussian"
         steps = [kind for kind, _ in found if kind == noise]
         assert len(steps) >= medians.N_ROUNDS + 2
-        assert len(found) - len(medians.share_weights(dim)) in (0, 1)  # a pure sketch counts apart
+        assert len(found) - len(medians.share_weights(dim, delta == 0)) in (
+            0,
+            1,
+        )  # pure ones count apart
     else:
         kinds = [kind for kind, _ in found]
         assert kinds.count("laplace") == 2 + N_STEPS
@@ -434,9 +437,10 @@ def test_a_vector_that_is_not_cut_is_noticed(monkeypatch):
 
 @pytest.mark.parametrize("dim", [3, 40])
 def test_shares_add_up(dim):
-    weights = share_weights(dim)
-    assert sum(weights.values()) == 1
-    assert ("subspace" in weights) == (dim > median_start.MOST_COLUMNS)
+    for is_pure in (False, True):
+        weights = share_weights(dim, is_pure)
+        assert sum(weights.values()) == 1
+        assert ("subspace" in weights) == (dim > median_start.MOST_COLUMNS and not is_pure)
     assert sum(median_recovery.MEDIAN_SHARES.values()) == 1
     assert sum(tree_share_weights(2, median_recovery.MEDIAN_SHARES).values()) == 1
 
@@ -471,7 +475,7 @@ def test_one_receipt_with_its_parts(neighbours, method, delta):
         assert spent <= exact(0.7)
         assert float(spent) == pytest.approx(0.7, rel=1e-9)
     else:
-        assert len(receipt.parts) == len(share_weights(3))
+        assert len(receipt.parts) == len(share_weights(3, False))
 
 
 def test_no_records_and_few(one_search):

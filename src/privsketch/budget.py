@@ -7,7 +7,7 @@ tenth and shares of a budget add up to it exactly. The unit protected is one rec
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
@@ -169,14 +169,17 @@ class Receipt:
             lines.append(f"parts       {len(self.parts)}, {self.composition}: {how}")
         if self.assumption:
             lines.append(f"assuming    {self.assumption}")
-        if self.parts:
-            for part in self.parts:
-                where = f"{part.source}: " if part.source else ""
-                cost = _cost(part.epsilon, part.delta)
-                lines.append(f"  - {where}{part.mechanism}, {cost}")
-                if self.composition != "parallel" and part.calibration:
-                    lines.append(f"    {part.calibration}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._part_lines("  ")])
+
+    def _part_lines(self, indent: str) -> Iterator[str]:
+        """All parts, and what they are made of themselves, further in."""
+        for part in self.parts:
+            where = f"{part.source}: " if part.source else ""
+            yield f"{indent}- {where}{part.mechanism}, {_cost(part.epsilon, part.delta)}"
+            if self.composition != "parallel" and part.calibration:
+                yield f"{indent}  {part.calibration}"
+            if self.composition != "parallel":
+                yield from part._part_lines(f"{indent}  ")
 
 
 _HOW = {

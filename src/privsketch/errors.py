@@ -29,7 +29,7 @@ class MergeError(PrivsketchError):
     """Sketches that must not be added up."""
 
 
-MANY = 1e15  # records: more than anybody has
+MANY = 2.0**40  # records: what sums are planned for
 
 
 def require_records(value: object) -> float:

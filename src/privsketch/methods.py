@@ -66,10 +66,15 @@ def chosen_method(
     if method not in METHODS:
         raise ParameterError(f"method={method!r}: expected one of {', '.join(map(repr, METHODS))}")
     require_count("n_clusters", n_clusters)
+    if n_records is not None:
+        n_records = require_records(n_records)
+    if n_nonzero is not None and method not in ("auto", *_SPARSE_STARTS):
+        raise _no_sparse(n_nonzero, method)
     if method != "auto":
         return Choice(method)
     dim = len(domain.half_widths)
     if n_nonzero is not None:
+        require_count("n_nonzero", n_nonzero)
         return Choice("pipeline", f"records have at most {n_nonzero} entries of {dim}")
     if dim > MOST_COLUMNS:
         return Choice("pipeline", f"a sketch of {dim} columns needs directions to look along")
@@ -91,8 +96,13 @@ def _wants_grid(n_clusters: int, dim: int, budget: Budget, n_records: float) -> 
     """Whether a histogram tells more than a sketch: pure noise, few columns, hardly any budget."""
     if budget.delta > 0 or dim not in GRID_COLUMNS:
         return False
-    error, _ = sketch_excess(n_clusters, dim, budget, Fraction(1), require_records(n_records))
+    error, _ = sketch_excess(n_clusters, dim, budget, Fraction(1), n_records)
     return error > HOPELESS
+
+
+def _no_sparse(n_nonzero: object, method: str) -> ParameterError:
+    known = " or ".join(map(repr, _SPARSE_STARTS))
+    return ParameterError(f"n_nonzero={n_nonzero!r} with method={method!r}: expected {known}")
 
 
 def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> CenterModel:
@@ -110,8 +120,7 @@ def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any)
     elif choice.method in _SPARSE_STARTS:
         run = partial(cluster_sparse, start=_SPARSE_STARTS[choice.method])
     else:
-        known = " or ".join(map(repr, _SPARSE_STARTS))
-        raise ParameterError(f"n_nonzero with method={choice.method!r}: expected method={known}")
+        raise _no_sparse(options["n_nonzero"], choice.method)
     model = run(data, n_clusters, **options)
     return replace(
         model,

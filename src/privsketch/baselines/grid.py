@@ -83,7 +83,12 @@ def cluster(
         cell_centers(box, per_axis, kept), noisy[kept], n_clusters, domain, seed
     )
     total = max(float(noisy.sum()), 1.0)
-    return CenterModel(domain.project(centers), weights, total, receipt, method="grid")
+    concerns: tuple[str, ...] = ()
+    if per_axis**passes.dim < n_clusters:
+        concerns = (f"the grid has fewer cells, {per_axis**passes.dim}, than there are clusters",)
+    return CenterModel(
+        domain.project(centers), weights, total, receipt, method="grid", concerns=concerns
+    )
 
 
 def ideal_cells(n_records: float, epsilon: float, dim: int) -> float:

@@ -248,6 +248,8 @@ def _learned(
 
 def _forecast(study: _Study, choice: Choice) -> str:
     """What a run would be like, from public facts."""
+    from privsketch.clustering.plan import plan_pipeline
+
     lines = [
         _method_line(choice),
         f"record      {study.domain.dim} columns",
@@ -256,6 +258,10 @@ def _forecast(study: _Study, choice: Choice) -> str:
     ]
     if choice.method == "sketch":
         lines += ["", study.design().describe(), ""]
+    elif choice.method == "pipeline" and study.n_records is not None:
+        dim = len(study.domain.half_widths)
+        plan = plan_pipeline(study.n_clusters, dim, study.budget, study.n_records)
+        lines.append(f"plan        {plan.describe()}")
     return "\n".join([*lines, "nothing was read or spent"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -44,7 +45,7 @@ def known_number(
 
     def close(receipt: Receipt) -> Receipt:
         rho = 0.0 if account.shares.is_pure else rho_of_budget(left.epsilon, left.delta)
-        account.charge(receipt, rho)
+        account.charge(replace(receipt, source=None), rho)
         return account.receipt(receipt.mechanism, receipt.source)
 
     return max(float(noisy[0]), 1.0), left, close

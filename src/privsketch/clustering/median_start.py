@@ -1,9 +1,10 @@
 """Where median rounds start: the k-means centres of one sketch.
 
 Medians are near means unless clusters are skewed, and a sketch finds k means at once, without a
-first guess. Beyond a few columns the sketch is one of the records' coordinates in a subspace that
-is released first. Where clusters are not round several searches of one sketch end in different
-places; searching is free, and the sums of distances, with noise, tell which place is best.
+first guess. Beyond a few columns the sketch is one of the records' coordinates along directions
+that are released first, or along random ones without a delta: they do as well as directions in
+pure noise, and cost nothing. Where clusters are not round several searches of one sketch end in
+different places; searching is free, and the sums of distances, with noise, tell which is best.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from privsketch.clustering.account import Account, part_receipt
 from privsketch.clustering.passes import Integers, Passes, Whole
 from privsketch.clustering.recovery import moved_into_ball
-from privsketch.clustering.subspace import projected, release_subspace
+from privsketch.clustering.subspace import projected, random_directions, release_subspace
 from privsketch.clustering.swap import WIDTH, whole_losses
 from privsketch.design import Design
 from privsketch.domain import Ball, Domain
@@ -34,9 +35,9 @@ SEARCHES = (None, 1, 2)  # public seeds; None is that of the sketch
 FARTHEST = WIDTH // 4  # distances count up to a quarter of the diameter
 
 
-def start_weights(dim: int) -> dict[str, Fraction]:
+def start_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
     """Shares of the start."""
-    if dim <= MOST_COLUMNS:
+    if dim <= MOST_COLUMNS or is_pure:
         return {"sketch": SKETCH_SHARE, "starts": STARTS_SHARE}
     return {
         "subspace": SKETCH_SHARE * SUBSPACE_SHARE,
@@ -106,10 +107,14 @@ def _searched(
         released = sketch(blocks, design, missing=missing, n_threads=n_threads)
         return _learned(released, design, account, n_clusters)
     ball = passes.domain
-    rows = release_subspace(
-        passes, N_DIRECTIONS, account, "subspace", n_records, seed, n_threads
-    ).rows
-    small = Ball(dim=len(rows), radius=float(ball.half_widths[0]))
+    if account.shares.is_pure:
+        subspace = random_directions(passes.dim, N_DIRECTIONS, seed)
+    else:
+        subspace = release_subspace(
+            passes, N_DIRECTIONS, account, "subspace", n_records, seed, n_threads
+        )
+    rows = subspace.rows
+    small = Ball(dim=len(rows), radius=float(ball.half_widths[0]) * subspace.reach)
     design = _sketch_design(small, n_clusters, account, n_records, seed)
     released = sketch(projected(passes, rows), design, n_threads=n_threads)
     found = _learned(released, design, account, n_clusters)

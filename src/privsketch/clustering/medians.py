@@ -8,7 +8,6 @@ Both are in docs/medians.md.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -27,7 +26,7 @@ from privsketch.clustering.rounds import nearest
 from privsketch.clustering.shares import Shares
 from privsketch.clustering.subspace import enclosing_ball
 from privsketch.domain import Domain
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.center_model import CenterModel
 from privsketch.learning.threads import one_thread
@@ -62,8 +61,8 @@ def cluster_medians(
     """
     checked_method(method)
     require_count("n_clusters", n_clusters)
-    if n_records is not None and not 1 <= n_records < math.inf:
-        raise ParameterError(f"n_records={n_records!r}: expected a public number of at least 1")
+    if n_records is not None:
+        require_records(n_records)
     common: dict[str, Any] = {
         "columns": columns,
         "missing_to_center": missing_to_center,
@@ -86,7 +85,7 @@ def cluster_medians(
     ball = enclosing_ball(domain)
     passes = Passes(data, ball, neighbours=budget.neighbours, **common)
     n_records, budget, close = known_number(passes, budget, n_records)
-    account = Account(Shares(budget, share_weights(passes.dim)))
+    account = Account(Shares(budget, share_weights(passes.dim, budget.delta == 0)))
     with one_thread():  # blocks of records already share the cores
         centers = release_start(
             passes,
@@ -123,9 +122,9 @@ def checked_method(method: str) -> str:
     return method
 
 
-def share_weights(dim: int) -> dict[str, Fraction]:
+def share_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
     """Shares of the steps of "rounds"; they add up to 1."""
-    start = start_weights(dim)
+    start = start_weights(dim, is_pure)
     for_round = (1 - sum(start.values()) - LENGTHS_SHARE - COUNTS_SHARE) / N_ROUNDS
     return {
         **start,

@@ -45,6 +45,8 @@ from privsketch.learning.threads import one_thread
 from privsketch.sketching.release import sketch
 
 Floats = npt.NDArray[np.float64]
+DOUBTFUL = 1.0  # forecast error from which on centres say more about noise than about records
+TOO_NOISY = "with so few records for this budget the centres may describe the noise"
 INSIDE = 0.8  # share of the residuals that is not cut
 COUNT_WEIGHT = {1: 0.1, 2: 0.25}  # of a record's count, in units of the radius, by norm
 LEAST_COUNT = 0.02  # no cluster is taken to be smaller than this share of the average one
@@ -90,6 +92,7 @@ def cluster(
     with one_thread():  # blocks of records already share the cores
         subspace = _subspace(passes, plan, account, n_records, seed, n_threads)
         centers, counts = _start(passes, subspace, n_clusters, account, n_records, seed, n_threads)
+        n_found = float(counts.sum())  # rounds count what they cut as less than a record
         whole = _in_ball(centers / passes.unit, passes)
         for number in range(plan.n_rounds):
             whole, counts = _round(passes, whole, counts, subspace, account, number)
@@ -98,7 +101,14 @@ def cluster(
     weights = sizes / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
     found = whole * passes.unit + ball.center_vector
     receipt = close(account.receipt(f"k-means: {plan.describe()}", source))
-    return CenterModel(domain.project(found), weights, max(total, 1.0), receipt, method="pipeline")
+    return CenterModel(
+        domain.project(found),
+        weights,
+        n_found,
+        receipt,
+        method="pipeline",
+        concerns=(TOO_NOISY,) if plan.excess > DOUBTFUL else (),
+    )
 
 
 def _subspace(

@@ -73,12 +73,11 @@ class PipelinePlan:
 
     def describe(self) -> str:
         """In words, one line."""
-        along = "all columns" if self.directions == "columns" else f"{self.directions} directions"
+        along = f"{self.n_directions} {self.directions} directions"
+        if self.directions == "columns":
+            along = f"all {self.n_directions} columns"
         sketch = float(dict(self.weights)["sketch"])
-        return (
-            f"sketch along {self.n_directions} {along} with {sketch:.0%} of the budget, "
-            f"{self.n_rounds} rounds"
-        )
+        return f"sketch along {along} with {sketch:.0%} of the budget, {self.n_rounds} rounds"
 
 
 def plan_pipeline(n_clusters: int, dim: int, budget: Budget, n_records: float) -> PipelinePlan:

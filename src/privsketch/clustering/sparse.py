@@ -143,7 +143,6 @@ def cluster_sparse(
         max(total, 1.0),
         close(account.receipt(f"k-means of sparse records: {start}, then sums", source)),
         method=_METHODS[start],
-        reason=f"sparse records, at most {passes.n_nonzero} entries each",
     )
 
 

@@ -16,8 +16,7 @@ from privsketch.domain import Domain
 from privsketch.errors import ParameterError
 from privsketch.estimators.validation import (
     column_names,
-    completed,
-    dense_rows,
+    filled,
     public_facts,
     validated,
 )
@@ -182,9 +181,8 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if n_records is None and budget.neighbours == "replace" and table.shape[0] > 0:
             n_records = table.shape[0]
         choice = self._choice(domain, budget, n_records)
-        self.method_ = choice.method
         if choice.method == "sketch":
-            return self._fit_sketch(table, domain, budget, choice, largest)
+            return self._fit_sketch(table, domain, budget, choice, n_records, largest)
         own = {"noise": self.noise} if choice.method == "lloyd" else {}
         model = cluster_by(
             choice,
@@ -206,22 +204,28 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.sketch_: Sketch | None = None
         self.standard_errors_: npt.NDArray[np.float64] | None = None
         self.width_: float | None = None
-        return self._with(self.model_)
+        return self._with(self.model_, choice)
 
     def _choice(self, domain: Domain, budget: Budget, n_records: float | None) -> Choice:
         """The method; options that only a sketch has ask for one."""
-        given = [name for name, usual in _SKETCH_OPTIONS.items() if getattr(self, name) != usual]
+        given = [name for name, usual in _SKETCH_OPTIONS.items() if _differs(self, name, usual)]
         if isinstance(self.n_clusters, str):
             given.append("n_clusters")
         if self.noise is not None and self.method != "lloyd":
             given.append("noise")
-        if given and self.method == "auto":
-            return Choice("sketch", f"{given[0]} is an option of sketches")
-        if given and self.method in METHODS and self.method != "sketch":
-            value = getattr(self, given[0])
+        told = [f"{name}={getattr(self, name)!r}" for name in given]
+        if given and self.n_nonzero is not None:
             raise ParameterError(
-                f"{given[0]}={value!r} with method={self.method!r}: that is an option of sketches; "
-                "leave it out, or use method='sketch'"
+                f"n_nonzero={self.n_nonzero!r} with {told[0]}: that is an option of sketches, which "
+                "have no sparse centres"
+            )
+        if given and self.method == "auto":
+            return Choice("sketch", f"{told[0]} is an option of sketches")
+        if given and self.method in METHODS and self.method != "sketch":
+            others = " or 'lloyd'" if given == ["noise"] else ""
+            raise ParameterError(
+                f"{told[0]} with method={self.method!r}: that is an option of sketches; leave it "
+                f"out, or use method='sketch'{others}"
             )
         number = 1 if isinstance(self.n_clusters, str) else self.n_clusters
         return chosen_method(
@@ -239,6 +243,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         domain: Domain,
         budget: Budget,
         choice: Choice,
+        n_records: float | None,
         largest: int | None,
     ) -> Self:
         """Release a sketch and learn the clusters from it."""
@@ -247,7 +252,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             n_components=self.n_clusters if largest is None else largest,  # type: ignore[arg-type]
             domain=domain,
             budget=budget,
-            n_records=self.n_records,
+            n_records=n_records,
             random_state=self.random_state,
             n_features=self.n_features,
             noise=self.noise,
@@ -266,12 +271,14 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             decoder=self.decoder,
             n_starts=self.n_init,
         )
+        model = replace(model, receipt=self.receipt_)
         self.model_ = model
         self.standard_errors_, self.width_ = model.standard_errors, model.width
-        return self._with(model)
+        return self._with(model, choice)
 
-    def _with(self, model: KMeansModel | CenterModel) -> Self:
+    def _with(self, model: KMeansModel | CenterModel, choice: Choice) -> Self:
         """What models of all methods have."""
+        self.method_ = choice.method
         self.cluster_centers_ = model.centers
         self.weights_ = model.weights
         self.concerns_ = model.concerns
@@ -283,10 +290,10 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         The labels are exact: as sensitive as the rows of X themselves.
         """
         check_is_fitted(self, "model_")
-        table = completed(self, X, sparse=True)
+        table = validated(self, X, reset=False, sparse=True)
         rows = max(1, _VALUES // table.shape[1])
         parts = [
-            self.model_.predict(dense_rows(table[first : first + rows]))
+            self.model_.predict(filled(self, table[first : first + rows]))
             for first in range(0, table.shape[0], rows)
         ]
         return np.concatenate(parts)
@@ -301,6 +308,11 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = self.missing == "center"
         tags.input_tags.sparse = True
         return tags
+
+
+def _differs(estimator: Any, name: str, usual: str | None) -> bool:
+    value = getattr(estimator, name)
+    return value is not None if usual is None else bool(value != usual)
 
 
 _VALUES = 2**22  # of records that are looked at together

@@ -66,22 +66,18 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
     return array if sparse and hasattr(array, "tocsr") else np.asarray(array)
 
 
-def dense_rows(table: Any) -> npt.NDArray[Any]:
-    """Rows of a table, which may be a matrix of SciPy, as an array."""
-    return np.asarray(table.toarray() if hasattr(table, "tocsr") else table)
-
-
-def completed(estimator: Any, X: Any, *, sparse: bool = False) -> Any:
+def completed(estimator: Any, X: Any) -> npt.NDArray[Any]:
     """X as a table for a fitted estimator, missing values filled as they were in `fit`."""
-    table = validated(estimator, X, reset=False, sparse=sparse)
-    if hasattr(table, "tocsr"):
-        if estimator.missing == "center" and not np.isfinite(table.data).all():
-            raise RecordError("X: sparse matrices with missing values are not supported")
-        return table
+    return filled(estimator, validated(estimator, X, reset=False))
+
+
+def filled(estimator: Any, table: Any) -> npt.NDArray[Any]:
+    """A table, or a matrix of SciPy, as an array, missing values filled as they were in `fit`."""
+    rows = np.asarray(table.toarray() if hasattr(table, "tocsr") else table)
     if estimator.missing == "center":
-        center = estimator.domain.with_dim(table.shape[1]).center_vector
-        table = np.where(np.isfinite(table), table, center)
-    return np.asarray(table)
+        center = estimator.domain.with_dim(rows.shape[1]).center_vector
+        rows = np.where(np.isfinite(rows), rows, center)
+    return rows
 
 
 def column_names(estimator: Any) -> list[str] | None:

@@ -1,0 +1,577 @@
+"""The choice of a method, and PrivateKMeans by every one of them.
+
+Most tests record what a fit asks of the noise and what it is answered, with seeded noise, and
+give another fit the same answers: two ways to say the same thing must ask the same questions.
+"""
+
+import inspect
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from scipy.spatial.distance import cdist
+
+import privsketch as ps
+from privsketch import methods
+from privsketch.clustering import pipeline, sparse_start
+from privsketch.errors import FileError, ParameterError, RecordError
+from privsketch.estimators import kmeans
+from privsketch.learning.center_model import CenterModel
+from privsketch.methods import METHODS, Choice, chosen_method, cluster_by
+from privsketch.noise.mechanism import _insecure_sampler
+
+CENTERS = np.array([[-0.6, -0.6, 0.6, 0.0], [0.6, 0.6, 0.0, -0.6], [0.6, -0.6, -0.6, 0.6]])
+NAMED = METHODS[1:]
+READING = NAMED[1:]  # those that read the records themselves
+NEVER_DELTA = {"partition-tree", "grid"}  # their noise is pure, whatever the budget
+SKETCH_OPTIONS = {
+    "n_features": 60,
+    "feature_map": "one-bit",
+    "frequencies": "structured",
+    "frequency_scale": 2.0,
+    "decoder": "cl-ompr",
+    "n_init": 1,
+}
+
+
+def records(n_records, seed=0, width=0.05):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(3, size=n_records)
+    return CENTERS[labels] + width * rng.normal(size=(n_records, 4))
+
+
+def fitted(X, method="auto", **overrides):
+    settings = {
+        "epsilon": 50.0,
+        "delta": 1e-6,
+        "domain": ps.Box(-1, 1),
+        # A grid for more records has more cells, and its k-means takes longer.
+        "n_records": 100 if method == "grid" else 3000,
+        "random_state": 0,
+        "n_threads": 1,
+        "method": method,
+    }
+    return ps.PrivateKMeans(**{"n_clusters": 3, **settings, **overrides}).fit(X)
+
+
+class Tape:
+    """Questions of a fit, answered with seeded noise, and the same answers for another fit."""
+
+    def __init__(self):
+        self._rng = np.random.default_rng(11)
+        self.questions = []
+        self._next = 0
+
+    def record(self, values, law):
+        answer = self._answer(values, law)
+        self.questions.append((values.copy(), law, answer))
+        return answer.copy(), law.scale
+
+    def replay(self, same_values):
+        """A sampler that gives the answers again, to the same laws."""
+        self._next = 0
+
+        def answer(values, law):
+            assert self._next < len(self.questions), "more questions than before"
+            before, known, given = self.questions[self._next]
+            self._next += 1
+            assert law == known, "another law"
+            if same_values:
+                np.testing.assert_array_equal(values, before)
+            return given.copy(), law.scale
+
+        return answer
+
+    def require_all_asked(self):
+        assert self._next == len(self.questions), "fewer questions than before"
+
+    def _answer(self, values, law):
+        rng, scale = self._rng, law.scale
+        if law.kind == "choice":
+            return np.array([np.argmin(values + scale * rng.gumbel(size=len(values)))])
+        if law.kind == "threshold":
+            noisy = np.zeros(law.n_components)
+            noisy[values[:, 0]] = values[:, 1]
+            noisy += rng.laplace(scale=scale, size=law.n_components)
+            return np.flatnonzero(noisy >= law.threshold)
+        noise = rng.laplace(scale=math.sqrt(law.variance / 2), size=values.shape)
+        return values + np.rint(noise).astype(np.int64)
+
+
+def recorded(X, **options):
+    tape = Tape()
+    with _insecure_sampler(tape.record):
+        model = fitted(X, **options)
+    assert tape.questions
+    return tape, model
+
+
+def replayed(tape, X, *, same_values=True, **options):
+    with _insecure_sampler(tape.replay(same_values)):
+        model = fitted(X, **options)
+    tape.require_all_asked()
+    return model
+
+
+def require_same(one, other):
+    """All that was fitted, but for names of sources, which a sketch draws at random."""
+    for name in ("cluster_centers_", "weights_", "standard_errors_"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert one.method_ == other.method_
+    assert one.concerns_ == other.concerns_
+    assert one.model_.n_records == other.model_.n_records
+    assert unnamed(one.receipt_) == unnamed(other.receipt_)
+
+
+def unnamed(receipt):
+    return replace(receipt, source=None, parts=tuple(unnamed(part) for part in receipt.parts))
+
+
+# --- the choice: public facts, rules and their edges --------------------------------------------
+
+
+def choice(method="auto", *, dim=4, epsilon=1.0, delta=1e-6, n_records=1e5, **facts):
+    return chosen_method(
+        method,
+        n_clusters=facts.pop("n_clusters", 3),
+        domain=ps.Box(-1, 1, dim=dim),
+        budget=ps.Budget(epsilon, delta),
+        n_records=n_records,
+        **facts,
+    )
+
+
+def test_a_choice_is_told_public_facts_only():
+    known = {"method", "n_clusters", "domain", "budget", "n_records", "n_nonzero"}
+    assert set(inspect.signature(chosen_method).parameters) == known
+
+
+@pytest.mark.parametrize("method", NAMED)
+def test_a_method_that_was_asked_for_is_taken(method):
+    assert choice(method, dim=50) == Choice(method, "")
+    if method in ("pipeline", "partition-tree"):
+        assert choice(method, dim=50, n_nonzero=3) == Choice(method, "")
+    else:
+        with pytest.raises(ParameterError, match="n_nonzero=3"):
+            choice(method, dim=50, n_nonzero=3)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize(
+    ("facts", "method", "words"),
+    [
+        ({"dim": 11}, "pipeline", "11 columns"),
+        ({"dim": 11, "n_records": None}, "pipeline", "11 columns"),
+        ({"dim": 11, "epsilon": 1e-4}, "pipeline", "11 columns"),
+        ({"dim": 10, "n_records": None}, "sketch", "n_records is not given"),
+        ({"dim": 2, "n_records": None, "epsilon": 1e-4}, "sketch", "n_records is not given"),
+        ({"dim": 10, "epsilon": 10.0}, "pipeline", "rounds after a sketch"),
+        ({"dim": 10, "epsilon": 1e-3}, "sketch", "the whole budget"),
+        ({"dim": 4, "epsilon": 1e-3}, "sketch", "the whole budget"),
+        ({"dim": 10, "n_nonzero": 2}, "pipeline", "at most 2 entries of 10"),
+        ({"dim": 3, "n_nonzero": 2, "epsilon": 1e-4}, "pipeline", "at most 2 entries of 3"),
+    ],
+)
+def test_rules_of_auto(facts, method, words, delta):
+    found = choice(delta=delta, **facts)
+    assert found.method == method
+    assert words in found.reason
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_grid_is_for_two_or_three_columns_of_hopeless_pure_noise(dim, delta):
+    found = choice(dim=dim, delta=delta, epsilon=1e-3, n_records=1e3)
+    assert found.method == ("grid" if delta == 0 and dim in (2, 3) else "sketch")
+
+
+@pytest.mark.parametrize("error", [methods.HOPELESS, math.nextafter(methods.HOPELESS, 9)])
+def test_the_edge_of_hopeless_noise(error, monkeypatch):
+    monkeypatch.setattr(methods, "sketch_excess", lambda *facts: (error, error))
+    assert (choice(dim=2, delta=0.0).method == "grid") == (error > methods.HOPELESS)
+
+
+@pytest.mark.parametrize("n_rounds", [0, 1, 8])
+def test_a_pipeline_without_rounds_is_a_sketch(n_rounds, monkeypatch):
+    right = methods.plan_pipeline
+    monkeypatch.setattr(
+        methods, "plan_pipeline", lambda *facts: replace(right(*facts), n_rounds=n_rounds)
+    )
+    found = choice()
+    assert found.method == ("pipeline" if n_rounds else "sketch")
+    assert f"{n_rounds} rounds" in found.reason or n_rounds == 0
+
+
+@pytest.mark.parametrize("method", ["kmeans", "", None, "Lloyd", ["lloyd"]])
+def test_an_unknown_method_is_refused_with_those_there_are(method, spent):
+    with pytest.raises(ParameterError, match="method=") as error:
+        fitted(records(50), method=method)
+    assert all(repr(known) in str(error.value) for known in METHODS)
+    with pytest.raises(ParameterError, match="method="):
+        cluster_by("sketch", records(50), 3)
+    assert spent == []
+
+
+@pytest.mark.parametrize(
+    ("n_records", "dim"),
+    [
+        *((number, dim) for number in (-5, 0, math.nan, math.inf) for dim in (3, 12)),
+        ("many", 12),
+        (1e300, 12),
+        ("many", 3),
+        (1e300, 3),
+    ],
+)
+def test_a_number_of_records_that_is_none_is_refused(n_records, dim, spent):
+    with pytest.raises(ParameterError, match="n_records="):
+        fitted(np.zeros((50, dim)), n_records=n_records)
+    assert spent == []
+
+
+# --- every method through the estimator ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    return records(3000)
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def fit(request, blobs):
+    """A fit with true noise, by each method."""
+    return request.param, fitted(blobs, method=request.param)
+
+
+def test_clear_clusters_are_found(fit):
+    # Noise moves a centre by about 0.001 at this budget, and 0.2 is a third of the way to another
+    # cluster. A grid's cells are 0.29 wide.
+    _, model = fit
+    far = cdist(CENTERS, model.cluster_centers_)
+    assert sorted(far.argmin(axis=1)) == [0, 1, 2]
+    assert far.min(axis=1).max() < 0.2
+    np.testing.assert_allclose(model.weights_, 1 / 3, atol=0.1)
+    assert model.cluster_centers_.dtype == np.float64
+
+
+def test_the_receipt_has_the_budget(fit):
+    name, model = fit
+    receipt = model.receipt_
+    assert receipt.epsilon == 50.0
+    assert receipt.delta == (0.0 if name in NEVER_DELTA else 1e-6)
+    assert receipt.neighbours == "add-remove"
+    pure = fitted(records(100), method=name, delta=0.0, epsilon=3.0).receipt_
+    assert (pure.epsilon, pure.delta) == (3.0, 0.0)
+
+
+def test_the_reason_is_told_where_there_is_one(fit):
+    name, model = fit
+    assert model.method_ == ("pipeline" if name == "auto" else name)
+    assert ("was chosen" in model.receipt_.mechanism) == (name == "auto")
+    if model.method_ == "sketch":
+        return
+    assert model.model_.method == model.method_
+    assert (model.model_.reason != "") == (name == "auto")
+    assert model.model_.reason in model.receipt_.mechanism
+    assert model.model_.receipt == model.receipt_
+
+
+def test_all_methods_have_the_same_attributes(fit):
+    _, model = fit
+    assert {name for name in vars(model) if name.endswith("_")} == {
+        "cluster_centers_",
+        "concerns_",
+        "method_",
+        "model_",
+        "n_features_in_",
+        "receipt_",
+        "sketch_",
+        "standard_errors_",
+        "weights_",
+        "width_",
+    }
+
+
+def test_what_only_a_sketch_knows_is_none_elsewhere(fit):
+    _, model = fit
+    sketched = model.method_ == "sketch"
+    for name in ("sketch_", "standard_errors_", "width_"):
+        assert (getattr(model, name) is not None) == sketched
+    assert isinstance(model.model_, ps.KMeansModel if sketched else CenterModel)
+
+
+def test_models_keep_their_contents_in_a_file(fit, tmp_path, blobs):
+    _, model = fit
+    kinds = (ps.KMeansModel, CenterModel)
+    kind, other = kinds if model.method_ == "sketch" else kinds[::-1]
+    model.model_.save(tmp_path / "model.json")
+    again = kind.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.centers, model.cluster_centers_)
+    np.testing.assert_array_equal(again.weights, model.weights_)
+    assert again.receipt == model.model_.receipt
+    assert again.describe() == model.model_.describe()
+    np.testing.assert_array_equal(again.predict(blobs), model.predict(blobs))
+    with pytest.raises(FileError):
+        other.load(tmp_path / "model.json")
+
+
+def test_predict_gives_the_nearest_centre(fit):
+    _, model = fit
+    X = np.random.default_rng(5).uniform(-1, 1, size=(2000, 4))
+    far = cdist(X, model.cluster_centers_)
+    nearest = far.argmin(axis=1)
+    clear = np.partition(far, 1, axis=1)[:, 1] - far.min(axis=1) > 1e-9
+    labels = model.predict(X)
+    assert clear.mean() > 0.99
+    np.testing.assert_array_equal(labels[clear], nearest[clear])
+    for container in (sp.csr_array, sp.csc_matrix, sp.coo_array):
+        np.testing.assert_array_equal(model.predict(container(X)), labels)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_fits_differ(method, blobs):
+    # Sums have integer noise of scales in the thousands, and a grid has noise in each of 81 cells:
+    # that everything comes out the same again has a chance far below 1e-6.
+    one, other = (fitted(blobs, method=method, epsilon=1.0, n_records=300) for _ in range(2))
+    assert (one.cluster_centers_ != other.cluster_centers_).any()
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", SKETCH_OPTIONS)
+@pytest.mark.parametrize("method", READING)
+def test_an_option_of_sketches_is_refused_elsewhere(method, option, spent):
+    with pytest.raises(ParameterError, match=f"{option}=.*method='{method}'.*sketch"):
+        fitted(records(50), method=method, **{option: SKETCH_OPTIONS[option]})
+    assert spent == []
+
+
+@pytest.mark.parametrize("option", SKETCH_OPTIONS)
+def test_an_option_of_sketches_asks_auto_for_one(option):
+    model = fitted(records(300), n_records=None, **{option: SKETCH_OPTIONS[option]})
+    assert model.method_ == "sketch"
+    assert f"'sketch' was chosen: {option}=" in model.receipt_.mechanism
+
+
+def test_noise_is_for_sketches_and_for_lloyd(spent):
+    found = fitted(records(300), noise="cube")
+    assert found.method_ == "sketch"
+    assert "noise='cube' is an option" in found.receipt_.mechanism
+    for method in ("pipeline", "partition-tree", "grid"):
+        with pytest.raises(ParameterError, match="noise='cube'"):
+            fitted(records(50), method=method, noise="cube")
+    with pytest.raises(ParameterError, match=r"noise='magic'.*'laplace-joint'"):
+        fitted(records(50), method="lloyd", noise="magic")
+    with pytest.raises(ParameterError, match="delta > 0"):
+        fitted(records(50), method="lloyd", noise="gaussian", delta=0.0)
+    for noise in ("laplace-joint", "laplace", "cube", "gaussian"):
+        spent.clear()
+        fit = fitted(records(50), method="lloyd", noise=noise)
+        assert {law.kind for law in spent} == {noise.split("-")[0]}
+        assert fit.receipt_.delta == (1e-6 if noise == "gaussian" else 0.0)
+
+
+@pytest.mark.parametrize("method", READING)
+def test_the_number_of_clusters_is_found_by_sketches_only(method, spent):
+    with pytest.raises(ParameterError, match=f"n_clusters='auto' with method='{method}'"):
+        fitted(records(50), method=method, n_clusters="auto")
+    assert spent == []
+
+
+def test_a_number_of_clusters_left_open_asks_auto_for_a_sketch():
+    model = fitted(np.ones((50, 12)) / 4, n_clusters="auto", max_clusters=2, n_records=None)
+    assert model.method_ == "sketch"
+    assert "'sketch' was chosen" in model.receipt_.mechanism
+
+
+@pytest.mark.parametrize("method", ["lloyd", "grid"])
+def test_sparse_centres_have_their_methods(method, spent):
+    with pytest.raises(ParameterError, match=r"n_nonzero.*'pipeline' or 'partition-tree'"):
+        fitted(records(50), method=method, n_nonzero=2)
+    assert spent == []
+
+
+@pytest.mark.parametrize("more", [{"method": "sketch"}, {"n_features": 60}])
+def test_sparse_centres_are_none_of_a_sketch(more, spent):
+    with pytest.raises(ParameterError, match="n_nonzero"):
+        fitted(records(50), n_nonzero=2, **more)
+    assert spent == []
+
+
+def test_a_sketch_that_was_chosen_tells_its_model_why(tmp_path):
+    model = fitted(records(300), n_records=None)
+    assert model.method_ == "sketch"
+    model.model_.save(tmp_path / "model.json")
+    assert ps.KMeansModel.load(tmp_path / "model.json").receipt == model.receipt_
+
+
+# --- the same records in other words ------------------------------------------------------------
+
+
+@pytest.fixture
+def learned_once(monkeypatch):
+    """What is learned from a sketch is learned once for the same noisy sums."""
+    known = {}
+
+    def learn(released, *choices, **named):
+        key = released.sums.tobytes()
+        if key not in known:
+            known[key] = ps.learn_kmeans(released, *choices, **named)
+        return known[key]
+
+    for module in (kmeans, pipeline, sparse_start):
+        monkeypatch.setattr(module, "learn_kmeans", learn)
+
+
+def read_only(X):
+    X = X.copy()
+    X.flags.writeable = False
+    return X
+
+
+def with_zeros(X):
+    """Entries stored in two parts, and zeros that are stored."""
+    rows, columns = np.indices(X.shape).reshape(2, -1)
+    parts = np.concatenate([X.ravel() / 2, X.ravel() / 2])
+    places = (np.tile(rows, 2), np.tile(columns, 2))
+    return sp.coo_matrix((parts, places), shape=X.shape)
+
+
+WORDS = {
+    "float32": lambda X: X.astype(np.float32),
+    "read-only": read_only,
+    "by columns": np.asfortranarray,
+    "frame": lambda X: pd.DataFrame(X, columns=list("abcd")),
+    "csr_array": sp.csr_array,
+    "csc_matrix": sp.csc_matrix,
+    "coo_array": sp.coo_array,
+    "coo_matrix, in parts": with_zeros,
+}
+
+
+def halves(n_records):
+    """Records of which every second entry is 0 and which have an exact 32-bit form."""
+    X = np.rint(records(n_records, seed=4) * 2**12) / 2**12
+    X[:, ::2][np.arange(n_records) % 2 == 0] = 0.0
+    return X
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize("method", NAMED)
+def test_the_same_records_ask_the_same_questions(method, learned_once):
+    X = halves(200)
+    tape, first = recorded(X, method=method)
+    for say in WORDS.values():
+        table = say(X)
+        require_same(first, replayed(tape, table, method=method))
+        np.testing.assert_array_equal(first.predict(table), first.predict(X))
+    require_same(first, replayed(tape, X, method=method, n_threads=3))
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("method", ["pipeline", "partition-tree"])
+def test_sparse_centres_of_all_formats(method, neighbours, learned_once):
+    X = halves(200)
+    options = {"method": method, "n_nonzero": 2, "neighbours": neighbours}
+    tape, first = recorded(X, **options)
+    for name in ("csr_array", "csc_matrix", "coo_array", "coo_matrix, in parts", "frame"):
+        require_same(first, replayed(tape, WORDS[name](X), **options))
+    assert first.receipt_.neighbours == neighbours
+    assert first.receipt_.delta == (0.0 if method == "partition-tree" else 1e-6)
+    # Of more entries than that the largest count.
+    largest = np.where(np.argsort(np.argsort(-np.abs(X), axis=1, kind="stable")) < 2, X, 0.0)
+    assert (largest != X).any()
+    require_same(first, replayed(tape, largest, **options))
+
+
+@pytest.mark.parametrize("method", NAMED)
+def test_missing_values_are_at_the_centre(method, spent, learned_once):
+    X = halves(200)
+    X[3], X[5, 1], X[7, 0] = np.nan, np.inf, -np.inf
+    filled = np.where(np.isfinite(X), X, 0.5)
+    options = {"method": method, "domain": ps.Box(-1, 2)}
+    with pytest.raises(RecordError, match="missing"):
+        fitted(X, **options)
+    assert spent == []
+    tape, first = recorded(filled, **options)
+    found = replayed(tape, X, missing="center", **options)
+    require_same(first, found)
+    np.testing.assert_array_equal(found.predict(X), first.predict(filled))
+
+
+@pytest.mark.parametrize("method", NAMED)
+def test_names_of_columns_reach_the_model(method, tmp_path):
+    frame = pd.DataFrame(records(200), columns=["age", "bmi", "dose", "time"])
+    found = fitted(frame, method=method).model_
+    assert found.columns == ("age", "bmi", "dose", "time")
+    found.save(tmp_path / "model.json")
+    assert type(found).load(tmp_path / "model.json").columns == found.columns
+    assert fitted(records(200), method=method).model_.columns is None
+
+
+# --- the number of records ----------------------------------------------------------------------
+
+LENGTHS = [
+    (4, {"method": "auto"}),  # a sketch
+    (12, {"method": "auto"}),  # the pipeline
+    (4, {"method": "pipeline"}),
+    (12, {"method": "pipeline", "delta": 0.0}),
+    (4, {"method": "pipeline", "n_nonzero": 2}),
+    (12, {"method": "partition-tree"}),
+    (12, {"method": "partition-tree", "n_nonzero": 2}),
+    (4, {"method": "lloyd"}),
+    (12, {"method": "lloyd", "delta": 0.0}),
+    (4, {"method": "grid"}),
+]
+
+
+@pytest.mark.parametrize(("dim", "options"), LENGTHS)
+def test_nothing_but_the_noise_knows_the_number_of_records(dim, options):
+    """Ten records more: the same questions, and with the same answers the same model."""
+    X = np.tile(records(210), (1, dim // 4)) / math.sqrt(dim / 4)
+    number = 100 if options["method"] == "grid" else None  # a grid needs one
+    options = {"epsilon": 4.0, **options, "n_records": number}
+    tape, first = recorded(X[:200], **options)
+    require_same(first, replayed(tape, X, same_values=False, **options))
+
+
+@pytest.mark.parametrize("method", ["pipeline", "partition-tree"])
+def test_a_number_taken_from_the_table_is_noticed(method):
+    X = records(2000)
+    tape, _ = recorded(X[:200], method=method, n_records=200)
+    with pytest.raises(AssertionError, match=r"another law|questions than before"):
+        replayed(tape, X, same_values=False, method=method, n_records=2000)
+
+
+@pytest.mark.parametrize("dim", [2, 12])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_a_choice_knows_the_number_of_records_if_it_is_public(neighbours, dim, monkeypatch):
+    told = []
+
+    def listening(method, **facts):
+        told.append(facts)
+        return Choice("lloyd", "it is quick")
+
+    monkeypatch.setattr(kmeans, "chosen_method", listening)
+    for n in (20, 70):
+        fitted(np.zeros((n, dim)), n_records=None, neighbours=neighbours)
+        fitted(np.zeros((n, dim)), n_records=5e6, neighbours=neighbours)
+    public = [20, 5e6, 70, 5e6] if neighbours == "replace" else [None, 5e6, None, 5e6]
+    assert [facts.pop("n_records") for facts in told] == public
+    assert all(facts == told[0] for facts in told)
+
+
+def test_public_numbers_decide_what_auto_does(blobs):
+    few, many = (
+        fitted(X, n_records=None, neighbours="replace", epsilon=1.0) for X in (blobs[:9], blobs)
+    )
+    assert (few.method_, many.method_) == ("sketch", "pipeline")
+    assert fitted(blobs, n_records=None, epsilon=1.0).method_ == "sketch"
+
+
+def test_a_sketch_is_planned_for_the_public_number(blobs):
+    found = fitted(blobs, method="sketch", n_records=None, neighbours="replace")
+    assert found.sketch_.design.n_records == len(blobs)
