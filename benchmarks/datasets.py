@@ -247,12 +247,9 @@ OTHERS: list[DataSet] = [
 
 _BALL = ps.Ball(100, 1.0)
 SIXTY_FOUR = DataSet("64 in R^100 n=1e5", 64, _BALL, in_a_ball(64, 100, 100_000))
-UNEQUAL = DataSet(
-    "the same, sizes 1:10, 1 % outliers",
-    64,
-    _BALL,
-    in_a_ball(64, 100, 100_000, weights=10, outliers=0.01),
-)
+SIZES = DataSet("sizes 1:10", 64, _BALL, in_a_ball(64, 100, 100_000, weights=10))
+FAR = DataSet("1 % outliers", 64, _BALL, in_a_ball(64, 100, 100_000, outliers=0.01))
+BOTH = DataSet("both of these", 64, _BALL, in_a_ball(64, 100, 100_000, weights=10, outliers=0.01))
 IMAGES = DataSet("Fashion-MNIST", 10, ps.Ball(784, 13.0, center=0.286), fashion())
 # Every cell of the comparison of methods: data set, budgets.
 CELLS: list[tuple[DataSet, list[tuple[float, float]]]] = [
@@ -278,5 +275,7 @@ CELLS: list[tuple[DataSet, list[tuple[float, float]]]] = [
     ),
     (IMAGES, [(0.3, 1e-6), (1.0, 1e-6), (3.0, 1e-6), (1.0, 0.0)]),
     (SIXTY_FOUR, [(0.3, 1e-6), (1.0, 1e-6), (3.0, 1e-6), (1.0, 0.0)]),
-    (UNEQUAL, [(1.0, 1e-6)]),
+    (SIZES, [(1.0, 1e-6)]),
+    (FAR, [(1.0, 1e-6)]),
+    (BOTH, [(1.0, 1e-6)]),
 ]

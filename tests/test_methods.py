@@ -169,8 +169,6 @@ def test_a_method_that_was_asked_for_is_taken(method):
         ({"dim": 10, "n_records": None}, "sketch", "n_records is not given"),
         ({"dim": 2, "n_records": None, "epsilon": 1e-4}, "sketch", "n_records is not given"),
         ({"dim": 10, "epsilon": 10.0}, "pipeline", "rounds after a sketch"),
-        ({"dim": 10, "epsilon": 1e-3}, "sketch", "the whole budget"),
-        ({"dim": 4, "epsilon": 1e-3}, "sketch", "the whole budget"),
         ({"dim": 10, "n_nonzero": 2}, "pipeline", "at most 2 entries of 10"),
         ({"dim": 3, "n_nonzero": 2, "epsilon": 1e-4}, "pipeline", "at most 2 entries of 3"),
     ],
@@ -181,17 +179,21 @@ def test_rules_of_auto(facts, method, words, delta):
     assert words in found.reason
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3, 4])
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 10])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_a_grid_is_for_two_or_three_columns_of_hopeless_pure_noise(dim, delta):
+def test_rough_methods_are_for_hopeless_pure_noise(dim, delta):
     found = choice(dim=dim, delta=delta, epsilon=1e-3, n_records=1e3)
-    assert found.method == ("grid" if delta == 0 and dim in (2, 3) else "sketch")
+    if delta > 0 or dim == 1:
+        assert (found.method, "the whole budget" in found.reason) == ("sketch", True)
+    else:
+        assert found.method == ("grid" if dim in (2, 3) else "lloyd")
 
 
 @pytest.mark.parametrize("error", [methods.HOPELESS, math.nextafter(methods.HOPELESS, 9)])
 def test_the_edge_of_hopeless_noise(error, monkeypatch):
     monkeypatch.setattr(methods, "sketch_excess", lambda *facts: (error, error))
     assert (choice(dim=2, delta=0.0).method == "grid") == (error > methods.HOPELESS)
+    assert (choice(dim=5, delta=0.0).method == "lloyd") == (error > methods.HOPELESS)
 
 
 @pytest.mark.parametrize("n_rounds", [0, 1, 8])

@@ -80,7 +80,10 @@ def chosen_method(
         return Choice("pipeline", f"a sketch of {dim} columns needs directions to look along")
     if n_records is None:
         return Choice("sketch", f"{dim} columns are few, and n_records is not given")
-    if _wants_grid(n_clusters, dim, budget, n_records):
+    hopeless = dim > 1 and _is_hopeless(n_clusters, dim, budget, n_records)
+    if hopeless and dim not in GRID_COLUMNS:
+        return Choice("lloyd", "it is too much noise for a sketch, and rounds ask for less")
+    if hopeless:
         return Choice("grid", "it is too much noise for a sketch, and few columns have few cells")
     plan = plan_pipeline(n_clusters, dim, budget, n_records)
     if plan.n_rounds == 0:
@@ -92,9 +95,9 @@ def chosen_method(
     )
 
 
-def _wants_grid(n_clusters: int, dim: int, budget: Budget, n_records: float) -> bool:
-    """Whether a histogram tells more than a sketch: pure noise, few columns, hardly any budget."""
-    if budget.delta > 0 or dim not in GRID_COLUMNS:
+def _is_hopeless(n_clusters: int, dim: int, budget: Budget, n_records: float) -> bool:
+    """Whether pure noise hides all clusters from a sketch: what is left are their rough places."""
+    if budget.delta > 0:
         return False
     error, _ = sketch_excess(n_clusters, dim, budget, Fraction(1), n_records)
     return error > HOPELESS

@@ -50,7 +50,8 @@ class Passes:
         neighbours: Neighbours = "add-remove",
         progress: Progress | None = None,
     ) -> None:
-        if isinstance(data, Iterator):
+        parts = data if isinstance(data, list | tuple) else [data]
+        if any(isinstance(part, Iterator) for part in parts):
             raise RecordError(
                 "records are read several times, and an iterator can be read once; give an array, "
                 "a table, paths, or a list of blocks"

@@ -3,10 +3,13 @@
 Counts and steps of all clusters are judged together. If they vary no more than their noise would
 make them, nothing is left of them; if they vary much more, all of it (empirical Bayes). Steps are
 judged in groups of directions, strong ones first: between strong directions clusters differ,
-along weak ones there is mostly noise. Public numbers in, public numbers out.
+along weak ones there is mostly noise. A cluster that still has a long way to go, when all others
+have arrived, is judged by itself. Public numbers in, public numbers out.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +39,9 @@ def shrunk_steps(steps: Floats, variances: Floats, weights: Floats, subspace: Su
     start, end = 0, min(subspace.n_directions, dim)
     while start < dim:
         group = rotated[:, start:end]
-        excess = np.mean(group**2, axis=1) - variances
-        signal = max(float(share @ excess), 0.0)
+        squares = np.mean(group**2, axis=1)
+        common = max(float(share @ (squares - variances)), 0.0)
+        signal = np.maximum(common, squares - _noise_at_most(variances, end - start))
         group *= (signal / (signal + variances))[:, np.newaxis]
         start, end = end, min(2 * end, dim)
     return np.asarray(rotated @ subspace.directions.T)
@@ -59,4 +63,13 @@ def shrunk_together(steps: Floats, variances: Floats) -> Floats:
     kept = np.where(
         y > (1 + np.sqrt(ratio)) ** 2, np.sqrt(np.maximum(inside, 0.0) / np.maximum(y, 1e-300)), 0.0
     )
-    return np.asarray((left * (kept * np.sqrt(many))) @ right * deviations)
+    common = (left * (kept * np.sqrt(many))) @ right * deviations
+    rest = steps - common
+    squares = np.mean(rest**2, axis=1)
+    signal = np.maximum(squares - _noise_at_most(variances, steps.shape[1]), 0.0)
+    return np.asarray(common + (signal / (signal + variances))[:, np.newaxis] * rest)
+
+
+def _noise_at_most(variances: Floats, size: int) -> Floats:
+    """What the mean square of so many numbers of noise hardly exceeds, two standard deviations."""
+    return np.asarray(variances * (1 + 2 * math.sqrt(2 / size)))

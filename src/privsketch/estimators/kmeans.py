@@ -216,8 +216,8 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         told = [f"{name}={getattr(self, name)!r}" for name in given]
         if given and self.n_nonzero is not None:
             raise ParameterError(
-                f"n_nonzero={self.n_nonzero!r} with {told[0]}: that is an option of sketches, which "
-                "have no sparse centres"
+                f"n_nonzero={self.n_nonzero!r} with {told[0]}: that is an option of sketches, and "
+                "they have no sparse centres"
             )
         if given and self.method == "auto":
             return Choice("sketch", f"{told[0]} is an option of sketches")
@@ -291,6 +291,8 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "model_")
         table = validated(self, X, reset=False, sparse=True)
+        if hasattr(table, "tocsr"):
+            table = table.tocsr()
         rows = max(1, _VALUES // table.shape[1])
         parts = [
             self.model_.predict(filled(self, table[first : first + rows]))

@@ -52,7 +52,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
             estimator,
             X,
             reset=reset,
-            accept_sparse="csr" if sparse else False,
+            accept_sparse=["csr", "coo"] if sparse else False,
             dtype=[np.float64, np.float32],
             ensure_all_finite=not keep_missing,
             ensure_min_samples=0 if reset else 1,
