@@ -291,6 +291,18 @@ def test_shrinkage_keeps_signal_and_drops_noise():
     assert np.square(shrunk).sum() > 0.8 * np.square(truth).sum()
 
 
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_a_cluster_that_is_still_on_its_way_goes_on(is_ordered):
+    rng = np.random.default_rng(0)
+    steps = rng.normal(size=(40, 64))  # noise alone, but for one cluster
+    steps[7] += 3
+    shrunk = shrunk_steps(
+        steps, np.ones(40), np.ones(40), Subspace(np.eye(64), 8, is_ordered=is_ordered)
+    )
+    assert abs(shrunk[7].mean() - 3) < 0.8
+    assert np.square(np.delete(shrunk, 7, axis=0)).mean() < 0.2
+
+
 def test_shrinkage_finds_directions_that_steps_have_in_common():
     rng = np.random.default_rng(0)
     truth = 4 * rng.normal(size=(30, 3)) @ rng.normal(size=(3, 200))

@@ -31,8 +31,11 @@ def shrunk_steps(steps: Floats, variances: Floats, weights: Floats, subspace: Su
 
     Groups double in size: [0, p), [p, 2p), [2p, 4p), ...
     """
-    if not subspace.is_ordered:
+    if subspace.n_directions == steps.shape[1]:  # the start has seen all columns
         return shrunk_together(steps, variances)
+    if not subspace.is_ordered:
+        common = shrunk_together(steps, variances)
+        return common + shrunk_alone(steps - common, variances)
     rotated = steps @ subspace.directions
     dim = rotated.shape[1]
     share = weights / weights.sum()
@@ -40,8 +43,8 @@ def shrunk_steps(steps: Floats, variances: Floats, weights: Floats, subspace: Su
     while start < dim:
         group = rotated[:, start:end]
         squares = np.mean(group**2, axis=1)
-        common = max(float(share @ (squares - variances)), 0.0)
-        signal = np.maximum(common, squares - _noise_at_most(variances, end - start))
+        typical = max(float(share @ (squares - variances)), 0.0)
+        signal = np.maximum(typical, squares - _noise_at_most(variances, end - start))
         group *= (signal / (signal + variances))[:, np.newaxis]
         start, end = end, min(2 * end, dim)
     return np.asarray(rotated @ subspace.directions.T)
@@ -63,13 +66,16 @@ def shrunk_together(steps: Floats, variances: Floats) -> Floats:
     kept = np.where(
         y > (1 + np.sqrt(ratio)) ** 2, np.sqrt(np.maximum(inside, 0.0) / np.maximum(y, 1e-300)), 0.0
     )
-    common = (left * (kept * np.sqrt(many))) @ right * deviations
-    rest = steps - common
-    squares = np.mean(rest**2, axis=1)
+    return np.asarray((left * (kept * np.sqrt(many))) @ right * deviations)
+
+
+def shrunk_alone(steps: Floats, variances: Floats) -> Floats:
+    """Steps (k, dim) of which each is judged by itself."""
+    squares = np.mean(steps**2, axis=1)
     signal = np.maximum(squares - _noise_at_most(variances, steps.shape[1]), 0.0)
-    return np.asarray(common + (signal / (signal + variances))[:, np.newaxis] * rest)
+    return np.asarray((signal / (signal + variances))[:, np.newaxis] * steps)
 
 
 def _noise_at_most(variances: Floats, size: int) -> Floats:
-    """What the mean square of so many numbers of noise hardly exceeds, two standard deviations."""
-    return np.asarray(variances * (1 + 2 * math.sqrt(2 / size)))
+    """What the mean square of so many numbers of noise hardly exceeds: three deviations more."""
+    return np.asarray(variances * (1 + 3 * math.sqrt(2 / size)))
