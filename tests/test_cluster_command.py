@@ -383,6 +383,7 @@ def test_passes_are_shown_by_name_on_a_terminal_only(folder, monkeypatch):
     arguments = ["data.parquet", *STUDY, "--method", "lloyd", "-o", "model.json", "--force"]
     assert clustered(*arguments).stderr == ""
     screen = io.StringIO()
+    monkeypatch.setenv("TERM", "xterm-256color")  # others may not move the cursor
     console = Console(file=screen, force_terminal=True, width=100)
     monkeypatch.setattr(progress, "_console", lambda: console)
     clustered(*arguments)
@@ -395,6 +396,7 @@ def test_bars_count_records_and_passes(monkeypatch, folder):
 
     write("data.parquet", some_records(100))
     screen = io.StringIO()
+    monkeypatch.setenv("TERM", "xterm-256color")  # others may not move the cursor
     console = Console(file=screen, force_terminal=True, width=100)
     monkeypatch.setattr(progress, "_console", lambda: console)
     with progress.pass_bars([folder / "data.parquet"]) as advance:
