@@ -161,7 +161,7 @@ def measure(setting: Setting, repetitions: int, first_seed: int) -> str:
         start = time.perf_counter()
         model = learn_gaussian_mixture(sketch, setting.k, covariance_type=kind)
         learning.append(time.perf_counter() - start)
-        misfits.append(model.residual / model.expected_residual)
+        misfits.append(model.misfit or 0.0)
         losses.append(reference(truth, records, kind, seed)(fresh) - model.score(fresh))
     inside = [loss for loss, is_cut in zip(losses, cut, strict=True) if not is_cut]
     return (

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from privsketch.baselines import grid, lloyd
+from privsketch.baselines import aggregate, grid, lloyd, variates
 from privsketch.budget import Budget, Receipt
 from privsketch.clustering import pipeline
 from privsketch.clustering.partition_tree import cluster_by_tree
@@ -28,7 +28,10 @@ _RUNS: dict[str, Callable[..., CenterModel]] = {
     "partition-tree": cluster_by_tree,
     "lloyd": lloyd.cluster,
     "grid": grid.cluster,
+    "sample-aggregate": aggregate.cluster,
+    "k-variates": variates.cluster,
 }
+CHOOSE_NOISE = ("lloyd", "sample-aggregate", "k-variates")  # their noise can be asked for
 _SPARSE_STARTS: dict[str, Start] = {"pipeline": "sketch", "partition-tree": "trees"}
 GRID_COLUMNS = (2, 3)
 HOPELESS = 3.3  # forecast error of a sketch that loses nearly all clusters

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 _AGAIN = "clustering its records again would spend the budget again"
 METHODS = {
-    "squares": ("auto", "pipeline", "sketch", "partition-tree", "lloyd", "grid"),
+    "squares": (
+        "auto",
+        "pipeline",
+        "sketch",
+        "partition-tree",
+        "lloyd",
+        "grid",
+        "sample-aggregate",
+        "k-variates",
+    ),
     "distances": ("auto", "rounds", "partition-tree"),
 }
 

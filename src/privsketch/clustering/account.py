@@ -10,7 +10,14 @@ import numpy.typing as npt
 from privsketch.budget import Budget, Receipt
 from privsketch.clustering.shares import Shares
 from privsketch.errors import ParameterError
-from privsketch.noise.mechanism import add_noise, gaussian_law, laplace_law
+from privsketch.noise.mechanism import (
+    add_noise,
+    cube_factor,
+    cube_law,
+    gaussian_law,
+    laplace_law,
+)
+from privsketch.noise.sums import saturating_multiply
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -42,39 +49,63 @@ class Account:
         self._receipts.append(receipt)
         self._rhos.append(rho)
 
-    def gaussian(self, name: str, values: Integers, l2_squared: int) -> tuple[Floats, float]:
+    def gaussian(
+        self, name: str, values: Integers, l2_squared: int, *, replaced: int | None = None
+    ) -> tuple[Floats, float]:
         """Noisy integers and the standard deviation of their noise.
 
-        `l2_squared` is the squared L2 sensitivity under "add-remove"; two such changes make
-        a replacement.
+        `l2_squared` is the squared L2 sensitivity under "add-remove", `replaced` that of a
+        replacement; two changes of the first kind if left out.
 
         Charges: the share.
         """
         budget = self.budget(name)
         if budget.neighbours == "replace":
-            l2_squared *= 4
+            l2_squared = 4 * l2_squared if replaced is None else replaced
         flat = np.ascontiguousarray(values).reshape(-1)
         law = gaussian_law(l2_squared, len(flat), budget.epsilon, budget.delta, budget.neighbours)
         noisy, receipt = add_noise(flat, law, source=None)
         self.charge(part_receipt(name, receipt), law.rho)
         return noisy.reshape(values.shape).astype(np.float64), law.scale
 
-    def laplace(self, name: str, values: Integers, l1: int) -> tuple[Floats, float]:
+    def laplace(
+        self, name: str, values: Integers, l1: int, *, replaced: int | None = None
+    ) -> tuple[Floats, float]:
         """Noisy integers and the scale of their noise, for an L1 sensitivity under "add-remove".
+
+        `replaced` is that of a replacement; twice the first if left out.
 
         Charges: the share.
         """
-        if not self.shares.is_pure:
-            # Its epsilon would not be that of the share, whose rho is what counts.
-            raise ParameterError("shares: Laplace noise is for budgets with delta = 0")
+        self._require_pure("Laplace")
         budget = self.budget(name)
         if budget.neighbours == "replace":
-            l1 *= 2
+            l1 = 2 * l1 if replaced is None else replaced
         flat = np.ascontiguousarray(values).reshape(-1)
         law = laplace_law(l1, len(flat), budget.epsilon, budget.neighbours)
         noisy, receipt = add_noise(flat, law, source=None)
         self.charge(part_receipt(name, receipt), 0.0)
         return noisy.reshape(values.shape).astype(np.float64), law.scale
+
+    def cube(
+        self, name: str, values: Integers, largest: int, *, replaced: int | None = None
+    ) -> tuple[Floats, float]:
+        """Noisy integers and the variance of their noise, for a largest change of a component.
+
+        `replaced` is that of a replacement; twice the first if left out.
+
+        Charges: the share.
+        """
+        self._require_pure("cube")
+        budget = self.budget(name)
+        if budget.neighbours == "replace":
+            largest = 2 * largest if replaced is None else replaced
+        flat = np.ascontiguousarray(values).reshape(-1)
+        factor = cube_factor(largest, len(flat), budget.epsilon)
+        law = cube_law(factor * largest, len(flat), budget.epsilon, budget.neighbours)
+        noisy, receipt = add_noise(saturating_multiply(flat, factor), law, source=None)
+        self.charge(part_receipt(name, receipt), 0.0)
+        return noisy.reshape(values.shape) / factor, law.variance / factor**2
 
     def noisy(
         self, name: str, values: Integers, *, l1: int, l2_squared: int
@@ -88,6 +119,11 @@ class Account:
             return noisy, 2 * scale**2
         noisy, scale = self.gaussian(name, values, l2_squared)
         return noisy, scale**2
+
+    def _require_pure(self, kind: str) -> None:
+        if not self.shares.is_pure:
+            # Its epsilon would not be that of the share, whose rho is what counts.
+            raise ParameterError(f"shares: {kind} noise is for budgets with delta = 0")
 
     def receipt(self, mechanism: str, source: str | None) -> Receipt:
         """What the whole run cost: every share that was taken has a receipt."""

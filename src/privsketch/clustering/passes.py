@@ -36,7 +36,7 @@ class Passes:
 
     `progress` is called at the beginning of a pass with its name and 0, and then with the name
     and numbers of records done. It is for the holder's own eyes: under "add-remove" the number
-    of records is private.
+    of records is private. `most_bits` is the resolution: coordinates are below 2^most_bits.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Passes:
         n_threads: int | None = None,
         neighbours: Neighbours = "add-remove",
         progress: Progress | None = None,
+        most_bits: int | None = None,
     ) -> None:
         parts = data if isinstance(data, list | tuple) else [data]
         if any(isinstance(part, Iterator) for part in parts):
@@ -63,7 +64,7 @@ class Passes:
         self.dim = len(domain.half_widths)
         # Squared norms stay exact in float64, and products of two records too.
         bits = math.floor((53 - math.log2(self.dim)) / 2 - math.log2(FAR))
-        self.bits = min(_MOST_BITS, bits)
+        self.bits = min(_MOST_BITS if most_bits is None else most_bits, bits)
         self._quantise = Quantiser(
             domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
         )

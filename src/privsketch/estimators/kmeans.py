@@ -23,7 +23,7 @@ from privsketch.estimators.validation import (
 from privsketch.learning.center_model import CenterModel
 from privsketch.learning.kmeans import check_choices, learn_kmeans
 from privsketch.learning.model import KMeansModel
-from privsketch.methods import METHODS, Choice, chosen_method, cluster_by
+from privsketch.methods import CHOOSE_NOISE, METHODS, Choice, chosen_method, cluster_by
 from privsketch.readers import checked_missing
 from privsketch.sketches import Sketch
 from privsketch.sketching.release import sketch
@@ -51,12 +51,14 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         0 for pure differential privacy; no default.
     domain : Box or Ball
         Public bounds of the records; no default. Its `dim` may be left out.
-    method : {"auto", "sketch", "pipeline", "partition-tree", "lloyd", "grid"}
+    method : {"auto", "sketch", "pipeline", "partition-tree", "lloyd", "grid", \
+            "sample-aggregate", "k-variates"}
         "sketch" releases one sketch and learns from it. "pipeline" looks along few directions
         with a sketch and improves its centres in noisy rounds; it is made for many columns.
         "partition-tree" is the method of Balcan et al. (2017), "lloyd" noisy rounds of Lloyd's,
-        "grid" a noisy histogram. "auto" takes the one whose forecast is best, from public
-        facts alone; the receipt says which, and why.
+        "grid" a noisy histogram, "sample-aggregate" the average of many small runs (Nissim et
+        al., 2007), "k-variates" noisy seeds (Nock et al., 2016). "auto" takes the one whose
+        forecast is best, from public facts alone; the receipt says which, and why.
     neighbours : {"add-remove", "replace"}
     n_records : float, optional
         Public order of magnitude of the number of records. Never taken from X, unless
@@ -66,7 +68,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Public: how many entries of a record are not 0, at most; of more, the largest count.
         For sparse records: methods "pipeline" and "partition-tree" then release sparse centres.
     noise : {"gaussian", "cube", "laplace"}, optional
-        Of a sketch, or of Lloyd's rounds: Gaussian if delta > 0, else the cube.
+        Of a sketch, of Lloyd's rounds, of averages or seeds: Gaussian if delta > 0, else the cube.
     n_features : int, optional
         Size of the sketch; of least predicted error if left out.
     feature_map, frequencies, frequency_scale : optional
@@ -183,7 +185,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         choice = self._choice(domain, budget, n_records)
         if choice.method == "sketch":
             return self._fit_sketch(table, domain, budget, choice, n_records, largest)
-        own = {"noise": self.noise} if choice.method == "lloyd" else {}
+        own = {"noise": self.noise} if choice.method in CHOOSE_NOISE else {}
         model = cluster_by(
             choice,
             table,
@@ -211,7 +213,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         given = [name for name, usual in _SKETCH_OPTIONS.items() if _differs(self, name, usual)]
         if isinstance(self.n_clusters, str):
             given.append("n_clusters")
-        if self.noise is not None and self.method != "lloyd":
+        if self.noise is not None and self.method not in CHOOSE_NOISE:
             given.append("noise")
         told = [f"{name}={getattr(self, name)!r}" for name in given]
         if given and self.n_nonzero is not None:
@@ -222,7 +224,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if given and self.method == "auto":
             return Choice("sketch", f"{told[0]} is an option of sketches")
         if given and self.method in METHODS and self.method != "sketch":
-            others = " or 'lloyd'" if given == ["noise"] else ""
+            others = "".join(f" or {name!r}" for name in CHOOSE_NOISE if given == ["noise"])
             raise ParameterError(
                 f"{told[0]} with method={self.method!r}: that is an option of sketches; leave it "
                 f"out, or use method='sketch'{others}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,16 +10,21 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privsketch.budget import Neighbours
+from privsketch.baselines import em
+from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.design import Design
 from privsketch.domain import Domain
+from privsketch.errors import ParameterError
 from privsketch.estimators.validation import column_names, completed, public_facts, validated
 from privsketch.learning.gaussian_mixture import (
     MISFIT,
     check_choices,
     learn_gaussian_mixture,
 )
+from privsketch.learning.mixture_model import GaussianMixtureModel
 from privsketch.planning.unknowns import CovarianceType
+from privsketch.readers import checked_missing
+from privsketch.sketches import Sketch
 from privsketch.sketching.release import sketch
 
 Floats = npt.NDArray[np.float64]
@@ -27,10 +33,10 @@ Floats = npt.NDArray[np.float64]
 class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     """Gaussian mixture with differential privacy for one record.
 
-    `fit` releases one sketch of the records and learns the mixture from it. Every fitted
-    attribute is a function of that release and of public facts, so all of them may be
-    published, and so may samples of the mixture. What the methods say about a table
-    (labels, probabilities, scores) is exact, and as sensitive as the table.
+    `fit` releases one sketch of the records and learns the mixture from it, or noisy sums in
+    rounds of EM. Every fitted attribute is a function of that release and of public facts, so
+    all of them may be published, and so may samples of the mixture. What the methods say about
+    a table (labels, probabilities, scores) is exact, and as sensitive as the table.
 
     Parameters
     ----------
@@ -43,6 +49,9 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     domain : Box or Ball
         Public bounds of the records; no default. Its `dim` may be left out.
     neighbours : {"add-remove", "replace"}
+    method : {"sketch", "em"}
+        "em" is DP-EM (Park et al., 2017): noisy rounds from public means, for comparison. The
+        options of sketches do not go with it.
     noise : {"gaussian", "cube", "laplace"}, optional
     n_features : int, optional
         Size of the sketch; a few numbers for every unknown if left out.
@@ -70,11 +79,12 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     concerns_ : tuple of str
         Reasons to doubt the mixture, in words; empty if there are none.
     converged_ : bool
-        Whether the mixture explains the sketch about as well as noise and sampling allow.
+        Whether the mixture explains the sketch about as well as noise and sampling allow; rounds
+        of EM cannot tell: False.
     receipt_ : Receipt
         What the fit cost: one charge of (epsilon, delta).
-    sketch_ : Sketch
-        The release itself.
+    sketch_ : Sketch or None
+        The release itself; method "sketch" only.
     model_ : GaussianMixtureModel
         The model learned from it.
     n_features_in_ : int
@@ -103,6 +113,7 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         delta: float | None = None,
         domain: Domain | None = None,
         neighbours: Neighbours = "add-remove",
+        method: str = "sketch",
         noise: str | None = None,
         n_features: int | None = None,
         n_records: float | None = None,
@@ -120,6 +131,7 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.delta = delta
         self.domain = domain
         self.neighbours = neighbours
+        self.method = method
         self.noise = noise
         self.n_features = n_features
         self.n_records = n_records
@@ -142,7 +154,12 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         y : ignored
         """
         budget, domain = public_facts(self)
+        if self.method not in METHODS:
+            known = " or ".join(map(repr, METHODS))
+            raise ParameterError(f"method={self.method!r}: expected {known}")
         table = validated(self, X, reset=True)
+        if self.method == "em":
+            return self._fit_em(table, domain.with_dim(table.shape[1]), budget)
         design = Design.plan(
             task="gaussian-mixture",
             n_components=self.n_components,
@@ -162,13 +179,40 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         check_choices(design, self.n_components, self.covariance_type, self.n_init, "n_init")
         released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
         # What was paid for stays, even if learning is interrupted.
-        self.sketch_, self.receipt_ = released, released.receipt
+        self.sketch_: Sketch | None = released
+        self.receipt_: Receipt = released.receipt
         model = learn_gaussian_mixture(
             released,
             self.n_components,
             covariance_type=self.covariance_type,
             n_starts=self.n_init,
         )
+        return self._with(model)
+
+    def _fit_em(self, table: Any, domain: Domain, budget: Budget) -> Self:
+        """Noisy rounds of EM."""
+        for name, usual in _SKETCH_OPTIONS.items():
+            if getattr(self, name) != usual:
+                raise ParameterError(
+                    f"{name}={getattr(self, name)!r} with method='em': that is an option of "
+                    "sketches; leave it out"
+                )
+        names = column_names(self)
+        model = em.learn(
+            table,
+            self.n_components,
+            domain=domain,
+            budget=budget,
+            covariance_type=self.covariance_type,
+            missing_to_center=checked_missing(self.missing),
+            n_threads=self.n_threads,
+            random_state=self.random_state,
+        )
+        self.sketch_, self.receipt_ = None, model.receipt
+        return self._with(replace(model, columns=None if names is None else tuple(names)))
+
+    def _with(self, model: GaussianMixtureModel) -> Self:
+        """What models of both methods have."""
         self.model_ = model
         self.weights_ = model.weights
         self.means_ = model.means
@@ -176,7 +220,7 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.standard_errors_ = model.standard_errors
         self.concerns_ = model.concerns
         self.precisions_cholesky_ = _precisions_cholesky(model.covariances, self.covariance_type)
-        self.converged_ = bool(model.residual <= MISFIT * model.expected_residual)
+        self.converged_ = model.misfit is not None and model.misfit <= MISFIT
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
@@ -215,6 +259,17 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = True
         tags.input_tags.allow_nan = self.missing == "center"
         return tags
+
+
+METHODS = ("sketch", "em")
+_SKETCH_OPTIONS = {
+    "noise": None,
+    "n_features": None,
+    "feature_map": "fourier",
+    "frequencies": None,
+    "frequency_scale": None,
+    "n_init": None,
+}
 
 
 def _precisions_cholesky(covariances: Floats, covariance_type: str) -> Floats:

@@ -172,8 +172,8 @@ def _concerns(
     if noise <= HOPELESS:
         found += on_the_edge(model.means, model.weights, sketch.design.domain)
     found += missing_records(model.n_records, sketch)
-    ratio = model.residual / model.expected_residual
-    if ratio > MISFIT:
+    ratio = model.misfit
+    if ratio is not None and ratio > MISFIT:
         found.append(
             f"the misfit is {ratio:.1f} times what noise and sampling leave on average: the "
             "records are not such a mixture (more components or another covariance_type may "

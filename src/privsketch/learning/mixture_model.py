@@ -1,4 +1,4 @@
-"""The Gaussian mixture learned from a sketch, and its file."""
+"""A Gaussian mixture that was learned privately, and its file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KIND = "gaussian-mixture-model"
 
 @dataclass(frozen=True, eq=False)
 class GaussianMixtureModel:
-    """A Gaussian mixture learned from a sketch.
+    """A Gaussian mixture learned from a sketch, or by noisy rounds of EM.
 
     Attributes
     ----------
@@ -40,16 +40,16 @@ class GaussianMixtureModel:
     standard_errors : (n_components, dim) float64
         Of the means, from privacy noise and from the sampling of records; larger by the
         square root of the misfit where there is one.
-    residual, expected_residual : float
-        Squared misfit of the sketch in units of the variance of noise and sampling, and
-        what it is on average if the records follow the mixture. A residual far above
-        says that they do not, or that the search got stuck.
+    residual, expected_residual : float or None
+        Of a sketch: squared misfit in units of the variance of noise and sampling, and what it
+        is on average if the records follow the mixture. A residual far above says that they do
+        not, or that the search got stuck.
     n_records : float
         Number of records as the fit sees it.
     concerns : tuple of str
         Reasons to doubt the mixture, in words; empty if there are none.
     receipt : Receipt
-        What the sketch cost. Learning added nothing.
+        What the sketch cost, to which learning added nothing, or all rounds.
     """
 
     weights: Floats
@@ -57,8 +57,8 @@ class GaussianMixtureModel:
     covariances: Floats
     covariance_type: CovarianceType
     standard_errors: Floats
-    residual: float
-    expected_residual: float
+    residual: float | None
+    expected_residual: float | None
     n_records: float
     design_fingerprint: str
     receipt: Receipt
@@ -69,6 +69,13 @@ class GaussianMixtureModel:
     def n_components(self) -> int:
         """Number of components."""
         return len(self.means)
+
+    @property
+    def misfit(self) -> float | None:
+        """Residual over its expectation; None without a sketch."""
+        if self.residual is None or self.expected_residual is None:
+            return None
+        return self.residual / self.expected_residual
 
     @property
     def column_names(self) -> list[str]:
@@ -151,12 +158,14 @@ class GaussianMixtureModel:
 
     def describe(self) -> str:
         """The model in plain words, several lines."""
-        ratio = self.residual / self.expected_residual
         lines = [
             f"mixture     {self.n_components} Gaussian components of about "
             f"{self.n_records:.0f} records, covariances {self.covariance_type}",
-            f"fit         misfit {ratio:.2f} of what noise and sampling leave on average",
         ]
+        if self.misfit is not None:
+            lines.append(
+                f"fit         misfit {self.misfit:.2f} of what noise and sampling leave on average"
+            )
         names = self.column_names
         more = "  ..." if len(names) > 8 else ""
         head = "  ".join(f"{name[:9]:>9}" for name in names[:8])
@@ -183,11 +192,12 @@ class GaussianMixtureModel:
         with reading(what):
             arrays = {name: np.array(fields[name], dtype=np.float64) for name in _ARRAYS}
             _require_mixture(fields["covariance_type"], **arrays)
-            others = shared_fields(fields, arrays["means"].shape[1], _NUMBERS)
+            others = shared_fields(fields, arrays["means"].shape[1], _NUMBERS, absent=_OF_A_SKETCH)
         return cls(**{**fields, **arrays, **others})
 
 
-_NUMBERS = ("residual", "expected_residual", "n_records")
+_OF_A_SKETCH = ("residual", "expected_residual")
+_NUMBERS = (*_OF_A_SKETCH, "n_records")
 _ARRAYS = ("weights", "means", "covariances", "standard_errors")
 
 

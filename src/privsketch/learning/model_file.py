@@ -24,8 +24,15 @@ def save_model(path: str | os.PathLike[str], kind: str, model: Any, arrays: Sequ
     write_file(path, document(kind, content))
 
 
-def shared_fields(fields: dict[str, Any], dim: int, numbers: Sequence[str]) -> dict[str, Any]:
-    """Receipt, columns and concerns, checked, as are the `numbers` and the fingerprint."""
+def shared_fields(
+    fields: dict[str, Any], dim: int, numbers: Sequence[str], *, absent: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Receipt, columns and concerns, checked, as are the `numbers` and the fingerprint.
+
+    A model that came from no sketch has no design, and none of the numbers in `absent`.
+    """
+    if fields["design_fingerprint"] == "" and all(fields[name] is None for name in absent):
+        numbers = [name for name in numbers if name not in absent]
     for name in numbers:
         if type(fields[name]) is not float or not 0 <= fields[name] < np.inf:
             raise ParameterError(f"{name} must be a number")

@@ -113,13 +113,17 @@ def picture_of(model: KMeansModel | GaussianMixtureModel) -> Picture:
             model.mixture_weights, model.mixture_means, _diagonal(model.mixture_widths)
         )
         noun, centers, covariances = "cluster", model.centers, _diagonal(model.axis_widths)
-        spread = model.residual_spread
-    elif isinstance(model, GaussianMixtureModel):
+        spread, expected = model.residual_spread, model.expected_residual
+    elif isinstance(model, GaussianMixtureModel) and model.expected_residual is not None:
         noun, centers, covariances = "component", model.means, model.covariance_matrices()
         mixture = Mixture(model.weights, centers, covariances)
-        spread = math.sqrt(2 * model.expected_residual)  # of chi-square
+        expected = model.expected_residual
+        spread = math.sqrt(2 * expected)  # of chi-square
     else:
-        raise ParameterError(f"report: expected a model, got {type(model).__name__}")
+        raise ParameterError(
+            f"report: expected a model of a sketch, got {type(model).__name__} of none"
+        )
+    residual = model.residual or 0.0
     return Picture(
         noun=noun,
         centers=centers,
@@ -127,8 +131,8 @@ def picture_of(model: KMeansModel | GaussianMixtureModel) -> Picture:
         covariances=covariances,
         standard_errors=model.standard_errors,
         mixture=mixture,
-        misfit=model.residual / model.expected_residual,
-        explained=model.residual <= model.expected_residual + 4 * spread,
+        misfit=residual / expected,
+        explained=residual <= expected + 4 * spread,
         n_records=model.n_records,
         concerns=model.concerns,
         receipt=model.receipt,
