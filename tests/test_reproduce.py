@@ -1,6 +1,7 @@
 """Targets of the papers: they run, write their files, and measure what they say they do."""
 
 import csv
+import dataclasses
 import itertools
 import math
 
@@ -16,14 +17,18 @@ from privsketch.learning.threads import one_thread
 from privsketch.release.matrix import UNIT
 from privsketch.reproduce import (
     jll_distances,
+    jll_distances_panels,
     jll_setting,
     jll_spread,
     jll_table,
     results,
 )
-from privsketch.reproduce.targets import TARGETS, find_target
+from privsketch.reproduce.cells import Cell, run_cells
+from privsketch.reproduce.targets import TARGETS, find_targets
 
 NAMES = [
+    *("icassp-figure2-left", "icassp-figure2-right", "icassp-figure3"),
+    *("clp-figure4", "clp-figure5", "clp-figure6", "clp-figure7", "clp-figure8"),
     *("jll-figure1", "jll-figure2", "jll-figure3", "jll-figure4", "jll-table1"),
     *("bal-synthetic", "bal-images", "bal-epsilon"),
 ]
@@ -67,30 +72,38 @@ def test_a_target_writes_a_table_words_and_a_picture(target, outcomes):
 
 
 def test_rows_read_from_a_file_say_the_same(outcomes):
-    # A file of rows can take the place of a run.
+    # A file of rows can take the place of a run, to the last character.
     for target in TARGETS:
-        rows, outcome, _ = outcomes[target.name]
-        typed = [{name: _typed(value) for name, value in row.items()} for row in rows]
-        assert target.table(typed).splitlines()[0] in outcome.text
-        assert target.comparison(typed)
+        _, outcome, _ = outcomes[target.name]
+        rows = results.from_csv(outcome.files[0].read_text())
+        made_by = outcome.text.splitlines()[-1]
+        assert made_by.startswith(f"privsketch reproduce {target.name}: tiny run, ")
+        assert results.words(target, rows, made_by) == outcome.text
 
 
-def _typed(text):
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def test_rows_come_back_from_csv_with_their_types():
+    rows = [
+        {"a": 3, "b": 0.5, "c": "x, y", "d": ""},
+        {"a": -1, "b": math.inf, "c": "z", "d": "1 2"},
+    ]
+    assert results.from_csv(results.to_csv(rows)) == rows
+    assert math.isnan(results.from_csv("a\nnan\n")[0]["a"])
 
 
 def test_the_list_has_all_targets():
     assert [target.name for target in TARGETS] == NAMES
     answer = run()
     assert answer.exit_code == 0
-    assert [line.split()[0] for line in answer.stdout.splitlines()[1:]] == NAMES
+    *listed, last = answer.stdout.splitlines()[1:]
+    assert [line.split()[0] for line in listed] == NAMES
+    assert last.startswith("all ")
+
+
+def test_a_paper_and_all_are_names_of_several():
+    jll = [target for target in TARGETS if target.name.startswith("jll-")]
+    assert find_targets(["jll"]) == jll
+    assert find_targets(["all"]) == list(TARGETS)
+    assert find_targets(["jll-table1", "jll"]) == [jll[-1], *jll[:-1]]
 
 
 def test_unknown_targets_are_refused_before_anything_runs(tmp_path):
@@ -102,21 +115,40 @@ def test_unknown_targets_are_refused_before_anything_runs(tmp_path):
 
 
 def test_a_target_from_the_shell(tmp_path):
-    answer = run("jll-figure2", "--quick", "-o", tmp_path / "out")
+    answer = run("jll-figure2", "--quick", "--jobs", 1, "-o", tmp_path / "out")
     assert answer.exit_code == 0
     assert (tmp_path / "out" / "jll-figure2.png").exists()
+    words = (tmp_path / "out" / "jll-figure2.txt").read_text()
+    assert "privsketch reproduce jll-figure2 --quick: quick run" in words
+    # Nothing has changed: the released records, which have noise, are those of the first run.
+    assert run("jll-figure2", "--quick", "--jobs", 2, "-o", tmp_path / "out").exit_code == 0
+    assert (tmp_path / "out" / "jll-figure2.txt").read_text() == words
+    run("jll-figure2", "--quick", "--again", "--jobs", 1, "-o", tmp_path / "out")
+    assert (tmp_path / "out" / "jll-figure2.txt").read_text() != words
+
+
+def stopped():
+    raise KeyboardInterrupt
+
+
+def test_a_run_that_is_stopped_says_where_it_goes_on(tmp_path, monkeypatch):
+    target = dataclasses.replace(TARGETS[0], cells=lambda effort: [Cell(stopped, {})])
+    monkeypatch.setattr("privsketch.reproduce.targets.TARGETS", (target,))
+    answer = run(target.name, "-o", tmp_path / "out")
+    assert answer.exit_code == 1
+    assert f"goes on with what is in {tmp_path / 'out' / 'cells'}" in answer.stderr
 
 
 def test_figures_say_that_they_need_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "find_spec", lambda name: None)
     with pytest.raises(ParameterError, match=r"privsketch\[plot\]"):
-        results.run(find_target("jll-figure1"), tmp_path, "tiny", silent)
+        results.run(TARGETS[0], tmp_path, "tiny", silent)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="file"):
-        results.run(find_target("jll-figure1"), tmp_path / "file", "tiny", silent)
+        results.run(TARGETS[0], tmp_path / "file", "tiny", silent)
 
 
 def test_accuracy_is_that_of_the_best_matching():
@@ -230,10 +262,12 @@ def test_moments_of_bins_are_those_of_all_differences(monkeypatch):
         return true + seen[-1], real(first, second, protect)[1]
 
     monkeypatch.setattr(jll_distances, "recovered", fixed)
-    rows = list(jll_distances.rows("tiny", silent))
+    # Five releases of each kind, in cells of one that add up.
+    monkeypatch.setitem(jll_distances._RUNS, "tiny", (40, 5, 1, 20))
+    rows = jll_distances.summary(run_cells(jll_distances.cells("tiny"), None, silent).rows)
     for protect, part in (("element", seen[:10]), ("row", seen[10:])):
         every = np.concatenate(part)
-        mean, error, variance = jll_distances.moments(rows, protect)
+        mean, error, variance = jll_distances_panels.moments(rows, protect)
         assert mean == pytest.approx(every.mean())
         assert variance == pytest.approx(np.square(every).mean())
         assert error == pytest.approx(math.sqrt(variance / len(every)))

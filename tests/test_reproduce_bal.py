@@ -14,10 +14,6 @@ from privsketch.reproduce.bal_methods import METHODS, NO_PRIVACY, Method, paid_r
 from privsketch.reproduce.bal_setting import Records, gaussians, objective
 
 
-def silent(share):
-    pass
-
-
 def small(n_records=4000, seed=1):
     """Four far clusters in a ball of radius 10 about (1, ..., 1)."""
     rng = np.random.default_rng(seed)
@@ -108,11 +104,17 @@ def given(centers, epsilon=1.0, delta=0.0):
 
 
 def rows_of(monkeypatch, method, n_runs):
+    """Rows of one place, for k-means and for a method."""
     monkeypatch.setattr(bal_runs, "METHODS", (method,))
-    monkeypatch.setitem(bal_runs._RUNS, "tiny", n_runs)
     records, middles = small(200)
-    shares = []
-    return list(bal_runs._rows([(lambda: records, 4, 1.0)], "tiny", shares.append)), middles
+    monkeypatch.setattr(bal_runs, "records_of", lambda data, size: records)
+    rows = [
+        row
+        for name in (NO_PRIVACY, method.name)
+        for run in range(n_runs)
+        for row in bal_runs.run_rows("four", [], 4, 1.0, name, run)
+    ]
+    return bal_runs.summary(rows), middles
 
 
 def test_rows_are_medians_and_quartiles(monkeypatch):
@@ -202,19 +204,46 @@ def test_a_broken_file_of_images_is_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_panels_use_what_is_installed(installed, monkeypatch):
-    asked = []
-
-    def note(cells, effort, progress):
-        asked.append([(make, k, epsilon) for make, k, epsilon in cells])
-        return iter(())
-
-    monkeypatch.setattr(bal_runs, "_rows", note)
+@pytest.mark.parametrize("effort", ["full", "quick"])
+def test_panels_use_what_is_installed(installed, effort, monkeypatch):
     monkeypatch.setattr(bal_runs, "has_fashion_mnist", lambda: installed)
-    bal_runs.image_rows("full", silent)
-    bal_runs.epsilon_rows("full", silent)
-    images, epsilons = asked
-    assert {k for _, k, _ in images} == set(bal_setting.SIZES)
-    assert any(make is not bal_setting.digits for make, _, _ in images) == installed
-    assert all((make is bal_setting.digits) != installed for make, _, _ in epsilons)
-    assert [epsilon for _, _, epsilon in epsilons] == list(bal_runs.EPSILONS)
+    images = [cell.parameters for cell in bal_runs.image_cells(effort)]
+    epsilons = [cell.parameters for cell in bal_runs.epsilon_cells(effort)]
+    assert any(one["data"] == "fashion" for one in images) == installed
+    assert {one["data"] for one in epsilons} == {"fashion" if installed else "digits"}
+    if effort == "full":
+        assert {one["k"] for one in images} == set(bal_setting.SIZES)
+        assert {one["epsilon"] for one in epsilons} == set(bal_runs.EPSILONS)
+
+
+@pytest.mark.parametrize(
+    "cells", [bal_runs.synthetic_cells, bal_runs.image_cells, bal_runs.epsilon_cells]
+)
+def test_every_place_has_all_methods_and_k_means_once(cells):
+    asked = [cell.parameters for cell in cells("full")]
+    methods = {method.name for method in METHODS}
+    for place in {(one["data"], one["k"], one["epsilon"]) for one in asked}:
+        own = [one for one in asked if (one["data"], one["k"], one["epsilon"]) == place]
+        found = {one["method"] for one in own} - {NO_PRIVACY}
+        assert found == methods
+        assert {one["run"] for one in own} == set(range(bal_runs._RUNS["full"]))
+    plain = [(one["data"], one["k"], one["run"]) for one in asked if one["method"] == NO_PRIVACY]
+    assert len(set(plain)) == len(plain)
+    assert {one[:2] for one in plain} == {(one["data"], one["k"]) for one in asked}
+
+
+def test_k_means_without_privacy_is_shown_at_every_epsilon():
+    def row(method, epsilon, objective):
+        return {
+            **{"data": "x", "records": 10, "columns": 2, "k": 2, "epsilon": epsilon},
+            **{"method": method, "delta": 0.0, "objective": objective, "note": ""},
+        }
+
+    found = [row(NO_PRIVACY, 1.0, 5.0), row(NO_PRIVACY, 1.0, 4.0), row("a", 1.0, 8.0)]
+    rows = bal_runs.summary([*found, row("a", 2.0, 6.0)])
+    assert [(one["method"], one["epsilon"], one["rsse"], one["runs"]) for one in rows] == [
+        (NO_PRIVACY, 1.0, 1.125, 2),
+        ("a", 1.0, 2.0, 1),
+        (NO_PRIVACY, 2.0, 1.125, 2),
+        ("a", 2.0, 1.5, 1),
+    ]

@@ -9,7 +9,7 @@ import click
 
 @click.command()
 @click.argument("names", metavar="[TARGET]...", nargs=-1)
-@click.option("--quick", is_flag=True, help="Fewer repetitions: less than two minutes each.")
+@click.option("--quick", is_flag=True, help="Less of everything: under two minutes each.")
 @click.option(
     "-o",
     "--output",
@@ -18,32 +18,61 @@ import click
     show_default=True,
     help="Folder for CSV files, pictures and words; files of the same names are replaced.",
 )
-def reproduce(names: tuple[str, ...], quick: bool, output: Path) -> None:
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Processes that share the work; one per core if left out.",
+)
+@click.option("--again", is_flag=True, help="Run parts that are kept again.")
+def reproduce(
+    names: tuple[str, ...], quick: bool, output: Path, jobs: int | None, again: bool
+) -> None:
     """Run experiments of the papers and compare with what they print.
 
-    Without a TARGET: the list of them. Records are synthetic. Noise has no seed, so numbers
-    differ from run to run, by as much as their standard errors say.
+    Without a TARGET: the list of them. A TARGET may be the first word of some names, which is that
+    of a paper, or "all". Records are synthetic or public. Noise has no seed, so numbers differ from
+    run to run, by as much as their standard errors say.
+
+    A run can be stopped: its parts are kept in the folder "cells" of the output as they are done,
+    and the same command goes on with what is left. Parts run again when the code or a library that
+    they depend on has changed.
 
     \b
     privsketch reproduce jll-table1 --quick -o results
+    privsketch reproduce all --quick -o results
     """
     from privsketch.cli.progress import share_bar
     from privsketch.reproduce.results import aligned, run
-    from privsketch.reproduce.targets import TARGETS, find_target
+    from privsketch.reproduce.targets import TARGETS, find_targets
+    from privsketch.threads import checked_threads
 
     if not names:
         lines = [
             [one.name, _time(one.quick_seconds), _time(one.seconds), f"{one.paper}, {one.shows}"]
             for one in TARGETS
         ]
+        quickly = sum(one.quick_seconds for one in TARGETS)
+        lines.append(["all", _time(quickly), _time(sum(one.seconds for one in TARGETS)), ""])
+        headings = ["target", "quick", "full", "what (times of two cores)"]
         width = max(len(line[3]) for line in lines)
-        padded = [[*line[:3], line[3].ljust(width)] for line in lines]
-        click.echo(aligned(["target", "quick", "full", "what".ljust(width)], padded))
+        padded = [[*line[:3], line[3].ljust(width)] for line in [headings, *lines]]
+        click.echo(aligned(padded[0], padded[1:]))
         return
-    targets = [find_target(name) for name in names]
-    for target in targets:
-        with share_bar(target.name) as progress:
-            outcome = run(target, output, "quick" if quick else "full", progress)
+    for target in find_targets(names):
+        try:
+            with share_bar(target.name) as progress:
+                outcome = run(
+                    target,
+                    output,
+                    "quick" if quick else "full",
+                    progress,
+                    n_jobs=checked_threads(jobs),
+                    again=again,
+                )
+        except KeyboardInterrupt:
+            kept = output / "cells"
+            click.echo(f"stopped; the same command goes on with what is in {kept}", err=True)
+            raise
         click.echo(outcome.text)
         for path in outcome.files:
             click.echo(f"written to {path}")

@@ -3,7 +3,7 @@
 The paper's own curve ends with 8 rounds of SuLQ k-means that "do not affect the privacy
 guarantee". They read the records, so here they are paid for: half of epsilon is for the trees,
 half and all of delta for the rounds. Its SuLQ baseline has 20 rounds with Gaussian noise from
-uniform centres; pure Laplace noise is shown beside it.
+uniform centres; pure Laplace noise is shown beside it. All have one thread: runs share the cores.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def tree(records: Records, n_clusters: int, epsilon: float, seed: int) -> Center
         domain=records.ball,
         budget=Budget(epsilon),
         n_records=len(records.table),
+        n_threads=1,
         random_state=seed,
     )
 
@@ -61,7 +62,7 @@ def paid_rounds(records: Records, model: CenterModel, budget: Budget, n_rounds: 
 
     Charges: the budget, besides what the centres cost.
     """
-    passes = Passes(records.table, records.ball)
+    passes = Passes(records.table, records.ball, n_threads=1)
     names = [f"round {number}" for number in range(n_rounds)]
     account = Account(Shares(budget, dict.fromkeys(names, Fraction(1, n_rounds))))
     middle, radius = records.ball.center_vector, int(passes.limits.max())
@@ -96,6 +97,7 @@ def sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> Center
         noise="gaussian",
         n_rounds=ROUNDS,
         start="uniform",
+        n_threads=1,
         random_state=seed,
     )
 
@@ -110,6 +112,7 @@ def pure_sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> C
         noise="laplace-joint",
         n_rounds=_LAPLACE_ROUNDS,
         start="uniform",
+        n_threads=1,
         random_state=seed,
     )
 
@@ -123,6 +126,7 @@ def _pipeline(delta: float) -> Callable[[Records, int, float, int], CenterModel]
             domain=records.ball,
             budget=Budget(epsilon, delta),
             n_records=len(records.table),
+            n_threads=1,
             random_state=seed,
         )
 

@@ -17,7 +17,8 @@ from privsketch.reproduce.bal_methods import (
     TREE,
     TREE_ROUNDS,
 )
-from privsketch.reproduce.results import Row, aligned, number
+from privsketch.reproduce.cells import Row
+from privsketch.reproduce.results import aligned, number
 
 _STYLES = {
     NO_PRIVACY: (INK, "-", "o"),

@@ -10,6 +10,7 @@ package `dataset-fashion-mnist` is installed, and scikit-learn's digits.
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -91,6 +92,16 @@ def fashion_mnist(n_records: int = 70_000) -> Records:
     # The mean pixel that is published for this data set, and the radius of our other experiments.
     ball = Ball(dim=784, radius=13.0 * 255, center=0.286 * 255)
     return Records("Fashion-MNIST", table, ball, Box(low=0.0, high=255.0, dim=784))
+
+
+def records_of(data: str, size: tuple[int, ...]) -> Records:
+    """The records of a name: "gaussians", "digits" or "fashion"."""
+    makers: dict[str, Callable[..., Records]] = {
+        "gaussians": gaussians,
+        "digits": digits,
+        "fashion": fashion_mnist,
+    }
+    return makers[data](*size)
 
 
 def has_fashion_mnist() -> bool:

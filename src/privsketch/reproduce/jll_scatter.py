@@ -3,160 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
 
-import numpy as np
-
-from privsketch.report.drawing import FAINT, PALETTE, figure_of
-from privsketch.reproduce.jll_setting import BOUND, DISTANCE, Floats, draw, records, released
-from privsketch.reproduce.results import Progress, Row, aligned, number
+from privsketch.reproduce.cells import Cell, Row
+from privsketch.reproduce.jll_setting import draw, records, released
 
 _DIM, _COMPONENTS = 3, 2
 _POINTS = {"full": 1000, "quick": 1000, "tiny": 40}
 # Panels of Figure 2: what is protected, calibration, matrix. The last one is not in the paper.
-_PANELS = (
+PANELS = (
     ("element", "paper", "seed 0"),
     ("row", "paper", "seed 0"),
     ("whole record", "auto", "fresh"),
 )
-_TITLES = {
-    "element": f"element-wise, changes up to {BOUND:g}",
-    "row": f"row-wise, changes up to {BOUND:g}",
-    "whole record": "a whole record hidden (not in the paper)",
-}
 
 
-def record_rows(effort: str, progress: Progress) -> Iterator[Row]:
-    """Figure 1: records in three dimensions."""
+def record_cells(effort: str) -> list[Cell]:
+    """Figure 1: one cell."""
+    return [Cell(record_rows, {"n_points": _POINTS[effort]})]
+
+
+def record_rows(n_points: int) -> list[Row]:
+    """Records in three dimensions."""
     table, labels = records(_DIM)
-    for record, label in zip(table[: _POINTS[effort]], labels, strict=False):
-        x, y, z = map(float, record)
-        yield {"cluster": int(label), "x": x, "y": y, "z": z}
-    progress(1.0)
+    return [
+        {"cluster": int(label), "x": x, "y": y, "z": z}
+        for (x, y, z), label in zip(table[:n_points].tolist(), labels, strict=False)
+    ]
 
 
-def record_table(found: Sequence[Row]) -> str:
-    """Centres and widths of the two clusters that are shown."""
-    return aligned(
-        ["cluster", "records", "centre", "width along each axis"], _summary(found, ("x", "y", "z"))
-    )
+def release_cells(effort: str) -> list[Cell]:
+    """Figure 2: a cell for every panel."""
+    names = ("protect", "calibration", "matrix")
+    return [
+        Cell(release_rows, {"n_points": _POINTS[effort], **dict(zip(names, panel, strict=True))})
+        for panel in PANELS
+    ]
 
 
-def record_comparison(found: Sequence[Row]) -> str:
-    """What the figure shows."""
-    return (
-        f"The paper shows two round clusters of width 1 whose centres are {DISTANCE:g} apart. "
-        f"Those shown here, {len(found)} of 10,000 records, have centres "
-        f"{_distance(found, ('x', 'y', 'z')):.2f} apart. They are the paper's own records as far "
-        "as its Table 1 can tell."
-    )
-
-
-def record_figure(found: Sequence[Row]) -> Any:
-    """Scatter plot in three dimensions."""
-    import matplotlib
-
-    figure, _ = figure_of(5.8, 4.4)
-    figure.clear()
-    with matplotlib.rc_context({"grid.color": FAINT, "grid.linewidth": 0.6}):
-        axis = figure.add_subplot(projection="3d")
-    for cluster in (0, 1):
-        points = _points(_members(found, cluster), ("x", "y", "z"))
-        axis.scatter(
-            *points.T, s=11, color=PALETTE[cluster], alpha=0.6, linewidths=0, depthshade=False
-        )
-    axis.view_init(elev=18, azim=-62)
-    axis.set_box_aspect((1.35, 1, 1), zoom=1.12)
-    for name, pane in (("x", axis.xaxis), ("y", axis.yaxis), ("z", axis.zaxis)):
-        pane.set_pane_color((0.96, 0.97, 0.98, 1.0))
-        pane.set_tick_params(labelsize=8, pad=0)
-        getattr(axis, f"set_{name}label")(f"column {'xyz'.index(name) + 1}", fontsize=9, labelpad=0)
-    return figure
-
-
-def release_rows(effort: str, progress: Progress) -> Iterator[Row]:
-    """Figure 2: the same records after one release of each kind."""
+def release_rows(n_points: int, protect: str, calibration: str, matrix: str) -> list[Row]:
+    """The same records after one release."""
     table, labels = records(_DIM)
-    for done, (protect, calibration, matrix) in enumerate(_PANELS):
-        projection = draw(_DIM, _COMPONENTS, protect, calibration, matrix)
-        points = released(projection, table[: _POINTS[effort]])
-        std = math.sqrt(projection.noise_variance)
-        for (x, y), label in zip(points.tolist(), labels, strict=False):
-            yield {"protect": protect, "noise_std": std, "cluster": int(label), "x": x, "y": y}
-        progress((done + 1) / len(_PANELS))
-
-
-def release_table(found: Sequence[Row]) -> str:
-    """Centres and widths after each release."""
-    lines = []
-    for protect, _, _ in _PANELS:
-        panel = [row for row in found if row["protect"] == protect]
-        std = number(panel[0], "noise_std")
-        lines += [[protect, f"{std:.3f}", *line] for line in _summary(panel, ("x", "y"))]
-    return aligned(
-        ["protected", "noise std", "cluster", "records", "centre", "width along each axis"], lines
-    )
-
-
-def release_comparison(found: Sequence[Row]) -> str:
-    """What the figure shows."""
-    apart = {
-        protect: _distance([row for row in found if row["protect"] == protect], ("x", "y"))
-        for protect, _, _ in _PANELS
-    }
-    return (
-        "As in the paper, clusters become ellipses that still are apart: element-wise by "
-        f"{apart['element']:.2f}, row-wise by {apart['row']:.2f}, more than the 4 of the "
-        "records, since the paper's matrix happens to stretch that direction. The ellipses are the "
-        "work of the matrix, not of the noise as the caption says: noise is the same along every "
-        "axis. The third panel is what hiding a whole record needs: "
-        f"noise of standard deviation {_noise(found, 'whole record'):.1f} instead of "
-        f"{_noise(found, 'row'):.2f}."
-    )
-
-
-def release_figure(found: Sequence[Row]) -> Any:
-    """Scatter plots side by side."""
-    figure, axes = figure_of(10.2, 3.6, 1, len(_PANELS))
-    for axis, (protect, _, _) in zip(axes[0], _PANELS, strict=True):
-        panel = [row for row in found if row["protect"] == protect]
-        for cluster in (0, 1):
-            points = _points(_members(panel, cluster), ("x", "y"))
-            axis.scatter(*points.T, s=8, color=PALETTE[cluster], alpha=0.5, linewidths=0)
-        every = _points(panel, ("x", "y"))
-        edge = float(np.abs(every - every.mean(axis=0)).max()) * 1.05
-        for limits, middle in zip((axis.set_xlim, axis.set_ylim), every.mean(axis=0), strict=True):
-            limits(middle - edge, middle + edge)
-        axis.set_aspect("equal")
-        axis.set_title(_TITLES[protect], fontsize=9)
-        axis.set_xlabel("projection 1")
-    axes[0, 0].set_ylabel("projection 2")
-    return figure
-
-
-def _members(found: Sequence[Row], cluster: int) -> list[Row]:
-    return [row for row in found if row["cluster"] == cluster]
-
-
-def _points(found: Sequence[Row], names: Sequence[str]) -> Floats:
-    return np.array([[number(row, name) for name in names] for row in found])
-
-
-def _distance(found: Sequence[Row], names: Sequence[str]) -> float:
-    first, second = (_points(_members(found, cluster), names).mean(axis=0) for cluster in (0, 1))
-    return float(np.linalg.norm(first - second))
-
-
-def _noise(found: Sequence[Row], protect: str) -> float:
-    return next(number(row, "noise_std") for row in found if row["protect"] == protect)
-
-
-def _summary(found: Sequence[Row], names: Sequence[str]) -> list[list[str]]:
-    lines = []
-    for cluster in (0, 1):
-        points = _points(_members(found, cluster), names)
-        centre = ", ".join(f"{value:.2f}" for value in points.mean(axis=0))
-        widths = ", ".join(f"{value:.2f}" for value in points.std(axis=0))
-        lines.append([f"{cluster + 1}", f"{len(points)}", f"({centre})", f"({widths})"])
-    return lines
+    projection = draw(_DIM, _COMPONENTS, protect, calibration, matrix)
+    points = released(projection, table[:n_points])
+    std = math.sqrt(projection.noise_variance)
+    return [
+        {"protect": protect, "noise_std": std, "cluster": int(label), "x": x, "y": y}
+        for (x, y), label in zip(points.tolist(), labels, strict=False)
+    ]

@@ -10,7 +10,8 @@ import csv
 import io
 import platform
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -19,9 +20,8 @@ from typing import Any
 
 from privsketch.errors import FileError, ParameterError
 from privsketch.formats import require_writable, write_file
+from privsketch.reproduce.cells import Cell, Progress, Row, run_cells
 
-Row = dict[str, str | int | float]
-Progress = Callable[[float], None]  # the share that is done, 0 to 1
 EFFORTS = ("full", "quick", "tiny")  # as in the paper, within two minutes, for tests
 _PIXELS_PER_INCH = 160
 _WIDTH = 100
@@ -31,8 +31,9 @@ _WIDTH = 100
 class Target:
     """One figure or table of a paper.
 
-    `rows` runs the experiment; the others show its rows: as a table beside the paper's numbers,
-    in words, and as a picture. `seconds` and `quick_seconds` are what two cores take.
+    `cells` are the parts of the experiment for an effort, `summary` makes the rows of the file out
+    of theirs; the others show these rows: as a table beside the paper's numbers, in words, and as
+    a picture. `seconds` and `quick_seconds` are what two cores take.
     """
 
     name: str
@@ -40,10 +41,16 @@ class Target:
     shows: str
     seconds: int
     quick_seconds: int
-    rows: Callable[[str, Progress], Iterator[Row]]
+    cells: Callable[[str], Sequence[Cell]]
     table: Callable[[Sequence[Row]], str]
     comparison: Callable[[Sequence[Row]], str]
     figure: Callable[[Sequence[Row]], Any] | None = None
+    summary: Callable[[Sequence[Row]], list[Row]] | None = None
+
+    @property
+    def short_paper(self) -> str:
+        """The paper's short name, which begins all names of its targets."""
+        return self.name.split("-")[0]
 
 
 @dataclass(frozen=True)
@@ -54,8 +61,20 @@ class Outcome:
     files: tuple[Path, ...]
 
 
-def run(target: Target, folder: Path, effort: str, progress: Progress) -> Outcome:
-    """Run a target and write its files, which replace those of an earlier run."""
+def run(
+    target: Target,
+    folder: Path,
+    effort: str,
+    progress: Progress,
+    *,
+    n_jobs: int = 1,
+    again: bool = False,
+) -> Outcome:
+    """Run a target and write its files, which replace those of an earlier run.
+
+    Parts that are done are kept in folder/cells: a run that was stopped goes on there, and one
+    for which nothing has changed runs nothing. `again` runs all of them.
+    """
     if effort not in EFFORTS:
         raise ParameterError(f"effort={effort!r}: expected one of {', '.join(map(repr, EFFORTS))}")
     if target.figure is not None and find_spec("matplotlib") is None:
@@ -70,17 +89,21 @@ def run(target: Target, folder: Path, effort: str, progress: Progress) -> Outcom
     files = tuple(folder / f"{target.name}.{kind}" for kind in kinds)
     for path in files:
         require_writable(path)
-    rows = list(target.rows(effort, progress))
-    text = words(target, rows, effort)
-    write_file(files[0], to_csv(rows).encode())
+    cells = target.cells(effort)
+    kept = folder / "cells" / target.name
+    found = run_cells(cells, kept, progress, n_jobs=n_jobs, again=again)
+    content = to_csv(found.rows if target.summary is None else target.summary(found.rows))
+    rows = from_csv(content)  # what is said and shown is what the file has
+    text = words(target, rows, provenance(target, effort, cells, found.seconds))
+    write_file(files[0], content.encode())
     write_file(files[1], (text + "\n").encode())
     if target.figure is not None:
         write_file(files[2], to_png(target.figure(rows)))
     return Outcome(text, files)
 
 
-def words(target: Target, rows: Sequence[Row], effort: str) -> str:
-    """Table and comparison, with what they were made with."""
+def words(target: Target, rows: Sequence[Row], made_by: str) -> str:
+    """Table and comparison, with what they were made by."""
     comparison = target.comparison(rows).splitlines()
     return "\n".join(
         [
@@ -90,9 +113,17 @@ def words(target: Target, rows: Sequence[Row], effort: str) -> str:
             "",
             *(textwrap.fill(line, _WIDTH) for line in comparison),
             "",
-            f"{effort} run; {versions()}",
+            made_by,
         ]
     )
+
+
+def provenance(target: Target, effort: str, cells: Sequence[Cell], seconds: float) -> str:
+    """The command, its time, and the code that it ran, in one line."""
+    command = f"privsketch reproduce {target.name}" + (" --quick" if effort == "quick" else "")
+    sources = "+".join(sorted({cell.sources[:12] for cell in cells}))
+    time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return f"{command}: {effort} run, {time} of one core; sources {sources}; {versions()}"
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -103,6 +134,14 @@ def to_csv(rows: Sequence[Row]) -> str:
     for row in rows:
         writer.writerow({name: _short(value) for name, value in row.items()})
     return stream.getvalue()
+
+
+def from_csv(content: str) -> list[Row]:
+    """Rows of such lines; what looks like a number is one."""
+    return [
+        {name: _typed(text) for name, text in row.items()}
+        for row in csv.DictReader(io.StringIO(content, newline=""))
+    ]
 
 
 def to_png(figure: Any) -> bytes:
@@ -146,3 +185,10 @@ def _version(name: str) -> str | None:
 
 def _short(value: str | int | float) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _typed(text: str) -> str | int | float:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text

@@ -1,0 +1,46 @@
+"""The panels of Figure 2 of BAL."""
+
+from __future__ import annotations
+
+from privsketch.reproduce import bal_panels, bal_runs
+from privsketch.reproduce.bal_setting import PAPER
+from privsketch.reproduce.results import Target
+
+TARGETS = (
+    Target(
+        "bal-synthetic",
+        PAPER,
+        "Figure 2 (a): k-means objective of 64 Gaussians against k",
+        seconds=300,
+        quick_seconds=20,
+        cells=bal_runs.synthetic_cells,
+        summary=bal_runs.summary,
+        table=bal_panels.table,
+        comparison=bal_panels.comparison,
+        figure=bal_panels.figure,
+    ),
+    Target(
+        "bal-images",
+        PAPER,
+        "Figure 2 (b, c): k-means objective of images against k",
+        seconds=540,
+        quick_seconds=30,
+        cells=bal_runs.image_cells,
+        summary=bal_runs.summary,
+        table=bal_panels.table,
+        comparison=bal_panels.comparison,
+        figure=bal_panels.figure,
+    ),
+    Target(
+        "bal-epsilon",
+        PAPER,
+        "Figure 2 (d): k-means objective of images against epsilon",
+        seconds=480,
+        quick_seconds=20,
+        cells=bal_runs.epsilon_cells,
+        summary=bal_runs.summary,
+        table=bal_panels.table,
+        comparison=bal_panels.comparison,
+        figure=bal_panels.figure,
+    ),
+)

@@ -1,0 +1,46 @@
+"""Figures 2 and 3 of ICASSP."""
+
+from __future__ import annotations
+
+from privsketch.reproduce import icassp_curves, icassp_panels, icassp_snr, icassp_snr_panels
+from privsketch.reproduce.icassp_setting import PAPER
+from privsketch.reproduce.results import Target
+
+TARGETS = (
+    Target(
+        "icassp-figure2-left",
+        PAPER,
+        "Figure 2 (left): relative SSE against the signal-to-noise ratio",
+        seconds=400,
+        quick_seconds=40,
+        cells=icassp_snr.left_cells,
+        table=icassp_snr_panels.left_table,
+        comparison=icassp_snr_panels.left_comparison,
+        figure=icassp_snr_panels.left_figure,
+        summary=icassp_snr.left_summary,
+    ),
+    Target(
+        "icassp-figure2-right",
+        PAPER,
+        "Figure 2 (right): relative SSE over ratio and sketch size",
+        seconds=400,
+        quick_seconds=50,
+        cells=icassp_snr.right_cells,
+        table=icassp_snr_panels.right_table,
+        comparison=icassp_snr_panels.right_comparison,
+        figure=icassp_snr_panels.right_figure,
+        summary=icassp_snr.right_summary,
+    ),
+    Target(
+        "icassp-figure3",
+        PAPER,
+        "Figure 3: relative SSE against epsilon",
+        seconds=900,
+        quick_seconds=100,
+        cells=icassp_curves.cells,
+        table=icassp_panels.table,
+        comparison=icassp_panels.comparison,
+        figure=icassp_panels.figure,
+        summary=icassp_curves.summary,
+    ),
+)
