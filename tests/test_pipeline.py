@@ -1,5 +1,6 @@
 """K-means in many columns: what is spent, what one record can move, what comes out."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -18,7 +19,7 @@ from privsketch.clustering.shares import Shares
 from privsketch.clustering.shrinkage import pulled_counts, shrunk_steps, shrunk_together
 from privsketch.clustering.subspace import Subspace
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.noise.mechanism import _insecure_sampler, gaussian_law, laplace_law
 
 BALL = ps.Ball(12, 2.0, center=0.5)
 
@@ -142,7 +143,7 @@ def plan_of(directions, delta):
     """A plan with all steps."""
     budget = ps.Budget(2.0, delta)
     subspace = Fraction(1, 5) if directions == "released" else None
-    weights = share_weights(subspace, Fraction(1, 2), 2, budget)
+    weights = share_weights(subspace, Fraction(1, 2), 2, budget, 1e5)
     n_directions = 12 if directions == "columns" else 3
     return PipelinePlan(directions, n_directions, 2, tuple(weights.items()), 0.0)
 
@@ -386,3 +387,26 @@ def test_a_budget_that_hardly_pays_for_the_sketch_is_spent_on_it():
 def test_directions_lost_in_noise_are_not_paid_for():
     assert plan_pipeline(64, 100, ps.Budget(1.0), 1e5).directions == "random"
     assert plan_pipeline(64, 100, ps.Budget(1.0, 1e-6), 1e6).directions == "released"
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_radii_are_not_noise(delta, neighbours):
+    """Where a plan has rounds, the noise of half of their bins together hides no quantile."""
+    seen = 0
+    for n_clusters, dim, n_records, epsilon in itertools.product(
+        (4, 10), (8, 30), (600, 10_000, 100_000), (0.1, 1.0)
+    ):
+        budget = ps.Budget(epsilon, delta, neighbours)
+        plan = plan_pipeline(n_clusters, dim, budget, n_records)
+        if plan.n_rounds == 0 or plan.excess > 0.5:  # those promise nothing
+            continue
+        part = Shares(budget, dict(plan.weights)).part("radius 0")
+        twice = 1 if neighbours == "add-remove" else 2
+        if delta > 0:
+            law = gaussian_law(twice**2, 48, part.epsilon, part.delta, neighbours)
+        else:
+            law = laplace_law(twice, 48, part.epsilon, neighbours)
+        assert math.sqrt(24 * law.variance) < 0.2 * n_records
+        seen += 1
+    assert seen >= 5

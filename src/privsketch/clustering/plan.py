@@ -22,6 +22,7 @@ from functools import cache
 from typing import Literal
 
 from privsketch.budget import Budget
+from privsketch.clustering.rounds import N_BINS
 from privsketch.clustering.shares import Shares
 from privsketch.design import Design
 from privsketch.domain import Ball
@@ -38,8 +39,9 @@ N_DIRECTIONS = (2, 3, 4, 5, 6, 8, 10)
 N_ROUNDS = (2, 3, 4, 6, 8)
 SUBSPACE_SHARES = (Fraction(1, 10), Fraction(1, 5))
 SKETCH_SHARES = tuple(Fraction(i, 20) for i in (4, 6, 8, 10, 12, 14, 16))  # of what is left
-# A radius needs a histogram: noise of its counts against the number of records.
-RADIUS_SHARE = {"gaussian": Fraction(1, 100), "laplace": Fraction(1, 20)}  # of a round
+# Of a round, for its radius: the least whose histogram has little noise. Pure: from 1/20 on.
+RADIUS_SHARES = tuple(Fraction(1, i) for i in (100, 50, 20, 10, 5, 3))
+RADIUS_NOISE = 0.15  # of half of a histogram's bins together, in numbers of records
 
 SPREAD = 6.0  # distance of centres from their middle, in widths of clusters, per direction
 OVERLAP = 0.55  # records in the wrong cluster: exp(-OVERLAP separation^2), measured
@@ -100,7 +102,7 @@ def _in_columns(
         left, at_most = sketch_excess(n_clusters, dim, budget, sketch, n_records)
         lost = lost_excess(at_most)
         for n_rounds in N_ROUNDS:
-            weights = share_weights(None, sketch, n_rounds, budget)
+            weights = share_weights(None, sketch, n_rounds, budget, n_records)
             last = rounds_excess(left, n_clusters, dim, budget, weights, n_rounds, n_records)
             yield PipelinePlan("columns", dim, n_rounds, tuple(weights.items()), lost + last)
 
@@ -122,7 +124,7 @@ def _along_directions(
                 share = sketch * (1 - (subspace or 0))
                 lost = lost_excess(distant_excess(n_clusters, p, budget, share, n_records))
                 for n_rounds in N_ROUNDS:
-                    weights = share_weights(subspace, sketch, n_rounds, budget)
+                    weights = share_weights(subspace, sketch, n_rounds, budget, n_records)
                     last = rounds_excess(
                         outside, n_clusters, dim, budget, weights, n_rounds, n_records
                     )
@@ -143,18 +145,36 @@ def _subspace_shares(n_clusters: int, dim: int, budget: Budget) -> tuple[Fractio
 
 
 def share_weights(
-    subspace: Fraction | None, sketch: Fraction, n_rounds: int, budget: Budget
+    subspace: Fraction | None, sketch: Fraction, n_rounds: int, budget: Budget, n_records: float
 ) -> dict[str, Fraction]:
     """Shares of all steps; `sketch` is a share of what the subspace leaves."""
     weights = {} if subspace is None else {"subspace": subspace}
     left = 1 - sum(weights.values(), Fraction(0))
     weights["sketch"] = left * sketch
     for_round = left * (1 - sketch) / n_rounds
-    radius = RADIUS_SHARE["gaussian" if budget.delta > 0 else "laplace"]
+    radius = RADIUS_SHARES[-1]
+    for share in RADIUS_SHARES[:1:-1] if budget.delta == 0 else RADIUS_SHARES[::-1]:
+        if radius_noise(budget, for_round * share, n_records) <= RADIUS_NOISE:
+            radius = share
     for number in range(n_rounds):
         weights[f"radius {number}"] = for_round * radius
         weights[f"round {number}"] = for_round * (1 - radius)
     return weights
+
+
+def radius_noise(budget: Budget, share: Fraction, n_records: float) -> float:
+    """Noise of half of the bins of a histogram together, over the number of records.
+
+    A radius is where the sum of bins passes a share of the records: with much noise, anywhere.
+    """
+    if budget.delta > 0:
+        rho = rho_of_budget(budget.epsilon, budget.delta) * float(share)
+        deviation = 1 / math.sqrt(2 * rho)
+    else:
+        deviation = math.sqrt(2) / (budget.epsilon * float(share))
+    if budget.neighbours == "replace":
+        deviation *= 2
+    return deviation * math.sqrt(N_BINS / 2) / n_records
 
 
 @cache
@@ -256,7 +276,8 @@ def rounds_excess(
     for _ in range(n_rounds):
         measured = noise * (1 + left)
         left = measured * left / (measured + left)  # shrinkage weighs both
-    return left + UNSETTLED / (1 + n_rounds) ** 2
+    astray = max(0.0, radius_noise(budget, weights["radius 0"], n_records) - RADIUS_NOISE)
+    return left + UNSETTLED / (1 + n_rounds) ** 2 + astray
 
 
 def round_noise(
