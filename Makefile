@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines bench-release bench-projection bench-distances bench-clustering bench-sparse reproduce-jll reproduce-bal clean
+.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines bench-release bench-projection bench-distances bench-clustering bench-compare bench-sparse reproduce reproduce-quick reproduce-jll reproduce-bal reproduce-icassp reproduce-clp pages clean
 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
@@ -75,6 +75,16 @@ bench-clustering: $(VENV)/dev.done
 	$(RUN)/python benchmarks/clustering.py
 	$(RUN)/python benchmarks/clustering.py --large
 
+# Our methods, baselines and peers side by side, an hour. Peers have an environment of their own:
+# diffprivlib 0.6.6 needs an older scikit-learn. Where it cannot be made they are left out.
+bench-compare: $(VENV)/dev.done
+	(test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers) \
+	  && echo '*' > .venv-peers/.gitignore \
+	  && .venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt \
+	  || echo "no environment for peers: they are left out"
+	$(RUN)/python benchmarks/compare.py
+	$(RUN)/python benchmarks/compare.py --large
+
 # Sparse records of 10,000 columns: cost and memory.
 bench-sparse: $(VENV)/dev.done
 	$(RUN)/python benchmarks/sparse.py
@@ -84,13 +94,34 @@ bench-sparse: $(VENV)/dev.done
 bench-distances: $(VENV)/dev.done
 	$(RUN)/python benchmarks/distances.py
 
-# Figures and Table 1 of JLL beside the printed numbers, a quarter of an hour.
-reproduce-jll: $(VENV)/dev.done
-	$(RUN)/privsketch reproduce jll-figure1 jll-figure2 jll-figure3 jll-figure4 jll-table1 -o docs/papers/jll
+# All targets with less of everything, in twenty minutes at most. Runs of targets may be stopped:
+# they go on where they were.
+reproduce-quick: $(VENV)/dev.done
+	$(RUN)/privsketch reproduce all --quick -o reproduced-quick
 
-# Figure 2 of BAL: objectives against k and epsilon, three quarters of an hour.
+# All targets in full, and the pages about them.
+reproduce: reproduce-jll reproduce-bal reproduce-icassp reproduce-clp
+	$(MAKE) pages
+
+# Figures and Table 1 of JLL beside the printed numbers, five minutes.
+reproduce-jll: $(VENV)/dev.done
+	$(RUN)/privsketch reproduce jll -o docs/papers/jll
+
+# Figure 2 of BAL: objectives against k and epsilon, half an hour.
 reproduce-bal: $(VENV)/dev.done
-	$(RUN)/privsketch reproduce bal-synthetic bal-images bal-epsilon -o docs/papers/bal
+	$(RUN)/privsketch reproduce bal -o docs/papers/bal
+
+# Figures 2 and 3 of ICASSP.
+reproduce-icassp: $(VENV)/dev.done
+	$(RUN)/privsketch reproduce icassp -o docs/papers/icassp
+
+# Figures 4 to 8 of CLP.
+reproduce-clp: $(VENV)/dev.done
+	$(RUN)/privsketch reproduce clp -o docs/papers/clp
+
+# Pages about the papers from docs/papers/text and the results beside them; nothing is run.
+pages: $(VENV)/dev.done
+	$(RUN)/python -m privsketch.reproduce.pages docs/papers
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -104,4 +135,4 @@ $(VENV)/dev.done: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@ $(VENV)/demo.done
 
 clean:
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) demo-output reproduced-quick

@@ -38,12 +38,12 @@ _SIZES = (1, 1.5, 2, 3, 5, 8, 12)
 _LARGEST_EPSILON = 100.0  # of a Budget
 # Numbers of records, ratios and trials of Figure 4; sizes, ratios and trials of Figure 5.
 _FIGURE4 = {
-    "full": ((1_000, 10_000, 100_000), _RATIOS, 24),
+    "full": ((1_000, 10_000, 100_000), _RATIOS, 12),
     "quick": ((1_000, 10_000, 100_000), _RATIOS[1::2], 4),
     "tiny": ((300,), (0.001, 0.1), 1),
 }
 _FIGURE5 = {
-    "full": (_SIZES, _GRID_RATIOS, 12),
+    "full": (_SIZES, _GRID_RATIOS, 8),
     "quick": ((1, 2, 5, 8), (1e-4, 1e-3, 1e-2, 1e-1), 3),
     "tiny": ((1, 2), (0.001, 0.1), 1),
 }

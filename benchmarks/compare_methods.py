@@ -1,0 +1,131 @@
+"""What is compared: our methods, baselines of others that we ship, and peers.
+
+All see the same public facts: domain, number of clusters, a number of records. What a method of
+the package charges is checked against the budget of its cell; what a peer really spends is what
+its adapter says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from datasets import DataSet, Floats
+from peers.protocol import Peer, PeerError
+
+import privsketch as ps
+from privsketch.baselines import lloyd
+from privsketch.budget import Receipt, exact
+from privsketch.methods import METHODS
+
+OURS = ("auto", "pipeline", "sketch")
+LAPLACE, UNIFORM = "lloyd laplace", "lloyd uniform"
+BASELINES = (*(name for name in METHODS if name not in OURS), LAPLACE, UNIFORM)
+MOST_SKETCHED = 100  # columns: from here on a sketch has no directions to look along
+
+
+@dataclass(frozen=True)
+class Run:
+    """Centres of one run, and what they took."""
+
+    centers: Floats
+    seconds: float
+    note: str = ""
+    peak_mb: float | None = None
+
+
+def kind_of(method: str) -> str:
+    """Whose method it is."""
+    if method in OURS:
+        return "ours"
+    return "baseline" if method in BASELINES else "peer"
+
+
+def serves(method: str, delta: float, dim: int) -> bool:
+    """Whether a method of the package is run in a cell at all."""
+    if method == LAPLACE:
+        return delta == 0
+    return method != "sketch" or dim < MOST_SKETCHED
+
+
+def fitted(
+    method: str, data: DataSet, records: Floats, epsilon: float, delta: float, seed: int
+) -> Run:
+    """One run of a method of the package, on one thread."""
+    budget = ps.Budget(epsilon, delta)
+    options: dict[str, Any] = {"n_threads": 1, "n_records": len(records), "random_state": seed}
+    start = time.perf_counter()
+    if method == UNIFORM:
+        model = lloyd.cluster(
+            records,
+            data.n_clusters,
+            domain=data.domain,
+            budget=budget,
+            start="uniform",
+            **options,
+        )
+        require_within(model.receipt, budget)
+        return Run(model.centers, time.perf_counter() - start)
+    if method == LAPLACE:
+        options["noise"] = "laplace"
+    fit = ps.PrivateKMeans(
+        data.n_clusters,
+        method="lloyd" if method == LAPLACE else method,
+        epsilon=epsilon,
+        delta=delta,
+        domain=data.domain,
+        **options,
+    ).fit(records)
+    seconds = time.perf_counter() - start
+    require_within(fit.receipt_, budget)
+    return Run(fit.cluster_centers_, seconds, f"chose {fit.method_}" if method == "auto" else "")
+
+
+def require_within(receipt: Receipt, budget: ps.Budget) -> None:
+    """RuntimeError if more was charged than the cell allows."""
+    too_much = exact(receipt.epsilon) > exact(budget.epsilon)
+    if too_much or exact(receipt.delta) > exact(budget.delta):
+        raise RuntimeError(
+            f"a receipt of ({receipt.epsilon}, {receipt.delta}) in a cell of "
+            f"({budget.epsilon}, {budget.delta})"
+        )
+
+
+@dataclass(frozen=True)
+class PeerMethod:
+    """A peer, asked in one of its ways."""
+
+    name: str
+    command: tuple[str, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+# Ways in which a peer is asked; others are asked in one way, under their own name.
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "diffprivlib": {
+        "diffprivlib as stated": {},
+        "diffprivlib corrected": {"corrected": True},
+    },
+}
+BUILT_IN = ("diffprivlib", "pycle", "google")
+
+
+def peer_methods(python: Path, given: dict[str, list[str]], tell: Callable[[str], None]) -> Any:
+    """Peers that answer, in all their ways; what is left out is told."""
+    commands = {name: [str(python), "-m", f"peers.{name}"] for name in BUILT_IN}
+    found = []
+    for name, command in {**commands, **given}.items():
+        peer = Peer(command)
+        try:
+            tell(f"{name}: {peer.version()}")
+        except (PeerError, KeyError) as error:
+            tell(f"{name} is left out: {error}")
+            continue
+        finally:
+            peer.close()
+        for variant, options in VARIANTS.get(name, {name: {}}).items():
+            found.append(PeerMethod(variant, tuple(command), options))
+    return found

@@ -1,0 +1,38 @@
+"""Google's private clustering by LSH trees: `python -m peers.google` where it can be imported.
+
+It is not on the package index. Clone github.com/google/differential-privacy, make an environment
+with scikit-learn, absl-py and dp-accounting, and put the checkout's `learning` folder, which has
+the package `clustering`, on PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from peers.protocol import Found, PeerRefusal, Request, serve
+
+
+def kmeans(records: np.ndarray, request: Request) -> Found:
+    """Centres by k-means on a noisy tree of hashes."""
+    if request.delta == 0:
+        raise PeerRefusal("needs delta > 0")
+    params = importlib.import_module("clustering.clustering_params")
+    algorithm = importlib.import_module("clustering.clustering_algorithm")
+    np.random.seed(request.seed)
+    center, radius = request.ball
+    data = params.Data(np.asarray(records, dtype=np.float64) - center, radius)
+    budget = params.DifferentialPrivacyParam(epsilon=request.epsilon, delta=request.delta)
+    result = algorithm.private_lsh_clustering(request.n_clusters, data, budget)
+    return Found(np.asarray(result.centers) + center)
+
+
+if __name__ == "__main__":
+    # Modules beside this package may have the names of its own: clustering.py has.
+    mine = Path(__file__).resolve().parents[1]
+    sys.path = [path for path in sys.path if Path(path).resolve() != mine]
+    importlib.import_module("clustering.clustering_algorithm")
+    serve("Google's LSH trees, of a checkout", {"kmeans": kmeans})
