@@ -1,4 +1,4 @@
-"""Masks: which features of a record, and which records, enter the sums (CLP section 4).
+"""Masks: which features of a record, and which records, enter the sums (CLP section 5).
 
 A mask belongs to a record. It is drawn for that record alone, from the operating
 system's generator, and never published: a mask that followed from the row number would

@@ -1,6 +1,6 @@
 """What secret masks are worth: the budget that noise may be calibrated to under them.
 
-Notation of CLP section 4: alpha is the rate of features, beta that of records, noise is
+Notation of CLP section 5: alpha is the rate of features, beta that of records, noise is
 added to the unscaled masked sums. Every function returns an "inner" epsilon (or epsilon
 and delta): noise that would cost that much without sampling costs the stated budget with
 it. docs/theory.md has the derivations and which statements of the paper they correct.

@@ -134,7 +134,7 @@ def entry_variance(
     """Variance of the noise of one entry with `parts` real parts, two if it is complex.
 
     `scale` is b of Laplace noise, sigma of Gaussian noise, sensitivity / epsilon of the
-    cube over `n_components` real numbers. Complex: 4 b^2 and 2 sigma^2 (CLP section 2;
+    cube over `n_components` real numbers. Complex: 4 b^2 and 2 sigma^2 (CLP section 3;
     ICASSP's own complex Laplace law has another parameter, see `icassp_snr`).
     """
     if kind == "laplace":

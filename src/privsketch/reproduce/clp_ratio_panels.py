@@ -38,8 +38,8 @@ def ratio_comparison(found: Sequence[Row]) -> str:
     first = found[0]
     rule = acceptable_noise(int(first["m"]), int(first["k"]), int(first["d"]))
     lines = [
-        "The paper reports that RSSE follows the noise-to-signal ratio (NSR) whatever the number "
-        "of records, so that it can be used to tune a mechanism, and derives NSR <= "
+        "The paper reports that RSSE follows the noise-to-signal ratio (NSR), so that it can be "
+        "used to tune a mechanism, and derives NSR <= "
         f"m / (1000 k d) as the limit, {rule:g} here. {_exactness(found)}"
     ]
     for decoder in DECODERS:
@@ -58,7 +58,7 @@ def ratio_comparison(found: Sequence[Row]) -> str:
         lines.append(
             f"{_NAMES[decoder]}: the median RSSE stays below {USABLE:g} up to NSR {told}; "
             f"{verdict} for all n. The rank correlation of NSR and median RSSE is "
-            f"{correlation:.2f} or more."
+            f"at least {correlation:.2f}."
         )
     return "\n".join(lines)
 

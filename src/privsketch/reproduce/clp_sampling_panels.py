@@ -55,7 +55,7 @@ def noise_comparison(found: Sequence[Row]) -> str:
     )
     squares = max(number(row, "beta") ** -2 for row in sampled)
     verdict = (
-        "so leaving out records never pays"
+        "so leaving out records never reduces the noise"
         if not gains
         else f"which is NOT so in {len(gains)} of {len(sampled)} cells"
     )
@@ -65,9 +65,9 @@ def noise_comparison(found: Sequence[Row]) -> str:
             "The paper reports that noise is the same with and without sampled records for "
             "epsilon far below beta, that its ratio grows by up to 1 / beta^2 for large epsilon, "
             "and is never below that without sampling.",
-            f"Our calibration for add-remove agrees with (23) to {exact:.0e}, and noise of "
-            f"releases of an empty table with it to {off:.0%}. The price of sampling goes from a "
-            f"factor {small:.3f} to {large:.3g} (1 / beta^2 is {squares:g} at most), {verdict}.",
+            f"Our calibration for add-remove agrees with (23) to {max(exact, 1e-5):.0e}, and noise "
+            f"of releases of an empty table with it to {off:.0%}. The price of sampling goes from "
+            f"a factor {small:.3f} to {large:.3g} (1 / beta^2 is {squares:g} at most), {verdict}.",
             "(23) is for add-remove. Under replace the loss of both directions together counts, "
             f"and the ratio is up to {other:.1f} times that of (23).",
         ]
@@ -148,15 +148,15 @@ def total_comparison(found: Sequence[Row]) -> str:
             lines.append(
                 f"{title}, {_NAMES[strategy]}: the ratio is {min(cells):.2g} to {max(cells):.2g} "
                 f"times that of sampled records, smaller by more than {_FAR:g} in {better} and "
-                f"larger in {worse} of {len(cells)} cells; the paper's advice "
-                + ("holds." if not worse else "does NOT hold.")
+                f"larger in {worse} of {len(cells)} cells; the paper's advice, shown "
+                "for Laplace noise, " + ("holds." if not worse else "does NOT hold.")
             )
     flips = [r for r in known if r["noise"] == "gaussian" and r["strategy"] == "poisson"]
     if flips:
         factor = max(number(row, "paper") / number(row, "ours") for row in flips)
         lines.append(
             "The paper's bound for coin flips of features with Gaussian noise, which is that of "
-            f"the worst mask, has a ratio up to {factor:.3g} times the one needed."
+            f"the worst mask, has a ratio up to {factor:.3g} times ours."
         )
     return "\n".join(lines)
 

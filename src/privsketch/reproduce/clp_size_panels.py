@@ -98,7 +98,7 @@ def comparison(found: Sequence[Row]) -> str:
     if gains:
         lines.append(
             f"The paper reports that delta = {DELTA:g} improves utility and makes the choice of m "
-            "easier. With known width the usable epsilon is smaller by a factor of "
+            "easier. With known width the usable pure epsilon, over that with delta, is "
             f"{', '.join(gains)}. {_sizes_that_work(found)}"
         )
     return "\n".join(lines)
@@ -148,7 +148,7 @@ def _draw(axis: Any, own: Sequence[Row], styles: dict[str, tuple[str, str]]) -> 
     axis.minorticks_off()
     places = sorted({number(row, "m") / (K * DIM) for row in own})
     axis.set_xticks(places, [f"{place:g}" for place in places])
-    axis.legend(frameon=False, fontsize=7, loc="upper right")
+    axis.legend(framealpha=0.8, edgecolor="none", fontsize=7, loc="upper right")
 
 
 def usable(found: Sequence[Row], n: int, delta: float, curve: str) -> float:
@@ -214,7 +214,7 @@ def _nearest(found: Sequence[Row], n: int, curve: str) -> float | None:
 
 
 def _sizes_that_work(found: Sequence[Row]) -> str:
-    """How many sizes are usable at the least usable epsilon of CKM, by delta."""
+    """How many sizes are usable for CKM, at epsilons at which one of them is, by delta."""
     parts = []
     for delta, law in _LAWS.items():
         works = total = 0

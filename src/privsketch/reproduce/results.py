@@ -24,7 +24,7 @@ from privsketch.reproduce.cells import Cell, Progress, Row, run_cells
 
 EFFORTS = ("full", "quick", "tiny")  # as in the paper, within two minutes, for tests
 _PIXELS_PER_INCH = 160
-_COLOURS = 128
+_COLOURS = 256
 _WIDTH = 100
 
 
@@ -151,7 +151,11 @@ def to_png(figure: Any) -> bytes:
 
     drawn, small = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=_PIXELS_PER_INCH)
-    picture = Image.open(drawn).convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
+    picture = (
+        Image.open(drawn)
+        .convert("RGB")
+        .quantize(_COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    )
     picture.save(small, format="png", optimize=True)
     return small.getvalue()
 
