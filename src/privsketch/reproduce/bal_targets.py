@@ -23,7 +23,7 @@ TARGETS = (
         "bal-images",
         PAPER,
         "Figure 2 (b, c): k-means objective of images against k",
-        seconds=540,
+        seconds=400,
         quick_seconds=30,
         cells=bal_runs.image_cells,
         summary=bal_runs.summary,
