@@ -26,7 +26,8 @@ from compare_methods import BASELINES, OURS, PeerMethod, Run, fitted, kind_of, s
 from datasets import DataSet, Floats, reference_error, squared_error
 from peers.protocol import Peer, PeerError, PeerRefusal, PeerTimeoutError, Request, peak
 
-import privsketch as ps
+from privsketch.domain import Ball, Box
+from privsketch.errors import ParameterError
 from privsketch.learning.threads import one_thread
 
 FIELDS = (
@@ -181,7 +182,7 @@ def _run_task(task: Task, store: Store, patience: float) -> None:
         try:
             arguments = (method, data, records, epsilon, delta, seed)
             run = in_a_child(fitted, arguments) if alone else fitted(*arguments)
-        except ps.ParameterError as error:
+        except ParameterError as error:
             print(f"{data.name} {method}: {error}", file=sys.stderr)
             continue
         add(method, epsilon, delta, run)
@@ -215,10 +216,10 @@ def _child(answer: Connection, fit: Callable[..., Run], arguments: tuple[Any, ..
         answer.send(error)
 
 
-def domain_as_json(domain: ps.Box | ps.Ball) -> dict[str, Any]:
+def domain_as_json(domain: Box | Ball) -> dict[str, Any]:
     """A domain as peers are told it."""
     center = domain.center_vector
-    if isinstance(domain, ps.Ball):
+    if isinstance(domain, Ball):
         return {"center": center.tolist(), "radius": domain.radius}
     widths = domain.half_widths
     return {"low": (center - widths).tolist(), "high": (center + widths).tolist()}

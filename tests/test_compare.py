@@ -17,6 +17,7 @@ import pytest
 import privsketch as ps
 from privsketch.baselines import lloyd
 from privsketch.budget import exact
+from privsketch.errors import ParameterError
 from privsketch.methods import METHODS
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -313,6 +314,23 @@ def test_what_has_its_row_is_not_run_again(tmp_path, monkeypatch, setting, peers
     (again,) = small_run(monkeypatch, store, setting, peers)
     assert (again.seed, again.own, again.asked) == (1, (("grid", 1.0, 0.0),), ())
     assert store.done() == {tuple(row[name] for name in store.key) for row in rows}
+
+
+def test_a_method_that_refuses_a_cell_leaves_the_others(tmp_path, monkeypatch, setting):
+    runs = module("compare_runs")
+    right = runs.fitted
+
+    def refusing(method, *facts):
+        if method == "grid":
+            raise ParameterError("n_records=400: too many cells")
+        return right(method, *facts)
+
+    monkeypatch.setattr(runs, "fitted", refusing)
+    store = runs.Store(tmp_path / "compare.csv")
+    store.begin()
+    small_run(monkeypatch, store, setting, [])
+    assert {row["method"] for row in store.rows()} == {"sketch", "lloyd uniform"}
+    assert {row["seed"] for row in store.rows()} == {"0", "1"}
 
 
 def test_a_peer_that_is_slow_is_not_asked_again(setting):
