@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines bench-release bench-projection bench-distances bench-clustering bench-compare bench-sparse reproduce reproduce-quick reproduce-jll reproduce-bal reproduce-icassp reproduce-clp pages clean
+.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines bench-release bench-projection bench-distances bench-compare bench-sparse reproduce reproduce-quick reproduce-jll reproduce-bal reproduce-icassp reproduce-clp pages clean
 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
@@ -70,11 +70,6 @@ bench-release: $(VENV)/dev.done
 bench-projection: $(VENV)/dev.done
 	$(RUN)/python benchmarks/projection_noise.py
 
-# Methods of private k-means side by side, an hour; time and memory of the pipeline.
-bench-clustering: $(VENV)/dev.done
-	$(RUN)/python benchmarks/clustering.py
-	$(RUN)/python benchmarks/clustering.py --large
-
 # Our methods, baselines and peers side by side, an hour. Peers have an environment of their own:
 # diffprivlib 0.6.6 needs an older scikit-learn. Where it cannot be made they are left out.
 bench-compare: $(VENV)/dev.done
@@ -135,4 +130,4 @@ $(VENV)/dev.done: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@ $(VENV)/demo.done
 
 clean:
-	rm -rf $(VENV) demo-output reproduced-quick
+	rm -rf $(VENV) .venv-peers demo-output reproduced-quick
