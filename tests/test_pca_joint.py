@@ -60,9 +60,10 @@ JOINT = [
 
 @pytest.mark.parametrize(("choices", "weights"), JOINT)
 def test_variances_and_errors_are_right(choices, weights):
-    # 160 numbers, nearly independent: their root mean square varies by 6 %, the share within
-    # 90 % intervals by 2.4 %; 0.97 to 1.1 and 0.85 to 0.92 were seen in 300. Four to five
-    # deviations, false alarms below 1e-3: errors of 0.6 or 1.6 times the right size are refused.
+    # 160 numbers, nearly independent. Over 300 releases their root mean square was 0.97 to 1.1 and
+    # the share within 90 % intervals 0.85 to 0.92. Were the true ones 0.95 to 1.08 and 0.85, chi2
+    # with 160 degrees and binomial tails leave these bounds in less than 5e-8. Errors of 0.6 or 1.6
+    # times the right size are refused in 95 of 100 cases; too wide intervals by the first.
     mean = np.array([0.3, 0.2, 0.1, 0.0]) if "mean" in choices else 0.0
     second = np.diag(DEVIATIONS**2)
     scores, told = [], []
@@ -74,8 +75,8 @@ def test_variances_and_errors_are_right(choices, weights):
     assert np.mean(told) == pytest.approx(sum(weights) * SIZE, rel=0.05)
     spread = np.sqrt(np.mean(np.square(scores)))
     inside = np.mean(np.abs(scores) < 1.645)
-    assert 0.75 < spread < 1.33
-    assert 0.78 < inside < 0.98
+    assert 0.68 < spread < 1.45
+    assert inside > 0.68
 
 
 # --- how many stand out ------------------------------------------------------------------------
