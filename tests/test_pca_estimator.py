@@ -200,7 +200,7 @@ def test_what_was_paid_for_stays_if_learning_is_interrupted(records, monkeypatch
 def test_the_number_of_components_may_be_left_to_the_release(records):
     # The even rest of six directions does not stand out; false alarms are one in thirty.
     model = fitted(records, n_components="auto")
-    assert model.n_components_ in (2, 3)
+    assert 2 <= model.n_components_ <= 5  # four at once are once in a million
     assert model.components_.shape == (model.n_components_, 8)
 
 

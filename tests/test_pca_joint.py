@@ -89,7 +89,7 @@ SIGNALS = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_auto_finds_all_that_stand_out_and_no_others(feature_map, delta):
     # All are more than ten standard errors. Twelve chances of a false alarm of one in thirty:
-    # four of them once in 2000.
+    # seven of them once in thirty million. Without a threshold there are twelve.
     alarms = 0
     for rank in range(1, 6):
         rng = np.random.default_rng([rank, 30])
@@ -108,7 +108,7 @@ def test_auto_finds_all_that_stand_out_and_no_others(feature_map, delta):
             found = learn_pca(ps.sketch(records, design), "auto").n_components
             assert min(rank, most) <= found <= most, (rank, planned)
             alarms += found > rank
-    assert alarms < 4
+    assert alarms < 7
 
 
 def test_what_stands_out_beyond_the_number_asked_for_is_said():
