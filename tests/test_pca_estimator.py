@@ -198,10 +198,13 @@ def test_what_was_paid_for_stays_if_learning_is_interrupted(records, monkeypatch
 
 
 def test_the_number_of_components_may_be_left_to_the_release(records):
-    # The even rest of six directions does not stand out; false alarms are one in thirty.
-    model = fitted(records, n_components="auto")
-    assert 2 <= model.n_components_ <= 5  # four at once are once in a million
-    assert model.components_.shape == (model.n_components_, 8)
+    # The even rest of six directions does not stand out; false alarms are one in thirty, two at
+    # once one in some hundreds, and in three of five fits once in millions.
+    models = [fitted(records, n_components="auto") for _ in range(5)]
+    found = sorted(model.n_components_ for model in models)
+    assert found[0] >= 2
+    assert found[2] in (2, 3)
+    assert all(model.components_.shape == (model.n_components_, 8) for model in models)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from privsketch.report.html import report_page
 
 DEVIATIONS = np.array([0.3, 0.2, 0.05, 0.05])
 SIZE = 2000  # records of a holder
-N_RELEASES = 80
+N_RELEASES = 320
 
 
 def plan(dim=4, **choices):
@@ -60,10 +60,10 @@ JOINT = [
 
 @pytest.mark.parametrize(("choices", "weights"), JOINT)
 def test_variances_and_errors_are_right(choices, weights):
-    # 160 numbers, nearly independent. Over 300 releases their root mean square was 0.97 to 1.1 and
-    # the share within 90 % intervals 0.85 to 0.92. Were the true ones 0.95 to 1.08 and 0.85, chi2
-    # with 160 degrees and binomial tails leave these bounds in less than 5e-8. Errors of 0.6 or 1.6
-    # times the right size are refused in 95 of 100 cases; too wide intervals by the first.
+    # 640 numbers, nearly independent: their root mean square varies by 3 %, the share within
+    # 90 % intervals by 1.2 %; 0.97 to 1.15 and 0.86 to 0.92 were seen in 600. By chi-square and
+    # binomial tails false alarms are below 1e-6: errors of 0.7 or 1.4 times the right size are
+    # refused.
     mean = np.array([0.3, 0.2, 0.1, 0.0]) if "mean" in choices else 0.0
     second = np.diag(DEVIATIONS**2)
     scores, told = [], []
@@ -75,8 +75,8 @@ def test_variances_and_errors_are_right(choices, weights):
     assert np.mean(told) == pytest.approx(sum(weights) * SIZE, rel=0.05)
     spread = np.sqrt(np.mean(np.square(scores)))
     inside = np.mean(np.abs(scores) < 1.645)
-    assert 0.68 < spread < 1.45
-    assert inside > 0.68
+    assert 0.75 < spread < 1.33
+    assert 0.78 < inside < 0.98
 
 
 # --- how many stand out ------------------------------------------------------------------------
@@ -88,10 +88,10 @@ SIGNALS = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
 @pytest.mark.parametrize("feature_map", ["second-moments", "quadratic"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_auto_finds_all_that_stand_out_and_no_others(feature_map, delta):
-    # All are more than ten standard errors. Twelve chances of a false alarm of one in thirty:
-    # seven of them once in thirty million. Without a threshold there are twelve.
+    # All are more than ten standard errors. 36 chances of a false alarm of one in thirty: a third
+    # of them once in a billion.
     alarms = 0
-    for rank in range(1, 6):
+    for rank in [*range(1, 6)] * 3:
         rng = np.random.default_rng([rank, 30])
         deviations = np.r_[SIGNALS[:rank], np.full(8 - rank, 0.02)]
         records = draw(50_000, rng, deviations) @ np.linalg.qr(rng.normal(size=(8, 8)))[0]
@@ -108,7 +108,7 @@ def test_auto_finds_all_that_stand_out_and_no_others(feature_map, delta):
             found = learn_pca(ps.sketch(records, design), "auto").n_components
             assert min(rank, most) <= found <= most, (rank, planned)
             alarms += found > rank
-    assert alarms < 7
+    assert alarms < 12
 
 
 def test_what_stands_out_beyond_the_number_asked_for_is_said():
