@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
-from privsketch.baselines import aggregate
+from privsketch.baselines import aggregate, lloyd
 from privsketch.budget import exact
 from privsketch.clustering import passes as passes_module
 from privsketch.clustering.passes import Passes
@@ -123,7 +123,7 @@ def test_one_block_alone_moves_its_centres(monkeypatch):
     for rows in (table, table[1:], table[:-1], np.delete(table, 4000, axis=0)):
         passes = Passes(rows, PLANE)
         blocks = aggregate.sampled_blocks(passes, 5)
-        with aggregate._one_thread_of_kmeans():
+        with aggregate.one_thread_of_kmeans():
             found.append([aggregate.ordered_centers(passes, b, reference, 0) for b in blocks])
     assert all(different(found[0], other) <= 1 for other in found[1:])
 
@@ -132,7 +132,7 @@ def test_k_means_of_a_block_has_one_thread():
     """Several threads add up in any order: the last bits would not be the block's alone."""
     from threadpoolctl import threadpool_info
 
-    with aggregate._one_thread_of_kmeans():
+    with aggregate.one_thread_of_kmeans():
         assert {pool["num_threads"] for pool in threadpool_info()} == {1}
 
 
@@ -331,7 +331,7 @@ def test_no_block_is_farther_from_another_than_the_noise_is_for(domain, k):
         found = [
             aggregate.ordered_centers(passes, passes.quantised(b), reference, 0) for b in blocks
         ]
-    radius = aggregate.l2_squared(passes)
+    radius = lloyd.l2_squared(passes)
     for centers in found:
         assert (np.abs(centers) <= passes.limits).all()
         assert (centers.astype(object) ** 2).sum(axis=1).max() <= radius

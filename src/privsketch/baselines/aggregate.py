@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.baselines.lloyd import enclosing_box, l1_norm, l2_squared
+from privsketch.baselines.lloyd import enclosing_box
+from privsketch.baselines.points import PointNoise, checked_noise, noisy_points
 from privsketch.baselines.starts import start_centers
-from privsketch.baselines.variates import PointNoise, checked_noise
 from privsketch.budget import Budget
 from privsketch.clustering.account import Account
 from privsketch.clustering.counting import known_number
@@ -35,6 +35,7 @@ from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.center_model import CenterModel
+from privsketch.learning.threads import one_thread_of_kmeans
 from privsketch.threads import chunks
 
 Floats = npt.NDArray[np.float64]
@@ -95,11 +96,11 @@ def cluster(
     )
     total = np.zeros((n_clusters, passes.dim), dtype=np.int64)
     # One thread: several add up in any order, and a block's centres are to be its own to the bit.
-    with _one_thread_of_kmeans():
+    with one_thread_of_kmeans():
         for block in sampled_blocks(passes, n_blocks):
             total += ordered_centers(passes, block, reference, seed)
     account = Account(Shares(budget, {"average of blocks": Fraction(1)}))
-    noisy = _released(account, passes, total, kind)
+    noisy = noisy_points(account, "average of blocks", passes, total, kind)
     found = noisy / n_blocks * passes.unit + domain.center_vector
     return CenterModel(
         domain.project(found),
@@ -109,13 +110,6 @@ def cluster(
         method="sample-aggregate",
         concerns=("weights are equal shares: this method releases none",),
     )
-
-
-def _one_thread_of_kmeans() -> Any:
-    import sklearn.cluster  # noqa: F401  (what is loaded later keeps its threads)
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(limits=1)
 
 
 def blocks_for(n_records: float, n_clusters: int) -> int:
@@ -173,16 +167,3 @@ def ordered_centers(passes: Passes, block: Whole, reference: Whole, seed: int) -
     steps = reference[:, np.newaxis] - found
     _, order = linear_sum_assignment(np.vecdot(steps, steps))
     return found[order].astype(np.int64)
-
-
-def _released(account: Account, passes: Passes, total: Integers, kind: PointNoise) -> Floats:
-    """The sum over blocks with noise; under both relations one block changes."""
-    k, name = len(total), "average of blocks"
-    if kind == "laplace":
-        across = 2 * k * l1_norm(passes)
-        return account.laplace(name, total, across, replaced=across)[0]
-    if kind == "cube":
-        across = 2 * int(passes.limits.max())
-        return account.cube(name, total, across, replaced=across)[0]
-    across = 4 * k * l2_squared(passes)
-    return account.gaussian(name, total, across, replaced=across)[0]

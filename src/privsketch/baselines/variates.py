@@ -18,25 +18,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.baselines.lloyd import enclosing_box, l1_norm, l2_squared
+from privsketch.baselines.lloyd import enclosing_box
+from privsketch.baselines.points import PointNoise, checked_noise, noisy_points
 from privsketch.budget import Budget
 from privsketch.clustering.account import Account
 from privsketch.clustering.counting import known_number
 from privsketch.clustering.passes import Integers, Passes, Progress, Whole
 from privsketch.clustering.shares import Shares
 from privsketch.domain import Domain
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import require_count
 from privsketch.learning.center_model import CenterModel
 from privsketch.threads import chunks
 
 Floats = npt.NDArray[np.float64]
-PointNoise = Literal["laplace", "cube", "gaussian"]
-POINT_NOISES: tuple[PointNoise, ...] = ("laplace", "cube", "gaussian")
 _ROWS = 2**14
 
 
@@ -82,8 +81,9 @@ def cluster(
     account = Account(Shares(budget, dict.fromkeys(names, Fraction(1, n_clusters))))
     centers = np.zeros((0, passes.dim))
     for name in names:
-        noisy = _released(account, name, passes, drawn_record(passes, centers, name), kind)
-        inside = passes.quantised(noisy[np.newaxis] * passes.unit + domain.center_vector)
+        record = drawn_record(passes, centers, name)[np.newaxis]
+        noisy = noisy_points(account, name, passes, record, kind)
+        inside = passes.quantised(noisy * passes.unit + domain.center_vector)
         centers = np.concatenate([centers, inside])
     found = domain.project(centers * passes.unit + domain.center_vector)
     return CenterModel(
@@ -96,28 +96,13 @@ def cluster(
     )
 
 
-def checked_noise(noise: str | None, budget: Budget) -> PointNoise:
-    """The kind of noise for whole points, one that the budget can pay."""
-    if noise is None:
-        return "gaussian" if budget.delta > 0 else "cube"
-    if noise not in POINT_NOISES:
-        known = ", ".join(map(repr, POINT_NOISES))
-        raise ParameterError(f"noise={noise!r}: expected one of {known}")
-    if noise == "gaussian" and budget.delta == 0:
-        raise ParameterError(
-            "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; use "
-            "noise='cube' for pure differential privacy"
-        )
-    return noise
-
-
 def drawn_record(passes: Passes, centers: Whole, name: str) -> Integers:
     """One pass: a record, drawn by its squared distance to the nearest centre; 0 if none is there.
 
     Of exponential variables over the squared distances the smallest is where it should be with
-    the right chance. No guarantee depends on that chance.
+    the right chance. No guarantee depends on that chance, nor on who knows the draw.
     """
-    rng = np.random.default_rng()
+    rng = np.random.default_rng()  # not a public seed: two fits draw two records
     best, drawn = np.inf, np.zeros(passes.dim)
     for block in chunks(passes.blocks(name), _ROWS):
         records = passes.quantised(block)
@@ -131,17 +116,3 @@ def drawn_record(passes: Passes, centers: Whole, name: str) -> Integers:
         if times[first] < best:
             best, drawn = float(times[first]), records[first]
     return drawn.astype(np.int64)
-
-
-def _released(
-    account: Account, name: str, passes: Passes, record: Integers, kind: PointNoise
-) -> Floats:
-    """A place of the domain with noise for its diameter, the same under both relations."""
-    if kind == "laplace":
-        across = 2 * l1_norm(passes)
-        return account.laplace(name, record, across, replaced=across)[0]
-    if kind == "cube":
-        across = 2 * int(passes.limits.max())
-        return account.cube(name, record, across, replaced=across)[0]
-    across = 4 * l2_squared(passes)
-    return account.gaussian(name, record, across, replaced=across)[0]

@@ -19,6 +19,7 @@ from typing import Any
 
 from privsketch.errors import FileError, require_count
 from privsketch.formats import write_file
+from privsketch.learning.threads import one_thread_of_kmeans
 from privsketch.reproduce.sources import sources_digest, versions_below
 from privsketch.reproduce.workers import in_processes
 
@@ -146,13 +147,9 @@ def _run_elsewhere(item: tuple[Cell, str]) -> Found:
 
 
 def _run(cell: Cell) -> Found:
-    # Threads of scikit-learn can be limited once they are loaded.
-    import sklearn.cluster  # noqa: F401
-    from threadpoolctl import threadpool_limits
-
     start = time.process_time()
     try:
-        with threadpool_limits(1):
+        with one_thread_of_kmeans():
             rows = cell.run(**cell.parameters)
     except Exception as error:
         error.add_note(f"in {cell.name} with {cell.parameters}")
