@@ -38,6 +38,7 @@ def engine_sums(
     *,
     engine: str | None = None,
     columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
     missing_to_center: bool = False,
     n_threads: int | None = None,
     n_workers: int | None = None,
@@ -53,7 +54,8 @@ def engine_sums(
             raise ParameterError(f"{name}={shown} with engine={engine!r}: {_ADVICE[name]}")
     if n_workers is not None:
         n_workers = require_count("n_workers", n_workers)
-    work = Work(design, chosen_columns(design.dim, columns, design.columns), missing_to_center)
+    chosen = chosen_columns(design.dim, columns, design.columns, header)
+    work = Work(design, chosen, missing_to_center)
     if engine == "pool":
         from privsketch.engines.pool import pool_sums
 

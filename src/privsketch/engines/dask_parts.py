@@ -7,6 +7,7 @@ what a part holds is what a record is.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,11 +52,40 @@ def dask_parts(data: Any, chosen: Selection) -> DaskParts:
 
 def _frame_parts(frame: Any, chosen: Selection) -> DaskParts:
     """Partitions with the columns of a record."""
+    _require_whole_lines(frame)
     labels = [str(label) for label in frame.columns]
     names = selected_names(labels, chosen, "table")
     table = frame[[frame.columns[labels.index(name)] for name in names]]
     # Workers choose by name again, and so depend on no optimisation that Dask applies.
     return _delayed_parts(table.to_delayed(), Selection(chosen.dim, tuple(names), None))
+
+
+def _require_whole_lines(frame: Any) -> None:
+    """Refuse a frame that Dask cuts out of text files at any line break, in quotes or not.
+
+    One record could then change how others are read. Where a frame comes from can be seen until
+    it is persisted.
+    """
+    walk = getattr(getattr(frame, "expr", None), "walk", None)
+    for step in walk() if walk is not None else ():
+        if not str(getattr(step, "label", "")).startswith("read-"):
+            continue
+        for block in _flat(getattr(step, "iterables", ())):
+            of_block: Any = getattr(block, "args", ())  # file, offset, length, line break
+            if len(of_block) == 4 and isinstance(of_block[3], bytes) and of_block[2] is not None:
+                raise RecordError(
+                    "table: Dask cuts text files at any line break, also at one inside of quotes: "
+                    "one record could change how others are read. Give the paths themselves with "
+                    "engine='dask', or read them with blocksize=None"
+                )
+
+
+def _flat(nested: Any) -> Iterator[Any]:
+    for item in nested:
+        if isinstance(item, list | tuple):
+            yield from _flat(item)
+        else:
+            yield item
 
 
 def _array_parts(array: Any, chosen: Selection) -> DaskParts:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 from privsketch.budget import Budget
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
+from privsketch.readers.tables import is_pandas, object_numbers
 
 
 def public_facts(estimator: Any) -> tuple[Budget, Domain]:
@@ -50,7 +51,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
     try:
         array = validate_data(
             estimator,
-            X,
+            _numbers_of_objects(X),
             reset=reset,
             accept_sparse=["csr", "coo"] if sparse else False,
             dtype=[np.float64, np.float32],
@@ -64,6 +65,28 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
         kind = CellError if isinstance(error, TypeError) else RecordError
         raise kind(_without_values(text)) from None
     return array if sparse and hasattr(array, "tocsr") else np.asarray(array)
+
+
+def _numbers_of_objects(X: Any) -> Any:
+    """X with Python objects read one by one, where all of them are numbers or missing.
+
+    scikit-learn converts a column as a whole: a cell that is no float would stop all others.
+    What is left as it is gets its words.
+    """
+    try:
+        if is_pandas(X) and X.ndim == 2:
+            places = [place for place, kind in enumerate(X.dtypes) if kind.kind == "O"]
+            numbers = [object_numbers(X.iloc[:, place].to_numpy()) for place in places]
+            for place, column in zip(places, numbers, strict=True):
+                X = X.copy() if place == places[0] else X
+                X.isetitem(place, column)
+        elif isinstance(X, list | tuple | np.ndarray):
+            array = np.asarray(X)
+            if array.dtype == object and array.ndim == 2:
+                return object_numbers(array)
+    except ValueError:  # ragged, or not a number
+        pass
+    return X
 
 
 def completed(estimator: Any, X: Any) -> npt.NDArray[Any]:

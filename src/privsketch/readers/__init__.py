@@ -20,11 +20,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from privsketch.errors import ParameterError, RecordError
-from privsketch.readers.files import count_in_file, file_blocks
+from privsketch.readers.files import count_in_file, file_blocks, file_identity
 from privsketch.readers.parts import BlockPart, FilePart, Part, file_parts, packed
 from privsketch.readers.selection import Selection
 from privsketch.readers.sparse import csr_blocks, is_sparse, sparse_blocks
-from privsketch.readers.tables import Block, array_blocks, pandas_blocks, stream_blocks
+from privsketch.readers.tables import (
+    Block,
+    array_blocks,
+    is_pandas,
+    list_blocks,
+    pandas_blocks,
+    stream_blocks,
+)
 
 
 def read_blocks(
@@ -32,16 +39,22 @@ def read_blocks(
     dim: int,
     columns: Sequence[str | int] | None = None,
     names: Sequence[str] | None = None,
+    *,
+    header: bool | None = None,
 ) -> Iterator[Block]:
     """Blocks (n, dim) of records from `data`.
 
-    See `chosen_columns` for `columns` and `names`.
+    See `chosen_columns` for `columns`, `names` and `header`.
     """
-    yield from _blocks(data, chosen_columns(dim, columns, names), file_blocks)
+    yield from _blocks(data, chosen_columns(dim, columns, names, header), file_blocks)
 
 
 def read_sparse_blocks(
-    data: Any, dim: int, columns: Sequence[str | int] | None = None
+    data: Any,
+    dim: int,
+    columns: Sequence[str | int] | None = None,
+    *,
+    header: bool | None = None,
 ) -> Iterator[Any]:
     """Blocks of records as CSR arrays (n, dim), columns in order and each of them once.
 
@@ -53,9 +66,9 @@ def read_sparse_blocks(
         yield from csr_blocks(data, chosen_columns(dim, columns, None))
     elif isinstance(data, list | tuple) and any(is_sparse(part) for part in data):
         for part in data:
-            yield from read_sparse_blocks(part, dim, columns)
+            yield from read_sparse_blocks(part, dim, columns, header=header)
     else:
-        for block in read_blocks(data, dim, columns):
+        for block in read_blocks(data, dim, columns, header=header):
             yield csr_array(np.asarray(block))
 
 
@@ -75,13 +88,19 @@ def part_blocks(part: Any, chosen: Selection) -> Iterator[Block]:
 
 
 def chosen_columns(
-    dim: int, columns: Sequence[str | int] | None, names: Sequence[str] | None
+    dim: int,
+    columns: Sequence[str | int] | None,
+    names: Sequence[str] | None,
+    header: bool | None = None,
 ) -> Selection:
     """Which columns make a record of `dim` numbers.
 
     `columns` are the columns asked for, in that order. Without them, tables with named
-    columns use `names`, the design's; everything else uses all columns.
+    columns use `names`, the design's; everything else uses all columns. `header` says whether
+    text files have one; the first line is taken for it if nothing is said.
     """
+    if header not in (None, True, False):
+        raise ParameterError(f"header={header!r}: expected True, False or None")
     if columns is not None:
         if isinstance(columns, str) or not isinstance(columns, Iterable):
             raise RecordError("columns: expected a list of column names or column numbers")
@@ -97,6 +116,7 @@ def chosen_columns(
         dim,
         None if columns is None else tuple(columns),
         None if names is None else tuple(names),
+        header=header,
     )
 
 
@@ -113,7 +133,7 @@ def _blocks(
     data: Any,
     chosen: Selection,
     of_file: Callable[[Path, Selection], Iterator[_Piece]],
-    seen: set[Path] | None = None,
+    seen: set[Any] | None = None,
 ) -> Iterator[Block | _Piece]:
     """Blocks of tables, and of files whatever `of_file` makes of them.
 
@@ -123,7 +143,7 @@ def _blocks(
         yield from of_file(Path(data), chosen)
     elif isinstance(data, np.ndarray):
         yield from array_blocks(data, chosen)
-    elif type(data).__module__.split(".")[0] == "pandas":
+    elif is_pandas(data):
         yield from pandas_blocks(data, chosen)
     elif hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         yield from stream_blocks(data, chosen)
@@ -137,15 +157,15 @@ def _blocks(
     elif isinstance(data, list | tuple) and len(data) == 0:
         return
     elif isinstance(data, list | tuple) and not _is_list_of_parts(data):
-        yield from array_blocks(_as_array(data), chosen)
+        yield from list_blocks(data, chosen)
     elif isinstance(data, Iterable) and not isinstance(data, dict | bytes | set | frozenset):
         seen = set() if seen is None else seen
         for part in data:
             if isinstance(part, str | os.PathLike):
-                path = Path(part).resolve()
-                if path in seen:  # its records would count twice, and cost twice
+                identity = file_identity(Path(part))
+                if identity in seen:  # its records would count twice, and cost twice
                     raise RecordError(f"{part}: the same file is given twice")
-                seen.add(path)
+                seen.add(identity)
             yield from _blocks(part, chosen, of_file, seen)
     else:
         raise RecordError(
@@ -165,13 +185,6 @@ def _is_list_of_parts(data: Sequence[Any]) -> bool:
         or hasattr(first, "__arrow_c_array__")
         or getattr(first, "ndim", 0) == 2
     )
-
-
-def _as_array(rows: Sequence[Any]) -> Block:
-    try:
-        return np.asarray(rows)
-    except ValueError:
-        raise RecordError("the rows of the list do not all have the same length") from None
 
 
 def count_records(data: Any) -> int | None:

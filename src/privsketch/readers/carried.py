@@ -8,12 +8,12 @@ Carried columns keep their values and their rows; those of CSV are text, as they
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from privsketch.errors import RecordError
-from privsketch.readers.files import file_kind, file_rows, file_schema
+from privsketch.readers.files import file_identity, file_kind, file_rows, file_schema
 from privsketch.readers.selection import Selection, require_numeric, selected_names
 from privsketch.readers.tables import Rows, array_places
 
@@ -32,21 +32,24 @@ class RecordFiles:
         paths: Sequence[Path],
         columns: Sequence[str | int] | None = None,
         carry: Sequence[str] = (),
+        header: bool | None = None,
     ) -> RecordFiles:
         """Look at the schemas, and refuse files that do not fit.
 
         `columns` make a record, in that order; all but the carried ones if left out. Then all
-        files must have the same columns, which are found by their names.
+        files must have the same columns, which are found by their names. `header` is what the
+        caller says of the first line of text files.
         """
         _require_distinct(paths, carry)
-        schemas = {path: file_schema(path) for path in paths}
-        chosen = _selection(schemas, columns, tuple(carry))
+        schemas = {path: file_schema(path, header) for path in paths}
+        chosen = replace(_selection(schemas, columns, tuple(carry)), header=header)
         carried: Any = None
         for path, schema in schemas.items():
             if isinstance(schema, int):
                 array_places(schema, chosen)
                 continue
-            names = selected_names(schema.names, chosen, str(path))
+            may_show = header is not None or file_kind(path) != "csv"
+            names = selected_names(schema.names, chosen, str(path), may_show=may_show)
             _require_apart(names, chosen.carried)
             if file_kind(path) != "csv":  # which has no types; its reader sees what is no number
                 _require_numeric(schema, names, path)
@@ -59,10 +62,23 @@ class RecordFiles:
         return self.chosen.dim
 
     @property
+    def looked_at(self) -> str:
+        """What was seen of the files so far, in words."""
+        if all(file_kind(path) != "csv" for path in self.paths):
+            return "no record was read, only the number, names and types of columns"
+        if self.chosen.header is False:
+            return "no record was read, but for the number of cells in the first line of text files"
+        return "no record was read, only the header of text files"
+
+    @property
     def record_names(self) -> tuple[str, ...] | None:
-        """Names of the columns of a record, in their order, where files have them."""
+        """Names of the columns of a record that may be published, in their order.
+
+        Those that were stated, or that are part of a schema. What stands in the first line of a
+        text file is neither.
+        """
         names = self.chosen.columns or self.chosen.names
-        if names is None or any(isinstance(name, int) for name in names):
+        if names is None or self.chosen.found or any(isinstance(name, int) for name in names):
             return None
         return tuple(str(name) for name in names)
 
@@ -74,7 +90,7 @@ class RecordFiles:
 
 
 def _require_distinct(paths: Sequence[Path], carry: Sequence[str]) -> None:
-    places = [path.resolve() for path in paths]
+    places = [file_identity(path) for path in paths]
     for path, place in zip(paths, places, strict=True):
         if places.count(place) > 1:  # its records would be released twice, and cost twice
             raise RecordError(f"{path}: the same file is given twice")
@@ -113,7 +129,8 @@ def _selection(
                 "with columns=[...]"
             )
     names = tuple(name for name in schema.names if name not in carry)
-    return Selection(_some_columns(len(names)), None, names, carry)
+    found = all(file_kind(path) == "csv" for path in named)
+    return Selection(_some_columns(len(names)), None, names, carry, found=found)
 
 
 def _some_columns(dim: int) -> int:

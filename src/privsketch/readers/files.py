@@ -1,10 +1,8 @@
-"""Files: .npy, Parquet, Arrow, CSV, read in blocks without loading them whole."""
+"""Files: .npy, Parquet, Arrow, text, read in blocks without loading them whole."""
 
 from __future__ import annotations
 
-import gzip
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from privsketch.errors import RecordError
-from privsketch.readers.selection import Selection, rows_per_block, selected, selected_names
+from privsketch.readers.selection import Selection, rows_per_block, selected
 from privsketch.readers.tables import Block, Rows, array_blocks, batch_rows
+from privsketch.readers.text import text_names, text_rows
 
 SUFFIXES = {
     ".npy": "npy",
@@ -41,16 +40,17 @@ def file_rows(path: Path, chosen: Selection, stretch: range | None = None) -> It
     """The same blocks, each with the carried columns of its rows."""
     kind = file_kind(path)
     if kind == "csv":
-        yield from _csv(path, chosen)
+        yield from text_rows(path, chosen)
     else:
         reader = {"npy": _npy, "parquet": _parquet, "arrow": _arrow}[kind]
         yield from reader(path, chosen, stretch)
 
 
-def file_schema(path: Path) -> Any:
+def file_schema(path: Path, header: bool | None = None) -> Any:
     """Names and Arrow types of a file's columns; of an array, which has none, their number.
 
     Columns of CSV are text here: what becomes of them depends on what they are read for.
+    `header` is what the caller says of its first line.
     """
     import pyarrow as pa
 
@@ -61,8 +61,7 @@ def file_schema(path: Path) -> Any:
             raise RecordError(f"{path}: expected 2 dimensions, rows and columns; got {array.ndim}")
         return array.shape[1]
     if kind == "csv":
-        with _csv_errors(path, []):
-            return pa.schema([(name, pa.string()) for name in _csv_header(path)[0]])
+        return pa.schema([(name, pa.string()) for name in text_names(path, header)])
     opened = _open_parquet if kind == "parquet" else _open_arrow
     with opened(path) as file:
         return file.schema_arrow if kind == "parquet" else file.schema
@@ -166,85 +165,6 @@ def _open_arrow(path: Path) -> Iterator[Any]:
         raise RecordError(f"{path}: not a valid Arrow file, or damaged") from None
 
 
-def _csv(path: Path, chosen: Selection) -> Iterator[Rows]:
-    import pyarrow as pa
-    import pyarrow.csv as csv
-
-    header: list[str] = []
-    with _csv_errors(path, header):
-        found, is_empty = _csv_header(path)
-        header += found  # what errors from here on name columns by
-        names = selected_names(header, chosen, str(path))
-        if is_empty:
-            return
-        # Records are read as float64, the rest as text: a type guessed from the first block may
-        # not last, and would change what is carried along.
-        kinds = {name: pa.float64() for name in names}
-        kinds.update({name: pa.string() for name in chosen.carried})
-        convert = csv.ConvertOptions(include_columns=list(kinds), column_types=kinds)
-        read = csv.ReadOptions(block_size=2**22)
-        # Slower, and for text only: numbers have no lines.
-        parse = csv.ParseOptions(
-            delimiter=_delimiter(path), newlines_in_values=len(chosen.carried) > 0
-        )
-        with csv.open_csv(path, read, parse, convert) as reader:
-            for batch in reader:
-                yield from batch_rows(batch, names, chosen.carried)
-
-
-def _csv_header(path: Path) -> tuple[list[str], bool]:
-    """The names of the columns, and whether no line follows them."""
-    import csv as lines
-
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
-    with opened(path, "rt", newline="", encoding="utf-8-sig") as stream:
-        rows = lines.reader(stream, delimiter=_delimiter(path))
-        header = next(rows, [])
-        is_empty = next(rows, None) is None
-    if not _is_header(header):
-        # The first line may be a record: neither use it as names nor show it.
-        raise RecordError(f"{path}: not valid CSV: no header line with column names")
-    return header, is_empty
-
-
-def _delimiter(path: Path) -> str:
-    return "\t" if suffix(path) == ".tsv" else ","
-
-
-@contextmanager
-def _csv_errors(path: Path, header: Sequence[str]) -> Iterator[None]:
-    """Errors without what Arrow says: it may quote the offending value, part of a record."""
-    import csv as lines
-
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, lines.Error) as error:
-        # Only the number of the column is taken from its message.
-        found = re.match(r"In CSV column #(\d{1,6}): CSV conversion error to double", str(error))
-        place = len(header) if found is None else int(found[1])
-        which = f"column {header[place]!r}" if place < len(header) else "a column"
-        raise RecordError(
-            f"{path}: {which} is not numeric, or the file is not valid CSV with a header line"
-        ) from None
-
-
-def _is_header(fields: Sequence[str]) -> bool:
-    """Whether a first line holds names: no number among them, unless they count 0, 1, 2, ..."""
-    if list(fields) == [str(place) for place in range(len(fields))]:
-        return len(fields) > 0
-    return not any(_is_number(field) for field in fields)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def count_in_file(path: Path) -> int | None:
     """Number of records if the file's metadata tell it."""
     kind = SUFFIXES.get(suffix(path))
@@ -258,3 +178,13 @@ def count_in_file(path: Path) -> int | None:
     except (OSError, ValueError, IndexError, EOFError, AttributeError):
         pass  # reading it will say what is wrong
     return None
+
+
+def file_identity(path: Path) -> tuple[int, int] | Path:
+    """What two names of one file share, links of every kind included."""
+    try:
+        found = path.stat()
+    except OSError:
+        return path.absolute()  # there is none: reading it says so
+    # Some file systems number no files.
+    return (found.st_dev, found.st_ino) if found.st_ino else path.resolve()

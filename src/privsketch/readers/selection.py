@@ -21,13 +21,24 @@ def rows_per_block(dim: int) -> int:
 class Selection:
     """Which columns make a record: those asked for, else by name where a table has names.
 
-    `carried` are columns that come along beside the record (readers/carried.py).
+    `carried` are columns that come along beside the record (readers/carried.py). `header` is
+    what the caller says of the first line of text files: names, a record, or nothing, which
+    means names. `found` if nobody stated `names`: they stand in a header, and must not be
+    published for that alone.
     """
 
     dim: int
     columns: tuple[str | int, ...] | None
     names: tuple[str, ...] | None
     carried: tuple[str, ...] = ()
+    header: bool | None = None
+    found: bool = False
+
+    @property
+    def stated(self) -> frozenset[str]:
+        """Names that people wrote down, and that may be shown and published."""
+        names = self.columns or (() if self.found else self.names) or ()
+        return frozenset(name for name in (*names, *self.carried) if isinstance(name, str))
 
 
 def selected(schema: Any, chosen: Selection, what: str) -> list[str]:
@@ -37,8 +48,14 @@ def selected(schema: Any, chosen: Selection, what: str) -> list[str]:
     return names
 
 
-def selected_names(available: Sequence[str], chosen: Selection, what: str) -> list[str]:
-    """Those asked for, else the design's, else all if there are just as many as needed."""
+def selected_names(
+    available: Sequence[str], chosen: Selection, what: str, *, may_show: bool = True
+) -> list[str]:
+    """Those asked for, else the design's, else all if there are just as many as needed.
+
+    `may_show` is False if the names come from a line that may be a record: errors then say
+    nothing of them.
+    """
     columns = chosen.columns if chosen.columns is not None else chosen.names
     if columns is None:
         if len(available) != chosen.dim:
@@ -52,9 +69,23 @@ def selected_names(available: Sequence[str], chosen: Selection, what: str) -> li
             raise RecordError("columns: a column is named twice")
     for name in (*names, *chosen.carried):
         if list(available).count(name) != 1:
-            state = "unknown" if name not in available else "not unique"
-            raise RecordError(f"{what}: column {name!r} is {state}; it has {_some(available)}")
+            raise RecordError(_misfit(available, name, chosen, what, may_show))
     return names
+
+
+def _misfit(
+    available: Sequence[str], name: str, chosen: Selection, what: str, may_show: bool
+) -> str:
+    """What to say of a name that is not there, or there twice."""
+    state = "unknown" if name not in available else "not unique"
+    if may_show:
+        shown = ", ".join(repr(found) for found in available[:12])
+        more = ", ..." if len(available) > 12 else ""
+        return f"{what}: column {name!r} is {state}; it has {shown}{more}"
+    advice = "if its first line is a record, say header=False"
+    if name in chosen.stated:
+        return f"{what}: column {name!r} is {state} among its {len(available)} columns; {advice}"
+    return f"{what}: a column name is {state}; {advice}"
 
 
 def column_places(columns: list[int], width: int) -> list[int]:
@@ -74,11 +105,6 @@ def wrong_width(what: str, found: int, dim: int) -> str:
         f"{what} has {found} columns, a record has dim={dim}; name the columns to use with "
         "columns=[...]"
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:12])
-    return shown + (", ..." if len(names) > 12 else "")
 
 
 def require_numeric(schema: Any, names: Sequence[str], what: str) -> None:

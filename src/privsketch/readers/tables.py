@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -32,7 +33,7 @@ def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
             f"expected a table with rows and columns (2 dimensions), got {array.ndim}; reshape "
             "your data: array.reshape(-1, 1) for one column"
         )
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in "fiubO":
         raise RecordError(f"a column is not numeric (array of type {array.dtype})")
     places = array_places(array.shape[1], chosen)
     if isinstance(array, np.matrix):  # which would multiply as such
@@ -40,9 +41,14 @@ def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
     rows = rows_per_block(chosen.dim)
     for first in range(0, len(array), rows):
         block = array[first : first + rows]
-        if isinstance(block, np.ma.MaskedArray):  # masked means missing
-            block = np.ma.filled(block.astype(np.float64), np.nan)
-        yield block if places is None else block[:, places]
+        if places is not None:
+            block = block[:, places]
+        mask = np.ma.getmask(block)
+        if block.dtype == object:
+            block = object_numbers(np.asarray(block))
+        if isinstance(block, np.ma.MaskedArray) or mask is not np.ma.nomask:  # masked: missing
+            block = np.where(mask, np.nan, np.asarray(block, dtype=np.float64))
+        yield block
 
 
 def array_places(width: int, chosen: Selection) -> list[int] | None:
@@ -54,6 +60,13 @@ def array_places(width: int, chosen: Selection) -> list[int] | None:
     if any(isinstance(column, str) for column in chosen.columns):
         raise RecordError("columns: an array has no column names; give column numbers")
     return column_places([int(column) for column in chosen.columns], width)
+
+
+def is_pandas(data: Any) -> bool:
+    """Whether this is a frame or a series of pandas, or of a class made from them."""
+    # Whoever has one has loaded the module; nobody else should wait for it.
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(data, pandas.DataFrame | pandas.Series)
 
 
 def pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:
@@ -81,7 +94,7 @@ def _pandas_column(column: Any, name: str) -> npt.NDArray[np.float64]:
     import pyarrow as pa
 
     if column.dtype == object:
-        return np.array([_cell_number(cell, name) for cell in column], dtype=np.float64)
+        return np.array([cell_number(cell, f"column {name!r}") for cell in column], np.float64)
     try:
         array = pa.array(column, from_pandas=True)  # the index of a frame is not part of a record
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -90,18 +103,42 @@ def _pandas_column(column: Any, name: str) -> npt.NDArray[np.float64]:
     return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
 
-def _cell_number(cell: Any, name: str) -> float:
-    is_missing = cell is None or type(cell).__name__ in ("NAType", "NaTType")
-    if is_missing:
+def list_blocks(rows: Sequence[Any], chosen: Selection) -> Iterator[Block]:
+    """Blocks of a nested list of numbers, read as float64 whatever else is in it."""
+    try:
+        array = np.asarray(rows)
+    except ValueError:
+        raise RecordError("the rows of the list do not all have the same length") from None
+    # NumPy takes a type from all cells: integers, floats, or objects where a cell is None. The
+    # number that becomes of a cell is the same, as each of these is rounded to float64 once.
+    if array.dtype.kind in "fiub":
+        array = array.astype(np.float64)
+    yield from array_blocks(array, chosen)
+
+
+def object_numbers(cells: Block) -> npt.NDArray[np.float64]:
+    """An array of Python objects as float64, each by itself."""
+    flat = [cell_number(cell, "a column") for cell in cells.ravel()]
+    return np.array(flat, dtype=np.float64).reshape(cells.shape)
+
+
+def cell_number(cell: Any, where: str) -> float:
+    """A cell as a number; NaN if it is missing, or no float holds it.
+
+    One record must not stop all others: an integer or a decimal beyond all floats and a
+    signalling NaN are missing values, as infinite ones are.
+    """
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return float("nan")
     if not isinstance(cell, int | float | np.number | np.bool_ | Decimal) or isinstance(
         cell, np.complexfloating
     ):
-        raise RecordError(f"table: column {name!r} is not numeric")
+        raise RecordError(f"table: {where} is not numeric")
     try:
-        return float(cell)
+        with np.errstate(over="ignore"):  # a long double beyond all floats is infinite
+            return float(cell)
     except (OverflowError, ValueError, ArithmeticError):
-        raise RecordError(f"table: column {name!r} holds a number too large to read") from None
+        return float("nan")
 
 
 def stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:

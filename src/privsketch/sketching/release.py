@@ -19,6 +19,7 @@ def sketch(
     *,
     source: str | None = None,
     columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
     missing: str = "error",
     n_threads: int | None = None,
     engine: str | None = None,
@@ -41,6 +42,9 @@ def sketch(
         their costs add; a random name if left out.
     columns : list of str or int, optional
         Which columns make a record, in order; those of the design, or all, if left out.
+    header : bool, optional
+        Whether CSV and TSV files begin with a line of names. If left out, the first line is one,
+        and refused if it has numbers. False: it is a record, and columns are called "0", "1", ...
     missing : {"error", "center"}
         What to do with missing or infinite values: refuse, or put them at the centre
         of the domain.
@@ -78,6 +82,7 @@ def sketch(
         design,
         engine=engine,
         columns=columns,
+        header=header,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
         n_workers=n_workers,

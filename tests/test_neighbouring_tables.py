@@ -1,0 +1,568 @@
+"""A neighbouring table changes what is read of that one record, whichever way it comes in.
+
+Every reader and every cut into parts gets generated tables; what comes out must be, bit for bit,
+the records of an oracle that shares nothing with the readers: the table as it was generated, or
+Python's csv module on the same bytes. Then a table with one record more, or with another one in
+its place, differs in that record alone; the last tests say so of the sums. Blocks are made so
+small that their ends fall everywhere, and planted faults must be caught.
+"""
+
+import csv
+import gzip
+import io
+import itertools
+import math
+import os
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import privsketch as ps
+from privsketch.engines.dask_parts import dask_parts
+from privsketch.readers import (
+    chosen_columns,
+    part_blocks,
+    read_blocks,
+    read_parts,
+    read_sparse_blocks,
+    selection,
+    text,
+)
+from privsketch.readers.carried import RecordFiles
+
+BATTERY = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+COLUMNS = ("x", "y")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(selection, "BLOCK_VALUES", 8)
+    monkeypatch.setattr("privsketch.readers.parts.FILE_VALUES", 10)
+    monkeypatch.setattr("privsketch.readers.parts.SENT_VALUES", 10)
+    monkeypatch.setattr(text, "BLOCK_BYTES", 128)
+
+
+def rows_of(blocks, dim=2):
+    parts = [np.asarray(block, dtype=np.float64).reshape(-1, dim) for block in blocks]
+    return np.concatenate([np.empty((0, dim)), *parts])
+
+
+def assert_same(found, wanted):
+    """Bit for bit; every NaN is the same missing value."""
+    assert found.shape == wanted.shape
+    assert (np.isnan(found) == np.isnan(wanted)).all()
+    same = np.where(np.isnan(wanted), 0.0, wanted)
+    assert np.where(np.isnan(found), 0.0, found).tobytes() == same.tobytes()
+
+
+def in_parts(data, chosen):
+    """What processes and Dask's workers read: every part by itself."""
+    return itertools.chain.from_iterable(
+        part_blocks(part, chosen) for part in read_parts(data, chosen)
+    )
+
+
+# ---------------------------------------------------------------- text
+
+
+NASTY = st.text(
+    st.sampled_from(['"', ",", "\n", "\r", "\t", "a", " ", "é", "語", "🙂", "0", ";", "'", "\\"]),
+    max_size=12,
+)
+NUMBERS = st.one_of(
+    st.floats(-1e6, 1e6).map(repr),
+    st.integers(-(10**6), 10**6).map(str),
+    st.sampled_from(
+        ["1e5", "1E5", ".5", "5.", "+1", "-0", "1.0e+05", "1e400", "-1e400", "1e-400", " 1", "2 "]
+    ),
+    st.sampled_from(["inf", "-inf", "Infinity", "", "NA", "nan", "NaN", "null", "#N/A"]),
+)
+RECORDS = st.lists(st.tuples(NUMBERS, NASTY, NUMBERS), max_size=25)
+
+
+def as_number(cell):
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan
+
+
+def csv_bytes(records, *, quote_all=False, end="\r\n", header=True, last_end=True):
+    def cell(value):
+        needs_quotes = quote_all or any(c in value for c in '",\n\r')
+        return '"' + value.replace('"', '""') + '"' if needs_quotes else value
+
+    rows = [("x", "note", "y"), *records] if header else records
+    lines = [",".join(map(cell, row)) for row in rows]
+    return (end.join(lines) + (end if lines and last_end else "")).encode()
+
+
+def by_csv_module(content, header=True):
+    """What Python's csv module reads of the same bytes."""
+    rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+    rows = [row for row in rows if row][1 if header else 0 :]
+    return np.array([[as_number(row[0]), as_number(row[2])] for row in rows]).reshape(-1, 2)
+
+
+def read_text(path, content, columns=COLUMNS, header=None, dim=2):
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    chosen = chosen_columns(dim, columns, None, header)
+    alone = rows_of(read_blocks(path, dim, columns, header=header), dim)
+    assert_same(rows_of(in_parts([path], chosen), dim), alone)
+    if columns == COLUMNS:  # released rows carry what stands beside the record
+        files = RecordFiles.of([path], columns, ["note"], header=header)
+        pairs = list(files.rows())
+        assert_same(rows_of(block for block, _ in pairs), alone)
+        notes = [note for _, batch in pairs for note in batch.column(0).to_pylist()]
+        return alone, notes
+    return alone, None
+
+
+@BATTERY
+@given(
+    RECORDS,
+    st.booleans(),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+    st.sampled_from(["t.csv", "t.csv.gz"]),
+)
+def test_csv(tmp_path, records, quote_all, end, last_end, name):
+    content = csv_bytes(records, quote_all=quote_all, end=end, last_end=last_end)
+    found, notes = read_text(tmp_path / name, content)
+    assert_same(found, by_csv_module(content))
+    assert notes == [note for _, note, _ in records]
+
+
+@pytest.mark.parametrize("size", [96, 128])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_every_place_of_a_block_s_end(tmp_path, monkeypatch, size, ending):
+    """Quoted line breaks, doubled quotes and characters of several bytes at all distances."""
+    monkeypatch.setattr(text, "BLOCK_BYTES", size)
+    notes = ["a\nb", 'he said ""', ",\r\n,", "語\n語", '"\n"', "", "\n\n"]
+    records = [(str(i), note, str(-i)) for i, note in enumerate(notes * 4)]
+    for padding in range(size):
+        first = ("7", "z" * (padding % 60), "8")
+        more = [("5", "y" * (padding - padding % 60), "6")]
+        content = csv_bytes([first, *more, *records], end=ending)
+        found, _ = read_text(tmp_path / "t.csv", content)
+        assert_same(found, by_csv_module(content))
+
+
+@BATTERY
+@given(RECORDS)
+def test_csv_without_a_header(tmp_path, records):
+    content = csv_bytes(records, header=False)
+    found, _ = read_text(tmp_path / "t.csv", content, columns=["0", "2"], header=False)
+    assert_same(found, by_csv_module(content, header=False))
+
+
+@BATTERY
+@given(st.lists(NUMBERS, max_size=20), st.booleans(), st.booleans())
+def test_one_column_of_text(tmp_path, cells, has_header, last_end):
+    # An empty cell is an empty line; Python's csv module would call it no row.
+    lines = ["x", *cells] if has_header else list(cells)
+    content = "\n".join(lines) + ("\n" if last_end and lines else "")
+    whole = content.removesuffix("\n").split("\n")[1 if has_header else 0 :]
+    if not content or (not last_end and content.endswith("\n")):
+        whole = whole if content else []
+    wanted = np.array([[as_number(cell)] for cell in whole]).reshape(-1, 1)
+    header = None if has_header else False
+    for name in ("t.csv", "t.tsv"):
+        found, _ = read_text(tmp_path / name, content.encode(), None, header, dim=1)
+        assert_same(found, wanted)
+
+
+TSV_NOTES = st.text(st.sampled_from(['"', ",", "'", "a", " ", "é", "🙂"]), max_size=8)
+
+
+@BATTERY
+@given(st.lists(st.tuples(NUMBERS, TSV_NOTES, NUMBERS), max_size=25), st.booleans())
+def test_tsv_has_no_quotes(tmp_path, records, is_compressed):
+    lines = ["x\tnote\ty", *("\t".join(record) for record in records)]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    name = "t.tsv.gz" if is_compressed else "t.tsv"
+    found, notes = read_text(tmp_path / name, content)
+    wanted = [[as_number(x), as_number(y)] for x, _, y in records]
+    assert_same(found, np.array(wanted).reshape(-1, 2))
+    assert notes == [note for _, note, _ in records]
+
+
+@BATTERY
+@given(RECORDS, st.integers(0, 25), st.booleans())
+@example([("1", "a", "2"), ("3", "b", "4")], 0, False)
+def test_a_quote_that_never_ends_is_refused(tmp_path, records, place, ends_line):
+    content = csv_bytes(records[:place])
+    content += b'1,"never' + (b"\n" if ends_line else b"")
+    content += csv_bytes([(x, "plain", y) for x, _, y in records[place:]], header=False)
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(ps.PrivsketchError, match="CSV"):
+        rows_of(read_blocks(tmp_path / "t.csv", 2, COLUMNS))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("n_lines", [1, 100, 255, 256, 257, 511, 512, 513, 2000])
+def test_blank_lines_of_wider_files_are_no_records(tmp_path, n_lines, end):
+    # Alone in a block of Arrow's, a line feed would be taken for the end of the file.
+    lines = ["x,y,note", "1,2,a", *[""] * n_lines, "3,4,b", ""]
+    (tmp_path / "t.csv").write_bytes(end.join(lines).encode())
+    found = rows_of(read_blocks(tmp_path / "t.csv", 2, COLUMNS))
+    assert_same(found, np.array([[1.0, 2.0], [3.0, 4.0]]))
+
+
+def test_a_quote_that_never_ends_is_refused_where_nothing_else_is_wrong(tmp_path):
+    # Arrow reads one row of this without a word.
+    (tmp_path / "t.csv").write_text('x,y,note\n1,2,"a\n3,4,b\n5,6,c\n')
+    with pytest.raises(ps.PrivsketchError, match="quote that begins a cell and never ends"):
+        rows_of(read_blocks(tmp_path / "t.csv", 2, COLUMNS))
+
+
+# ---------------------------------------------------------------- what the attack did
+
+
+def attack(tmp_path, name, first, n_records=20_000):
+    body = '.1,.2,"\n.9,.8,"\n' * n_records
+    (tmp_path / name).write_text("x,y,note\n" + first + body)
+    return tmp_path / name
+
+
+def attacked(path):
+    """Notes of every length in the first record move the ends of blocks over all others."""
+    for first in ("", *(f"0,0,{'z' * length}\n" for length in range(17))):
+        found = rows_of(read_blocks(attack(path, "t.csv", first, 300), 2, COLUMNS))
+        assert len(found) == 300 + bool(first)
+        assert (found[int(bool(first)) :] == [0.1, 0.2]).all()
+
+
+def test_line_breaks_in_quotes_of_a_column_that_nobody_reads(tmp_path):
+    attacked(tmp_path)
+
+
+@pytest.mark.parametrize("engine", ["threads", "dask"])
+def test_one_byte_of_a_note_moves_no_sum(tmp_path, make_design, no_noise, monkeypatch, engine):
+    monkeypatch.setattr(text, "BLOCK_BYTES", 2**12)
+    design = make_design(dim=2)
+    sums = [
+        ps.sketch(attack(tmp_path, "t.csv", first), design, columns=COLUMNS, engine=engine).values
+        for first in ("0,0,zz\n", "0,0,z\n", "")
+    ]
+    alone = ps.sketch(np.zeros((1, 2)), design).values
+    assert (sums[0] == sums[1]).all()
+    assert (sums[0] - sums[2] == alone).all()
+
+
+def test_a_dask_frame_that_was_cut_from_csv_is_refused(tmp_path, make_design):
+    import dask.dataframe as dd
+
+    path = attack(tmp_path, "t.csv", "0,0,z\n")
+    with pytest.raises(ps.PrivsketchError, match="blocksize=None"):
+        ps.sketch(dd.read_csv(path, blocksize=4096)[["x", "y"]], make_design(dim=2))
+    whole = dd.read_csv(path, blocksize=None)
+    found = ps.sketch(whole, make_design(dim=2), columns=COLUMNS)
+    assert found.design.dim == 2
+
+
+# ---------------------------------------------------------------- headers
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+@pytest.mark.parametrize("first", ["1,2", "0.5,NA", "NA,NA", "-1e3,smith", ",", "0,1"])
+def test_a_first_line_that_may_be_a_record_is_refused_unquoted(tmp_path, name, first):
+    line = first if name == "t.csv" else first.replace(",", "\t")
+    (tmp_path / name).write_text(line + "\n3,4\n".replace(",", line[-1:] and ","))
+    with pytest.raises(ps.PrivsketchError, match="header=False") as caught:
+        rows_of(read_blocks(tmp_path / name, 2))
+    assert "smith" not in str(caught.value)
+    assert "1e3" not in str(caught.value)
+
+
+@pytest.mark.parametrize("columns", [None, ["a", "b"], ["b", "secret"]])
+def test_words_of_a_first_line_are_in_no_error(tmp_path, columns):
+    # Text where nobody expected it: a file without a header, read as one with.
+    (tmp_path / "t.csv").write_text("secret,hidden,hidden\n1,2,3\n")
+    with pytest.raises(ps.PrivsketchError) as caught:
+        rows_of(read_blocks(tmp_path / "t.csv", 2, columns))
+    assert "hidden" not in str(caught.value)
+    assert columns == ["b", "secret"] or "secret" not in str(caught.value)
+
+
+def test_no_first_record_is_lost_where_there_is_no_header(tmp_path):
+    for first in ("1,2", "NA,NA", ",", "nan,inf"):
+        (tmp_path / "t.csv").write_text(f"{first}\n3,4\n")
+        found = rows_of(read_blocks(tmp_path / "t.csv", 2, header=False))
+        assert len(found) == 2
+    (tmp_path / "t.csv").write_text("")
+    assert len(rows_of(read_blocks(tmp_path / "t.csv", 2, header=False))) == 0
+
+
+@pytest.mark.parametrize("header", ["yes", 1.5, "false"])
+def test_a_header_is_there_or_not(tmp_path, header):
+    (tmp_path / "t.csv").write_text("x,y\n3,4\n")
+    with pytest.raises(ps.PrivsketchError, match="header="):
+        rows_of(read_blocks(tmp_path / "t.csv", 2, header=header))
+
+
+# ---------------------------------------------------------------- files with types
+
+
+FLOATS = st.one_of(st.floats(width=32), st.sampled_from([math.nan, math.inf, 0.0, -0.0]))
+TABLES = st.lists(st.tuples(FLOATS, FLOATS), max_size=30).map(
+    lambda rows: np.array(rows, dtype=np.float64).reshape(-1, 2)
+)
+
+
+def arrow_table(records, kinds=("float64", "float64"), notes=True):
+    kinds = [getattr(pa, kind)() for kind in kinds]
+    arrays = [
+        pa.array([None if math.isnan(v) else v for v in column], pa.float64()).cast(kind)
+        for column, kind in zip(records.T, kinds, strict=True)
+    ]
+    table = pa.table(arrays, names=list(COLUMNS))
+    return table.append_column("note", pa.array(['a,\n"'] * len(records))) if notes else table
+
+
+@BATTERY
+@given(TABLES, st.integers(1, 9), st.sampled_from(["float32", "float64"]))
+def test_parquet_with_row_groups_of_any_size(tmp_path, records, size, kind):
+    path = tmp_path / "t.parquet"
+    table = arrow_table(records, (kind, "float64"))
+    with pq.ParquetWriter(path, table.schema) as writer:  # row groups of different sizes
+        for first in range(0, len(records), size):
+            writer.write_table(table[first : first + size], row_group_size=1 + first % 4)
+    assert_same(rows_of(read_blocks(path, 2, COLUMNS)), records)
+    chosen = chosen_columns(2, COLUMNS, None)
+    assert_same(rows_of(in_parts([path], chosen)), records)
+
+
+@BATTERY
+@given(TABLES, st.integers(1, 9), st.booleans())
+def test_arrow_files_and_streams(tmp_path, records, size, is_stream):
+    path = tmp_path / "t.arrow"
+    table = arrow_table(records)
+    make = pa.ipc.new_stream if is_stream else pa.ipc.new_file
+    with make(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=size)
+    assert_same(rows_of(read_blocks(path, 2, COLUMNS)), records)
+    assert_same(rows_of(in_parts([path], chosen_columns(2, COLUMNS, None))), records)
+
+
+@BATTERY
+@given(TABLES, st.booleans())
+def test_npy(tmp_path, records, is_fortran):
+    path = tmp_path / "t.npy"
+    np.save(path, np.asfortranarray(records) if is_fortran else records)
+    assert_same(rows_of(read_blocks(path, 2)), records)
+    assert_same(rows_of(in_parts([path], chosen_columns(2, None, None))), records)
+
+
+@BATTERY
+@given(TABLES, TABLES, TABLES)
+def test_files_whose_types_differ(tmp_path, first, second, third):
+    whole = np.nan_to_num(np.clip(np.rint(second), -100, 100))
+    pq.write_table(arrow_table(first), tmp_path / "a.parquet")
+    pq.write_table(arrow_table(whole, ("int8", "int64")), tmp_path / "b.parquet")
+    pq.write_table(arrow_table(third, ("float32", "float64"), notes=False), tmp_path / "c.parquet")
+    (tmp_path / "d.csv").write_bytes(csv_bytes([(str(x), "q", str(y)) for x, y in whole]))
+    paths = [tmp_path / name for name in ("a.parquet", "b.parquet", "c.parquet", "d.csv")]
+    wanted = np.concatenate([first, whole, third, whole]) + 0.0
+    found = rows_of(read_blocks(paths, 2, COLUMNS)) + 0.0  # whole numbers have no minus zero
+    assert_same(found, wanted)
+    chosen = chosen_columns(2, COLUMNS, None)
+    assert_same(rows_of(in_parts(paths, chosen)) + 0.0, wanted)
+
+
+# ---------------------------------------------------------------- frames and arrays
+
+
+class OwnFrame(pd.DataFrame):
+    """What geopandas and others do."""
+
+    @property
+    def _constructor(self):
+        return OwnFrame
+
+
+def pandas_frame(records):
+    frame = pd.DataFrame(records, columns=list(COLUMNS))
+    return frame.set_index(pd.Index(records[:, 0] + 1, name="x"))  # an index is no column
+
+
+def objects(frame):
+    """Cells of many types, missing ones too."""
+    kinds = [float, np.float64, Decimal, lambda v: None if math.isnan(v) else v, np.float32]
+    cells = [[kinds[(i + j) % 5](v) for j, v in enumerate(row)] for i, row in enumerate(frame)]
+    return np.array([*cells, [None, None]], dtype=object)[:-1]
+
+
+def dask_frame(records):
+    import dask.dataframe as dd
+
+    return dd.from_pandas(pandas_frame(records).reset_index(drop=True), npartitions=3)
+
+
+def dask_array(records):
+    import dask.array as da
+
+    return da.from_array(records, chunks=(4, 1))
+
+
+FRAMES = {
+    "pandas": pandas_frame,
+    "subclass of pandas": lambda records: OwnFrame(pandas_frame(records)),
+    "subclass of objects": lambda records: OwnFrame(objects(records), columns=list(COLUMNS)),
+    "pandas nullable": lambda records: pandas_frame(records).astype("Float64"),
+    "pandas objects": lambda records: pd.DataFrame(objects(records), columns=list(COLUMNS)),
+    "polars": lambda records: pl.from_arrow(arrow_table(records)),
+    "duckdb": lambda records: duckdb.connect().from_arrow(arrow_table(records)),
+    "pyarrow": arrow_table,
+    "array": lambda records: records,
+    "array of objects": objects,
+    "masked array": lambda records: np.ma.masked_invalid(np.where(np.isinf(records), 7, records)),
+    "nested list": lambda records: records.tolist(),
+    "nested list with None": lambda records: [
+        [None if math.isnan(v) else v for v in row] for row in records.tolist()
+    ],
+    "list of blocks": lambda records: [records[:5], records[5:6], records[6:]],
+    "list of other types": lambda records: [
+        pandas_frame(records[:5]),
+        pl.from_arrow(arrow_table(records[5:9])),
+        OwnFrame(objects(records[9:]), columns=list(COLUMNS)),
+    ],
+}
+
+
+@pytest.mark.parametrize("form", FRAMES.values(), ids=FRAMES)
+@BATTERY
+@given(records=TABLES)
+def test_frames_and_arrays(form, records):
+    data = form(records)
+    first = data[0] if isinstance(data, list) and data else data
+    columns = None if isinstance(first, np.ndarray | list) else COLUMNS
+    is_masked = isinstance(data, np.ma.MaskedArray)
+    wanted = np.where(np.isinf(records), 7, records) if is_masked else records
+    assert_same(rows_of(read_blocks(data, 2, columns)), wanted)
+    assert_same(rows_of(in_parts(data, chosen_columns(2, columns, None))), wanted)
+
+
+@pytest.mark.parametrize("form", [dask_frame, dask_array])
+@settings(BATTERY, max_examples=15)
+@given(records=TABLES.filter(lambda records: len(records) > 0))
+def test_dask_partitions(form, records):
+    from dask.threaded import get
+
+    parts = dask_parts(form(records), chosen_columns(2, None, None))
+    read = [part_blocks(part, parts.chosen) for part in get(parts.graph, parts.keys)]
+    assert_same(rows_of(itertools.chain.from_iterable(read)), records)
+
+
+@BATTERY
+@given(TABLES, st.sampled_from(["csr", "csc", "coo", "lil"]), st.booleans())
+def test_sparse_matrices(records, form, is_array):
+    records = np.where(np.isfinite(records), records, 0.0) + 0.0
+    make = sparse.coo_array if is_array else sparse.coo_matrix
+    matrix = make(records).asformat(form)
+    assert_same(rows_of(read_blocks(matrix, 2)) + 0.0, records)
+    blocks = [block.toarray() for block in read_sparse_blocks(matrix, 2)]
+    assert_same(rows_of(blocks) + 0.0, records)
+
+
+# ---------------------------------------------------------------- one record that stops everything
+
+
+STRANGE = [None, 10**400, -(10**400), Decimal("sNaN"), Decimal("NaN"), Decimal("1e999"), math.nan]
+HOLDERS = {
+    "nested list": lambda rows: rows,
+    "array of objects": lambda rows: np.array(rows, dtype=object),
+    "frame": lambda rows: pd.DataFrame(rows, columns=list(COLUMNS), dtype=object),
+    "own frame": lambda rows: OwnFrame(rows, columns=list(COLUMNS), dtype=object),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: f"{value!r:.12}")
+@pytest.mark.parametrize("form", HOLDERS.values(), ids=HOLDERS)
+def test_no_cell_stops_all_others(form, strange, make_design, no_noise):
+    rows = [[0.5, 1], [2, strange], [-1, 0.25]]
+    design = make_design(dim=2)
+    found = ps.sketch(form(rows), design, missing="center").values
+    wanted = ps.sketch([[0.5, 1], [2, 0], [-1, 0.25]], design).values
+    assert (found == wanted).all()
+    with pytest.raises(ps.PrivsketchError, match="missing"):
+        ps.sketch(form(rows), design)
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: f"{value!r:.12}")
+@pytest.mark.parametrize("form", HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize(
+    "estimator", [ps.PrivateKMeans, ps.PrivateKMedians, ps.PrivateGaussianMixture, ps.PrivatePCA]
+)
+def test_no_cell_stops_an_estimator(form, strange, estimator):
+    rows = [[0.5, 1], [2, strange], [-1, 0.25]] * 20
+    options = {"n_components": 1} if estimator is ps.PrivatePCA else {}
+    if estimator in (ps.PrivateKMeans, ps.PrivateKMedians):
+        options = {"n_clusters": 1}
+    domain = ps.Ball(2, 3.0) if estimator is ps.PrivatePCA else ps.Box(-3, 3, dim=2)
+    model = estimator(
+        **options, epsilon=1.0, delta=1e-6, domain=domain, missing="center", random_state=0
+    )
+    model.fit(form(rows))
+    with pytest.raises(ps.PrivsketchError):
+        estimator(**options, epsilon=1.0, delta=1e-6, domain=domain).fit(form(rows))
+
+
+def test_links_of_one_file_are_one_file(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((3, 2)))
+    os.link(tmp_path / "a.npy", tmp_path / "hard.npy")
+    (tmp_path / "soft.npy").symlink_to(tmp_path / "a.npy")
+    for other in ("hard.npy", "soft.npy", "a.npy"):
+        paths = [tmp_path / "a.npy", tmp_path / other]
+        with pytest.raises(ps.PrivsketchError, match="twice"):
+            rows_of(read_blocks(paths, 2))
+        with pytest.raises(ps.PrivsketchError, match="twice"):
+            RecordFiles.of(paths)
+
+
+# ---------------------------------------------------------------- planted faults
+
+
+def parse_options(**changes):
+    real = pyarrow.csv.ParseOptions
+    return lambda **options: real(**{**options, **changes})
+
+
+FAULTS = {
+    "line breaks in quotes": (attacked, parse_options(newlines_in_values=False)),
+    "quotes in TSV": (
+        lambda path: test_tsv_has_no_quotes.hypothesis.inner_test(
+            path, [("1", '"', "2"), ("3", "b", "4"), ("5", '"', "6")], False
+        ),
+        parse_options(quote_char='"'),
+    ),
+    "empty lines": (
+        lambda path: test_one_column_of_text.hypothesis.inner_test(
+            path, ["1", "", "2"], True, True
+        ),
+        parse_options(ignore_empty_lines=True),
+    ),
+}
+
+
+@pytest.mark.parametrize(("check", "options"), FAULTS.values(), ids=FAULTS)
+def test_planted_faults_are_found(check, options, tmp_path, monkeypatch):
+    check(tmp_path)
+    monkeypatch.setattr(pyarrow.csv, "ParseOptions", options)
+    with pytest.raises((AssertionError, ps.PrivsketchError)):
+        check(tmp_path)
