@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 import privsketch as ps
 from privsketch.cli.main import main
-from privsketch.cli.progress import stoppable
+from privsketch.cli.stopping import stoppable
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.readers import selection
 from privsketch.release import projection as projection_file
@@ -276,13 +276,13 @@ def test_a_dry_run_tells_the_noise_and_spends_nothing(folder, spent):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_request_to_end_is_not_lost_in_a_library(number):
     before = signal.getsignal(number)
-    with stoppable() as require_going:
-        require_going()
+    with stoppable(None) as stop:
+        stop.require_going()
         with suppress(BaseException):  # as some libraries do
             os.kill(os.getpid(), number)
             time.sleep(1)
         with pytest.raises(KeyboardInterrupt):
-            require_going()
+            stop.require_going()
     assert signal.getsignal(number) is before
 
 
@@ -511,7 +511,7 @@ def test_a_damaged_file_at_the_end_leaves_nothing(folder, small_blocks):
     write("first.csv", table_of(some_records()))
     Path("second.csv").write_text("a,b,c\n" + "1,2,3\n" * 50 + "1,confidential,3\n")
     line = refused(folder, "first.csv", "second.csv", *OPTIONS, "-o", "out.csv")
-    assert "second.csv: column 'b' is not numeric" in line
+    assert "second.csv: column number 1 (from 0) is not numeric" in line
     assert "confidential" not in line
 
 
@@ -529,7 +529,7 @@ def full_disk(monkeypatch):
 def test_a_full_disk_leaves_nothing(folder, full_disk, output):
     np.save("data.npy", some_records())
     line = refused(folder, "data.npy", *OPTIONS, "-o", output)
-    assert line == f"Error: {output}: No space left on device"
+    assert line == f"Error: {output}: No space left on device; nothing was spent or written"
 
 
 @pytest.mark.parametrize("failing", [1, 2])
@@ -616,7 +616,8 @@ def test_force_replaces_neither_records_nor_the_other_result(folder, spent, name
 
 BAD = {
     "not numeric": (["text.parquet"], "column 'name' is not numeric but string; name the columns"),
-    "not numeric, csv": (["text.csv"], "column 'name' is not numeric"),
+    "not numeric, csv": (["text.csv"], "column number 3 (from 0) is not numeric"),
+    "not numeric, stated": (["text.csv", "--columns", "a,name"], "column 'name' is not numeric"),
     "unknown column": (["data.parquet", "--columns", "a,x"], "column 'x' is unknown"),
     "unknown carried column": (["data.parquet", "--carry", "x"], "column 'x' is unknown"),
     "carried twice": (["text.parquet", "--carry", "name,name"], "'name' is named twice"),

@@ -47,8 +47,12 @@ def release_files(
     missing_to_center: bool = False,
     n_threads: int | None = None,
     progress: Callable[[int], None] | None = None,
+    finish: Callable[[], None] | None = None,
 ) -> tuple[ReleaseDescription, int]:
     """Release all records, replacing what stands at `output`; its description, and how many rows.
+
+    `finish` is called when both files are complete, before they get their names: the last moment
+    to stop.
 
     Charges: epsilon and delta of the projection, once. An error leaves no file, and nothing to
     be charged for. Carried columns are copied as they are, and protected by nothing.
@@ -92,8 +96,8 @@ def release_files(
             carried=carried,
         )
         description.save(words)
-        if progress is not None:
-            progress(0)  # the last moment to stop
+        if finish is not None:
+            finish()
         _name_both(table, output, words, receipt_file)
     finally:
         for path in (table, words):

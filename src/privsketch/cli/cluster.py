@@ -9,15 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privsketch.budget import checked_source
 from privsketch.cli.options import (
     BUDGET,
     DOMAIN,
+    HEADER,
     chosen_columns,
-    require_free,
     stated_domain,
     with_options,
 )
-from privsketch.cli.spending import WatchedFiles, told_what_was_spent
+from privsketch.cli.output import (
+    is_standard,
+    require_file,
+    require_free,
+    say,
+    say_source,
+    say_written,
+    source_name,
+    write,
+)
+from privsketch.cli.spending import Spending, reported_spending
+from privsketch.errors import PrivsketchError
 
 if TYPE_CHECKING:
     from privsketch import Budget, Design, KMeansModel, Sketch
@@ -68,6 +80,7 @@ METHODS = {
     help="Public order of magnitude of the number of records; it is never taken from the files.",
 )
 @click.option("--columns", help="Columns that make a record, in order: a,b,c. All if left out.")
+@HEADER
 @click.option(
     "--missing",
     type=click.Choice(["error", "center"]),
@@ -80,7 +93,13 @@ METHODS = {
     "--seed", "random_state", type=int, help="Seed of public randomness; noise has no seed."
 )
 @click.option("--source", help="Name of this set of records; the output's name if left out.")
-@click.option("-o", "--output", type=_PATH, required=True, help="File of the model, JSON.")
+@click.option(
+    "-o",
+    "--output",
+    type=_PATH,
+    required=True,
+    help="File of the model, JSON; - for standard output.",
+)
 @click.option("--report", type=_PATH, help="File of an HTML report.")
 @click.option("--title", help="Of the report.")
 @click.option(
@@ -100,6 +119,7 @@ def cluster(
     loss: str,
     method: str,
     columns: str | None,
+    header: bool | None,
     missing: str,
     n_threads: int | None,
     source: str | None,
@@ -119,58 +139,91 @@ def cluster(
     privsketch cluster data.parquet -k 10 --epsilon 1 --delta 1e-6 --ball 13 \\
         -o model.json --report report.html
     """
-    import privsketch as ps
-    from privsketch.budget import checked_source
-    from privsketch.cli.progress import pass_bars, stoppable
-    from privsketch.report.html import save_report
+    with reported_spending(adaptive=True) as spending:
+        import privsketch as ps
+        from privsketch.formats import write_file
 
-    # Learn what is wrong before anything is spent.
-    _require_outputs(data, output, report, force)
-    files = _record_files(data, chosen_columns(columns, data))
-    study = _Study(
-        domain=stated_domain(box, ball, center, None).with_dim(files.dim),
-        budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
-        names=files.record_names,
-        **facts,
-    )
-    choice = _choice(method, loss, study)
-    if dry_run:
-        click.echo(_forecast(study, choice))
-        return
-    options = {
-        "columns": files.chosen.columns or files.record_names,
-        "missing": missing,
-        "n_threads": n_threads,
-        "source": checked_source(source or output.stem),
-    }
-    table = WatchedFiles(data)
-    with (
-        told_what_was_spent(table),
-        stoppable() as require_going,
-        pass_bars(data) as advance,
-    ):
+        # Learn what is wrong before anything is spent.
+        _require_outputs(data, output, report, force)
+        files = _record_files(data, chosen_columns(columns, data), header)
+        study = _Study(
+            domain=stated_domain(box, ball, center, None).with_dim(files.dim),
+            budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
+            names=files.record_names,
+            **facts,
+        )
+        choice = _choice(method, loss, study)
+        if dry_run:
+            click.echo(_forecast(study, choice, files))
+            return
+        named = source_name(source, output)
+        options = {
+            "columns": files.chosen.columns or files.chosen.names,
+            "header": header,
+            "missing": missing,
+            "n_threads": n_threads,
+            "source": None if named is None else checked_source(named),
+        }
+        model, released = _run(data, study, loss, choice, options, spending)
+        page = None if report is None else _page(model, released, title)
+        spending.stop.finish()
+        write(model.save, output)
+        spending.wrote(output)
+        if isinstance(model, ps.KMeansModel):  # which does not know why it is one
+            say(_method_line(choice), output)
+        say(model.describe(), output)
+        say_source(source, output, "run on")
+        if files.chosen.found:
+            say(
+                "note        names in the header of a text file are not published: state them with "
+                "--columns to have them in the model",
+                output,
+            )
+        say_written(output)
+        if isinstance(page, PrivsketchError):
+            raise page
+        if page is not None and report is not None:
+            write_file(report, page)
+            say(f"written to {report}", output)
+
+
+def _run(
+    data: tuple[Path, ...],
+    study: _Study,
+    loss: str,
+    choice: Choice,
+    options: dict[str, Any],
+    spending: Spending,
+) -> tuple[KMeansModel | CenterModel, Sketch | None]:
+    """The model with the names of its columns, in bars.
+
+    Charges: the budget, once.
+    """
+    import privsketch as ps
+    from privsketch.cli.progress import pass_bars
+
+    with pass_bars(data) as advance:
 
         def progress(name: str, done: int) -> None:
-            require_going()
+            spending.stop.require_going()
             advance(name, done)
 
-        model, released = _learned(table, study, loss, choice, progress, options)
-        if not isinstance(model, ps.KMeansModel):
-            model = replace(model, columns=study.names)
-        require_going()
-        model.save(output)
-    if isinstance(model, ps.KMeansModel):  # which does not know why it is one
-        click.echo(_method_line(choice))
-    click.echo(model.describe())
-    if source is None:
-        click.echo(
-            f"note        the source is named after the output, {output.stem}: another run on "
-            "these records, whatever its name, costs again"
-        )
-    click.echo(f"written to {output}")
-    if report is not None:
-        save_report(model, released, report, title=title)
-        click.echo(f"written to {report}")
+        model, released = _learned(data, study, loss, choice, progress, options)
+    if not isinstance(model, ps.KMeansModel):
+        model = replace(model, columns=study.names)
+    return model, released
+
+
+def _page(
+    model: KMeansModel | CenterModel, released: Sketch | None, title: str | None
+) -> bytes | PrivsketchError:
+    """The report; its error if it fails, because the model was paid for and is kept."""
+    from privsketch.report.html import report_page
+
+    try:
+        return report_page(model, released, title=title).encode("utf-8")
+    except PrivsketchError as error:
+        return error
 
 
 @dataclass(frozen=True)
@@ -218,7 +271,7 @@ def _choice(method: str, loss: str, study: _Study) -> Choice:
 
 
 def _learned(
-    table: WatchedFiles,
+    data: tuple[Path, ...],
     study: _Study,
     loss: str,
     choice: Choice,
@@ -237,7 +290,7 @@ def _learned(
     if choice.method == "sketch":
         progress("sketch", 0)
         released = ps.sketch(
-            table, study.design(), progress=lambda done: progress("sketch", done), **options
+            list(data), study.design(), progress=lambda done: progress("sketch", done), **options
         )
         model = ps.learn_kmeans(released, study.n_clusters, random_state=study.random_state)
         return replace(model, receipt=choice.receipt(model.receipt)), released
@@ -251,11 +304,11 @@ def _learned(
         **options,
     }
     if loss == "distances":
-        return cluster_medians(table, study.n_clusters, method=choice.method, **facts), None
-    return cluster_by(choice, table, study.n_clusters, **facts), None
+        return cluster_medians(list(data), study.n_clusters, method=choice.method, **facts), None
+    return cluster_by(choice, list(data), study.n_clusters, **facts), None
 
 
-def _forecast(study: _Study, choice: Choice) -> str:
+def _forecast(study: _Study, choice: Choice, files: Any) -> str:
     """What a run would be like, from public facts."""
     from privsketch.clustering.plan import plan_pipeline
 
@@ -271,20 +324,22 @@ def _forecast(study: _Study, choice: Choice) -> str:
         dim = len(study.domain.half_widths)
         plan = plan_pipeline(study.n_clusters, dim, study.budget, study.n_records)
         lines.append(f"plan        {plan.describe()}")
-    return "\n".join([*lines, "nothing was read or spent"])
+    return "\n".join([*lines, files.looked_at, "nothing was spent"])
 
 
 def _method_line(choice: Choice) -> str:
     return f"method      {choice.method}" + (f": {choice.reason}" if choice.reason else "")
 
 
-def _record_files(data: tuple[Path, ...], columns: Sequence[str | int] | None) -> Any:
+def _record_files(
+    data: tuple[Path, ...], columns: Sequence[str | int] | None, header: bool | None
+) -> Any:
     """The columns that make a record, from names and types alone."""
     from privsketch.errors import RecordError
     from privsketch.readers.carried import RecordFiles
 
     try:
-        return RecordFiles.of(data, columns)
+        return RecordFiles.of(data, columns, header=header)
     except RecordError as error:  # nothing is carried along here
         advice = ", or copy it unprotected with carry=[...]"
         raise RecordError(str(error).replace(advice, "")) from None
@@ -296,10 +351,11 @@ def _require_outputs(
     """Refuse outputs that cannot be written, that meet, or that would replace what is of value."""
     from privsketch.errors import FileError
 
+    require_file(report, "a report is a page of its own")
     outputs = [path for path in (output, report) if path is not None]
     for path in outputs:
         require_free(path, force, _AGAIN)
     taken = [path.resolve() for path in (*data, *outputs)]
     for path in outputs:
-        if taken.count(path.resolve()) > 1:
+        if taken.count(path.resolve()) > 1 and not is_standard(path):
             raise FileError(f"{path}: given twice; records and results need a file each")

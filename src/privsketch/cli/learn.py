@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import require_free
+from privsketch.cli.output import require_file, require_free, say, say_written, write
 
 if TYPE_CHECKING:
     from privsketch import GaussianMixtureModel, KMeansModel, PCAModel, Sketch
@@ -55,7 +55,7 @@ class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
     type=click.Choice(["auto", "burer-monteiro", "convex"]),
     help="Search for principal components; auto if left out.",
 )
-@click.option("-o", "--output", type=_PATH, help="File of the model, JSON.")
+@click.option("-o", "--output", type=_PATH, help="File of the model, JSON; - for standard output.")
 @click.option("--report", type=_PATH, help="File of an HTML report.")
 @click.option("--title", help="Of the report.")
 @click.option(
@@ -86,6 +86,7 @@ def learn(
     import privsketch as ps
     from privsketch.cli.progress import spinner
 
+    require_file(report, "a report is a page of its own")
     for path, starts in ((output, _MODEL_STARTS), (report, (b"<!doctype html",))):
         if path is not None:
             is_old_result = any(_starts_with(path, start) for start in starts)
@@ -96,15 +97,16 @@ def learn(
     with spinner("learning"):
         model = _learn(released, task, given)
     if output is not None:
-        model.save(output)
+        write(model.save, output)
     if report is not None:
         from privsketch.report.html import save_report
 
         save_report(model, released, report, title=title)
-    click.echo(model.describe())
-    for path in (output, report):
-        if path is not None:
-            click.echo(f"written to {path}")
+    say(model.describe(), output)
+    if output is not None:
+        say_written(output)
+    if report is not None:
+        say(f"written to {report}", output)
 
 
 def _learn(

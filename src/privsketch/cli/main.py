@@ -14,11 +14,13 @@ import click
 from privsketch import __version__
 from privsketch.cli.cluster import cluster
 from privsketch.cli.learn import learn
-from privsketch.cli.options import listed_numbers, require_free, study_options
+from privsketch.cli.options import listed_numbers, study_options
+from privsketch.cli.output import require_free, say, say_written, write
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.reproduce import reproduce
 from privsketch.cli.sketch import sketch
+from privsketch.cli.stopping import stoppable
 from privsketch.cli.words import as_options
 
 if TYPE_CHECKING:
@@ -38,10 +40,29 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         from privsketch.errors import PrivsketchError
 
-        try:
-            return super().invoke(ctx)
-        except PrivsketchError as error:
-            raise _Failure(as_options(str(error))) from None
+        with stoppable(ctx.obj) as stop:
+            ctx.obj = stop
+            try:
+                return super().invoke(ctx)
+            except PrivsketchError as error:
+                if not stop.was_asked:
+                    notes = getattr(error, "__notes__", ())
+                    raise _Failure("; ".join([as_options(str(error)), *notes])) from None
+            except click.ClickException as error:
+                for note in getattr(error, "__notes__", ()):
+                    click.echo(note, err=True)
+                raise
+            except Exception:
+                if not stop.was_asked:
+                    raise
+            except KeyboardInterrupt:
+                pass
+            finally:
+                stop.phase = "ending"
+            # Whatever error an interrupt has become on its way, it is no other one's.
+            if not stop.told:  # by a command that reads records; no other one can spend
+                click.echo("nothing was spent", err=True)
+            raise click.Abort
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -132,7 +153,13 @@ main.add_command(plan)
     "3 % more Gaussian, 25 % more Laplace noise. Omitted if left out.",
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")
-@click.option("-o", "--output", type=_PATH, required=True, help="File of the design, JSON.")
+@click.option(
+    "-o",
+    "--output",
+    type=_PATH,
+    required=True,
+    help="File of the design, JSON; - for standard output.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing design: its sketches are lost.")
 def design(
     study: dict[str, Any],
@@ -151,9 +178,9 @@ def design(
     require_free(output, force, "a new design would not fit the sketches of the old one")
     scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
     planned = ps.Design.plan(**study, frequency_scale=scale, **choices)
-    planned.save(output)
-    click.echo(planned.describe())
-    click.echo(f"written to {output}")
+    write(planned.save, output)
+    say(planned.describe(), output)
+    say_written(output)
 
 
 main.add_command(sketch)
@@ -161,7 +188,9 @@ main.add_command(sketch)
 
 @main.command()
 @click.argument("sketches", nargs=-1, required=True, type=_PATH)
-@click.option("-o", "--output", type=_PATH, required=True, help="File of the sum.")
+@click.option(
+    "-o", "--output", type=_PATH, required=True, help="File of the sum; - for standard output."
+)
 @click.option(
     "--same-records", is_flag=True, help="Accept sketches of the same source; their budgets add."
 )
@@ -193,9 +222,9 @@ def merge(
     require_free(output, force, "it would be replaced")
     parts = [ps.Sketch.load(path) for path in sketches]
     total = ps.merge(parts, same_records=same_records, weights=factors)
-    total.save(output)
-    click.echo(total.receipt.describe())
-    click.echo(f"written to {output}")
+    write(total.save, output)
+    say(total.receipt.describe(), output)
+    say_written(output)
 
 
 main.add_command(learn)

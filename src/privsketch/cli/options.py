@@ -42,6 +42,14 @@ BUDGET = (
         help="Which change of a table stays hidden.",
     ),
 )
+HEADER = click.option(
+    "--header/--no-header",
+    "header",
+    default=None,
+    help="Whether the first line of CSV and TSV files has the names of the columns. It is taken "
+    "for a header if nothing is said, and refused if it has numbers; without a header columns are "
+    "called 0, 1, ...",
+)
 _STUDY = (
     click.option(
         "--task",
@@ -156,13 +164,3 @@ def chosen_columns(text: str | None, data: tuple[Path, ...]) -> list[str] | list
     if names is not None and is_array and all(name.isdecimal() for name in names):
         return [int(name) for name in names]
     return names
-
-
-def require_free(path: Path, force: bool, reason: str) -> None:
-    """Refuse an output that cannot be written or would replace a file of value."""
-    from privsketch.errors import FileError
-    from privsketch.formats import require_writable
-
-    require_writable(path)
-    if path.exists() and not force:
-        raise FileError(f"{path} exists; {reason} (--force if that is meant)")

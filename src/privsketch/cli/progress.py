@@ -100,33 +100,3 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True)
-
-
-@contextmanager
-def stoppable() -> Iterator[Callable[[], None]]:
-    """A function that raises once the process was asked to end: Ctrl-C, or SIGTERM.
-
-    An interrupt may be lost where a library catches all errors; a note of it is not.
-    """
-    import signal
-    import threading
-
-    asked: list[int] = []
-
-    def require_going() -> None:
-        if asked:
-            raise KeyboardInterrupt
-
-    def note(number: int, frame: object) -> None:
-        asked.append(number)
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield require_going
-        return
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield require_going
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -10,11 +10,13 @@ import click
 
 from privsketch.cli.options import (
     DOMAIN,
+    HEADER,
     chosen_columns,
     listed_names,
-    require_free,
     stated_domain,
 )
+from privsketch.cli.output import require_file, require_free, say_source
+from privsketch.cli.spending import reported_spending
 
 _PATH = click.Path(path_type=Path)
 _AGAIN = "releasing its records again would spend the budget again"
@@ -101,6 +103,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Columns that make a record, in order: a,b,c. All but the carried ones if left out, and "
     "all of them must be numeric.",
 )
+@HEADER
 @click.option(
     "--carry",
     metavar="COLUMNS",
@@ -137,6 +140,7 @@ def release(
     center: str,
     n_components: int,
     columns: str | None,
+    header: bool | None,
     carry: str | None,
     missing: str,
     n_threads: int | None,
@@ -160,54 +164,54 @@ def release(
     privsketch release data.parquet --epsilon 4 --components 10 --protect row --ball 3 \\
         -o released.parquet
     """
-    import privsketch as ps
-    from privsketch.cli.progress import record_bar, stoppable
-    from privsketch.readers import checked_missing
-    from privsketch.readers.carried import RecordFiles
-    from privsketch.release_files import receipt_path, release_files
+    with reported_spending() as spending:
+        import privsketch as ps
+        from privsketch.cli.progress import record_bar
+        from privsketch.readers import checked_missing
+        from privsketch.readers.carried import RecordFiles
+        from privsketch.release_files import receipt_path, release_files
 
-    domain = stated_domain(box, ball, center, None)
-    # Learn it before anything is released.
-    receipt_file = receipt_path(output) if output.name else output
-    _require_outputs(data, output, receipt_file, matrix_file, force)
-    carried = listed_names(carry) or []
-    records = RecordFiles.of(data, chosen_columns(columns, data), carried)
-    projection = ps.Projection.draw(domain.with_dim(records.dim), n_components, **choices)
-    if carried:
-        click.secho(
-            f"UNPROTECTED: {', '.join(carried)} will be copied as they are, for everyone who gets "
-            "the table",
-            err=True,
-            bold=True,
-        )
-    if dry_run:
-        click.echo(_forecast(projection))
-        return
-    with stoppable() as require_going, record_bar(data, "releasing") as advance:
+        domain = stated_domain(box, ball, center, None)
+        # Learn it before anything is released.
+        require_file(output, "a released table stands beside its receipt")
+        receipt_file = receipt_path(output) if output.name else output
+        _require_outputs(data, output, receipt_file, matrix_file, force)
+        carried = listed_names(carry) or []
+        records = RecordFiles.of(data, chosen_columns(columns, data), carried, header)
+        projection = ps.Projection.draw(domain.with_dim(records.dim), n_components, **choices)
+        if carried:
+            click.secho(
+                f"UNPROTECTED: {', '.join(carried)} will be copied as they are, for everyone who "
+                "gets the table",
+                err=True,
+                bold=True,
+            )
+        if dry_run:
+            click.echo(_forecast(projection, records))
+            return
+        with record_bar(data, "releasing") as advance:
 
-        def progress(done: int) -> None:
-            require_going()
-            advance(done)
+            def progress(done: int) -> None:
+                spending.stop.require_going()
+                advance(done)
 
-        description, n_rows = release_files(
-            records,
-            projection,
-            output,
-            source=source or output.stem,
-            missing_to_center=checked_missing(missing),
-            n_threads=n_threads,
-            progress=progress,
-        )
-    click.echo(description.describe())
-    if source is None:
-        click.echo(
-            f"note        the source is named after the output, {output.stem}: another release of "
-            "these records, whatever its name, costs again"
-        )
-    click.echo(f"written to {output}, {n_rows} rows, and {receipt_file}")
-    if matrix_file is not None:
-        _write_matrix(matrix_file, projection)
-        click.echo(f"written to {matrix_file}, the matrix of this release")
+            description, n_rows = release_files(
+                records,
+                projection,
+                output,
+                source=source or output.stem,
+                missing_to_center=checked_missing(missing),
+                n_threads=n_threads,
+                progress=progress,
+                finish=spending.stop.finish,
+            )
+        spending.wrote(output)
+        click.echo(description.describe())
+        say_source(source, output, "release of")
+        click.echo(f"written to {output}, {n_rows} rows, and {receipt_file}")
+        if matrix_file is not None:
+            _write_matrix(matrix_file, projection)
+            click.echo(f"written to {matrix_file}, the matrix of this release")
 
 
 def _require_outputs(
@@ -231,7 +235,7 @@ def _require_outputs(
             raise FileError(f"{path}: given twice; records and results need a file each")
 
 
-def _forecast(projection: Any) -> str:
+def _forecast(projection: Any, records: Any) -> str:
     """What a release would be like, from public numbers."""
     receipt = projection.receipt()
     reach = projection.protection.reach / projection.n_components**0.5
@@ -242,7 +246,8 @@ def _forecast(projection: Any) -> str:
             f"signal      a record at the edge of the domain is about {reach:.4g} in each number",
             f"noise       standard deviation {noise:.4g} in each number, {law.kind}",
             receipt.describe(),
-            "nothing was read or spent; a matrix without a seed is drawn anew, and with it the "
+            records.looked_at,
+            "nothing was spent; a matrix without a seed is drawn anew, and with it the "
             "noise of calibrations that follow it",
         ]
     )

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import click
 
-from privsketch.cli.options import chosen_columns, require_free
+from privsketch.cli.options import HEADER, chosen_columns
+from privsketch.cli.output import (
+    require_free,
+    say,
+    say_source,
+    say_written,
+    source_name,
+    write,
+)
+from privsketch.cli.spending import reported_spending
 
 _PATH = click.Path(path_type=Path)
 
@@ -15,9 +24,12 @@ _PATH = click.Path(path_type=Path)
 @click.command()
 @click.argument("design_file", metavar="DESIGN", type=_PATH)
 @click.argument("data", nargs=-1, required=True, type=_PATH)
-@click.option("-o", "--output", type=_PATH, required=True, help="File of the sketch.")
+@click.option(
+    "-o", "--output", type=_PATH, required=True, help="File of the sketch; - for standard output."
+)
 @click.option("--source", help="Name of this set of records; the output's name if left out.")
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
+@HEADER
 @click.option(
     "--missing",
     type=click.Choice(["error", "center"]),
@@ -45,6 +57,7 @@ def sketch(
     output: Path,
     source: str | None,
     columns: str | None,
+    header: bool | None,
     missing: str,
     n_threads: int | None,
     engine: str | None,
@@ -61,38 +74,43 @@ def sketch(
     \b
     privsketch sketch study.json data.parquet -o site-3.sketch
     """
-    import privsketch as ps
-    from privsketch.cli.progress import record_bar
-    from privsketch.errors import FileError
+    with reported_spending() as spending:
+        import privsketch as ps
+        from privsketch.cli.progress import record_bar
+        from privsketch.errors import FileError
 
-    recipe = ps.Design.load(design_file)
-    if expect is not None and (len(expect) < 8 or not recipe.fingerprint.startswith(expect)):
-        raise FileError(
-            f"{design_file}: its fingerprint is {recipe.fingerprint[:16]}, not {expect}"
-        )
-    if sys.stderr.isatty():
-        asks = recipe.budget.describe()
-        click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
-    # Learn it before the budget is spent.
-    require_free(output, force, "sketching its records again would spend the budget again")
-    with record_bar(data) as advance:
-        released = ps.sketch(
-            list(data),
-            recipe,
-            source=source or output.stem,
-            columns=chosen_columns(columns, data),
-            missing=missing,
-            n_threads=n_threads,
-            engine=engine,
-            n_workers=n_workers,
-            scheduler=scheduler,
-            progress=advance,
-        )
-    released.save(output)
-    click.echo(released.receipt.describe())
-    if source is None:
-        click.echo(
-            f"note        the source is named after the output, {output.stem}: another sketch of "
-            "these records, whatever its name, costs again"
-        )
-    click.echo(f"written to {output}")
+        recipe = ps.Design.load(design_file)
+        if expect is not None and (len(expect) < 8 or not recipe.fingerprint.startswith(expect)):
+            raise FileError(
+                f"{design_file}: its fingerprint is {recipe.fingerprint[:16]}, not {expect}"
+            )
+        if sys.stderr.isatty():
+            asks = recipe.budget.describe()
+            click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
+        # Learn it before the budget is spent.
+        require_free(output, force, "sketching its records again would spend the budget again")
+        with record_bar(data) as advance:
+
+            def progress(done: int) -> None:
+                spending.stop.require_going()
+                advance(done)
+
+            released = ps.sketch(
+                list(data),
+                recipe,
+                source=source_name(source, output),
+                columns=chosen_columns(columns, data),
+                header=header,
+                missing=missing,
+                n_threads=n_threads,
+                engine=engine,
+                n_workers=n_workers,
+                scheduler=scheduler,
+                progress=progress,
+            )
+        spending.stop.finish()
+        write(released.save, output)
+        spending.wrote(output)
+        say(released.receipt.describe(), output)
+        say_source(source, output, "sketch of")
+        say_written(output)

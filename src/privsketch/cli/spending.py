@@ -1,47 +1,67 @@
-"""Whether a run that ended early cost anything."""
+"""Whether a command that failed or was stopped cost anything: one sentence, on stderr."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from privsketch.cli.stopping import NOTHING, Stop
+
+_MAYBE = "nothing was written, but noisy numbers may have been made: count the budget as spent"
+
 
 @dataclass
-class WatchedFiles:
-    """Files that note how often they were begun, and whether they were ever read to the end."""
+class Spending:
+    """What a command did so far.
 
-    paths: Sequence[Path]
-    n_begun: int = field(default=0, init=False)
-    was_read: bool = field(default=False, init=False)
+    A command that releases once, at its end, spends when its result is written. One that goes on
+    from noisy numbers of its own (`adaptive`) spends with the first of them.
+    """
 
-    def __iter__(self) -> Iterator[Path]:
-        self.n_begun += 1
-        yield from self.paths
-        self.was_read = True
+    stop: Stop
+    adaptive: bool = False
+    was_drawn: bool = False
+    written: Path | None = None
+
+    def noise_drawn(self) -> None:
+        """Called before noise is drawn."""
+        self.was_drawn = True
+
+    def wrote(self, output: Path) -> None:
+        """The result stands under its name."""
+        self.written = output
+
+    def sentence(self) -> str:
+        """What there is to say when the command ends here."""
+        if self.written is not None:
+            return f"{self.written} was written before that: the budget is spent"
+        return _MAYBE if self.adaptive and self.was_drawn else NOTHING
 
 
 @contextmanager
-def told_what_was_spent(table: WatchedFiles) -> Iterator[None]:
+def reported_spending(*, adaptive: bool = False) -> Iterator[Spending]:
     """Say, whatever ends the work early, whether it cost anything.
 
-    Noise is made of sums over all records: before the files were read to the end once, none was.
+    Errors of ours carry it as a note, so that there is one message.
     """
-    from privsketch.errors import RecordError
+    from privsketch.errors import PrivsketchError
+    from privsketch.noise.mechanism import watched_noise
 
+    spending = Spending(click.get_current_context().find_root().obj, adaptive)
     try:
-        yield
+        with watched_noise(spending.noise_drawn):
+            yield spending
     except BaseException as error:
-        while_reading = isinstance(error, RecordError) and table.n_begun < 2
-        if table.was_read and not while_reading:
-            click.echo(
-                "no model was written, but noisy numbers may have been made: count the budget as "
-                "spent",
-                err=True,
-            )
-        elif isinstance(error, KeyboardInterrupt):
-            click.echo("nothing was spent or written", err=True)
+        spending.stop.phase = "ending"  # the sentence is said in any case
+        if isinstance(error, PrivsketchError | click.ClickException) and not (
+            spending.stop.was_asked
+        ):
+            error.add_note(spending.sentence())
+        else:
+            click.echo(spending.sentence(), err=True)
+            spending.stop.told = True
         raise

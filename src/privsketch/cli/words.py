@@ -29,6 +29,8 @@ def as_options(message: str) -> str:
     words = {
         "same_records=True": "--same-records",
         "columns=[...]": "--columns a,b,c",
+        "header=False": "--no-header",
+        "header=True": "--header",
         "give dim=": "give --dim",
         "needs frequency_scale=": "needs --scale",
         "frequency_scale=": "--scale ",

@@ -1,0 +1,81 @@
+"""Where a result goes: a file under its name, or standard output for "-".
+
+Words of a command go to standard output, unless the result does: then to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+STANDARD_OUTPUT = Path("-")
+
+
+def is_standard(path: Path | None) -> bool:
+    """Whether a result goes to standard output."""
+    return path == STANDARD_OUTPUT
+
+
+def source_name(source: str | None, output: Path) -> str | None:
+    """The name of a set of records: the one given, or the output's; None if it has no name."""
+    return source or (None if is_standard(output) else output.stem)
+
+
+def say(text: str, output: Path | None) -> None:
+    """Words about a result, where they are not mistaken for it."""
+    click.echo(text, err=is_standard(output))
+
+
+def say_source(source: str | None, output: Path, what: str) -> None:
+    """How the source was named, if nobody named it."""
+    if source is None and not is_standard(output):
+        say(
+            f"note        the source is named after the output, {output.stem}: another {what} "
+            "these records, whatever its name, costs again",
+            output,
+        )
+
+
+def write(save: Callable[[Path], None], output: Path) -> None:
+    """Save a result where it goes."""
+    if not is_standard(output):
+        save(output)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "result"
+        save(file)
+        content = file.read_bytes()
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def say_written(output: Path) -> None:
+    """Where the result is now."""
+    say(f"written to {'standard output' if is_standard(output) else output}", output)
+
+
+def require_free(path: Path, force: bool, reason: str) -> None:
+    """Refuse an output that cannot be written or would replace a file of value."""
+    from privsketch.errors import FileError
+    from privsketch.formats import require_writable
+
+    if is_standard(path):
+        if sys.stdout.isatty():
+            raise FileError("-: standard output is a terminal; send it to a file or a pipe")
+        return
+    require_writable(path)
+    if path.exists() and not force:
+        raise FileError(f"{path} exists; {reason} (--force if that is meant)")
+
+
+def require_file(path: Path | None, why: str) -> None:
+    """Refuse standard output for what must be a file."""
+    from privsketch.errors import FileError
+
+    if is_standard(path):
+        raise FileError(f"-: {why}; give the name of a file")

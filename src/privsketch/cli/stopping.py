@@ -1,0 +1,85 @@
+"""Ctrl-C and SIGTERM: from the first import of a command on, and until its result is written.
+
+An interrupt raises KeyboardInterrupt, which a library that catches all errors may lose; so it is
+noted as well, and a command asks before it writes. From then on it is too late to stop: what is
+written is complete, and the command says so. Only the standard library is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NOTHING = "nothing was spent or written"
+
+
+class Stop:
+    """Whether a process was asked to end, and what that means by now.
+
+    "early": nothing was begun, the process ends at once. "working": KeyboardInterrupt.
+    "ending": no more than a note; whatever goes on ends by itself.
+    """
+
+    def __init__(self, phase: Literal["early", "working"] = "working") -> None:
+        self.phase: Literal["early", "working", "ending"] = phase
+        self.was_asked = False
+        self.told = False  # whether the command said what it cost
+
+    def __call__(self, number: int, frame: Any) -> None:
+        """What happens when a signal arrives."""
+        if self.phase == "ending":
+            return
+        self.was_asked = True
+        if self.phase == "early":
+            # Half-done imports are in no state to handle an exception.
+            os.write(sys.stderr.fileno(), f"Aborted! {NOTHING}\n".encode())
+            os._exit(1)
+        raise KeyboardInterrupt
+
+    def require_going(self) -> None:
+        """Raise once the process was asked to end, though the first exception was lost."""
+        if self.was_asked:
+            raise KeyboardInterrupt
+
+    def finish(self) -> None:
+        """The last moment to stop: from here on a result is written, and signals change nothing."""
+        self.phase = "ending"
+        self.require_going()
+
+    def install(self) -> dict[signal.Signals, Any]:
+        """Take the signals; those who took them before, by signal. Main thread only."""
+        return {number: signal.signal(number, self) for number in _SIGNALS}
+
+
+@contextmanager
+def stoppable(stop: Stop | None) -> Iterator[Stop]:
+    """The `Stop` of this process at work; one for this block alone if the process has none."""
+    if stop is not None:
+        stop.phase = "working"
+        yield stop
+        return
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = stop.install()
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run() -> None:
+    """What the shell starts."""
+    stop = Stop("early")
+    stop.install()
+    from privsketch.cli.main import main
+
+    main(obj=stop)
