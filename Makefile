@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines bench-release bench-projection bench-distances bench-compare bench-sparse reproduce reproduce-quick reproduce-jll reproduce-bal reproduce-icassp reproduce-clp pages clean
+.PHONY: demo test lint bench bench-decoders bench-trust bench-mixtures bench-pca bench-forecast bench-utility bench-speed bench-masks bench-memory bench-engines bench-release bench-projection bench-distances bench-compare bench-sparse bench-interruptions reproduce reproduce-quick reproduce-jll reproduce-bal reproduce-icassp reproduce-clp pages clean
 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
@@ -84,6 +84,10 @@ bench-compare: $(VENV)/dev.done
 bench-sparse: $(VENV)/dev.done
 	$(RUN)/python benchmarks/sparse.py
 	$(RUN)/python benchmarks/sparse.py --memory
+
+# Interrupts of commands at random moments: files left behind, and what is said. Three quarters of an hour.
+bench-interruptions: $(VENV)/dev.done
+	$(RUN)/python benchmarks/interruptions.py
 
 # Distances, intervals and clusters from released rows, ten minutes.
 bench-distances: $(VENV)/dev.done

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
-from privsketch.baselines import aggregate, lloyd
+from privsketch.baselines import aggregate
 from privsketch.budget import exact
 from privsketch.clustering import passes as passes_module
 from privsketch.clustering.passes import Passes
@@ -306,10 +306,11 @@ def test_how_much_noise(k, domain, kind, relation):
     """2 k times the L1 norm, the longest side, 2 sqrt(k) times the L2 norm; for both relations."""
     _, law = question(np.zeros((1, 2)), k, kind, relation, domain=domain)
     half = domain.half_widths
-    region = aggregate.enclosing_box(domain) if kind != "gaussian" else domain
-    unit = Passes(np.zeros((1, 2)), region).unit
-    radius = half[0] if isinstance(domain, ps.Ball) else math.hypot(*half)
-    norm = {"laplace": 2 * k * half.sum(), "cube": 2 * half.max(), "gaussian": 2 * radius * k**0.5}
+    unit = Passes(np.zeros((1, 2)), domain).unit
+    is_ball = isinstance(domain, ps.Ball)
+    radius = half[0] if is_ball else math.hypot(*half)
+    l1 = math.sqrt(2) * half[0] if is_ball else half.sum()
+    norm = {"laplace": 2 * k * l1, "cube": 2 * half.max(), "gaussian": 2 * radius * k**0.5}
     assert law.sensitivity * unit == pytest.approx(norm[kind], rel=1e-4)
     assert law.neighbours == relation
     assert law.n_components == 2 * k
@@ -331,7 +332,7 @@ def test_no_block_is_farther_from_another_than_the_noise_is_for(domain, k):
         found = [
             aggregate.ordered_centers(passes, passes.quantised(b), reference, 0) for b in blocks
         ]
-    radius = lloyd.l2_squared(passes)
+    radius = passes.l2_squared
     for centers in found:
         assert (np.abs(centers) <= passes.limits).all()
         assert (centers.astype(object) ** 2).sum(axis=1).max() <= radius
@@ -459,3 +460,17 @@ def test_missing_values_are_refused_before_anything_is_spent(spent):
                 n_records=n_records,
             )
     assert spent == []
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_pure_places_take_the_noise_of_smaller_variance(k):
+    for domain in (ps.Ball(2, 1.0), ps.Ball(40, 1.0), ps.Box(-1, 1, dim=40), DOMAINS[0]):
+        table = np.tile(domain.center_vector, (3, 1))
+
+        def variance(kind, domain=domain, table=table):
+            _, law = question(table, k, kind, "add-remove", domain=domain)
+            factor = law.sensitivity / (2 * Passes(table, domain).limits.max())
+            return law.variance / (factor**2 if law.kind == "cube" else 1)
+
+        least = min(variance("laplace"), variance("cube"))
+        assert variance(None) == pytest.approx(least, rel=1e-5)

@@ -5,6 +5,7 @@ what it gave the first time. Released numbers are then the same, so the calls mu
 number, order and shape, and how far their inputs differ, over the noise, is the privacy loss.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -18,7 +19,7 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.shares import Shares
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.mechanism import EXACT, _insecure_sampler
+from privsketch.noise.mechanism import OPENDP, OWN, _insecure_sampler
 
 PURE = ("laplace-joint", "laplace", "cube")
 KINDS = (*PURE, "gaussian")
@@ -224,7 +225,7 @@ def test_the_audit_catches_shares_that_are_swapped(monkeypatch):
 def test_the_audit_catches_swapped_shares_that_add_up(monkeypatch):
     def swapped(account, name, passes, sums, counts):
         noisy, _ = account.laplace(f"{name} sums", sums, 1)
-        noisy_counts, _ = account.laplace(f"{name} counts", counts, lloyd.l1_norm(passes))
+        noisy_counts, _ = account.laplace(f"{name} counts", counts, passes.l1)
         return noisy, noisy_counts
 
     monkeypatch.setitem(lloyd._RELEASES, "laplace", swapped)
@@ -235,13 +236,14 @@ def test_the_audit_catches_swapped_shares_that_add_up(monkeypatch):
 @pytest.mark.parametrize("kind", ["laplace", "laplace-joint"])
 def test_the_audit_catches_an_l1_norm_that_is_too_small(monkeypatch, kind):
     # A ball's bound on a box: sqrt(d) instead of d.
-    monkeypatch.setattr(lloyd, "l1_norm", lambda p: math.isqrt(p.dim * int(p.limits[0]) ** 2))
+    too_small = property(lambda p: math.isqrt(p.dim * int(p.limits[0]) ** 2))
+    monkeypatch.setattr(Passes, "l1", too_small)
     found, budget = planted_loss(kind)
     assert found > allowed(budget)
 
 
 def test_the_audit_catches_an_l2_norm_that_is_too_small(monkeypatch):
-    monkeypatch.setattr(lloyd, "l2_squared", lambda passes: int(passes.limits[0]) ** 2)
+    monkeypatch.setattr(Passes, "l2_squared", property(lambda p: int(p.limits[0]) ** 2))
     found, budget = planted_loss("gaussian")
     assert found > allowed(budget)
 
@@ -260,7 +262,7 @@ def test_the_audit_catches_noise_that_skips_empty_clusters(monkeypatch):
     def skipping(account, name, passes, sums, counts):
         seen = counts > 0
         noisy, noisy_counts = sums.astype(float), counts.astype(float)
-        noisy[seen], _ = account.laplace(f"{name} sums", sums[seen], lloyd.l1_norm(passes))
+        noisy[seen], _ = account.laplace(f"{name} sums", sums[seen], passes.l1)
         noisy_counts[seen], _ = account.laplace(f"{name} counts", counts[seen], 1)
         return noisy, noisy_counts
 
@@ -333,7 +335,7 @@ def test_it_finds_clear_clusters(kind, neighbours, mixture):
     assert (gaps.min(axis=0) < 0.2).all()
     assert np.abs(found.weights - 0.25).max() < 0.2
     assert found.receipt.source == "a"
-    assert found.receipt.sampler == EXACT
+    assert found.receipt.sampler == (OWN if kind == "cube" else OPENDP)
     assert sum(done) == 5 * len(records)
 
 
@@ -485,7 +487,7 @@ def test_the_grid_finds_clear_clusters(mixture):
     assert found.n_records == pytest.approx(8000, abs=500)
     assert (found.receipt.epsilon, found.receipt.delta) == (4.0, 0.0)
     assert found.receipt.source == "a"
-    assert found.receipt.sampler == EXACT
+    assert found.receipt.sampler in (OWN, OPENDP)
 
 
 @pytest.mark.usefixtures("no_noise")
@@ -514,3 +516,128 @@ def test_a_grid_with_fewer_cells_than_clusters():
 def test_the_grid_needs_a_public_number_of_records():
     with pytest.raises(ParameterError, match="public number"):
         grid.cluster(np.zeros((3, 2)), 2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0))
+
+
+# --- pure noise in the geometry of the domain ---------------------------------------------------
+
+
+def means_error(kind, domain, neighbours):
+    """What the noise of one round does to the mean of a cluster, from the laws that are asked."""
+    laws, dim = [], domain.dim
+
+    def note(values, law):
+        laws.append(law)
+        return values, law.scale
+
+    table = np.tile(domain.center_vector, (4, 1))
+    with _insecure_sampler(note):
+        lloyd.cluster(
+            table,
+            1,
+            domain=domain,
+            budget=ps.Budget(1.0, 0.0, neighbours),
+            noise=kind,
+            n_rounds=1,
+            random_state=0,
+        )
+    unit = Passes(table, domain).unit
+    half = domain.half_widths
+    far = 2 * lloyd.RHO * (half[0] if isinstance(domain, ps.Ball) else np.linalg.norm(half))
+    if len(laws) == 2:
+        return dim * laws[0].variance * unit**2 + laws[1].variance * far**2
+    factor = laws[0].sensitivity / (
+        Passes(table, domain).limits.max() * (1 + (neighbours == "replace"))
+    )
+    sums = laws[0].variance * (unit / factor) ** 2
+    return dim * sums + sums / half.max() ** 2 * far**2
+
+
+PURE_DOMAINS = [
+    ps.Ball(2, 3.0),
+    ps.Ball(5, 1.0),
+    ps.Ball(12, 1.0, 4.0),
+    ps.Ball(100, 1.0),
+    ps.Box(-1, 1, dim=2),
+    ps.Box(-1, 1, dim=40),
+    ps.Box([-1] * 20, [1] * 19 + [500]),
+]
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+@pytest.mark.parametrize("domain", PURE_DOMAINS, ids=lambda domain: domain.describe())
+def test_pure_rounds_take_the_noise_that_errs_less(domain, neighbours):
+    errors = {kind: means_error(kind, domain, neighbours) for kind in ("laplace", "cube")}
+    assert means_error(None, domain, neighbours) == pytest.approx(min(errors.values()), rel=1e-3)
+
+
+def test_a_ball_is_not_noised_for_the_box_around_it():
+    """Standard deviations, against the cube that a ball of 100 and of 784 columns had before."""
+    for dim, ratio in ((100, 3.8), (784, 11)):
+        errors = [means_error(kind, ps.Ball(dim, 1.0), "add-remove") for kind in ("cube", None)]
+        assert math.sqrt(errors[0] / errors[1]) == pytest.approx(ratio, rel=0.1)
+    assert lloyd.pure_noise(ps.Box(-1, 1, dim=784)) == "cube"
+
+
+@pytest.mark.parametrize("dim", [1, 2, 7, 30])
+@pytest.mark.parametrize("shape", ["ball", "box", "uneven box"])
+def test_no_record_is_longer_than_passes_say(dim, shape):
+    half = np.geomspace(1, 50, dim)
+    domain = {
+        "ball": ps.Ball(dim, 3.0),
+        "box": ps.Box(-2, 2, dim=dim),
+        "uneven box": ps.Box(-half, half),
+    }[shape]
+    rng = np.random.default_rng(dim)
+    corners = np.array([np.ones(dim), -np.ones(dim), np.eye(dim)[0]])
+    records = np.concatenate([corners, rng.normal(size=(200, dim))]) * domain.half_widths * 3
+    passes = Passes(records, domain)
+    whole = passes.quantised(records).astype(object)
+    assert np.abs(whole).sum(axis=1).max() <= passes.l1
+    assert (whole**2).sum(axis=1).max() <= passes.l2_squared
+    assert np.abs(whole).sum(axis=1).max() > 0.999 * passes.l1
+    assert (whole**2).sum(axis=1).max() > 0.999 * passes.l2_squared
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("neighbours", RELATIONS)
+def test_gaussian_rounds_pay_for_two_clusters_or_for_the_diameter(neighbours, k):
+    """Of all pairs of records that replace each other, none moves the sums further; one does."""
+    domain = ps.Ball(2, 1.0)
+    steps = [
+        domain.center_vector + np.array(step)
+        for step in itertools.product((-2.0, -0.7, 0.0, 0.7, 2.0), repeat=2)
+    ]
+
+    def asked(table):
+        seen = []
+
+        def note(values, law):
+            seen.append((values.astype(object), law))
+            return values, law.scale
+
+        with _insecure_sampler(note):
+            lloyd.cluster(
+                np.array(table),
+                k,
+                domain=domain,
+                n_rounds=1,
+                random_state=0,
+                budget=ps.Budget(1.0, 1e-6, neighbours),
+            )
+        return seen[0]
+
+    base = [[0.1, 0.1]]
+    if neighbours == "replace":
+        pairs = [
+            (asked([*base, a]), asked([*base, b])) for a, b in itertools.combinations(steps, 2)
+        ]
+    else:
+        pairs = [(asked(base), asked([*base, a])) for a in steps]
+    moved = [(float(((a - b) ** 2).sum()), law) for (a, law), (b, _) in pairs]
+    worst = max(size for size, _ in moved)
+    assert worst <= moved[0][1].sensitivity ** 2
+    # In two clusters no two of these records are a diameter apart.
+    assert (
+        worst
+        > (0.999 if k == 1 or neighbours == "add-remove" else 0.9) * moved[0][1].sensitivity ** 2
+    )

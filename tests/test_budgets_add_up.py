@@ -202,7 +202,7 @@ def test_a_swap_where_the_noise_is_drawn_is_caught(dim, monkeypatch):
     def planted(account, name, passes, sums, counts):
         for_coordinate, for_count = swapped(dim)
         facts = [
-            ("sums", sums, lloyd.l1_norm(passes), dim * for_coordinate),
+            ("sums", sums, passes.l1, dim * for_coordinate),
             ("counts", counts, 1, for_count),
         ]
         noisy = []
@@ -357,7 +357,10 @@ def test_sensitivities_in_a_box(dim, k):
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_the_sensitivity_of_em_is_the_square_root_of_three(neighbours):
-    """Counts, means and squares of records of norm 1, on one scale; twice that to replace."""
+    """Counts, means and squares of records of norm 1, on one scale.
+
+    What two records add never points apart: replacing one by the other moves sqrt(2) times that.
+    """
     for dim in (1, 2, 10):
         budget, domain = ps.Budget(1.0, 1e-6, neighbours), ps.Ball(dim, 1.0)
         laws, _ = spent_by(
@@ -367,5 +370,5 @@ def test_the_sensitivity_of_em_is_the_square_root_of_three(neighbours):
         )
         passes = Passes(np.zeros((1, dim)), domain, most_bits=em._bits(domain))
         whole = em.WHOLE_SHARE * em.Scale.of(passes, True).count
-        expected = math.sqrt(3) * (1 if neighbours == "add-remove" else 2)
+        expected = math.sqrt(3 if neighbours == "add-remove" else 6)
         assert laws[0].sensitivity / whole == pytest.approx(expected, rel=1e-3)

@@ -15,6 +15,7 @@ from privsketch.clustering.account import Account
 from privsketch.clustering.shares import Shares
 from privsketch.formats import fingerprint
 from privsketch.learning.center_model import CenterModel
+from privsketch.methods import cluster_by
 from privsketch.report import html
 from privsketch.report.html import report_page, save_report
 
@@ -316,3 +317,21 @@ def test_a_sketch_goes_with_models_of_sketches_only(make_design):
         report_page(some_model(), released)
     with pytest.raises(ps.PrivsketchError, match="give the sketch"):
         report_page(ps.learn_kmeans(released, 1, n_starts=1))
+
+
+def test_a_number_of_records_is_called_what_it_is(tmp_path):
+    options = {"domain": ps.Box(-1, 1, dim=2), "random_state": 0}
+    table = np.zeros((60, 2))
+    for method in ("sample-aggregate", "k-variates"):
+        for neighbours, n_records, words in (
+            ("add-remove", 500, "as was stated"),
+            ("add-remove", None, "noisy"),
+            ("replace", None, "a public number"),
+        ):
+            budget = ps.Budget(1.0, 1e-6, neighbours)
+            model = cluster_by(method, table, 2, budget=budget, n_records=n_records, **options)
+            assert f"records, {words}" in report_page(model, None)
+            model.save(tmp_path / "model.json")
+            assert CenterModel.load(tmp_path / "model.json").count == model.count
+    model = cluster_by("lloyd", table, 2, budget=ps.Budget(1.0, 1e-6), n_records=500, **options)
+    assert "records, noisy" in report_page(model, None)

@@ -142,3 +142,57 @@ def test_domains_that_no_float_can_measure_are_refused(size):
         ps.Ball(dim=2, radius=size)
     with pytest.raises(ps.PrivsketchError, match="units"):
         ps.Box(low=-size, high=size, dim=2)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(5e-324, 0.0), (1e-16, 1e-6), (1.0, 1e-300)])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_budgets_that_no_noise_can_have_are_refused_at_once(epsilon, delta, neighbours):
+    # Some formulas never end, or divide by 0, for numbers like these.
+    with pytest.raises(ps.PrivsketchError, match="below 1e-"):
+        ps.Budget(epsilon, delta, neighbours)
+
+
+def test_a_design_file_with_such_a_budget_is_refused(tmp_path):
+    import json
+
+    from privsketch.formats import document
+
+    design = ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-1, 1, dim=2),
+        noise="laplace",
+        budget=ps.Budget(1.0, 0.0, "replace"),
+        masks="poisson:0.5+records:0.5",
+        n_features=20,
+        random_state=0,
+    )
+    content = json.loads(
+        json.dumps(design.to_json()).replace('"epsilon": 1.0', '"epsilon": 5e-324')
+    )
+    assert content != design.to_json()
+    (tmp_path / "study.json").write_bytes(document("design", content))
+    with pytest.raises(ps.PrivsketchError, match="epsilon=5e-324"):
+        ps.Design.load(tmp_path / "study.json")
+
+
+@pytest.mark.parametrize("epsilon", [1e-15, 1e-9, 100.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-100, 0.999])
+@pytest.mark.parametrize(
+    "masks", [None, "uniform:10", "poisson:0.1", "records:0.5", "poisson:1e-12+records:1e-9"]
+)
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_extreme_budgets_are_planned_or_refused_in_our_words(epsilon, delta, masks, neighbours):
+    for noise in ("laplace", "cube") if delta == 0 else ("gaussian",):
+        try:
+            ps.Design.plan(
+                n_components=2,
+                domain=ps.Box(-1, 1, dim=3),
+                noise=noise,
+                masks=masks,
+                budget=ps.Budget(epsilon, delta, neighbours),
+                n_features=50,
+                random_state=0,
+                n_records=1000,
+            )
+        except ps.PrivsketchError:
+            pass

@@ -16,7 +16,6 @@ from sklearn.mixture import GaussianMixture
 import privsketch as ps
 from privsketch.baselines import em, em_shares
 from privsketch.baselines.em_shares import WHOLE_SHARE, Gaussians, responsibilities, whitenings
-from privsketch.baselines.lloyd import l2_squared
 from privsketch.clustering.passes import Passes
 from privsketch.errors import FileError, ParameterError, RecordError
 from privsketch.learning.mixture_model import GaussianMixtureModel
@@ -50,7 +49,7 @@ def passes_of(table, domain, **options):
 def some_state(passes, k, seed=0):
     """Random parameters as a round may leave them."""
     rng = np.random.default_rng(seed)
-    dim, radius = passes.dim, math.sqrt(l2_squared(passes))
+    dim, radius = passes.dim, math.sqrt(passes.l2_squared)
     spread = rng.normal(size=(k, dim, dim)) * radius / 4
     covariances = em._positive(
         spread @ spread.transpose(0, 2, 1), 0.01 * radius / math.sqrt(dim), radius
@@ -145,7 +144,7 @@ def test_whitened_records_stay_exact_in_many_columns():
             passes = passes_of(np.zeros((0, dim)), domain)
             longest = int(passes.limits.sum())
             if isinstance(domain, ps.Ball):  # of an L1 norm
-                longest = math.isqrt(dim * l2_squared(passes)) + 1
+                longest = math.isqrt(dim * passes.l2_squared) + 1
             assert longest * 2**em_shares._WHITE_BITS < 2**53
             # Of a piece of 2^19 values, all of it in one component.
             rows = max(1, 2**19 // dim)
@@ -163,7 +162,8 @@ def contribution(record, domain, state, kind, dim):
     pairs = em._pairs(dim, kind)
     asked = []
 
-    def noisy(name, values, *, l1, l2_squared):
+    def noisy(name, values, *, l1, l2_squared, l2_replaced):
+        assert l2_replaced == 2 * l2_squared
         asked.append(values)
         return values.astype(float), 1.0
 
@@ -204,7 +204,8 @@ def test_no_record_moves_the_sums_by_more_than_the_noise_is_for(shape, kind, dim
             )
             for other in added:  # two records that replace each other
                 assert sum(map(abs, one - other)) <= 2 * scale.l1
-                assert sum(value**2 for value in one - other) <= 4 * scale.l2_squared
+                assert sum(value**2 for value in one - other) <= 2 * scale.l2_squared
+                assert sum(one * other) >= 0  # which is why
     assert worst["l1"] > 0.98
     assert worst["l2"] > 0.98 if shape == "ball" or kind == "full" or dim == 1 else 0.7
 
@@ -306,7 +307,7 @@ def test_the_audit_catches_a_part_that_is_forgotten(planted, monkeypatch):
     right = em.Scale.of
 
     def wrong(passes, has_pairs):
-        scale, squared = right(passes, has_pairs), l2_squared(passes)
+        scale, squared = right(passes, has_pairs), passes.l2_squared
         lost = {
             "count": scale.count**2,
             "mean": scale.mean**2 * squared,
@@ -325,7 +326,8 @@ def test_sums_saturate_and_never_wrap():
     passes, pairs = passes_of(np.zeros((0, 2)), domain), em._pairs(2, "full")
     asked = []
 
-    def noisy(name, values, *, l1, l2_squared):
+    def noisy(name, values, *, l1, l2_squared, l2_replaced):
+        assert l2_replaced == 2 * l2_squared
         asked.append(values)
         return values.astype(float), 1.0
 

@@ -438,3 +438,11 @@ def test_standard_errors_of_masked_and_weighted_sketches():
             assert model.concerns == ()
         # 40 squares, nearly independent: between 0.3 and 2.4 but for a chance of 1e-6.
         assert 0.3 < np.mean(np.square(ratios)) < 2.4
+
+
+def test_receipts_of_one_feature_s_sensitivity_say_so(make_design):
+    for noise, delta in (("laplace", 0.0), ("gaussian", 1e-6)):
+        design = make_design(noise=noise, delta=delta, masks="poisson:0.2", n_features=50)
+        receipt = ps.sketch(np.zeros((3, 3)), design).receipt
+        words = " ".join(part.calibration for part in (receipt, *receipt.parts))
+        assert "of one feature" in words

@@ -155,7 +155,8 @@ def test_delta_of_a_gaussian_median_round(neighbours):
     assert 1e-5 < worst <= 1e-3
 
     def half(dim, one, weight):
-        return {"l1": one, "l2_squared": (one**2 + weight**2) // 4}
+        squared = one**2 + weight**2
+        return {"l1": one, "l2_squared": squared // 4, "l2_replaced": one**2}
 
     assert tiny_round(neighbours, budget, half) > 1e-3
 
@@ -282,21 +283,28 @@ def test_loss_of_swaps_by_distance(neighbours):
     assert worst(0.2) > epsilon
 
 
+@pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_a_record_moves_the_losses_of_starts_as_far_as_declared(delta):
-    """A record far from all starts reaches the bound; one loss less in it would not cover it."""
+def test_a_start_is_chosen_at_what_a_record_can_move(delta, neighbours):
+    """A record far from all starts reaches the width, all losses go up, and rho is paid."""
     largest = float(passes_of([[0.0, 0.0]]).limits.max())
     starts = [np.array([[-largest, place * largest]]) for place in (0.0, 0.1, 0.2)]
-    bounds = median_start.loss_sensitivities(3)
     table = np.array([[-0.5, 0.2], [0.1, 0.0], [0.9, 0.0]])
     change = start_losses(passes_of(table), starts) - start_losses(passes_of(table[:-1]), starts)
-    account = account_of(ps.Budget(1.0, delta), "starts")
-    law = questions(lambda: account.noisy("starts", change, **bounds))[0][1]
-    size = np.linalg.norm(change, 1 if delta == 0 else 2) / law.sensitivity
-    assert 0.999 < size <= 1
-    fewer = median_start.loss_sensitivities(2)
-    assert np.abs(change).sum() > fewer["l1"]
-    assert np.square(change).sum() > fewer["l2_squared"]
+    assert (change > 0).all()
+    assert 0.999 < change.max() / median_start.FARTHEST <= 1
+    account = account_of(ps.Budget(1.0, delta, neighbours), "starts")
+    law = questions(lambda: account.choice("starts", change, median_start.FARTHEST))[0][1]
+    width = median_start.FARTHEST * (1 if neighbours == "add-remove" else 2)
+    assert law.sensitivity == median_start.FARTHEST
+    assert Fraction(law.scale) * exact(law.epsilon) >= width
+    if delta == 0:
+        assert law.epsilon == 1.0
+    else:
+        rho = account.shares.rho("starts")
+        assert 0.999 * rho < law.epsilon**2 / 2
+        assert exact(law.epsilon) ** 2 <= 2 * Fraction(rho)
+        assert account.receipt("x", None).epsilon == 1.0
 
 
 def test_distances_are_whole_and_in_their_range():

@@ -231,6 +231,19 @@ def test_a_quote_that_never_ends_is_refused_where_nothing_else_is_wrong(tmp_path
         rows_of(read_blocks(tmp_path / "t.csv", 2, COLUMNS))
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_missing_values_of_one_column_at_every_place_of_a_block_s_end(
+    tmp_path, monkeypatch, name, end
+):
+    cells = [str(number) if number % 3 else "" for number in range(60)]
+    (tmp_path / name).write_bytes((end.join(["x", *cells]) + end).encode())
+    wanted = np.array([[as_number(cell)] for cell in cells])
+    for size in range(24, 80):
+        monkeypatch.setattr(text, "BLOCK_BYTES", size)
+        assert_same(rows_of(read_blocks(tmp_path / name, 1), 1), wanted)
+
+
 # ---------------------------------------------------------------- what the attack did
 
 

@@ -13,15 +13,19 @@ import pytest
 from scipy import stats
 
 import privsketch as ps
-from privsketch.budget import exact
+from privsketch.budget import compose_sequential, exact
 from privsketch.noise import mechanism
 from privsketch.noise.mechanism import (
+    MANY_VALUES,
+    OPENDP,
+    OWN,
     NoiseLaw,
     _insecure_sampler,
     add_noise,
     cube_law,
     gaussian_law,
     laplace_law,
+    watched_noise,
 )
 from privsketch.noise.samplers import _coin, _geometric, draw_cube
 
@@ -223,3 +227,63 @@ def test_only_the_noise_room_draws_noise():
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef)
     )
+
+
+def test_receipts_name_the_sampler_that_drew():
+    def sampler(law, size):
+        return add_noise(np.zeros(size, dtype=np.int64), law, source=None)[1].sampler
+
+    for make in (
+        lambda n: laplace_law(1, n, 1.0, "add-remove"),
+        lambda n: gaussian_law(1, n, 1.0, 1e-6, "add-remove"),
+    ):
+        assert "OpenDP" in sampler(make(10), 10)
+        assert "OpenDP" in sampler(make(MANY_VALUES - 1), MANY_VALUES - 1)
+        assert "privsketch" in sampler(make(MANY_VALUES), MANY_VALUES)
+    assert "privsketch" in sampler(cube_law(10, 4, 1.0, "add-remove"), 4)
+
+
+def test_parts_with_different_samplers_name_both():
+    parts = [
+        add_noise(np.zeros(n, dtype=np.int64), laplace_law(1, n, 0.5, "add-remove"), source=None)[1]
+        for n in (1, MANY_VALUES, 1)
+    ]
+    named = compose_sequential("both", parts, None).sampler
+    assert named == f"{OPENDP}; {OWN}"
+    with _insecure_sampler(lambda values, law: (values, law.scale)):
+        parts.append(
+            add_noise(
+                np.zeros(1, dtype=np.int64), laplace_law(1, 1, 0.5, "add-remove"), source=None
+            )[1]
+        )
+    assert compose_sequential("all", parts, None).sampler.startswith("INSECURE")
+
+
+def test_a_long_sketch_with_a_count_keeps_its_receipt(tmp_path):
+    design = ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-1, 1, dim=2),
+        budget=ps.Budget(1.0),
+        n_features=3000,
+        noise="laplace",
+        n_records=100,
+        random_state=0,
+    )
+    released = ps.sketch(np.zeros((5, 2)), design)
+    assert [part.sampler for part in released.receipt.parts] == [OWN, OPENDP]
+    released.save(tmp_path / "x.sketch")
+    assert ps.Sketch.load(tmp_path / "x.sketch").receipt == released.receipt
+
+
+def test_watchers_are_told_before_noise_is_drawn():
+    seen = []
+    law = laplace_law(1, 1, 1.0, "add-remove")
+
+    def sampler(values, law):
+        seen.append("drawn")
+        return values, law.scale
+
+    with watched_noise(lambda: seen.append("told")), _insecure_sampler(sampler):
+        add_noise(np.zeros(1, dtype=np.int64), law, source=None)
+    add_noise(np.zeros(1, dtype=np.int64), law, source=None)
+    assert seen == ["told", "drawn"]

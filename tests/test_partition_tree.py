@@ -17,14 +17,12 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.projection import RADIUS, RADIUS_BITS, Projected, projected_radius
 from privsketch.clustering.recovery import (
     Recovered,
-    l1_sensitivity,
     release_best,
     release_centers,
 )
 from privsketch.clustering.shares import Shares
 from privsketch.clustering.swap import (
     WIDTH,
-    release_choice,
     release_swaps,
     swap_losses,
     whole_losses,
@@ -219,7 +217,7 @@ def test_loss_of_the_recovery(neighbours):
 def test_recovery_noise_is_that_of_the_l1_norm():
     dim, epsilon = 784, 0.5
     passes = passes_of(np.zeros((1, dim)))
-    law = laplace_law(l1_sensitivity(passes), dim, epsilon, "add-remove")
+    law = laplace_law(passes.l1, dim, epsilon, "add-remove")
     radius = float(passes.limits.max())
     assert dim * law.variance / radius**2 == pytest.approx(4917248, rel=1e-4)
 
@@ -464,6 +462,40 @@ def test_bad_settings_are_refused():
     with pytest.raises(ParameterError, match="n_trials"):
         cluster_by_tree(np.zeros((3, 2)), 2, n_trials=0, **options)
     account = account_of(1.0, "add-remove", "best")
-    release_choice(np.array([1, 2]), account, "best")
+    account.choice("best", np.array([1, 2]), WIDTH)
     with pytest.raises(ParameterError, match="spent"):
-        release_choice(np.array([1, 2]), account, "best")
+        account.choice("best", np.array([1, 2]), WIDTH)
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+def test_sums_in_an_uneven_box_are_noised_for_its_half_widths_added_up(neighbours):
+    half = np.geomspace(0.01, 10, 12)
+    box = ps.Box(3 - half, 3 + half)
+    records = 3 + np.array([np.ones(12), -np.ones(12), np.eye(12)[-1], np.zeros(12)]) * half * 4
+    ball = ps.Ball(12, float(np.linalg.norm(half)), 3.0)
+    passes = Passes(records, ball, within=box)
+    whole = passes.quantised(records)
+    assert (np.abs(whole) * passes.unit <= half * (1 + 1e-12)).all()  # moved to the edge of the box
+    assert 0.9999 * passes.l1 < np.abs(whole).sum(axis=1).max() <= passes.l1
+    assert passes.l1 * passes.unit == pytest.approx(half.sum(), rel=1e-3)
+    assert passes.l1 < 0.7 * Passes(records, ball).l1  # sqrt(12) |h|_2
+    laws = {}
+
+    def note(values, law):
+        if law.kind == "laplace":
+            laws[law.n_components] = law
+        return _exact_sampler(values, law)
+
+    with _insecure_sampler(note):
+        cluster_by_tree(
+            records,
+            2,
+            domain=box,
+            n_records=100,
+            random_state=0,
+            budget=ps.Budget(1.0, 0.0, neighbours),
+        )
+    factor = 1 if neighbours == "add-remove" else 2
+    assert laws[24].sensitivity == factor * passes.l1
+    with pytest.raises(ParameterError, match="one centre"):
+        Passes(records, ps.Ball(12, 40.0), within=box)

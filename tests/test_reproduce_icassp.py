@@ -1,6 +1,7 @@
 """Figures 2 and 3 of ICASSP: the ratio and its inverse, devices, references, words about rows."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import privsketch as ps
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import icassp_to_laplace_scale
+from privsketch.noise.mechanism import OPENDP, OWN
 from privsketch.planning.noise_to_signal import icassp_snr
 from privsketch.reproduce import icassp_curves as curves
 from privsketch.reproduce import icassp_panels as panels
@@ -147,7 +149,12 @@ def test_devices_are_holders_whose_sketches_are_merged():
     assert own.noise_variance == pytest.approx(6 * design.noise_std**2)
     assert (own.receipt.epsilon, own.receipt.delta) == (0.5, 0.0)
     # The same receipt that a merge writes, and a file that the library takes.
-    ours, theirs = (sorted(map(repr, s.receipt.parts)) for s in (own, merged))
+    # Rows of all devices are drawn at once, by another sampler than one short vector.
+    assert {part.sampler for part in own.receipt.parts} == {OWN}
+    assert {part.sampler for part in merged.receipt.parts} == {OPENDP}
+    ours, theirs = (
+        sorted(repr(replace(part, sampler="")) for part in s.receipt.parts) for s in (own, merged)
+    )
     assert ours == theirs
     assert np.array_equal(ps.Sketch.from_bytes(own.to_bytes()).values, own.values)
 

@@ -27,7 +27,12 @@ from privsketch.clustering.account import Account
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.projection import RADIUS, Projected
 from privsketch.clustering.recovery import Recovered
-from privsketch.clustering.rounds import Bins, residual_lengths, residual_sums
+from privsketch.clustering.rounds import (
+    Bins,
+    residual_lengths,
+    residual_sums,
+    round_sensitivities,
+)
 from privsketch.clustering.shares import Shares
 from privsketch.features.stream import PublicStream
 from privsketch.noise import mechanism
@@ -263,7 +268,7 @@ def quick_shares(monkeypatch):
 @pytest.fixture
 def no_doubling(monkeypatch):
     """A replacement is taken for one change, not for two."""
-    for module, name in ((tree, "threshold_law"), (swap, "choice_law")):
+    for module, name in ((tree, "threshold_law"), (accounts, "choice_law")):
         right = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *args, right=right: _as_add_remove(right, args))
     right_laplace = accounts.laplace_law
@@ -407,8 +412,8 @@ def test_a_doubling_that_swaps_forget_is_caught():
 
 
 def test_a_width_that_is_halved_is_caught(monkeypatch):
-    right = swap.choice_law
-    monkeypatch.setattr(swap, "choice_law", lambda w, *rest: right(w // 2, *rest))
+    right = accounts.choice_law
+    monkeypatch.setattr(accounts, "choice_law", lambda w, *rest: right(w // 2, *rest))
     assert worst_loss(swap_run("add-remove", 2), crowd_pairs("add-remove")) > 3.0
 
 
@@ -461,7 +466,7 @@ def test_a_doubling_that_recovery_forgets_is_caught():
 
 @pytest.mark.usefixtures("few_bits")
 def test_the_radius_for_an_l1_norm_is_caught(monkeypatch):
-    monkeypatch.setattr(recovery, "l1_sensitivity", lambda passes: int(passes.limits.max()))
+    monkeypatch.setattr(Passes, "l1", property(lambda passes: int(passes.limits.max())))
     assert worst_loss(recovery_run("add-remove", 2), pairs_of(grid_points(2), 1, "add-remove")) > 1
 
 
@@ -600,14 +605,12 @@ def residual_round(rows, account):
     ball = Passes(table_of(rows, 1), ps.Ball(dim=1, radius=1.0), n_threads=1)
     norm = 1 if account.shares.is_pure else 2
     bins = Bins.of(2 * float(ball.limits[0]), norm)
-    histogram, _ = account.noisy(
-        "radius", residual_lengths(ball, CENTERS, bins), l1=1, l2_squared=1
-    )
+    histogram, _ = account.counts("radius", residual_lengths(ball, CENTERS, bins))
     radius = bins.quantile(histogram, 0.8)
     weight = 1
     sums, kept = residual_sums(ball, CENTERS, radius, weight, norm)
     together = np.concatenate([sums, kept[:, np.newaxis]], axis=1)
-    account.noisy("round", together, l1=radius + weight, l2_squared=radius**2 + weight**2)
+    account.noisy("round", together, **round_sensitivities(radius, weight))
     return account.receipt("round", None)
 
 

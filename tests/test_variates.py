@@ -182,12 +182,12 @@ def test_two_records_are_never_farther_apart_than_the_noise_is_for(domain, noise
         assert step <= law.sensitivity * (1 + 1e-15)
     assert farthest > 1 - 1e-4
     law = shown[0][1]
-    region = variates.enclosing_box(domain) if noise != "gaussian" else domain
-    unit = Passes(np.zeros((1, 2)), region).unit
+    unit = Passes(np.zeros((1, 2)), domain).unit
+    is_ball = isinstance(domain, ps.Ball)
     across = {
-        "laplace": 2 * half.sum(),
+        "laplace": 2 * (math.sqrt(2) * half[0] if is_ball else half.sum()),
         "cube": 2 * half.max(),
-        "gaussian": 2 * (half[0] if isinstance(domain, ps.Ball) else math.hypot(*half)),
+        "gaussian": 2 * (half[0] if is_ball else math.hypot(*half)),
     }[noise]
     assert law.sensitivity * unit == pytest.approx(across, rel=1e-4)
 

@@ -17,6 +17,9 @@ from privsketch.errors import ParameterError
 Neighbours = Literal["add-remove", "replace"]
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
 MAX_EPSILON = 100.0
+# Below, noise of one count does not fit 64-bit integers, with room for shares of a budget; and no
+# chance is so small that a delta of 0 would not be meant. Formulas are tried between the two.
+MIN_EPSILON, MIN_DELTA = 1e-15, 1e-100
 UNIT = "one record"
 INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
 
@@ -66,9 +69,9 @@ class Budget:
     Parameters
     ----------
     epsilon : float
-        Above 0 and at most 100.
+        From 1e-15 to 100.
     delta : float
-        At least 0 and below 1; 0 is pure differential privacy.
+        0 is pure differential privacy; else from 1e-100 to below 1.
     neighbours : {"add-remove", "replace"}
         Which change of a table must stay hidden: adding or removing a record, or
         replacing one while the number of records is public.
@@ -91,6 +94,15 @@ class Budget:
             raise ParameterError(
                 f"epsilon={self.epsilon!r}: must be above 0 and at most {MAX_EPSILON:g}; "
                 "useful values lie between 0.01 and 10"
+            )
+        if epsilon < MIN_EPSILON:
+            raise ParameterError(
+                f"epsilon={self.epsilon!r}: too small for any noise, and below {MIN_EPSILON:g}; "
+                "useful values lie between 0.01 and 10"
+            )
+        if 0 < delta < MIN_DELTA:
+            raise ParameterError(
+                f"delta={self.delta!r}: below {MIN_DELTA:g}; use 0 for pure differential privacy"
             )
         if not 0 <= delta < 1:
             raise ParameterError(
@@ -257,9 +269,9 @@ _ASSUMPTIONS = {
 
 
 def _common_sampler(parts: Sequence[Receipt]) -> str:
-    """The sampler of all parts, or the first one that is marked insecure."""
+    """The samplers of all parts, or the first one that is marked insecure."""
     insecure = [part.sampler for part in parts if part.sampler.startswith(INSECURE)]
-    return (insecure or [parts[0].sampler])[0]
+    return insecure[0] if insecure else "; ".join(dict.fromkeys(part.sampler for part in parts))
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:

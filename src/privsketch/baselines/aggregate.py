@@ -5,7 +5,7 @@ independently of all others: a neighbouring table then differs in one block, whi
 is meant. (Blocks by the order of rows would all change when a row is added.) Each block is
 clustered by itself, its centres are put in the order of public references, and the average of all
 blocks is released. One block moves the sum of them by what all k centres can move: 2 k times the
-L1 norm of a box, 2 sqrt(k) times the radius in L2, 2 times the half-width in every component.
+largest L1 norm of a record, 2 sqrt(k) times its L2 norm, 2 times the half-width in every component.
 
 The paper's own aggregator scales its noise to the data (smooth sensitivity), with a noise of its
 own; this is the plain one. Blocks that find different clusters blur the average.
@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.baselines.lloyd import enclosing_box
 from privsketch.baselines.points import PointNoise, checked_noise, noisy_points
 from privsketch.baselines.starts import start_centers
 from privsketch.budget import Budget
 from privsketch.clustering.account import Account
-from privsketch.clustering.counting import known_number
+from privsketch.clustering.counting import count_mode, known_number
 from privsketch.clustering.passes import Integers, Passes, Progress, Whole
 from privsketch.clustering.shares import Shares
 from privsketch.domain import Domain
@@ -55,6 +54,7 @@ def cluster(
     noise: PointNoise | None = None,
     n_blocks: int | None = None,
     columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
     missing_to_center: bool = False,
     n_threads: int | None = None,
     source: str | None = None,
@@ -64,20 +64,20 @@ def cluster(
     """K-means centres from one pass over the records.
 
     `n_blocks` follows from `n_records`, a public number, if it is left out; without both a noisy
-    number is released. `noise` is "gaussian" if there is a delta and "cube" if not, unless told
-    otherwise. `random_state` is a public seed of the references and of k-means.
+    number is released. `noise` is "gaussian" if there is a delta, else "cube" or "laplace",
+    unless told otherwise. `random_state` is a public seed of the references and of k-means.
 
     Charges: the budget, once; without its delta where the noise is pure.
     """
     require_count("n_clusters", n_clusters)
-    kind = checked_noise(noise, budget)
+    kind = checked_noise(noise, budget, domain, n_clusters)
     if kind != "gaussian":
         budget = replace(budget, delta=0.0)
-    region = domain if kind == "gaussian" else enclosing_box(domain)
     passes = Passes(
         data,
-        region,
+        domain,
         columns=columns,
+        header=header,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
         neighbours=budget.neighbours,
@@ -109,6 +109,7 @@ def cluster(
         close(account.receipt(f"k-means of {n_blocks} blocks, averaged", source)),
         method="sample-aggregate",
         concerns=("weights are equal shares: this method releases none",),
+        count=count_mode(budget, n_records),
     )
 
 

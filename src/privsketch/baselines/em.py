@@ -4,8 +4,10 @@ A fixed number of rounds from public parameters. In each, a record shares itself
 components by its responsibilities g, which add up to 1, and noisy sums of g, g x and g x x' are
 released for all components together. With records in a ball of radius R, one record moves
 (w0 g, w1 g x, w2 g x x') by at most sqrt(w0^2 + w1^2 R^2 + w2^2 R^4) in L2: the squares of
-responsibilities add up to 1 at most. Means, covariances made positive and weights made shares are
-post-processing of these sums.
+responsibilities add up to 1 at most. Vectors of two records never point apart: with t = x'y their
+inner product is a sum of g(x) g(y) (w0^2 + w1^2 t + w2^2 t^2), which the weights keep from being
+negative, so that a replacement moves sums by at most sqrt(2) times as much. Means, covariances made
+positive and weights made shares are post-processing of these sums.
 
 Everything that is summed is a whole number that depends on its record and on released numbers
 alone. Records have few bits, so that sums of products are exact. Off-diagonal products have the
@@ -30,7 +32,6 @@ from privsketch.baselines.em_shares import (
     responsibilities,
     whitenings,
 )
-from privsketch.baselines.lloyd import l1_norm, l2_squared
 from privsketch.baselines.starts import start_centers
 from privsketch.budget import Budget, Receipt
 from privsketch.clustering.account import Account
@@ -63,6 +64,7 @@ def learn(
     covariance_type: CovarianceType = "full",
     n_rounds: int = N_ROUNDS,
     columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
     missing_to_center: bool = False,
     n_threads: int | None = None,
     source: str | None = None,
@@ -84,6 +86,7 @@ def learn(
         data,
         domain,
         columns=columns,
+        header=header,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
         neighbours=budget.neighbours,
@@ -94,7 +97,7 @@ def learn(
     names = [f"round {number + 1}" for number in range(n_rounds)]
     account = Account(Shares(budget, dict.fromkeys(names, Fraction(1, n_rounds))))
     start = start_centers(domain, n_components, "packing", public_seed(random_state))
-    width = _START_WIDTH * math.sqrt(l2_squared(passes))
+    width = _START_WIDTH * math.sqrt(passes.l2_squared)
     state = Gaussians(
         np.full(n_components, 1 / n_components),
         start / passes.unit,
@@ -114,7 +117,10 @@ def learn(
 class Scale:
     """Public whole numbers that put counts, sums and products on one scale.
 
-    A record adds at most `l2_squared` to the squared L2 norm, and `l1` to the L1 norm.
+    A record adds at most `l2_squared` to the squared L2 norm, and `l1` to the L1 norm. Two records
+    have no negative inner product: with S = R^2, |t| <= S and m <= sqrt(S) whole it is at least
+    25 (S^2 + m^2 t) + 24.5 t^2 for each component where all products are released (49/2 in place of
+    25 because 7/5 is not quite the square root of 2), and 25 (S^2 + m^2 t) where squares are.
     """
 
     count: int
@@ -125,10 +131,8 @@ class Scale:
     @classmethod
     def of(cls, passes: Passes, has_pairs: bool) -> Scale:
         """Weights that make the three parts equally large at the edge of the domain."""
-        squared = l2_squared(passes)
+        squared, along = passes.l2_squared, passes.l1
         count, mean = DIAGONAL * squared, DIAGONAL * math.isqrt(squared)
-        ball = isinstance(passes.domain, Ball)
-        along = math.isqrt(passes.dim * squared) if ball else l1_norm(passes)
         # 5 sum x_i^2 + 7 sum_{i<j} |x_i x_j| = 3/2 |x|_2^2 + 7/2 |x|_1^2
         products = (3 * squared + 7 * along**2 + 1) // 2 if has_pairs else DIAGONAL * squared
         norm = count**2 + mean**2 * squared + DIAGONAL**2 * squared**2
@@ -176,7 +180,13 @@ def _released(
         ],
         axis=1,
     )
-    noisy, variance = account.noisy(name, scaled, l1=scale.l1, l2_squared=scale.l2_squared)
+    noisy, variance = account.noisy(
+        name,
+        scaled,
+        l1=scale.l1,
+        l2_squared=scale.l2_squared,
+        l2_replaced=2 * scale.l2_squared,
+    )
     return noisy / (factors * WHOLE_SHARE), math.sqrt(variance) / (scale.mean * WHOLE_SHARE)
 
 
@@ -187,7 +197,7 @@ def _updated(
     k, dim = state.means.shape
     first, second = pairs
     counts = np.maximum(noisy[:, 0], 0.0)
-    radius = math.sqrt(l2_squared(passes))
+    radius = math.sqrt(passes.l2_squared)
     means, covariances = state.means.copy(), state.covariances.copy()
     for place in np.flatnonzero(counts >= 1):  # others stay where they are
         raw = noisy[place, 1 : dim + 1] / counts[place]

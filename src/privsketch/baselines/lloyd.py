@@ -6,18 +6,22 @@ counts and noisy sums about the centre of the domain. A record is in one cluster
 numbers of all clusters together change as those of one do. Counts and sums of empty clusters
 get noise like all others.
 
-What is released in a round, for records of a box with half-widths r (d of them):
+What is released in a round. A is the largest L1 norm of a record: the half-widths of a box added
+up, or sqrt(d) R for a ball of radius R; r is the largest half-width, or R:
 
-- "laplace-joint": sums and r times the count, one Laplace law for an L1 norm of (d + 1) r.
+- "laplace-joint": sums and r times the count, one Laplace law for an L1 norm of A + r.
 - "laplace": the same with a share each. Coordinates get 1 part each and the count q parts,
-  q = (4 d rho^2)^(1/3), which is least error for means about 2 rho r from the centre.
+  q = (4 d rho^2)^(1/3), which is least error for means about 2 rho r from the centre in each column
+  of a box, or 2 rho R from that of a ball.
 - "cube": sums and r times the count of each cluster in cube noise of d + 1 components. Clusters
   have independent noise: together the density is exp(-epsilon sum_j |z_j|_inf / r), and a record
   changes sum_j |z_j|_inf by at most r, two records that replace each other by at most 2 r.
 - "gaussian": sums and w times the count, zCDP for an L2 norm of sqrt(R^2 + w^2). R is the radius
-  of a ball, or the half diagonal of a box. w balances errors as q does.
+  of a ball, or the half diagonal of a box. w balances errors as q does. A replacement moves two
+  clusters, or one by 2 R, whose count it leaves alone.
 
-The pure kinds use a ball as the box around it.
+Without a delta, the cube or "laplace" is taken, whichever has the smaller error: the cube for boxes
+whose sides are alike, Laplace noise for balls of more than a few columns.
 """
 
 from __future__ import annotations
@@ -64,6 +68,7 @@ def cluster(
     n_rounds: int | Literal["auto"] = N_ROUNDS,
     start: Start = "packing",
     columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
     missing_to_center: bool = False,
     n_threads: int | None = None,
     source: str | None = None,
@@ -72,14 +77,15 @@ def cluster(
 ) -> CenterModel:
     """K-means centres of records that are read once a round.
 
-    `noise` is "gaussian" if there is a delta and "cube" if not, unless told otherwise. `n_records`
+    `noise` is "gaussian" if there is a delta, and if not the better one of "cube" and "laplace",
+    unless told otherwise. `n_records`
     is a public number, about as many as there are; `n_rounds="auto"` needs it, nothing else does.
     `random_state` is a public seed of the start.
 
     Charges: the budget, once; without its delta where the noise is pure.
     """
     require_count("n_clusters", n_clusters)
-    kind: LloydNoise = noise or ("gaussian" if budget.delta > 0 else "cube")
+    kind: LloydNoise = noise or ("gaussian" if budget.delta > 0 else pure_noise(domain))
     if kind not in _RELEASES:
         raise ParameterError(f"noise={kind!r}: expected one of {', '.join(map(repr, _RELEASES))}")
     if kind == "gaussian" and budget.delta == 0:
@@ -87,13 +93,13 @@ def cluster(
             "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; use "
             "noise='cube' for pure differential privacy"
         )
-    region = domain
     if kind != "gaussian":
-        budget, region = replace(budget, delta=0.0), enclosing_box(domain)
+        budget = replace(budget, delta=0.0)
     passes = Passes(
         data,
-        region,
+        domain,
         columns=columns,
+        header=header,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
         neighbours=budget.neighbours,
@@ -118,6 +124,24 @@ def cluster(
     receipt = account.receipt(f"k-means: {rounds} noisy rounds of Lloyd's", source)
     weights = sizes / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
     return CenterModel(domain.project(found), weights, max(total, 1.0), receipt, method="lloyd")
+
+
+def pure_noise(domain: Domain) -> LloydNoise:
+    """The kind of pure noise whose means err less, from the domain alone.
+
+    Squared errors of a mean whose cluster has n records, times (n epsilon)^2, for means as far out
+    as `count_parts` assumes. Numbers of clusters, records and rounds are the same for both.
+    """
+    half = domain.half_widths
+    dim, widest = len(half), float(half.max())
+    if isinstance(domain, Ball):
+        l1, far = math.sqrt(dim) * widest, 2 * RHO * widest
+    else:
+        l1, far = float(half.sum()), 2 * RHO * float(np.linalg.norm(half))
+    for_coordinate, for_count = map(float, split(dim))
+    laplace = 2 * dim * (l1 / (dim * for_coordinate)) ** 2 + 2 * (far / for_count) ** 2
+    cube = (dim + 2) * (dim + 3) / 3 * (dim * widest**2 + far**2)
+    return "laplace" if laplace < cube else "cube"
 
 
 def enclosing_box(domain: Domain) -> Box:
@@ -174,23 +198,11 @@ def cluster_sums(passes: Passes, centers: Whole) -> tuple[Integers, Integers]:
     return sums, counts
 
 
-def l1_norm(passes: Passes) -> int:
-    """Largest L1 norm of a record of a box, in integers."""
-    return int(passes.limits.sum())
-
-
-def l2_squared(passes: Passes) -> int:
-    """Largest squared L2 norm of a record, in integers."""
-    if isinstance(passes.domain, Ball):
-        return int(passes.limits[0]) ** 2
-    return sum(int(limit) ** 2 for limit in passes.limits)
-
-
 def _laplace_joint(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
 ) -> tuple[Floats, Floats]:
     weight = int(passes.limits.max())
-    noisy, _ = account.laplace(name, _together(sums, counts, weight), l1_norm(passes) + weight)
+    noisy, _ = account.laplace(name, _together(sums, counts, weight), passes.l1 + weight)
     return noisy[:, :-1], noisy[:, -1] / weight
 
 
@@ -198,7 +210,7 @@ def _laplace(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
 ) -> tuple[Floats, Floats]:
     # One L1 norm for all columns is never more noise in total than one share for each of them.
-    noisy, _ = account.laplace(f"{name} sums", sums, l1_norm(passes))
+    noisy, _ = account.laplace(f"{name} sums", sums, passes.l1)
     noisy_counts, _ = account.laplace(f"{name} counts", counts, 1)
     return noisy, noisy_counts
 
@@ -206,11 +218,12 @@ def _laplace(
 def _gaussian(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
 ) -> tuple[Floats, Floats]:
-    squared = l2_squared(passes)
+    squared = passes.l2_squared
     # Least (R^2 + w^2) (d + (2 RHO R / w)^2), the squared error of a mean at 2 RHO R.
     weight = max(1, round(math.sqrt(squared * 2 * RHO / math.sqrt(passes.dim))))
     together = _together(sums, counts, weight)
-    noisy, _ = account.gaussian(name, together, squared + weight**2)
+    replaced = max(4 * squared, 2 * (squared + weight**2))
+    noisy, _ = account.gaussian(name, together, squared + weight**2, replaced=replaced)
     return noisy[:, :-1], noisy[:, -1] / weight
 
 

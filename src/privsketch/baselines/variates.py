@@ -9,8 +9,9 @@ as two places at most, so a step costs what noise for the diameter of the domain
 the chances are. That holds for both relations, and even for a holder of one record. It is a lot of
 noise.
 
-Laplace noise is for the L1 diameter of a box, cube noise for its longest side, Gaussian noise for
-the L2 diameter (Renyi divergences of mixtures are at most the largest of their parts).
+Laplace noise is for the L1 diameter of the domain, cube noise for the longest side of a box or the
+diameter of a ball, Gaussian noise for the L2 diameter (Renyi divergences of mixtures are at most
+the largest of their parts).
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.baselines.lloyd import enclosing_box
 from privsketch.baselines.points import PointNoise, checked_noise, noisy_points
 from privsketch.budget import Budget
 from privsketch.clustering.account import Account
-from privsketch.clustering.counting import known_number
+from privsketch.clustering.counting import count_mode, known_number
 from privsketch.clustering.passes import Integers, Passes, Progress, Whole
 from privsketch.clustering.shares import Shares
 from privsketch.domain import Domain
@@ -48,6 +48,7 @@ def cluster(
     n_records: float | None = None,
     noise: PointNoise | None = None,
     columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
     missing_to_center: bool = False,
     n_threads: int | None = None,
     source: str | None = None,
@@ -56,21 +57,21 @@ def cluster(
 ) -> CenterModel:
     """Centres from records that are read once a centre.
 
-    `noise` is "gaussian" if there is a delta and "cube" if not, unless told otherwise.
+    `noise` is "gaussian" if there is a delta, else "cube" or "laplace", unless told otherwise.
     `n_records` is a public number that goes into the model; without one a noisy number is
     released. `random_state` changes nothing: there is no public randomness here.
 
     Charges: the budget, once; without its delta where the noise is pure.
     """
     require_count("n_clusters", n_clusters)
-    kind = checked_noise(noise, budget)
+    kind = checked_noise(noise, budget, domain, 1)
     if kind != "gaussian":
         budget = replace(budget, delta=0.0)
-    region = domain if kind == "gaussian" else enclosing_box(domain)
     passes = Passes(
         data,
-        region,
+        domain,
         columns=columns,
+        header=header,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
         neighbours=budget.neighbours,
@@ -93,6 +94,7 @@ def cluster(
         close(account.receipt(f"k-variates++: {n_clusters} noisy records", source)),
         method="k-variates",
         concerns=("weights are equal shares: this method releases none",),
+        count=count_mode(budget, n_records),
     )
 
 

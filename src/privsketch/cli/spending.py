@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from privsketch.cli.stopping import NOTHING, Stop
+from privsketch.errors import PrivsketchError
 
 _MAYBE = "nothing was written, but noisy numbers may have been made: count the budget as spent"
 
@@ -48,11 +49,10 @@ def reported_spending(*, adaptive: bool = False) -> Iterator[Spending]:
 
     Errors of ours carry it as a note, so that there is one message.
     """
-    from privsketch.errors import PrivsketchError
-    from privsketch.noise.mechanism import watched_noise
-
     spending = Spending(click.get_current_context().find_root().obj, adaptive)
     try:
+        from privsketch.noise.mechanism import watched_noise
+
         with watched_noise(spending.noise_drawn):
             yield spending
     except BaseException as error:

@@ -82,4 +82,10 @@ def run() -> None:
     stop.install()
     from privsketch.cli.main import main
 
-    main(obj=stop)
+    try:
+        main(obj=stop)
+    finally:
+        # While Python shuts down it gives signals back to the system, which would end the process
+        # after its result was written, with an exit code that denies it.
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import Budget, Receipt
+from privsketch.budget import Budget, Receipt, exact
 from privsketch.clustering.shares import Shares
 from privsketch.errors import ParameterError
 from privsketch.noise.mechanism import (
     add_noise,
+    choose,
     cube_factor,
     cube_law,
     gaussian_law,
     laplace_law,
 )
+from privsketch.noise.selection import choice_law
 from privsketch.noise.sums import saturating_multiply
 
 Floats = npt.NDArray[np.float64]
@@ -108,17 +112,55 @@ class Account:
         return noisy.reshape(values.shape) / factor, law.variance / factor**2
 
     def noisy(
-        self, name: str, values: Integers, *, l1: int, l2_squared: int
+        self,
+        name: str,
+        values: Integers,
+        *,
+        l1: int,
+        l2_squared: int,
+        l2_replaced: int | None = None,
     ) -> tuple[Floats, float]:
         """Noisy integers and the variance of their noise: Gaussian with a delta, Laplace without.
+
+        `l2_replaced` is the squared L2 sensitivity of a replacement, four times the other one if
+        left out; in L1 it is twice as much.
 
         Charges: the share.
         """
         if self.shares.is_pure:
             noisy, scale = self.laplace(name, values, l1)
             return noisy, 2 * scale**2
-        noisy, scale = self.gaussian(name, values, l2_squared)
+        noisy, scale = self.gaussian(name, values, l2_squared, replaced=l2_replaced)
         return noisy, scale**2
+
+    def counts(self, name: str, values: Integers) -> tuple[Floats, float]:
+        """Noisy numbers of records of disjoint sets, and the variance of their noise.
+
+        A record that is replaced leaves one set and enters another: 2, in L1 and squared in L2.
+
+        Charges: the share.
+        """
+        return self.noisy(name, values, l1=1, l2_squared=1, l2_replaced=2)
+
+    def choice(self, name: str, losses: Integers, width: int) -> int:
+        """Index of a small one among sums of losses of which a record adds 0 to `width` to each.
+
+        Its noise is pure. With a delta it has the epsilon whose rho is that of the share: what is
+        epsilon-private is (epsilon^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 1.4).
+
+        Charges: the share.
+        """
+        budget, rho = self.budget(name), 0.0
+        epsilon = budget.epsilon
+        if not self.shares.is_pure:
+            rho = self.shares.rho(name)
+            epsilon = math.sqrt(2 * rho)
+            while exact(epsilon) ** 2 > 2 * Fraction(rho):
+                epsilon = math.nextafter(epsilon, 0.0)
+        law = choice_law(width, len(losses), epsilon, budget.neighbours)
+        chosen, receipt = choose(losses, law, source=None)
+        self.charge(part_receipt(name, receipt), rho)
+        return int(chosen[0])
 
     def _require_pure(self, kind: str) -> None:
         if not self.shares.is_pure:

@@ -40,7 +40,7 @@ def known_number(
         return float(exact[0]), budget, _as_it_is
     shares = {"number of records": COUNT_SHARE, "clusters": 1 - COUNT_SHARE}
     account = Account(Shares(budget, shares))
-    noisy, _ = account.noisy("number of records", exact, l1=1, l2_squared=1)
+    noisy, _ = account.counts("number of records", exact)
     left = account.budget("clusters")
 
     def close(receipt: Receipt) -> Receipt:
@@ -49,6 +49,13 @@ def known_number(
         return account.receipt(receipt.mechanism, receipt.source)
 
     return max(float(noisy[0]), 1.0), left, close
+
+
+def count_mode(budget: Budget, n_records: float | None) -> str:
+    """What `known_number` is, as models say it."""
+    if n_records is not None:
+        return "stated"
+    return "public" if budget.neighbours == "replace" else "released"
 
 
 def _as_it_is(receipt: Receipt) -> Receipt:

@@ -41,7 +41,7 @@ def release_least(passes: Passes, centers: Whole, account: Account, name: str) -
     edges = np.ceil(np.geomspace(SHORTEST * diameter, diameter, N_BINS))
     bins = Bins(np.unique(edges**2), 2)
     counts = residual_lengths(passes, centers, bins)
-    noisy, _ = account.noisy(name, counts, l1=1, l2_squared=1)
+    noisy, _ = account.counts(name, counts)
     return max(1, bins.quantile(noisy, INSIDE))
 
 
@@ -61,8 +61,16 @@ def median_sums(
 
 
 def sensitivities(dim: int, one: int = ONE, weight: int = WEIGHT) -> dict[str, int]:
-    """How far one record moves `median_sums`: a vector and a weight of one cluster."""
-    return {"l1": l1_norm(dim, one) + weight, "l2_squared": one**2 + weight**2}
+    """How far one record moves `median_sums`: a vector and a weight of one cluster.
+
+    A record that is replaced moves them in two clusters; or in one, where vectors may point apart
+    and weights, which are not negative, differ by at most one of them.
+    """
+    return {
+        "l1": l1_norm(dim, one) + weight,
+        "l2_squared": one**2 + weight**2,
+        "l2_replaced": max(2 * (one**2 + weight**2), 4 * one**2 + weight**2),
+    }
 
 
 def release_round(passes: Passes, centers: Whole, least: int, account: Account, name: str) -> Whole:

@@ -4,7 +4,7 @@ Medians are near means unless clusters are skewed, and a sketch finds k means at
 first guess. Beyond a few columns the sketch is one of the records' coordinates along directions
 that are released first, or along random ones without a delta: they do as well as directions in
 pure noise, and cost nothing. Where clusters are not round several searches of one sketch end in
-different places; searching is free, and the sums of distances, with noise, tell which is best.
+different places; searching is free, and a private choice by sums of distances says which is best.
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ def release_start(
     )
     center = passes.domain.center_vector
     starts = [moved_into_ball((centers - center) / passes.unit, passes) for centers in found]
-    bounds = loss_sensitivities(len(starts))
-    losses, _ = account.noisy("starts", start_losses(passes, starts), **bounds)
-    return starts[int(np.argmin(losses))]
+    return starts[account.choice("starts", start_losses(passes, starts), FARTHEST)]
 
 
 def start_losses(passes: Passes, starts: Sequence[Whole]) -> Integers:
@@ -82,11 +80,6 @@ def start_losses(passes: Passes, starts: Sequence[Whole]) -> Integers:
         return (np.array(each, dtype=np.float64).astype(np.int64),)
 
     return passes.sums(work, "losses of starts")[0]
-
-
-def loss_sensitivities(n_starts: int) -> dict[str, int]:
-    """How far one record moves `start_losses`: each of them by FARTHEST at most."""
-    return {"l1": n_starts * FARTHEST, "l2_squared": n_starts * FARTHEST**2}
 
 
 def _searched(

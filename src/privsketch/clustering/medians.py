@@ -45,6 +45,7 @@ def cluster_medians(
     n_records: float | None = None,
     method: str = "rounds",
     columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
     missing_to_center: bool = False,
     n_threads: int | None = None,
     source: str | None = None,
@@ -65,6 +66,7 @@ def cluster_medians(
         require_records(n_records)
     common: dict[str, Any] = {
         "columns": columns,
+        "header": header,
         "missing_to_center": missing_to_center,
         "n_threads": n_threads,
         "progress": progress,
@@ -100,7 +102,7 @@ def cluster_medians(
         least = release_least(passes, centers, account, "lengths")
         for number in range(N_ROUNDS):
             centers = release_round(passes, centers, least, account, f"round {number}")
-        counts, _ = account.noisy("counts", cluster_counts(passes, centers), l1=1, l2_squared=1)
+        counts, _ = account.counts("counts", cluster_counts(passes, centers))
     counts = np.maximum(counts, 0.0)
     total = float(counts.sum())
     return CenterModel(

@@ -29,7 +29,7 @@ from privsketch.clustering.shares import Shares
 from privsketch.clustering.subspace import enclosing_ball
 from privsketch.clustering.swap import WIDTH, release_swaps
 from privsketch.clustering.tree import MOST_LEVELS, default_threshold
-from privsketch.domain import Domain
+from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import PublicStream
@@ -125,6 +125,7 @@ def cluster_by_tree(
     settings: TreeSettings | None = None,
     loss: str = "squares",
     columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
     missing_to_center: bool = False,
     n_threads: int | None = None,
     source: str | None = None,
@@ -148,10 +149,12 @@ def cluster_by_tree(
         data,
         ball,
         columns=columns,
+        header=header,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
         neighbours=budget.neighbours,
         progress=progress,
+        within=domain if isinstance(domain, Box) else None,
     )
     n_records, left, close = known_number(passes, pure, n_records)
     account = Account(Shares(left, share_weights(n_trials, _STEPS[loss])))

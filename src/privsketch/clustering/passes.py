@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.budget import Neighbours
-from privsketch.domain import Domain
-from privsketch.errors import RecordError
+from privsketch.domain import Ball, Box, Domain
+from privsketch.errors import ParameterError, RecordError
 from privsketch.features.fixedpoint import FAR, Quantiser
 from privsketch.noise.sums import saturating_add
 from privsketch.readers import read_blocks
@@ -36,7 +36,8 @@ class Passes:
 
     `progress` is called at the beginning of a pass with its name and 0, and then with the name
     and numbers of records done. It is for the holder's own eyes: under "add-remove" the number
-    of records is private. `most_bits` is the resolution: coordinates are below 2^most_bits.
+    of records is private. `most_bits` is the resolution: coordinates are below 2^most_bits. With
+    `within`, a box about the centre of the ball that `domain` then is, records are moved into both.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class Passes:
         domain: Domain,
         *,
         columns: Sequence[str | int] | None = None,
+        header: bool | None = None,
         missing_to_center: bool = False,
         n_threads: int | None = None,
         neighbours: Neighbours = "add-remove",
         progress: Progress | None = None,
         most_bits: int | None = None,
+        within: Box | None = None,
     ) -> None:
         parts = data if isinstance(data, list | tuple) else [data]
         if any(isinstance(part, Iterator) for part in parts):
@@ -58,7 +61,7 @@ class Passes:
                 "a table, paths, or a list of blocks"
             )
         self.domain, self._neighbours = domain, neighbours
-        self._data, self._columns = data, columns
+        self._data, self._columns, self._header = data, columns, header
         self._n_threads, self._progress = n_threads, progress
         self._n_found: int | None = None  # by the first pass
         self.dim = len(domain.half_widths)
@@ -68,6 +71,11 @@ class Passes:
         self._quantise = Quantiser(
             domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
         )
+        self._box_limits: Integers | None = None
+        if within is not None:
+            if not np.array_equal(within.center_vector, domain.center_vector):
+                raise ParameterError("within: the box and the ball need one centre")
+            self._box_limits = np.floor(within.half_widths / self.unit).astype(np.int64)
 
     @property
     def unit(self) -> float:
@@ -78,6 +86,26 @@ class Passes:
     def limits(self) -> Integers:
         """Largest magnitude of each coordinate, (dim,)."""
         return self._quantise.limits
+
+    @property
+    def l1(self) -> int:
+        """Largest sum of magnitudes of a record, in whole numbers.
+
+        |x|_1 <= sqrt(d) |x|_2 in a ball; in a box, limits add up.
+        """
+        bounds = [int(self.limits.sum())]
+        if isinstance(self.domain, Ball):
+            bounds.append(math.isqrt(self.dim * int(self.limits[0]) ** 2))
+        if self._box_limits is not None:
+            bounds.append(int(self._box_limits.sum()))
+        return min(bounds)
+
+    @property
+    def l2_squared(self) -> int:
+        """Largest squared length of a record, in whole numbers."""
+        if isinstance(self.domain, Ball):
+            return int(self.limits[0]) ** 2
+        return sum(int(limit) ** 2 for limit in self.limits)
 
     def sums(self, work: Work, name: str) -> tuple[Integers, ...]:
         """One pass: `work` on quantised records (n, dim), its results added up.
@@ -119,7 +147,7 @@ class Passes:
             )
 
     def _read(self) -> Iterator[Any]:
-        return read_blocks(self._data, self.dim, self._columns)
+        return read_blocks(self._data, self.dim, self._columns, header=self._header)
 
     def quantised(self, block: npt.NDArray[Any]) -> Whole:
         """Records (n, dim) as whole numbers."""
@@ -127,6 +155,8 @@ class Passes:
         step = self._quantise.rows_at_once
         for first in range(0, len(block), step):
             out[first : first + step] = self._quantise.whole_numbers(block[first : first + step])
+        if self._box_limits is not None:  # which shortens a record, so that it stays in the ball
+            np.clip(out, -self._box_limits, self._box_limits, out=out)
         return out
 
 

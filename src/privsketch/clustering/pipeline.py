@@ -24,7 +24,13 @@ from privsketch.clustering.account import Account, part_receipt
 from privsketch.clustering.counting import known_number
 from privsketch.clustering.passes import Passes, Progress
 from privsketch.clustering.plan import PipelinePlan, plan_pipeline
-from privsketch.clustering.rounds import Bins, Norm, residual_lengths, residual_sums
+from privsketch.clustering.rounds import (
+    Bins,
+    Norm,
+    residual_lengths,
+    residual_sums,
+    round_sensitivities,
+)
 from privsketch.clustering.shares import Shares
 from privsketch.clustering.shrinkage import pulled_counts, shrunk_steps
 from privsketch.clustering.subspace import (
@@ -61,6 +67,7 @@ def cluster(
     n_records: float | None = None,
     plan: PipelinePlan | None = None,
     columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
     missing_to_center: bool = False,
     n_threads: int | None = None,
     source: str | None = None,
@@ -80,6 +87,7 @@ def cluster(
         data,
         ball,
         columns=columns,
+        header=header,
         missing_to_center=missing_to_center,
         n_threads=n_threads,
         neighbours=budget.neighbours,
@@ -174,15 +182,13 @@ def _round(
     norm: Norm = 1 if account.shares.is_pure else 2
     diameter = 2 * largest * (math.sqrt(passes.dim) if norm == 1 else 1)
     bins = Bins.of(diameter, norm)
-    histogram, _ = account.noisy(
-        f"radius {number}", residual_lengths(passes, centers, bins), l1=1, l2_squared=1
-    )
+    histogram, _ = account.counts(f"radius {number}", residual_lengths(passes, centers, bins))
     radius = bins.quantile(histogram, INSIDE)
     weight = max(1, round(COUNT_WEIGHT[norm] * radius))
     sums, kept = residual_sums(passes, centers, radius, weight, norm)
     together = np.concatenate([sums, kept[:, np.newaxis]], axis=1)
     noisy, variance = account.noisy(
-        f"round {number}", together, l1=radius + weight, l2_squared=radius**2 + weight**2
+        f"round {number}", together, **round_sensitivities(radius, weight)
     )
     before = float(counts.sum())
     counts = pulled_counts(counts, noisy[:, -1] / weight, variance / weight**2)

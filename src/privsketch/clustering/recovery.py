@@ -3,12 +3,12 @@
 A record belongs to the centre that is nearest to its projection. Noisy counts and noisy sums of
 the clusters give their means, which are moved into the ball. A record is in one cluster, so that
 all of them together cost what one does. Sums are of integers x with |x|_2 <= R, hence
-|x|_1 <= sqrt(d) R: that is the sensitivity, which Balcan et al. (2017) take to be R.
+|x|_1 <= sqrt(d) R: that is the sensitivity, which Balcan et al. (2017) take to be R. In a box of
+half-widths h it is |h|_1, which is less where they differ.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from privsketch.clustering.account import Account
 from privsketch.clustering.passes import Integers, Passes, Whole
 from privsketch.clustering.projection import Projected
 from privsketch.clustering.rounds import nearest
-from privsketch.clustering.swap import release_choice, whole_losses
+from privsketch.clustering.swap import WIDTH, whole_losses
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,11 +46,6 @@ def cluster_sums(data: Projected, projected_centers: Whole) -> tuple[Integers, I
     return sums, counts
 
 
-def l1_sensitivity(passes: Passes) -> int:
-    """Largest L1 norm of a record in the ball, in whole numbers."""
-    return math.isqrt(passes.dim * int(passes.limits.max()) ** 2)
-
-
 def release_centers(
     data: Projected, projected_centers: Whole, account: Account, count_name: str, sum_name: str
 ) -> Recovered:
@@ -60,7 +55,7 @@ def release_centers(
     """
     sums, counts = cluster_sums(data, projected_centers)
     noisy_counts, _ = account.laplace(count_name, counts, l1=1)
-    noisy_sums, _ = account.laplace(sum_name, sums, l1=l1_sensitivity(data.passes))
+    noisy_sums, _ = account.laplace(sum_name, sums, l1=data.passes.l1)
     means = noisy_sums / np.maximum(noisy_counts, 1.0)[:, np.newaxis]
     return Recovered(moved_into_ball(means, data.passes), noisy_counts)
 
@@ -97,4 +92,4 @@ def release_best(
 
     Charges: the share `name`.
     """
-    return trials[release_choice(total_losses(passes, trials, loss), account, name)]
+    return trials[account.choice(name, total_losses(passes, trials, loss), WIDTH)]

@@ -75,6 +75,20 @@ def residual_lengths(passes: Passes, centers: Whole, bins: Bins) -> Integers:
     return passes.sums(work, "lengths of residuals")[0]
 
 
+def round_sensitivities(radius: int, weight: int) -> dict[str, int]:
+    """How far one record moves `residual_sums`: a residual and a weight of one cluster.
+
+    A record that is replaced moves them in two clusters; or in one, where residuals may point apart
+    and weights, which are not negative, differ by at most one of them.
+    """
+    squared = radius**2 + weight**2
+    return {
+        "l1": radius + weight,
+        "l2_squared": squared,
+        "l2_replaced": max(2 * squared, 4 * radius**2 + weight**2),
+    }
+
+
 def residual_sums(
     passes: Passes, centers: Whole, radius: int, weight: int, norm: Norm
 ) -> tuple[Integers, Integers]:

@@ -38,6 +38,7 @@ class SparsePasses(Passes):
         n_nonzero: int,
         *,
         columns: Sequence[str | int] | None = None,
+        header: bool | None = None,
         missing_to_center: bool = False,
         n_threads: int | None = None,
         neighbours: Neighbours = "add-remove",
@@ -47,6 +48,7 @@ class SparsePasses(Passes):
             data,
             domain,
             columns=columns,
+            header=header,
             n_threads=n_threads,
             neighbours=neighbours,
             progress=progress,
@@ -72,9 +74,23 @@ class SparsePasses(Passes):
         """Largest squared length of a record."""
         return self._radius**2 if self._radius else int((self._largest_limits**2).sum())
 
-    def l1(self, n_columns: int | None = None) -> int:
-        """Largest sum of magnitudes of a record over so many columns; over all if None."""
-        count = min(self.n_nonzero, n_columns or self.n_nonzero)
+    @property
+    def l2_replaced(self) -> int:
+        """Largest squared distance of two records, in one cluster or in two.
+
+        Entries that are nowhere negative, or nowhere positive, do not point apart.
+        """
+        same_sign = (self._low >= 0).all() or (self._high <= 0).all()
+        return (2 if same_sign else 4) * self.l2_squared
+
+    @property
+    def l1(self) -> int:
+        """Largest sum of magnitudes of a record."""
+        return self.l1_over(self.n_nonzero)
+
+    def l1_over(self, n_columns: int) -> int:
+        """The same over so many columns."""
+        count = min(self.n_nonzero, n_columns)
         if self._radius:
             return math.isqrt(count * self._radius**2)
         return int(self._largest_limits[:count].sum())
@@ -103,7 +119,7 @@ class SparsePasses(Passes):
         return total
 
     def _read(self) -> Iterator[Any]:
-        return read_sparse_blocks(self._data, self.dim, self._columns)
+        return read_sparse_blocks(self._data, self.dim, self._columns, header=self._header)
 
     def quantised(self, block: Any) -> Any:
         """CSR records (n, dim), their columns in order, as whole numbers."""

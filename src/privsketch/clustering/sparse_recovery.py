@@ -78,9 +78,15 @@ def release_largest(
     Charges: the shares `count_name` and `sum_name`.
     """
     sums, counts = sparse_sums(passes, labels, n_clusters)
-    noisy_counts, _ = account.noisy(count_name, counts, l1=1, l2_squared=1)
+    noisy_counts, _ = account.counts(count_name, counts)
     reach = noise_reach(passes, account.shares, sum_name)
-    noisy_sums, _ = account.noisy(sum_name, sums, l1=passes.l1(), l2_squared=passes.l2_squared)
+    noisy_sums, _ = account.noisy(
+        sum_name,
+        sums,
+        l1=passes.l1,
+        l2_squared=passes.l2_squared,
+        l2_replaced=passes.l2_replaced,
+    )
     kept = np.where(np.abs(noisy_sums) > reach, noisy_sums, 0.0)
     return SparseCenters(_whole_means(kept, noisy_counts, passes), noisy_counts)
 
@@ -101,7 +107,7 @@ def release_picks(
     """
     sums, counts = sparse_sums(passes, labels, n_clusters)
     noisy_counts, _ = account.laplace(count_name, counts, l1=1)
-    l1 = passes.l1(n_picks)
+    l1 = passes.l1_over(n_picks)
     budget = account.budget(pick_name)
     law = picks_law(passes.linf, l1, passes.dim, n_picks, budget.epsilon, budget.neighbours)
     places, receipt = choose(sums, law, source=None)
@@ -114,11 +120,12 @@ def release_picks(
 
 def noise_reach(passes: SparsePasses, shares: Shares, name: str) -> float:
     """What about one of the noises of a centre's sums reaches, or none."""
-    doubled = 1 if shares.budget.neighbours == "add-remove" else 2
+    is_replaced = shares.budget.neighbours == "replace"
     log = math.log(max(passes.dim, 2))
     if shares.is_pure:
-        return doubled * passes.l1() / shares.part(name).epsilon * log
-    return doubled * math.sqrt(passes.l2_squared / shares.rho(name) * log)
+        return (1 + is_replaced) * passes.l1 / shares.part(name).epsilon * log
+    squared = passes.l2_replaced if is_replaced else passes.l2_squared
+    return math.sqrt(squared / shares.rho(name) * log)
 
 
 def merged(found: SparseCenters, n_clusters: int) -> SparseCenters:

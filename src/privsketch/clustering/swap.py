@@ -23,8 +23,6 @@ from privsketch.clustering.passes import Integers, Whole
 from privsketch.clustering.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.clustering.shares import Shares
 from privsketch.features.stream import PublicStream
-from privsketch.noise.mechanism import choose
-from privsketch.noise.selection import choice_law
 
 Indices = npt.NDArray[np.intp]
 WIDTH_BITS = 22  # 2^40 losses of this width add up within 62 bits
@@ -116,27 +114,15 @@ def release_swaps(
     sets, losses = [], []
     for step in steps[:-1]:
         after = swap_losses(data, candidates, chosen, width, loss)
-        place = release_choice(after.reshape(-1), parts, step, width)
+        place = parts.choice(step, after.reshape(-1), width)
         out, come = divmod(place, len(candidates))
         chosen = chosen.copy()
         chosen[out] = come
         sets.append(chosen)
         losses.append(after[out, come])
-    best = release_choice(np.array(losses, dtype=np.int64), parts, "best", width)
+    best = parts.choice("best", np.array(losses, dtype=np.int64), width)
     account.charge(parts.receipt(f"{name}: swaps of candidates", None), 0.0)
     return np.asarray(candidates[sets[best]])
-
-
-def release_choice(losses: Integers, account: Account, name: str, width: int = WIDTH) -> int:
-    """Index of a small one among sums of `whole_losses` of that width.
-
-    Charges: the share `name`.
-    """
-    budget = account.budget(name)
-    law = choice_law(width, len(losses), budget.epsilon, budget.neighbours)
-    chosen, receipt = choose(losses, law, source=None)
-    account.charge(receipt, 0.0)
-    return int(chosen[0])
 
 
 def _start(candidates: Whole, n_clusters: int, stream: PublicStream) -> Indices:

@@ -8,9 +8,11 @@ whatever threads were running.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 
 from privsketch.engines.work import Outcome, Work, part_sums
@@ -36,7 +38,9 @@ def pool_sums(
     """Exact sums over all parts, from `n_workers` processes; one per core if left out."""
     total = exact_sums((), work.design, n_threads=1)
     n_workers = _cores() if n_workers is None else n_workers
-    pool = ProcessPoolExecutor(n_workers, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(
+        n_workers, mp_context=get_context("spawn"), initializer=_leave_interrupts_alone
+    )
     try:
         for outcome in _outcomes(pool, parts, work, 2 * n_workers):
             if isinstance(outcome, PrivsketchError):
@@ -57,13 +61,32 @@ def _outcomes(
     """Outcomes as they come, with no more than `at_most` parts under way."""
     waiting: set[Future[Outcome]] = set()
     for part in parts:
-        waiting.add(pool.submit(part_sums, work, part))
+        with _interrupts_later():  # a new worker inherits that, and its own words stay unsaid
+            waiting.add(pool.submit(part_sums, work, part))
         if len(waiting) >= at_most:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
     while waiting:
         done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
         yield from (future.result() for future in done)
+
+
+def _leave_interrupts_alone() -> None:
+    """Ctrl-C reaches all processes of a terminal; what it means is decided by the first one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Interrupts of this thread, and of processes it starts, wait until the block ends."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _cores() -> int:

@@ -30,6 +30,7 @@ from privsketch.learning.rows import as_rows, nearest
 Floats = npt.NDArray[np.float64]
 KIND = "center-model"
 LOSSES = ("squares", "distances")
+COUNTS = ("released", "public", "stated")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,9 @@ class CenterModel:
     weights : (n_clusters,) float64
         Share of the records in each cluster; sums to 1.
     n_records : float
-        Number of records as the method sees it: noisy, unless it is public.
+        Number of records as the method sees it.
+    count : {"released", "public", "stated"}
+        What that number is: noisy, exact because "replace" makes it public, or what the user said.
     receipt : Receipt
         What the run cost.
     method : str
@@ -66,6 +69,7 @@ class CenterModel:
     columns: tuple[str, ...] | None = None
     domain: Domain | None = None
     concerns: tuple[str, ...] = ()
+    count: str = "released"
 
     @property
     def task(self) -> str:
@@ -126,6 +130,7 @@ class CenterModel:
         """Read a model written by `save`."""
         what = os.fspath(path)
         content = document_content(read_file(path), KIND, what)
+        content.setdefault("count", "released")  # files of 0.1 do not say it
         fields = require_fields(content, cls.__dataclass_fields__, what)
         with reading(what):
             return cls(**{**fields, **_checked(fields)})
@@ -143,8 +148,8 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
         raise ParameterError("n_records must be a number")
     if not all(isinstance(fields[name], str) for name in ("method", "reason")):
         raise ParameterError("method and reason must be texts")
-    if fields["loss"] not in LOSSES:
-        raise ParameterError("unknown loss")
+    if fields["loss"] not in LOSSES or fields["count"] not in COUNTS:
+        raise ParameterError("unknown loss or count")
     dim = centers.shape[1]
     domain = None if fields["domain"] is None else domain_from_json(fields["domain"])
     if domain is not None and domain.dim != dim:

@@ -1,6 +1,6 @@
 """Exact integer noise for many numbers at once, from the operating system's random generator.
 
-Why not OpenDP, which draws the noise of sketches: a release of projected records needs one
+Why not OpenDP, which draws the noise of shorter vectors: a release of projected records needs one
 number for every entry of a table, and its samplers take 7 to 12 microseconds each. Here the
 same laws are drawn by whole arrays, a hundred times faster and just as exactly: every decision
 compares random bits with a real number; floats decide where they are certain to be right, and
@@ -39,7 +39,7 @@ _CERTAIN = 2.0**-45  # beyond the rounding errors of every probability computed 
 
 def discrete_laplace(count: int, scale: float, random_bytes: RandomBytes = os.urandom) -> Integers:
     """`count` independent draws of P(z) ~ exp(-|z| / scale) on the integers."""
-    law = _geometric_law(scale)
+    law = _geometric_law(Fraction(scale))
     out = np.empty(count, dtype=np.int64)
     for start in range(0, count, CHUNK):
         part = out[start : start + CHUNK]
@@ -49,8 +49,8 @@ def discrete_laplace(count: int, scale: float, random_bytes: RandomBytes = os.ur
 
 def discrete_gaussian(count: int, sigma: float, random_bytes: RandomBytes = os.urandom) -> Integers:
     """`count` independent draws of P(z) ~ exp(-z^2 / (2 sigma^2)) on the integers."""
-    scale = math.floor(sigma) + 1
-    law = _geometric_law(float(scale))
+    scale = math.floor(sigma) + 1  # an integer: above 2^53 it may be no float
+    law = _geometric_law(Fraction(scale))
     squared = Fraction(sigma) ** 2
     mode = squared / scale  # where the proposal is always kept
     out = np.empty(count, dtype=np.int64)
@@ -76,10 +76,10 @@ def discrete_gaussian(count: int, sigma: float, random_bytes: RandomBytes = os.u
 class _Geometric:
     """P(g) ~ exp(-g / scale) on 0, 1, ..., as 2^low_bits * upper + low."""
 
-    def __init__(self, scale: float) -> None:
-        self.scale = Fraction(scale)
+    def __init__(self, scale: Fraction) -> None:
+        self.scale = scale
         # The upper part falls by a factor e within 32 to 64 steps, or at once for small scales.
-        self.low_bits = max(0, math.frexp(scale)[1] - 6)
+        self.low_bits = max(0, math.frexp(float(scale))[1] - 6)
         self.rate = Fraction(2**self.low_bits) / self.scale
         # Distribution function of the upper part at 1.._TABLE, rounded down to 64 bits.
         self.bounds: Words = np.array(list(self._bounds()), dtype=np.uint64)
@@ -112,7 +112,7 @@ class _Geometric:
 
 
 @lru_cache(maxsize=64)
-def _geometric_law(scale: float) -> _Geometric:
+def _geometric_law(scale: Fraction) -> _Geometric:
     return _Geometric(scale)
 
 

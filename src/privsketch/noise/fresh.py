@@ -21,6 +21,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, wofz
 from scipy.stats import chi2
 
+from privsketch.budget import MIN_DELTA
 from privsketch.errors import ParameterError
 
 # Root finders and quadratures end closer than this.
@@ -28,20 +29,22 @@ _ROUND_UP = 1.0 + 1e-9
 
 
 def _require_delta(delta: float) -> None:
-    if not 0 < delta < 1:
+    if not MIN_DELTA <= delta < 1:
         raise ParameterError(
-            f"delta={delta:g} with calibration='fresh': a fresh matrix needs 0 < delta < 1; use "
-            "calibration='realised' for pure differential privacy"
+            f"delta={delta:g} with calibration='fresh': a fresh matrix needs a delta from "
+            f"{MIN_DELTA:g} to below 1; use calibration='realised' for pure differential privacy"
         )
 
 
 @lru_cache(maxsize=1024)
-def half_normal_tail(n_components: int, bound: float) -> float:
-    """P(|N_1| + ... + |N_k| > bound) for independent standard normal variables.
+def half_normal_tail(n_components: int, bound: float, epsilon: float = math.inf) -> float:
+    """E[(1 - exp(epsilon (1 - S / bound)))+], S = |N_1| + ... + |N_k| of standard normal variables.
 
-    The Laplace transform of one term is M(z) = 2 exp(z^2 / 2) Phi(z); the tail is the integral
-    of M(z)^k exp(-z bound) / z over a line to the right of 0. From the saddle point the line is
-    bent to the right, where |M| stays below 1 and exp(-z bound) falls.
+    With an infinite epsilon that is P(S > bound). The Laplace transform of one term is
+    M(z) = 2 exp(z^2 / 2) Phi(z); the tail is the integral of M(z)^k exp(-z bound) / z over a line
+    to the right of 0. The mean is that of P(S > bound (1 + U)), U exponential of rate epsilon,
+    which puts a factor 1 / (1 + z bound / epsilon) into the integral. From the saddle point the
+    line is bent to the right, where |M| stays below 1 and exp(-z bound) falls.
     """
     if bound <= 0:
         return 1.0
@@ -54,6 +57,7 @@ def half_normal_tail(n_components: int, bound: float) -> float:
     def integrand(t: float) -> float:
         z = saddle + direction * t
         value = np.exp(k * _log_transform(z) - z * bound - peak) / z * direction
+        value /= 1 + z * bound / epsilon
         return float(value.imag)
 
     # The peak is about 1 / sqrt(k) wide; beyond the end exp(-z bound) is below 1e-20.
@@ -86,16 +90,16 @@ def _saddle(k: int, bound: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def half_normal_quantile(n_components: int, delta: float) -> float:
-    """Least q from the mean on with P(|N_1| + ... + |N_k| > q) <= delta, rounded up."""
+def half_normal_quantile(n_components: int, delta: float, epsilon: float = math.inf) -> float:
+    """Least bound from the mean of S on with `half_normal_tail` <= delta, rounded up."""
     _require_delta(delta)
     low = high = n_components * math.sqrt(2 / math.pi)  # the mean
-    if half_normal_tail(n_components, low) <= delta:
+    if half_normal_tail(n_components, low, epsilon) <= delta:
         return low
-    while half_normal_tail(n_components, high) > delta:
+    while half_normal_tail(n_components, high, epsilon) > delta:
         high += 2 * math.sqrt(n_components)
     root = brentq(
-        lambda q: math.log(half_normal_tail(n_components, q)) - math.log(delta),
+        lambda q: math.log(half_normal_tail(n_components, q, epsilon)) - math.log(delta),
         low,
         high,
         rtol=1e-13,
@@ -103,13 +107,17 @@ def half_normal_quantile(n_components: int, delta: float) -> float:
     return float(root) * _ROUND_UP
 
 
-def fresh_laplace(n_components: int, delta: float) -> float:
+def fresh_laplace(n_components: int, delta: float, epsilon: float = math.inf) -> float:
     """c / |v|: Laplace noise of scale c / epsilon is (epsilon, delta) private.
 
-    The L1 norm of the shift is |v| / sqrt(k) times a sum of k half-normal variables; it exceeds
-    c with probability delta, and up to c the loss is at most epsilon.
+    The L1 norm of the shift is |v| / sqrt(k) times a sum S of k half-normal variables, and the
+    loss at most L = epsilon S / (sqrt(k) c), whatever the noise is. Of densities p <= e^L q the
+    integral of (p - e^epsilon q)+ is at most 1 - e^(epsilon - L), or 0 for L <= epsilon; delta is
+    the mean of that. Without an epsilon it is P(L > epsilon), which is more: every longer shift is
+    then taken to hide nothing.
     """
-    return half_normal_quantile(n_components, delta) / math.sqrt(n_components) * _ROUND_UP
+    quantile = half_normal_quantile(n_components, delta, epsilon)
+    return quantile / math.sqrt(n_components) * _ROUND_UP
 
 
 def log_delta_fresh_gaussian(

@@ -51,7 +51,10 @@ def laplace_noise(
     else:
         sensitivity, inner = _kept_laplace(contribution, masks, epsilon, neighbours)
     law = laplace_law(sensitivity + extra, n_components, inner, neighbours)
-    return law.charged(epsilon, 0.0, neighbours, _words(masks, law.inner, epsilon))
+    words = _words(masks, law.inner, epsilon)
+    if masks.features == "poisson":
+        words = f"sensitivity of one feature; {words}"
+    return law.charged(epsilon, 0.0, neighbours, words)
 
 
 def _kept_laplace(

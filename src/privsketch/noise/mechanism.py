@@ -149,13 +149,16 @@ def cube_factor(linf_sensitivity: int, n_components: int, epsilon: float) -> int
 
 
 _NAMES = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian", "cube": "cube (K-norm)"}
-EXACT = "exact integer sampler, operating-system entropy"
+OPENDP = "exact integer sampler of OpenDP, operating-system entropy"
+OWN = "exact integer sampler of privsketch, operating-system entropy"
 _NORMS = {"laplace": "L1", "gaussian": "L2", "cube": "largest component"}
 
 Sampler = Callable[[Integers, NoiseLaw], tuple[Integers, float]]
 
 
-SAMPLERS = (EXACT, f"{INSECURE}: replaced for a test")
+REPLACED = f"{INSECURE}: replaced for a test"
+# What a receipt may name; the third one is what files said that did not tell the first two apart.
+SAMPLERS = (OPENDP, OWN, "exact integer sampler, operating-system entropy", REPLACED)
 
 
 def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
@@ -171,10 +174,9 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
         raise ParameterError(f"noise: expected {law.n_components} 64-bit integers")
     _require_usable(law)
     sampler = _sampler.get()
+    _tell_watchers()
     noisy, scale = sampler(values, law)
-    is_exact = sampler is _exact_sampler
-    receipt = law.receipt(scale, source, SAMPLERS[0 if is_exact else 1])
-    return noisy, receipt
+    return noisy, law.receipt(scale, source, _sampler_name(values, law))
 
 
 def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
@@ -186,8 +188,9 @@ def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Inte
         raise ParameterError(f"law of kind {law.kind!r}: expected one that chooses, and integers")
     _require_usable(law)
     sampler = _sampler.get()
+    _tell_watchers()
     chosen, scale = sampler(values, law)
-    return chosen, law.receipt(scale, source, SAMPLERS[0 if sampler is _exact_sampler else 1])
+    return chosen, law.receipt(scale, source, _sampler_name(values, law))
 
 
 def _require_usable(law: NoiseLaw) -> None:
@@ -201,12 +204,27 @@ def _require_usable(law: NoiseLaw) -> None:
         )
 
 
+def _is_bulk(values: Integers, law: NoiseLaw) -> bool:
+    """Whether noise is drawn in arrays, by noise/bulk.py."""
+    is_long = len(values) >= MANY_VALUES and law.kind in ("laplace", "gaussian")
+    return values.ndim == 2 or is_long
+
+
+def _sampler_name(values: Integers, law: NoiseLaw) -> str:
+    """Whose sampler draws from a law: what receipts say."""
+    if _sampler.get() is not _exact_sampler:
+        return REPLACED
+    if law.kind == "choice":
+        return OPENDP
+    return OPENDP if law.kind in ("laplace", "gaussian") and not _is_bulk(values, law) else OWN
+
+
 def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
     if law.kind in CHOICE_KINDS:
         from privsketch.noise.selection import draw_choice
 
         return draw_choice(values, law)
-    if values.ndim == 2 or (len(values) >= MANY_VALUES and law.kind in ("laplace", "gaussian")):
+    if _is_bulk(values, law):
         return _bulk_sampler(values, law)
     if law.kind == "laplace":
         return add_discrete_laplace(values, law.scale, int(law.sensitivity), law.inner)
@@ -252,3 +270,25 @@ def _insecure_sampler(sampler: Sampler) -> Iterator[None]:
         yield
     finally:
         _sampler.reset(token)
+
+
+_watchers: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("privsketch_watch", default=())
+
+
+@contextmanager
+def watched_noise(watcher: Callable[[], None]) -> Iterator[None]:
+    """Call `watcher` each time before noise is drawn inside a with block.
+
+    It sees neither values nor noise: it is for those who must know when a budget begins to be
+    spent.
+    """
+    token = _watchers.set((*_watchers.get(), watcher))
+    try:
+        yield
+    finally:
+        _watchers.reset(token)
+
+
+def _tell_watchers() -> None:
+    for watcher in _watchers.get():
+        watcher()

@@ -161,7 +161,8 @@ def fixed_before(
         return fresh.laplace(bound, "union", f"union over components; {_ONE_RELEASE}")
     options = []
     if noise in ("auto", "laplace"):
-        options.append(fresh.laplace(fresh_laplace(k, fresh.delta), "fresh", _ONE_RELEASE))
+        bound = fresh_laplace(k, fresh.delta, budget.epsilon)
+        options.append(fresh.laplace(bound, "fresh", _ONE_RELEASE))
     if noise in ("auto", "gaussian"):
         options.append(fresh.gaussian())
     return min(options, key=lambda option: option.std)

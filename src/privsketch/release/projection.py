@@ -23,7 +23,7 @@ from privsketch.budget import Budget, Receipt, checked_source
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, RecordError, require_count
 from privsketch.features.frequencies import public_seed
-from privsketch.noise.mechanism import EXACT, add_noise
+from privsketch.noise.mechanism import OWN, add_noise
 from privsketch.release.calibration import (
     RowNoise,
     check_choices,
@@ -196,7 +196,7 @@ class Projection:
         """Fourth moment of the noise of one released number."""
         return self.noise.fourth_moment * self.unit**4
 
-    def receipt(self, source: str | None = None, sampler: str = EXACT) -> Receipt:
+    def receipt(self, source: str | None = None, sampler: str = OWN) -> Receipt:
         """What one release costs."""
         law = self.noise.law
         plain = law.receipt(law.scale, source, sampler)

@@ -78,8 +78,8 @@ def center_facts(model: CenterModel) -> str:
 
 
 def _record_card(model: CenterModel) -> tuple[str, str]:
-    known = "noisy" if model.receipt.neighbours == "add-remove" else "as the method sees them"
-    return f"{model.n_records:,.0f}", f"records, {known}"
+    known = {"released": "noisy", "public": "a public number", "stated": "as was stated"}
+    return f"{model.n_records:,.0f}", f"records, {known[model.count]}"
 
 
 def _center_table(model: CenterModel) -> str:

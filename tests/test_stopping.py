@@ -1,0 +1,321 @@
+"""Commands that fail or are stopped: nothing is left behind, and what was spent is said once."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import privsketch as ps
+from privsketch.cli import progress
+from privsketch.cli.main import main
+from privsketch.cli.stopping import Stop, stoppable
+from privsketch.learning.center_model import CenterModel
+from privsketch.report import html
+
+PRIVSKETCH = Path(sys.executable).parent / "privsketch"
+NOTHING = "nothing was spent or written"
+COST = ["--epsilon", "1", "--delta", "1e-6"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("data.npy", np.random.default_rng(0).normal(size=(500, 3)))
+    ps.Design.plan(
+        n_components=2, domain=ps.Box(-4, 4, dim=3), budget=ps.Budget(1.0, 1e-6), random_state=0
+    ).save("study.json")
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+SPENDING = {
+    "sketch": ["sketch", "study.json", "data.npy", "-o", "out.sketch"],
+    "cluster": [
+        "cluster",
+        "data.npy",
+        "-k",
+        2,
+        "--box",
+        -4,
+        4,
+        *COST,
+        "--method",
+        "lloyd",
+        "-o",
+        "out.json",
+    ],
+    "release": ["release", "data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, "-o", "out.npy"],
+}
+
+
+def interrupting(monkeypatch, lost):
+    """A bar that is interrupted when it first moves; a library may lose the exception."""
+
+    @contextmanager
+    def bar(*_):
+        def advance(*_):
+            with suppress(KeyboardInterrupt) if lost else nullcontext():
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1)
+
+        yield advance
+
+    for name in ("record_bar", "pass_bars"):
+        monkeypatch.setattr(progress, name, bar)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["raised", "lost"])
+@pytest.mark.parametrize("command", SPENDING.values(), ids=SPENDING)
+def test_after_an_interrupt_nothing_is_written(folder, monkeypatch, command, lost):
+    before = names(folder)
+    interrupting(monkeypatch, lost)
+    result = run(*command)
+    assert result.exit_code == 1
+    assert result.stderr.count("spent") == 1
+    assert "Traceback" not in result.output
+    assert names(folder) == before
+
+
+@pytest.mark.parametrize("what", ["sketch", "cluster"])
+def test_an_interrupt_that_is_lost_while_noise_is_drawn_stops_the_command(
+    folder, monkeypatch, what
+):
+    from privsketch.noise import mechanism
+
+    right = mechanism._require_usable
+
+    def lose(law):
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        right(law)
+
+    monkeypatch.setattr(mechanism, "_require_usable", lose)
+    before = names(folder)
+    result = run(*SPENDING[what])
+    assert result.exit_code == 1
+    # A sketch that is not written has told nobody anything; a run goes on from its own numbers.
+    told = NOTHING if what == "sketch" else "count the budget as spent"
+    assert result.stderr.count(told) == 1
+    assert names(folder) == before
+
+
+def test_an_interrupt_that_became_another_error_is_still_one(folder, monkeypatch):
+    def fails(*_, **__):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        except KeyboardInterrupt:
+            raise ImportError("partially initialised") from None
+
+    monkeypatch.setattr(ps.Design, "load", fails)
+    result = run(*SPENDING["sketch"])
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert result.stderr.count(NOTHING) == 1
+
+
+@pytest.mark.parametrize("command", SPENDING.values(), ids=SPENDING)
+def test_a_failure_says_in_its_one_line_what_it_cost(folder, command):
+    holes = np.load("data.npy")
+    holes[-1, 0] = np.nan
+    np.save("data.npy", holes)
+    result = run(*command)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: a record has a missing")
+    assert line.endswith(NOTHING)
+
+
+def test_a_failure_after_the_model_was_written_says_that(folder, monkeypatch):
+    def full(*_):
+        raise ps.PrivsketchError("report.html: no space left")
+
+    monkeypatch.setattr("privsketch.formats.write_file", full)
+    result = run(*SPENDING["cluster"], "--report", "report.html")
+    assert result.exit_code == 2
+    assert "out.json was written before that: the budget is spent" in result.stderr
+    assert CenterModel.load("out.json").n_clusters == 2
+
+
+def test_a_wrong_option_spends_nothing(folder):
+    result = run(*SPENDING["cluster"], "--loss", "distances")
+    assert result.exit_code == 2
+    assert NOTHING in result.stderr
+
+
+def test_other_commands_have_nothing_to_spend(folder, monkeypatch):
+    def stop(*_, **__):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+    run(*SPENDING["sketch"])
+    monkeypatch.setattr(html, "save_report", stop)
+    result = run("learn", "out.sketch", "-k", 2, "--report", "report.html")
+    assert result.exit_code == 1
+    assert "nothing was spent" in result.stderr
+
+
+# ---------------------------------------------------------------- signals
+
+
+def test_when_it_is_too_late_a_signal_changes_nothing():
+    with stoppable(None) as stop:
+        stop.finish()
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        stop.require_going()
+    assert not stop.was_asked
+
+
+def test_the_last_moment_to_stop():
+    with stoppable(None) as stop:
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+        with pytest.raises(KeyboardInterrupt):
+            stop.finish()
+
+
+def test_a_process_that_has_begun_nothing_ends_at_once():
+    program = (
+        "from privsketch.cli.stopping import Stop; import os, signal\n"
+        "Stop('early').install(); os.kill(os.getpid(), signal.SIGINT); print('went on')"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert ended.stderr == f"Aborted! {NOTHING}\n"
+
+
+def test_the_signals_are_given_back():
+    before = signal.getsignal(signal.SIGINT)
+    run("--version")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not isinstance(before, Stop)
+
+
+@pytest.mark.parametrize("after", [0.15, 0.3, 0.6, 0.9, 1.3, 1.8])
+@pytest.mark.parametrize("engine", ["threads", "pool"])
+def test_real_interrupts(folder, after, engine):
+    """benchmarks/interruptions.py has many more."""
+    process = subprocess.Popen(
+        [PRIVSKETCH, *map(str, SPENDING["sketch"]), "--engine", engine],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(after)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate()[1]
+    assert "Traceback" not in said
+    if process.returncode == 0:  # it was too late
+        assert ps.Sketch.load("out.sketch").design.dim == 3
+    else:
+        assert said.count("nothing was spent") == 1
+        assert names(folder) == {"data.npy", "study.json"}
+
+
+# ---------------------------------------------------------------- standard output
+
+
+def test_a_minus_is_standard_output(folder):
+    made = run("design", "-k", 2, "--box", -4, 4, "--dim", 3, *COST, "-o", "-")
+    Path("piped.json").write_bytes(made.stdout_bytes)
+    design = ps.Design.load("piped.json")
+    assert "written to standard output" in made.stderr
+    sketched = run("sketch", "piped.json", "data.npy", "-o", "-", "--source", "site")
+    Path("piped.sketch").write_bytes(sketched.stdout_bytes)
+    released = ps.Sketch.load("piped.sketch")
+    assert released.design == design
+    assert released.sources == ("site",)
+    merged = run("merge", "piped.sketch", "-o", "-")
+    Path("merged.sketch").write_bytes(merged.stdout_bytes)
+    assert (ps.Sketch.load("merged.sketch").values == released.values).all()
+    learned = run("learn", "piped.sketch", "-k", 2, "-o", "-", "--report", "report.html")
+    Path("model.json").write_bytes(learned.stdout_bytes)
+    assert ps.KMeansModel.load("model.json").n_clusters == 2
+    assert "written to report.html" in learned.stderr
+    clustered = run(*SPENDING["cluster"][:-1], "-")
+    Path("clusters.json").write_bytes(clustered.stdout_bytes)
+    assert CenterModel.load("clusters.json").n_clusters == 2
+    assert clustered.exit_code == 0
+    assert "-" not in names(folder)
+
+
+def test_a_sketch_without_a_name_has_a_source_of_its_own(folder):
+    sources = set()
+    for number in range(2):
+        result = run(*SPENDING["sketch"][:-1], "-")
+        Path(f"{number}.sketch").write_bytes(result.stdout_bytes)
+        sources.update(ps.Sketch.load(f"{number}.sketch").sources)
+    assert len(sources) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [*SPENDING["release"][:-1], "-"],
+        [*SPENDING["cluster"], "--report", "-"],
+    ],
+)
+def test_what_must_be_a_file_is_no_stream(folder, arguments):
+    before = names(folder)
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "give the name of a file" in result.stderr
+    assert NOTHING in result.stderr
+    assert names(folder) == before
+
+
+# ---------------------------------------------------------------- headers
+
+
+def test_the_shell_says_whether_there_is_a_header(folder):
+    records = np.load("data.npy")
+    np.savetxt("bare.csv", records, delimiter=",")
+    for command in (
+        ["sketch", "study.json", "bare.csv", "-o", "a.sketch"],
+        ["cluster", "bare.csv", "-k", 2, "--box", -4, 4, *COST, "-o", "a.json"],
+        ["release", "bare.csv", "-k", 1, "--ball", 4, "--epsilon", 1, "-o", "a.npy"],
+    ):
+        refused = run(*command)
+        assert refused.exit_code == 2
+        assert "--no-header for a record" in refused.stderr
+        assert f"{records[0, 0]:.4f}" not in refused.stderr
+        assert run(*command, "--no-header").exit_code == 0
+        run(*command, "--header", "--force")
+    assert len(np.load("a.npy")) == len(records) - 1  # because somebody said so
+
+
+def test_names_of_a_header_are_published_where_somebody_states_them(folder):
+    Path("named.csv").write_text("age,bmi\n" + "1,2\n" * 200)
+    common = ["named.csv", "--epsilon", 1, "--box", 0, 3]
+    for columns, published in ((None, False), ("age,bmi", True)):
+        more = [] if columns is None else ["--columns", columns]
+        for command in (
+            ["cluster", *common, "-k", 2, "--delta", "1e-6", "-o", "m.json", "--report", "r.html"],
+            ["cluster", *common, "-k", 2, "--delta", "1e-6", "-o", "m.json", "--method", "sketch"],
+            ["release", *common, "-k", 1, "-o", "rows.npy"],
+        ):
+            result = run(*command, *more, "--force")
+            assert result.exit_code == 0, result.output
+            name = "rows.receipt.json" if command[0] == "release" else "m.json"
+            assert ("bmi" in Path(name).read_text()) == published
+        assert ("bmi" in Path("r.html").read_text()) == published
