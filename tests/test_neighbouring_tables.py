@@ -553,9 +553,41 @@ def test_links_of_one_file_are_one_file(tmp_path):
 
 def parse_options(**changes):
     real = pyarrow.csv.ParseOptions
-    return lambda **options: real(**{**options, **changes})
+    return "pyarrow.csv.ParseOptions", lambda **options: real(**{**options, **changes})
 
 
+def unchecked(batches, names, mark, path):
+    """The rows without a look at the last one."""
+    whole = [batch for batch in batches if batch.num_rows]
+    yield from whole[:-1]
+    yield whole[-1].slice(0, whole[-1].num_rows - 1)
+
+
+def strict(cell, where):
+    """A cell as it was read before: what is no float is an error."""
+    try:
+        return float("nan") if cell is None else float(cell)
+    except (OverflowError, ValueError) as error:
+        raise ps.PrivsketchError("too large") from error
+
+
+def unended(path):
+    test_a_quote_that_never_ends_is_refused_where_nothing_else_is_wrong(path)
+
+
+def own_frame(_):
+    table = np.array([[0.5, 1.0], [2.0, 3.0]])
+    frame = pd.DataFrame(table, columns=["a", "b"], index=pd.Index([7, 8], name="patient"))
+    assert_same(rows_of(read_blocks(OwnFrame(frame), 2)), table)
+
+
+def strange_cells(_):
+    for strange in STRANGE:
+        for form in HOLDERS.values():
+            rows_of(read_blocks(form([[0.5, 1], [2, strange]]), 2))
+
+
+READERS = "privsketch.readers"
 FAULTS = {
     "line breaks in quotes": (attacked, parse_options(newlines_in_values=False)),
     "quotes in TSV": (
@@ -564,18 +596,35 @@ FAULTS = {
         ),
         parse_options(quote_char='"'),
     ),
+    "a quote without an end": (unended, (f"{READERS}.text._without_last", unchecked)),
     "empty lines": (
-        lambda path: test_one_column_of_text.hypothesis.inner_test(
-            path, ["1", "", "2"], True, True
-        ),
+        lambda path: test_one_column_of_text.hypothesis.inner_test(path, ["1", ""], True, True),
         parse_options(ignore_empty_lines=True),
+    ),
+    "a record for a header": (
+        lambda path: test_a_first_line_that_may_be_a_record_is_refused_unquoted(
+            path, "t.csv", "0.5,NA"
+        ),
+        (f"{READERS}.text._may_be_record", lambda cells: False),
+    ),
+    "words of a first line": (
+        lambda path: test_words_of_a_first_line_are_in_no_error(path, ["a", "b"]),
+        (
+            f"{READERS}.text.selected_names",
+            lambda names, chosen, what, may_show: selection.selected_names(names, chosen, what),
+        ),
+    ),
+    "a cell that stops everything": (strange_cells, (f"{READERS}.tables.cell_number", strict)),
+    "a subclass of a frame": (
+        own_frame,
+        (f"{READERS}.is_pandas", lambda data: type(data) is pd.DataFrame),
     ),
 }
 
 
-@pytest.mark.parametrize(("check", "options"), FAULTS.values(), ids=FAULTS)
-def test_planted_faults_are_found(check, options, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("check", "planted"), FAULTS.values(), ids=FAULTS)
+def test_planted_faults_are_found(check, planted, tmp_path, monkeypatch):
     check(tmp_path)
-    monkeypatch.setattr(pyarrow.csv, "ParseOptions", options)
-    with pytest.raises((AssertionError, ps.PrivsketchError)):
+    monkeypatch.setattr(*planted)
+    with pytest.raises((AssertionError, ps.PrivsketchError, pytest.fail.Exception)):
         check(tmp_path)
