@@ -319,3 +319,16 @@ def test_names_of_a_header_are_published_where_somebody_states_them(folder):
             name = "rows.receipt.json" if command[0] == "release" else "m.json"
             assert ("bmi" in Path(name).read_text()) == published
         assert ("bmi" in Path("r.html").read_text()) == published
+
+
+def test_an_interrupt_while_workers_start_comes_afterwards():
+    from privsketch.engines.pool import _interrupts_later
+
+    seen = []
+    with stoppable(None) as stop:
+        with pytest.raises(KeyboardInterrupt), _interrupts_later():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            seen.append("went on")
+        assert stop.was_asked
+    assert seen == ["went on"]
