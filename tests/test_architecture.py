@@ -33,6 +33,7 @@ ROOMS = [
     ["estimators"],
     ["reproduce"],
     ["cli"],
+    ["testing"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 # Design.plan is the door to the planner, sketch the one to the engines; they open on call.
@@ -49,6 +50,7 @@ READS_RECORDS = {
     "estimators",
     "reproduce",
     "cli",
+    "testing",
 }
 
 

@@ -21,7 +21,6 @@ import pytest
 
 import privsketch as ps
 from privsketch.baselines import aggregate, em, grid, lloyd, variates
-from privsketch.budget import exact
 from privsketch.clustering import passes, pipeline, shares
 from privsketch.clustering.account import Account
 from privsketch.clustering.medians import cluster_medians
@@ -31,8 +30,8 @@ from privsketch.clustering.shares import Shares
 from privsketch.clustering.sparse import cluster_sparse
 from privsketch.errors import RecordError
 from privsketch.learning.center_model import CenterModel
-from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.testing import Tape, replay
 
 RELATIONS = ["add-remove", "replace"]
 N_RECORDS = 60
@@ -218,116 +217,21 @@ CASES = [
 # --- noise that is recorded --------------------------------------------------------------------
 
 
-class Tape:
-    """Questions of a run and their answers, for another run to be given."""
-
-    def __init__(self, push=0.0):
-        self._rng = np.random.default_rng(7)
-        self._push = push  # standard deviations that every number is off, in one direction
-        self.questions = []
-        self.again = []
-
-    def record(self, values, law):
-        answer = self._answer(values, law)
-        self.questions.append((values.copy(), law, answer))
-        return answer.copy(), law.scale
-
-    def replay(self, values, law):
-        assert len(self.again) < len(self.questions), "more questions than before"
-        before, known, answer = self.questions[len(self.again)]
-        assert law == known, "another law"
-        assert law.kind == "threshold" or values.shape == before.shape, "another shape"
-        self.again.append(values.copy())
-        return answer.copy(), law.scale
-
-    def _answer(self, values, law):
-        rng, scale = self._rng, law.scale
-        if law.kind == "choice":
-            return np.array([np.argmin(values + scale * rng.gumbel(size=len(values)))])
-        if law.kind == "threshold":
-            noisy = np.zeros(law.n_components)
-            noisy[values[:, 0]] = values[:, 1]
-            noisy += rng.laplace(scale=scale, size=law.n_components)
-            return np.flatnonzero(noisy >= law.threshold)
-        if law.kind == "picks":
-            noisy = np.abs(values) + scale * rng.gumbel(size=values.shape)
-            return np.argsort(-noisy, axis=1)[:, : law.n_picks]
-        spread = math.sqrt(law.variance)
-        noise = rng.laplace(scale=spread / math.sqrt(2), size=values.shape) + self._push * spread
-        return values + np.rint(noise).astype(np.int64)
-
-
-def moved(before, after, law):
-    """How far a question moved, over what its law declares, and what that costs.
-
-    The cost is an epsilon, for Gaussian noise a rho.
-    """
-    if law.kind == "threshold":
-        counts = np.zeros(law.n_components, dtype=np.int64)
-        counts[before[:, 0]] += before[:, 1]
-        counts[after[:, 0]] -= after[:, 1]
-        before, after = counts, np.zeros_like(counts)
-    change = [int(b) - int(a) for b, a in zip(before.reshape(-1), after.reshape(-1), strict=True)]
-    sensitivity, scale = Fraction(law.sensitivity), Fraction(law.scale)
-    sizes = [abs(step) for step in change] or [0]
-    if law.kind in ("laplace", "threshold"):
-        assert sensitivity <= scale * exact(law.inner)
-        return sum(sizes) / sensitivity, sum(sizes) / scale
-    if law.kind == "cube":
-        assert sensitivity <= scale * exact(law.inner)
-        return max(sizes) / sensitivity, max(sizes) / scale
-    if law.kind == "choice":  # what all losses have in common tells nothing
-        if law.neighbours == "add-remove":
-            assert min(change) >= 0 or max(change) <= 0
-            return max(sizes) / sensitivity, max(sizes) / scale
-        return max(sizes) / sensitivity, (max(change) - min(change)) / scale
-    if law.kind == "picks":  # each normaliser, and the numerators of those picked
-        rows = np.sort(np.abs(before - after), axis=1)[:, ::-1]
-        total = int((law.n_picks * rows[:, 0] + rows[:, : law.n_picks].sum(axis=1)).sum())
-        twice = 1 if law.neighbours == "add-remove" else 2
-        return total / (twice * sensitivity), total / scale
-    assert law.kind == "gaussian"
-    assert sensitivity**2 <= 2 * Fraction(law.rho) * scale**2
-    squared = sum(size**2 for size in sizes)
-    return math.sqrt(squared / sensitivity**2), squared / (2 * scale**2)
-
-
-def plain(receipt):
-    """A receipt without names of sources: sketches get random ones."""
-    return replace(receipt, source=None, parts=tuple(plain(part) for part in receipt.parts))
-
-
 def audit(run, one, other, tape):
     """Replay `run` on a neighbour; the largest move of a question, and the share of the budget."""
-    passes_made = [], []
-    with _insecure_sampler(tape.record):
-        first = run(one, progress=lambda name, count: passes_made[0].append(name))
-    with _insecure_sampler(tape.replay):
-        second = run(other, progress=lambda name, count: passes_made[1].append(name))
-    assert len(tape.again) == len(tape.questions), "fewer questions than before"
+    passes_made = []
+
+    def noted(table):
+        passes_made.append([])
+        return run(table, progress=lambda name, count: passes_made[-1].append(name))
+
+    found = replay(noted, one, other, tape)
     assert list(dict.fromkeys(passes_made[0])) == list(dict.fromkeys(passes_made[1]))
-    largest, epsilon, rho = Fraction(0), Fraction(0), Fraction(0)
-    for (before, law, _), after in zip(tape.questions, tape.again, strict=True):
-        assert law.neighbours == first.receipt.neighbours
-        far, cost = moved(before, after, law)
-        largest = max(largest, far)
-        if law.kind == "gaussian":
-            rho += cost
-        else:
-            epsilon += cost
-    assert largest <= 1 + 1e-15, "more than the law declares"
-    receipt = first.receipt
-    if receipt.delta > 0:
-        share = (rho + epsilon**2 / 2) / Fraction(rho_of_budget(receipt.epsilon, receipt.delta))
-    else:
-        assert rho == 0
-        share = epsilon / exact(receipt.epsilon)
-    assert share <= 1, "more than the receipt says"
+    first, second = found.first, found.second
     np.testing.assert_array_equal(first.centers, second.centers)
     np.testing.assert_array_equal(first.weights, second.weights)
     assert first.n_records == second.n_records
-    assert plain(first.receipt) == plain(second.receipt)
-    return float(largest), float(share)
+    return found.largest_move, found.share_of_budget
 
 
 @pytest.mark.parametrize(("method", "neighbours", "change"), CASES)
@@ -355,7 +259,7 @@ def test_the_other_way_round(method, push):
         return method(table, "add-remove", n_threads=1, **more)
 
     one, other = pair_of("corner", "add-remove", method.dim)
-    audit(run, other, one, Tape(push))
+    audit(run, other, one, Tape(push=push))
 
 
 @pytest.mark.parametrize("method", ONE_OF_EACH, ids=KINDS)
@@ -369,8 +273,8 @@ def test_order_blocks_and_threads_change_nothing(method, monkeypatch):
     with _insecure_sampler(tape.replay):
         second = method([shuffled[:1], shuffled[1:40], shuffled[40:]], "replace", n_threads=3)
     assert len(tape.again) == len(tape.questions)
-    for (before, _, _), after in zip(tape.questions, tape.again, strict=True):
-        np.testing.assert_array_equal(before, after)
+    for question, after in zip(tape.questions, tape.again, strict=True):
+        np.testing.assert_array_equal(question.values, after)
     np.testing.assert_array_equal(first.centers, second.centers)
 
 
@@ -378,7 +282,7 @@ def test_order_blocks_and_threads_change_nothing(method, monkeypatch):
 @pytest.mark.parametrize("method", ONE_OF_EACH, ids=KINDS)
 def test_whatever_the_noise_there_is_a_model(method, push):
     """Also for a table without records: all that is released is noise then."""
-    with _insecure_sampler(Tape(push).record):
+    with _insecure_sampler(Tape(push=push).record):
         found = method(np.empty((0, method.dim)), "add-remove", n_threads=1)
     assert np.isfinite(found.centers).all()
     assert (found.weights >= 0).all()

@@ -325,10 +325,15 @@ def test_an_interrupt_while_workers_start_comes_afterwards():
     from privsketch.engines.pool import _interrupts_later
 
     seen = []
-    with stoppable(None) as stop:
-        with pytest.raises(KeyboardInterrupt), _interrupts_later():
+
+    def interrupted():
+        with _interrupts_later():
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.05)
             seen.append("went on")
+
+    with stoppable(None) as stop:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
         assert stop.was_asked
     assert seen == ["went on"]
