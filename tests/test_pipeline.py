@@ -404,7 +404,8 @@ def test_radii_are_not_noise(delta, neighbours):
         part = Shares(budget, dict(plan.weights)).part("radius 0")
         twice = 1 if neighbours == "add-remove" else 2
         if delta > 0:
-            law = gaussian_law(twice**2, 48, part.epsilon, part.delta, neighbours)
+            # One bin, or two bins by one each.
+            law = gaussian_law(twice, 48, part.epsilon, part.delta, neighbours)
         else:
             law = laplace_law(twice, 48, part.epsilon, neighbours)
         assert math.sqrt(24 * law.variance) < 0.2 * n_records

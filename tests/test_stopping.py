@@ -259,6 +259,30 @@ def test_a_minus_is_standard_output(folder):
     assert "-" not in names(folder)
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_pipe_that_is_closed_early_may_have_been_read(folder, unbuffered):
+    ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-4, 4, dim=3),
+        budget=ps.Budget(1.0, 1e-6),
+        n_features=60_000,
+        random_state=0,
+    ).save("study.json")
+    process = subprocess.Popen(
+        [PRIVSKETCH, *map(str, SPENDING["sketch"][:-1]), "-"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    assert process.stdout.read(10) == b"\x89privsk\n\x01\x00"
+    process.stdout.close()
+    said = process.stderr.read().decode()
+    assert process.wait() != 0
+    assert "part of the result may have been written: count the budget as spent" in said
+    assert "Traceback" not in said
+    assert "nothing was spent" not in said
+
+
 def test_a_sketch_without_a_name_has_a_source_of_its_own(folder):
     sources = set()
     for number in range(2):

@@ -17,9 +17,10 @@ from privsketch.errors import ParameterError
 Neighbours = Literal["add-remove", "replace"]
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
 MAX_EPSILON = 100.0
-# Below, noise of one count does not fit 64-bit integers, with room for shares of a budget; and no
-# chance is so small that a delta of 0 would not be meant. Formulas are tried between the two.
-MIN_EPSILON, MIN_DELTA = 1e-15, 1e-100
+# Noise of one count does not fit 64-bit integers below 1e-17; shares of shares of a budget may be
+# a trillion times smaller and must not fail where the whole did not. No chance is so small that a
+# delta of 0 would not be meant. Formulas are tried down to here.
+MIN_EPSILON, MIN_DELTA = 1e-30, 1e-100
 UNIT = "one record"
 INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
 
@@ -69,7 +70,7 @@ class Budget:
     Parameters
     ----------
     epsilon : float
-        From 1e-15 to 100.
+        From 1e-30 to 100; useful values lie between 0.01 and 10.
     delta : float
         0 is pure differential privacy; else from 1e-100 to below 1.
     neighbours : {"add-remove", "replace"}
@@ -271,7 +272,8 @@ _ASSUMPTIONS = {
 def _common_sampler(parts: Sequence[Receipt]) -> str:
     """The samplers of all parts, or the first one that is marked insecure."""
     insecure = [part.sampler for part in parts if part.sampler.startswith(INSECURE)]
-    return insecure[0] if insecure else "; ".join(dict.fromkeys(part.sampler for part in parts))
+    named = [name for part in parts for name in part.sampler.split("; ")]
+    return insecure[0] if insecure else "; ".join(dict.fromkeys(named))
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:

@@ -18,7 +18,7 @@ up, or sqrt(d) R for a ball of radius R; r is the largest half-width, or R:
   changes sum_j |z_j|_inf by at most r, two records that replace each other by at most 2 r.
 - "gaussian": sums and w times the count, zCDP for an L2 norm of sqrt(R^2 + w^2). R is the radius
   of a ball, or the half diagonal of a box. w balances errors as q does. A replacement moves two
-  clusters, or one by 2 R, whose count it leaves alone.
+  clusters, or one by 2 R, whose count it leaves alone: w = R costs nothing then.
 
 Without a delta, the cube or "laplace" is taken, whichever has the smaller error: the cube for boxes
 whose sides are alike, Laplace noise for balls of more than a few columns.
@@ -219,8 +219,12 @@ def _gaussian(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
 ) -> tuple[Floats, Floats]:
     squared = passes.l2_squared
-    # Least (R^2 + w^2) (d + (2 RHO R / w)^2), the squared error of a mean at 2 RHO R.
-    weight = max(1, round(math.sqrt(squared * 2 * RHO / math.sqrt(passes.dim))))
+    if account.shares.budget.neighbours == "replace":
+        # Two records of one cluster are 2 R apart anyway: up to R, counts weigh nothing more.
+        weight = math.isqrt(squared)
+    else:
+        # Least (R^2 + w^2) (d + (2 RHO R / w)^2), the squared error of a mean at 2 RHO R.
+        weight = max(1, round(math.sqrt(squared * 2 * RHO / math.sqrt(passes.dim))))
     together = _together(sums, counts, weight)
     replaced = max(4 * squared, 2 * (squared + weight**2))
     noisy, _ = account.gaussian(name, together, squared + weight**2, replaced=replaced)

@@ -167,7 +167,7 @@ def cluster(
         model, released = _run(data, study, loss, choice, options, spending)
         page = None if report is None else _page(model, released, title)
         spending.stop.finish()
-        write(model.save, output)
+        write(model.save, output, spending.begin)
         spending.wrote(output)
         if isinstance(model, ps.KMeansModel):  # which does not know why it is one
             say(_method_line(choice), output)

@@ -5,6 +5,7 @@ Words of a command go to standard output, unless the result does: then to standa
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -40,18 +41,34 @@ def say_source(source: str | None, output: Path, what: str) -> None:
         )
 
 
-def write(save: Callable[[Path], None], output: Path) -> None:
-    """Save a result where it goes."""
+def write(
+    save: Callable[[Path], None], output: Path, begin: Callable[[], None] | None = None
+) -> None:
+    """Save a result where it goes.
+
+    `begin` is called before the first byte goes to standard output: from then on somebody may
+    have read it, whatever happens to the rest.
+    """
+    from privsketch.errors import FileError
+
     if not is_standard(output):
         save(output)
         return
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "result"
         save(file)
-        content = file.read_bytes()
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
+        content = memoryview(file.read_bytes())
+    if begin is not None:
+        begin()
+    try:
+        sys.stdout.flush()
+        while content:  # without a buffer of Python's, a write may be short
+            content = content[sys.stdout.buffer.write(content) :]
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        # Python would try once more to write what is left when it ends, and complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise FileError(f"standard output: {error.strerror or 'cannot be written'}") from None
 
 
 def say_written(output: Path) -> None:

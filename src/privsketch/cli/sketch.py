@@ -109,7 +109,7 @@ def sketch(
                 progress=progress,
             )
         spending.stop.finish()
-        write(released.save, output)
+        write(released.save, output, spending.begin)
         spending.wrote(output)
         say(released.receipt.describe(), output)
         say_source(source, output, "sketch of")

@@ -26,11 +26,16 @@ class Spending:
     stop: Stop
     adaptive: bool = False
     was_drawn: bool = False
+    was_begun: bool = False
     written: Path | None = None
 
     def noise_drawn(self) -> None:
         """Called before noise is drawn."""
         self.was_drawn = True
+
+    def begin(self) -> None:
+        """Called before the result goes where others may read it half written."""
+        self.was_begun = True
 
     def wrote(self, output: Path) -> None:
         """The result stands under its name."""
@@ -40,6 +45,8 @@ class Spending:
         """What there is to say when the command ends here."""
         if self.written is not None:
             return f"{self.written} was written before that: the budget is spent"
+        if self.was_begun:
+            return "part of the result may have been written: count the budget as spent"
         return _MAYBE if self.adaptive and self.was_drawn else NOTHING
 
 

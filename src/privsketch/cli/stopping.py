@@ -76,10 +76,17 @@ def stoppable(stop: Stop | None) -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
+def _unheard(lost: Any) -> None:
+    """Python's words about an exception that it has to drop; an interrupt was noted anyway."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+
+
 def run() -> None:
     """What the shell starts."""
     stop = Stop("early")
     stop.install()
+    sys.unraisablehook = _unheard
     from privsketch.cli.main import main
 
     try:

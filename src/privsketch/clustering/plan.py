@@ -172,8 +172,8 @@ def radius_noise(budget: Budget, share: Fraction, n_records: float) -> float:
         deviation = 1 / math.sqrt(2 * rho)
     else:
         deviation = math.sqrt(2) / (budget.epsilon * float(share))
-    if budget.neighbours == "replace":
-        deviation *= 2
+    if budget.neighbours == "replace":  # two bins change by one
+        deviation *= math.sqrt(2) if budget.delta > 0 else 2
     return deviation * math.sqrt(N_BINS / 2) / n_records
 
 

@@ -78,9 +78,9 @@ class SparsePasses(Passes):
     def l2_replaced(self) -> int:
         """Largest squared distance of two records, in one cluster or in two.
 
-        Entries that are nowhere negative, or nowhere positive, do not point apart.
+        Records whose entries have one sign in each column do not point apart.
         """
-        same_sign = (self._low >= 0).all() or (self._high <= 0).all()
+        same_sign = ((self._low >= 0) | (self._high <= 0)).all()
         return (2 if same_sign else 4) * self.l2_squared
 
     @property
