@@ -225,9 +225,76 @@ def test_the_mean_loss_of_several_half_normals(k, epsilon):
     assert mean_loss(k, 0.95 * less * math.sqrt(k), epsilon) > 1.5e-6
 
 
+def moment(order, shift, scale):
+    """Of discrete Laplace noise and its shift by whole numbers, added up term by term."""
+    z = np.arange(-int(60 * scale), shift + int(60 * scale) + 1)
+    logs = (-order * np.abs(z) - (1 - order) * np.abs(z - shift)) / scale
+    return float(np.exp(logs).sum() * math.tanh(0.5 / scale))
+
+
+@pytest.mark.parametrize("scale", [1.5, 6.0, 40.0])
+@pytest.mark.parametrize("order", [1.2, 2.0, 7.5])
+def test_the_moment_of_shifted_laplace_noise(order, scale):
+    """A e^((a - 1) w / b) + (1 - A) e^(-a w / b) with the A of the docstring is never below it."""
+    a = order / (2 * order - 1) + (2 * order - 1) / scale**2 / 24
+    bounds = [
+        a * math.exp((order - 1) * w / scale) + (1 - a) * math.exp(-order * w / scale)
+        for w in range(12)
+    ]
+    exact_moments = [moment(order, w, scale) for w in range(12)]
+    assert all(np.array(bounds) >= np.array(exact_moments) * (1 - 1e-12))
+    assert bounds == sorted(bounds)
+    if scale == 40.0:
+        assert np.array(exact_moments) == pytest.approx(bounds, rel=1e-3)
+
+
+def single_delta(scale, epsilon):
+    """Delta of one component, exactly: a shift of loss L has 1 - exp((epsilon - L) / 2)."""
+    n = np.linspace(0, 14, 200_001)
+    loss = np.maximum(-np.expm1((epsilon - n / scale) / 2), 0)
+    return float((loss * 2 * stats.norm.pdf(n)).sum() * (n[1] - n[0]))
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
+def test_moments_are_a_bound_for_one_component(epsilon):
+    for delta in (1e-3, 1e-6, 1e-9):
+        scale = fresh.fresh_laplace_scale(1, epsilon, delta)
+        assert 0.05 * delta < single_delta(scale, epsilon) <= delta
+        assert single_delta(0.85 * scale, epsilon) > delta
+
+
+@pytest.mark.parametrize("k", [2, 10, 50])
+def test_moments_are_a_bound_for_several_components(k):
+    """By simulation of shifts and noise at a delta that it can see."""
+    epsilon, delta, rng = 1.0, 0.01, np.random.default_rng(k)
+    scale = fresh.fresh_laplace_scale(k, epsilon, delta)
+    shifts = rng.normal(size=(200_000, k)) / math.sqrt(k)
+
+    def spent(scale):
+        noise = rng.laplace(scale=scale, size=shifts.shape)
+        losses = (np.abs(noise - shifts) - np.abs(noise)).sum(axis=1) / scale
+        found = np.maximum(-np.expm1(epsilon - losses), 0)
+        return found.mean(), found.std() / math.sqrt(len(found))
+
+    mean, error = spent(scale)
+    assert 0.3 * delta < mean < delta + 5.3 * error
+    mean, error = spent(0.75 * scale)
+    assert mean > delta + 8 * error
+
+
+def test_rounding_and_coarse_integers_only_add_laplace_noise():
+    plain = fresh.fresh_laplace_scale(10, 1.0, 1e-6)
+    assert plain < fresh.fresh_laplace_scale(10, 1.0, 1e-6, 0.01)
+    assert plain <= fresh.fresh_laplace_scale(10, 1.0, 1e-6, 0.0, 1e-6) < 1.00001 * plain
+    assert fresh.fresh_laplace_scale(10, 1.0, 1e-6, 0.0, 1.0) > 1.001 * plain
+
+
 @pytest.mark.parametrize("delta", [1e-300, 0.0, 1.0])
 def test_a_fresh_matrix_needs_a_delta(delta):
-    for make in (fresh.fresh_laplace, lambda k, delta: fresh.fresh_gaussian(k, 1.0, delta)):
+    makes = [fresh.fresh_laplace]
+    for make in (fresh.fresh_gaussian, fresh.fresh_laplace_scale):
+        makes.append(lambda k, delta, make=make: make(k, 1.0, delta))
+    for make in makes:
         with pytest.raises(ps.PrivsketchError, match="fresh matrix"):
             make(3, delta)
 
@@ -313,16 +380,22 @@ def test_fresh_laplace_hides_all_but_delta_of_the_shifts(protect):
     change = projection.protection.change()
     v = np.zeros(4, dtype=np.int64)
     v[: 1 if protect == "element" else 4] = change.widths[: 1 if protect == "element" else 4]
-    shifts = np.array([np.abs(v @ fresh_matrix(4, k).integers).sum() for _ in range(n_draws)])
-    allowed = projection.noise.law.sensitivity * 2.0**projection.noise.shift
+    shifts = np.array([v @ fresh_matrix(4, k).integers for _ in range(n_draws)])
+    law = projection.noise.law
+    scale, rng = law.scale * 2.0**projection.noise.shift, np.random.default_rng(0)
 
-    def spent(noise_for):
-        """Mean over matrices of what Laplace noise leaves open, in standard errors from delta."""
-        losses = np.maximum(-np.expm1(projection.noise.law.epsilon * (1 - shifts / noise_for)), 0)
-        return (losses.mean() - delta) / (losses.std() / math.sqrt(n_draws))
+    def spent(scale):
+        """Mean of (1 - exp(epsilon - loss))+ over matrices and noise, and its standard error."""
+        noise = rng.laplace(scale=scale, size=(50, n_draws, k))
+        losses = (np.abs(noise - shifts) - np.abs(noise)).sum(axis=2) / scale
+        means = np.maximum(-np.expm1(law.epsilon - losses), 0).mean(axis=0)
+        return means.mean(), means.std() / math.sqrt(n_draws)
 
-    assert abs(spent(allowed)) < 5.3  # false alarm 1e-7; no more is spent, and no less
-    assert spent(0.85 * allowed) > 8
+    mean, error = spent(scale)
+    assert mean < delta + 5.3 * error  # false alarm 1e-7
+    assert mean > 0.25 * delta  # moments are loose at so large a delta
+    mean, error = spent(0.7 * scale)
+    assert mean > delta + 8 * error
 
 
 # What neighbours may change -------------------------------------------------------------------
@@ -454,11 +527,11 @@ def test_scales_of_every_calibration(d, k, paper_row, union, gaussian):
     while high - low > 1e-6:
         middle = (low + high) / 2
         low, high = (middle, high) if mean_loss(k, middle, 1.0) > 1e-6 else (low, middle)
-    half_normal = math.sqrt(2 / k) * high
+    laplace = math.sqrt(2) * min(high / math.sqrt(k), fresh.fresh_laplace_scale(k, 1.0, 1e-6))
     settings = [
         ({"calibration": "paper"}, paper_row),
         ({"calibration": "union", "delta": 1e-6}, union),
-        ({"calibration": "fresh", "noise": "laplace", "delta": 1e-6}, half_normal),
+        ({"calibration": "fresh", "noise": "laplace", "delta": 1e-6}, laplace),
         ({"calibration": "fresh", "noise": "gaussian", "delta": 1e-6}, gaussian),
     ]
     for choices, expected in settings:

@@ -13,9 +13,11 @@ the Gaussian one: entries of P are rounded to a grid.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, wofz
@@ -120,6 +122,79 @@ def fresh_laplace(n_components: int, delta: float, epsilon: float = math.inf) ->
     return quantile / math.sqrt(n_components) * _ROUND_UP
 
 
+def log_delta_fresh_laplace(
+    scale: float, n_components: int, epsilon: float, rounding: float = 0.0, step: float = 0.0
+) -> float:
+    """ln delta of discrete Laplace noise of scale b = scale |v|, by Renyi divergences.
+
+    Shifted by w >= 0 the moment of order a of its density ratio is A e^((a - 1) w / b) +
+    (1 - A) e^(-a w / b). For continuous noise A = a / (2 a - 1); on integers, of which one is
+    x = step / scale in units of b, A is larger by at most (2 a - 1) x^2 / 24, because
+    tanh(x) <= x and 1 / (e^y - 1) <= 1 / y - 1 / 2 + y / 12. With such an A it grows with w.
+    Components of the shift are independent, each at most |v| (|N| / sqrt(k) + rounding), and
+    E e^(t |N|) = 2 e^(t^2 / 2) Phi(t). Every a > 1 is valid.
+    """
+    k, width, extra = n_components, 1 / (math.sqrt(n_components) * scale), rounding / scale
+    x = step / scale
+
+    def objective(log_b: float) -> float:
+        b = math.exp(log_b)  # a - 1
+        a = 1 + b
+        larger = math.log(a / (a + b) + (a + b) * x * x / 24) + b * extra + _log_mean(b * width)
+        smaller = math.log(b / (a + b)) - a * extra + _log_mean(-a * width)
+        moment = k * float(np.logaddexp(larger, smaller))
+        return moment - b * epsilon - a * math.log1p(math.exp(-log_b)) - log_b
+
+    grid = np.linspace(-8.0, 2 * math.log(scale + 1) + 12.0, 200)
+    return _least(objective, grid)
+
+
+def _log_mean(t: float) -> float:
+    """ln E e^(t |N|), N standard normal."""
+    return math.log(2) + t * t / 2 + float(log_ndtr(t))
+
+
+def _least(objective: Callable[[float], float], grid: npt.NDArray[np.float64]) -> float:
+    """The least value found near the best point of a grid; ln 1 is always valid."""
+    best = float(grid[int(np.argmin([objective(float(point)) for point in grid]))])
+    step = float(grid[1] - grid[0])
+    found = minimize_scalar(
+        objective,
+        bounds=(best - step, min(best + step, float(grid[-1]))),
+        method="bounded",
+        options={"xatol": 1e-11},
+    )
+    return float(min(found.fun, 0.0))
+
+
+@lru_cache(maxsize=1024)
+def fresh_laplace_scale(
+    n_components: int, epsilon: float, delta: float, rounding: float = 0.0, step: float = 0.0
+) -> float:
+    """b / |v| of discrete Laplace noise that is (epsilon, delta) private, rounded up.
+
+    It hardly grows with the number of components, where `fresh_laplace` pays for their sum.
+    """
+    return _root(
+        lambda scale: log_delta_fresh_laplace(scale, n_components, epsilon, rounding, step), delta
+    )
+
+
+def _root(log_delta: Callable[[float], float], delta: float) -> float:
+    """Where a falling function passes ln delta, rounded up."""
+    _require_delta(delta)
+    target = math.log(delta)
+    low = high = 1.0
+    while log_delta(high) > target:
+        high *= 2
+    while log_delta(low) <= target:
+        low /= 2
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if log_delta(middle) <= target else (middle, high)
+    return high * _ROUND_UP
+
+
 def log_delta_fresh_gaussian(
     sigma: float, n_components: int, epsilon: float, rounding: float = 0.0
 ) -> float:
@@ -145,35 +220,15 @@ def log_delta_fresh_gaussian(
         return moment - b * epsilon - a * math.log1p(math.exp(-log_b)) - log_b
 
     top = math.log(largest - 1)
-    grid = np.linspace(top - 15, top - 1e-9, 400)
-    best = float(grid[int(np.argmin([objective(float(point)) for point in grid]))])
-    step = float(grid[1] - grid[0])
-    found = minimize_scalar(
-        objective,
-        bounds=(best - step, min(best + step, top)),
-        method="bounded",
-        options={"xatol": 1e-11},
-    )
-    return float(min(found.fun, 0.0))
+    return _least(objective, np.linspace(top - 15, top - 1e-9, 400))
 
 
 @lru_cache(maxsize=1024)
 def fresh_gaussian(n_components: int, epsilon: float, delta: float, rounding: float = 0.0) -> float:
     """sigma / |v| of discrete Gaussian noise that is (epsilon, delta) private, rounded up."""
-    _require_delta(delta)
-    target = math.log(delta)
-    low = high = 1.0
-    while log_delta_fresh_gaussian(high, n_components, epsilon, rounding) > target:
-        high *= 2
-    while log_delta_fresh_gaussian(low, n_components, epsilon, rounding) <= target:
-        low /= 2
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        if log_delta_fresh_gaussian(middle, n_components, epsilon, rounding) <= target:
-            high = middle
-        else:
-            low = middle
-    return high * _ROUND_UP
+    return _root(
+        lambda sigma: log_delta_fresh_gaussian(sigma, n_components, epsilon, rounding), delta
+    )
 
 
 def delta_fresh_continuous(sigma: float, n_components: int, epsilon: float) -> float:

@@ -22,7 +22,12 @@ from fractions import Fraction
 from privsketch.budget import Budget, exact, number_text
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import kappa_discrete
-from privsketch.noise.fresh import fresh_gaussian, fresh_laplace, half_normal_tail
+from privsketch.noise.fresh import (
+    fresh_gaussian,
+    fresh_laplace,
+    fresh_laplace_scale,
+    half_normal_tail,
+)
 from privsketch.noise.mechanism import NoiseLaw, gaussian_law, laplace_law
 from privsketch.release.change import Change
 from privsketch.release.matrix import ENTRY_ERROR, ENTRY_FAILURE, UNIT, Matrix
@@ -115,10 +120,21 @@ class _Fresh:
 
     def laplace(self, bound: float, calibration: str, words: str) -> RowNoise:
         """Laplace noise that hides shifts v P of L1 norm up to bound |v|."""
+        shift = _shift(bound * self.length / self.budget.epsilon)
+        return self._laplace(bound + self.l1_rounding(shift), shift, calibration, words)
+
+    def laplace_by_moments(self) -> RowNoise:
+        """B with Laplace noise, by Renyi divergences of all components."""
+        epsilon, k = self.budget.epsilon, self.n_components
+        shift = _shift(fresh_laplace_scale(k, epsilon, self.delta) * self.length)
+        rounding, step = self.l1_rounding(shift) / k, 2.0**shift / self.length
+        scale = fresh_laplace_scale(k, epsilon, self.delta, rounding, step)
+        return self._laplace(scale * epsilon, shift, "fresh", _ONE_RELEASE)
+
+    def _laplace(self, bound: float, shift: int, calibration: str, words: str) -> RowNoise:
+        """Noise of scale bound |v| / epsilon, all rounding included."""
         epsilon = self.budget.epsilon
-        shift = _shift(bound * self.length / epsilon)
-        whole = (bound + self.l1_rounding(shift)) * self.length / 2.0**shift
-        l1 = math.ceil(whole * (1 + 1e-12))
+        l1 = math.ceil(bound * self.length / 2.0**shift * (1 + 1e-12))
         law = laplace_law(l1, self.n_components, epsilon, "replace")
         law = law.charged(epsilon, self.budget.delta, "replace")
         return RowNoise(law, shift, calibration, words)
@@ -163,6 +179,7 @@ def fixed_before(
     if noise in ("auto", "laplace"):
         bound = fresh_laplace(k, fresh.delta, budget.epsilon)
         options.append(fresh.laplace(bound, "fresh", _ONE_RELEASE))
+        options.append(fresh.laplace_by_moments())
     if noise in ("auto", "gaussian"):
         options.append(fresh.gaussian())
     return min(options, key=lambda option: option.std)
