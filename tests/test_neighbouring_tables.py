@@ -14,6 +14,7 @@ import itertools
 import math
 import os
 from decimal import Decimal
+from fractions import Fraction
 
 import duckdb
 import numpy as np
@@ -153,14 +154,15 @@ def test_csv(tmp_path, records, quote_all, end, last_end, name):
 def test_every_place_of_a_block_s_end(tmp_path, monkeypatch, size, ending):
     """Quoted line breaks, doubled quotes and characters of several bytes at all distances."""
     monkeypatch.setattr(text, "BLOCK_BYTES", size)
-    notes = ["a\nb", 'he said ""', ",\r\n,", "語\n語", '"\n"', "", "\n\n"]
+    notes = ["a\nb", "c\r\nd", 'he said ""', ",\r\n,", "語\n語", '"\n"', "", "\n\n"]
     records = [(str(i), note, str(-i)) for i, note in enumerate(notes * 4)]
     for padding in range(size):
         first = ("7", "z" * (padding % 60), "8")
         more = [("5", "y" * (padding - padding % 60), "6")]
         content = csv_bytes([first, *more, *records], end=ending)
-        found, _ = read_text(tmp_path / "t.csv", content)
+        found, carried = read_text(tmp_path / "t.csv", content)
         assert_same(found, by_csv_module(content))
+        assert carried == [note for _, note, _ in [first, *more, *records]]
 
 
 @BATTERY
@@ -278,15 +280,33 @@ def test_one_byte_of_a_note_moves_no_sum(tmp_path, make_design, no_noise, monkey
     assert (sums[0] - sums[2] == alone).all()
 
 
-def test_a_dask_frame_that_was_cut_from_csv_is_refused(tmp_path, make_design):
+def dask_forms(frame):
     import dask.dataframe as dd
 
-    path = attack(tmp_path, "t.csv", "0,0,z\n")
-    with pytest.raises(ps.PrivsketchError, match="blocksize=None"):
-        ps.sketch(dd.read_csv(path, blocksize=4096)[["x", "y"]], make_design(dim=2))
-    whole = dd.read_csv(path, blocksize=None)
-    found = ps.sketch(whole, make_design(dim=2), columns=COLUMNS)
-    assert found.design.dim == 2
+    some = frame[["x", "y"]]
+    return {
+        "columns": some,
+        "optimised": some.optimize(),
+        "array": some.values,
+        "delayed": dd.from_delayed(some.to_delayed(), meta=some._meta),
+        "computed with": some.assign(x=some.x + 1),
+    }
+
+
+def test_a_dask_frame_that_was_cut_from_csv_is_refused(tmp_path, make_design):
+    import dask
+    import dask.dataframe as dd
+
+    (tmp_path / "t.csv").write_text("x,y,note\n" + "1,2,z\n" * 3000)
+    design = make_design(dim=2)
+    for name, data in dask_forms(dd.read_csv(tmp_path / "t.csv", blocksize=4096)).items():
+        with pytest.raises(ps.PrivsketchError, match="blocksize=None"):
+            ps.sketch(data, design)
+        assert name
+    for data in dask_forms(dd.read_csv(tmp_path / "t.csv", blocksize=None)).values():
+        assert ps.sketch(data, design).design.dim == 2
+    with pytest.raises(ps.PrivsketchError, match="Dask DataFrame or a Dask Array"):
+        ps.sketch(dask.delayed([[1.0, 2.0]]), design)
 
 
 # ---------------------------------------------------------------- headers
@@ -496,7 +516,11 @@ def test_sparse_matrices(records, form, is_array):
 # ---------------------------------------------------------------- one record that stops everything
 
 
-STRANGE = [None, 10**400, -(10**400), Decimal("sNaN"), Decimal("NaN"), Decimal("1e999"), math.nan]
+STRANGE = [
+    *(None, 10**400, -(10**400), math.nan, -math.inf, pd.NA, pd.NaT, np.ma.masked),
+    *(Decimal("sNaN"), Decimal("NaN"), Decimal("1e999"), Fraction(10**400)),
+    *(np.datetime64("NaT"), np.timedelta64("NaT"), np.longdouble("1e4000")),
+]
 HOLDERS = {
     "nested list": lambda rows: rows,
     "array of objects": lambda rows: np.array(rows, dtype=object),
@@ -534,6 +558,122 @@ def test_no_cell_stops_an_estimator(form, strange, estimator):
     model.fit(form(rows))
     with pytest.raises(ps.PrivsketchError):
         estimator(**options, epsilon=1.0, delta=1e-6, domain=domain).fit(form(rows))
+
+
+DATES = [np.datetime64("2020-01-01"), np.timedelta64(5, "s"), pd.Timestamp("2020-01-01"), 1j, "1.5"]
+
+
+@pytest.mark.parametrize("date", DATES, ids=repr)
+@pytest.mark.parametrize("form", HOLDERS.values(), ids=HOLDERS)
+def test_what_is_no_number_is_refused_everywhere(form, date, make_design):
+    rows = [[0.5, 1], [2, date]]
+    with pytest.raises(ps.PrivsketchError, match="not numeric"):
+        ps.sketch(form(rows), make_design(dim=2), missing="center")
+    model = ps.PrivateKMeans(1, epsilon=1.0, delta=0.0, domain=ps.Box(-3, 3), missing="center")
+    with pytest.raises((ps.PrivsketchError, TypeError), match=r"numeric|Complex|number"):
+        model.fit(form(rows))
+
+
+def test_dates_of_other_tables_are_no_numbers_for_estimators():
+    days = pl.Series("x", [None, 5], dtype=pl.Int64).cast(pl.Date)
+    for table in (
+        pl.DataFrame({"x": days, "y": days}),
+        [np.array(["2020-01-01", "NaT"], "datetime64[D]")] * 2,
+        [[np.timedelta64(1, "s"), np.timedelta64(2, "s")]],
+    ):
+        model = ps.PrivateKMeans(1, epsilon=1.0, delta=0.0, domain=ps.Box(-3, 3), missing="center")
+        with pytest.raises(ps.PrivsketchError, match="numeric"):
+            model.fit(table)
+
+
+def test_what_is_under_a_mask_is_not_read(make_design, no_noise):
+    design = make_design(dim=2)
+    wanted = ps.sketch([[1.0, 0.0], [2.0, 1.0]], design).values
+    numbers = np.ma.array([[1.0, 3.0], [2.0, 1.0]], mask=[[0, 1], [0, 0]])
+    objects = np.ma.array(np.array([[1, "secret"], [2, 1]], dtype=object), mask=[[0, 1], [0, 0]])
+    for table in (numbers, list(numbers), objects):
+        assert (ps.sketch(table, design, missing="center").values == wanted).all()
+    with pytest.raises(ps.PrivsketchError, match="mask"):
+        ps.PrivateKMeans(1, epsilon=1.0, delta=0.0, domain=ps.Box(-3, 3)).fit(list(numbers))
+
+
+def test_a_column_without_any_value_is_missing_throughout(make_design, no_noise):
+    design = make_design(dim=2)
+    wanted = ps.sketch([[1.0, 0.0], [2.0, 0.0]], design).values
+    for table in (
+        pa.table({"x": [1.0, 2.0], "y": pa.nulls(2)}),
+        pl.DataFrame({"x": [1.0, 2.0], "y": [None, None]}),
+        pd.DataFrame({"x": [1.0, 2.0], "y": [None, None]}),
+    ):
+        assert (ps.sketch(table, design, missing="center").values == wanted).all()
+
+
+@pytest.mark.parametrize("spelling", ["None", "Null", " ", "<NA>", "NaT", ".", "#N/A N/A"])
+def test_missing_values_as_people_write_them(tmp_path, spelling):
+    (tmp_path / "t.csv").write_text(f"x,y\n1,{spelling}\n2,3\n")
+    found = rows_of(read_blocks(tmp_path / "t.csv", 2))
+    assert_same(found, np.array([[1.0, math.nan], [2.0, 3.0]]))
+
+
+# ---------------------------------------------------------------- what errors keep
+
+
+def whole_chain(error):
+    while error is not None:
+        yield repr(error)
+        yield repr(getattr(error, "object", ""))
+        error = error.__cause__ or error.__context__
+
+
+def refusals(tmp_path):
+    (tmp_path / "text.csv").write_text("x,y\n1,secretword\n")
+    (tmp_path / "wide.csv").write_text("x,y\n1,2,secretword\n")
+    (tmp_path / "bytes.csv").write_bytes(b"x,secretword\xff\n1,2\n")
+    yield tmp_path / "text.csv"
+    yield tmp_path / "wide.csv"
+    yield tmp_path / "bytes.csv"
+    yield [[1.0, "secretword"]]
+    yield pd.DataFrame({"x": [1.0], "y": ["secretword"]}, dtype=object)
+    yield np.array([[1.0, "secretword"]])
+    query = "select 1 as x, cast(t as double) as y from (values ('secretword')) v(t)"
+    yield duckdb.connect().sql(query)
+
+
+def test_no_error_keeps_one_that_quotes_a_record(tmp_path, make_design):
+    for data in refusals(tmp_path):
+        with pytest.raises(ps.PrivsketchError) as caught:
+            ps.sketch(data, make_design(dim=2))
+        assert "secretword" not in " ".join(whole_chain(caught.value))
+    for table in (np.array([[1.0, "secretword"]]), [["secretword", 1.0]]):
+        with pytest.raises(ps.PrivsketchError) as caught:
+            ps.PrivateKMeans(1, epsilon=1.0, delta=0.0, domain=ps.Box(-3, 3)).fit(table)
+        assert "secretword" not in " ".join(whole_chain(caught.value))
+    with pytest.raises(ps.PrivsketchError) as caught:
+        RecordFiles.of([tmp_path / "bytes.csv"])
+    assert "secretword" not in " ".join(whole_chain(caught.value))
+
+
+def test_a_first_record_is_read_as_all_others_are(tmp_path, monkeypatch):
+    """Without a header nothing is asked of it that is not asked of the next one."""
+    monkeypatch.setattr(text, "BLOCK_BYTES", 2**20)
+    for note in (b"a" * 200_000, b"\xff\xfe", b'"a\r\nb"', b'""'):
+        for order in ([note, b"b"], [b"b", note]):
+            (tmp_path / "t.csv").write_bytes(b"".join(b"1,%s,2\r\n" % cell for cell in order))
+            found = rows_of(read_blocks(tmp_path / "t.csv", 2, ["0", "2"], header=False))
+            assert_same(found, np.array([[1.0, 2.0]] * 2))
+
+
+@pytest.mark.parametrize("before", [65_534, 65_535, 65_536])
+def test_a_header_whose_line_break_is_cut_in_two(tmp_path, monkeypatch, before):
+    monkeypatch.setattr(text, "BLOCK_BYTES", 2**20)
+    header = b"x" * (before - 1)
+    (tmp_path / "t.csv").write_bytes(header + b"\r\n1\r\n2\r\n")
+    assert_same(rows_of(read_blocks(tmp_path / "t.csv", 1), 1), np.array([[1.0], [2.0]]))
+
+
+def test_the_name_of_a_file_says_once_what_it_is(tmp_path):
+    (tmp_path / "a.tsv.csv").write_text("x,y\n1,2\n")
+    assert_same(rows_of(read_blocks(tmp_path / "a.tsv.csv", 2)), np.array([[1.0, 2.0]]))
 
 
 def test_links_of_one_file_are_one_file(tmp_path):

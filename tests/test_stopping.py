@@ -361,3 +361,52 @@ def test_an_interrupt_while_workers_start_comes_afterwards():
             interrupted()
         assert stop.was_asked
     assert seen == ["went on"]
+
+
+@pytest.mark.parametrize("method", ["lloyd", "sketch", "pipeline"])
+def test_words_of_a_header_are_in_no_error_of_a_command(folder, method):
+    Path("words.csv").write_text("secretsmith,hiddenjones\n1,2\n1,abc\n")
+    for command in (
+        ["cluster", "words.csv", "-k", 1, "--box", 0, 3, *COST, "--method", method, "-o", "m.json"],
+        ["release", "words.csv", "-k", 1, "--box", 0, 3, "--epsilon", 1, "-o", "rows.npy"],
+    ):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert "hiddenjones" not in result.output
+        assert "secretsmith" not in result.output
+
+
+def test_a_sketch_does_not_replace_its_own_records(folder):
+    before = Path("data.npy").read_bytes()
+    result = run("sketch", "study.json", "data.npy", "-o", "data.npy", "--force")
+    assert result.exit_code == 2
+    assert "given twice" in result.stderr
+    assert Path("data.npy").read_bytes() == before
+
+
+def test_a_second_interrupt_ends_a_pool_all_the_same(folder):
+    for pause in (0.01, 0.05):
+        process = subprocess.Popen(
+            [PRIVSKETCH, *map(str, SPENDING["sketch"]), "--engine", "pool"],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        time.sleep(1.2)
+        for _ in range(3):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+            time.sleep(pause)
+        said = process.communicate(timeout=60)[1]
+        assert "Traceback" not in said
+
+
+def test_a_job_that_ignores_interrupts_goes_on(folder):
+    line = f"trap '' INT; exec {PRIVSKETCH} sketch study.json data.npy -o out.sketch"
+    process = subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE, start_new_session=True)
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert ps.Sketch.load("out.sketch").design.dim == 3

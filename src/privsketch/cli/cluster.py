@@ -173,7 +173,7 @@ def cluster(
             say(_method_line(choice), output)
         say(model.describe(), output)
         say_source(source, output, "run on")
-        if files.chosen.found:
+        if files.chosen.is_found:
             say(
                 "note        names in the header of a text file are not published: state them with "
                 "--columns to have them in the model",

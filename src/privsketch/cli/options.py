@@ -160,7 +160,7 @@ def listed_names(text: str | None) -> list[str] | None:
 def chosen_columns(text: str | None, data: tuple[Path, ...]) -> list[str] | list[int] | None:
     """Column names; for .npy files, which have none, column numbers."""
     names = listed_names(text)
-    is_array = all(path.suffix == ".npy" for path in data)
+    is_array = all(path.suffix.lower() == ".npy" for path in data)
     if names is not None and is_array and all(name.isdecimal() for name in names):
         return [int(name) for name in names]
     return names

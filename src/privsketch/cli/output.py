@@ -82,6 +82,8 @@ def require_free(path: Path, force: bool, reason: str) -> None:
     from privsketch.formats import require_writable
 
     if is_standard(path):
+        if sys.stdout is None:
+            raise FileError("-: there is no standard output")
         if sys.stdout.isatty():
             raise FileError("-: standard output is a terminal; send it to a file or a pipe")
         return

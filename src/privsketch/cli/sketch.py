@@ -84,11 +84,13 @@ def sketch(
             raise FileError(
                 f"{design_file}: its fingerprint is {recipe.fingerprint[:16]}, not {expect}"
             )
-        if sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             asks = recipe.budget.describe()
             click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
         # Learn it before the budget is spent.
         require_free(output, force, "sketching its records again would spend the budget again")
+        if output.resolve() in [path.resolve() for path in (design_file, *data)]:
+            raise FileError(f"{output}: given twice; records and results need a file each")
         with record_bar(data) as advance:
 
             def progress(done: int) -> None:

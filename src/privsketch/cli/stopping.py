@@ -53,8 +53,12 @@ class Stop:
         self.require_going()
 
     def install(self) -> dict[signal.Signals, Any]:
-        """Take the signals; those who took them before, by signal. Main thread only."""
-        return {number: signal.signal(number, self) for number in _SIGNALS}
+        """Take the signals; those who took them before, by signal. Main thread only.
+
+        What the shell tells a job to ignore, it ignores.
+        """
+        taken = [n for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+        return {number: signal.signal(number, self) for number in taken}
 
 
 @contextmanager

@@ -7,7 +7,6 @@ what a part holds is what a record is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +19,7 @@ from privsketch.readers.selection import Selection, selected_names
 from privsketch.readers.tables import array_blocks
 
 Graph = dict[Any, Any]
+_DEEPEST = 12  # tasks within tasks; Dask's own readers are three or four deep
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,11 @@ def dask_parts(data: Any, chosen: Selection) -> DaskParts:
     """Parts of a Dask DataFrame (its partitions), a Dask Array (chunks of rows), or files."""
     if not is_dask(data):
         return DaskParts({}, _file_parts(data, chosen), chosen)
-    if getattr(data, "ndim", 0) == 2 and hasattr(data, "columns"):
+    # Of the class: a delayed object has every attribute, none of them known.
+    kind = type(data)
+    if hasattr(kind, "columns") and hasattr(kind, "ndim") and data.ndim == 2:
         return _frame_parts(data, chosen)
-    if hasattr(data, "rechunk"):
+    if hasattr(kind, "rechunk"):
         return _array_parts(data, chosen)
     raise RecordError(
         f"cannot read records from a Dask {type(data).__name__}: expected a Dask DataFrame or a "
@@ -52,40 +54,11 @@ def dask_parts(data: Any, chosen: Selection) -> DaskParts:
 
 def _frame_parts(frame: Any, chosen: Selection) -> DaskParts:
     """Partitions with the columns of a record."""
-    _require_whole_lines(frame)
     labels = [str(label) for label in frame.columns]
     names = selected_names(labels, chosen, "table")
     table = frame[[frame.columns[labels.index(name)] for name in names]]
     # Workers choose by name again, and so depend on no optimisation that Dask applies.
     return _delayed_parts(table.to_delayed(), Selection(chosen.dim, tuple(names), None))
-
-
-def _require_whole_lines(frame: Any) -> None:
-    """Refuse a frame that Dask cuts out of text files at any line break, in quotes or not.
-
-    One record could then change how others are read. Where a frame comes from can be seen until
-    it is persisted.
-    """
-    walk = getattr(getattr(frame, "expr", None), "walk", None)
-    for step in walk() if walk is not None else ():
-        if not str(getattr(step, "label", "")).startswith("read-"):
-            continue
-        for block in _flat(getattr(step, "iterables", ())):
-            of_block: Any = getattr(block, "args", ())  # file, offset, length, line break
-            if len(of_block) == 4 and isinstance(of_block[3], bytes) and of_block[2] is not None:
-                raise RecordError(
-                    "table: Dask cuts text files at any line break, also at one inside of quotes: "
-                    "one record could change how others are read. Give the paths themselves with "
-                    "engine='dask', or read them with blocksize=None"
-                )
-
-
-def _flat(nested: Any) -> Iterator[Any]:
-    for item in nested:
-        if isinstance(item, list | tuple):
-            yield from _flat(item)
-        else:
-            yield item
 
 
 def _array_parts(array: Any, chosen: Selection) -> DaskParts:
@@ -107,7 +80,30 @@ def _array_parts(array: Any, chosen: Selection) -> DaskParts:
 def _delayed_parts(parts: list[Any], chosen: Selection) -> DaskParts:
     """Parts that share one graph."""
     graph = dict(parts[0].__dask_graph__()) if parts else {}
+    if any(map(_cuts_text, graph.values())):
+        raise RecordError(
+            "table: Dask cuts text files at any line break, also at one inside of quotes: one "
+            "record could change how others are read. Give the paths themselves with "
+            "engine='dask', or read them with blocksize=None"
+        )
     return DaskParts(graph, [part.key for part in parts], chosen)
+
+
+def _cuts_text(task: Any, depth: int = 0) -> bool:
+    """Whether a task reads a stretch of a text file, whose ends Dask finds by line breaks.
+
+    One that reads the whole file has no length. Tasks hold others, in lists or as arguments.
+    """
+    if getattr(getattr(task, "func", None), "__name__", "") == "read_block_from_file":
+        return task.args[2] is not None  # file, offset, length, line break
+    inner: list[Any] = []
+    if isinstance(task, list | tuple | set | frozenset):
+        inner = list(task)
+    elif isinstance(task, dict):
+        inner = list(task.values())
+    elif hasattr(task, "args") or hasattr(task, "kwargs"):
+        inner = [*getattr(task, "args", ()), *(getattr(task, "kwargs", None) or {}).values()]
+    return depth < _DEEPEST and any(_cuts_text(part, depth + 1) for part in inner)
 
 
 def _file_parts(data: Any, chosen: Selection) -> list[Any]:

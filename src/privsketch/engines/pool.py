@@ -51,8 +51,12 @@ def pool_sums(
                 progress(outcome.n_records)
     except BrokenProcessPool:
         raise RecordError(_DIED) from None
+    except KeyboardInterrupt:
+        _end_workers(pool)  # nobody waits for what they are doing
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        with _interrupts_later():  # a second one would leave workers that wait for ever
+            pool.shutdown(cancel_futures=True)
     return total
 
 
@@ -70,6 +74,13 @@ def _outcomes(
     while waiting:
         done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
         yield from (future.result() for future in done)
+
+
+def _end_workers(pool: ProcessPoolExecutor) -> None:
+    """End all workers at once; `ProcessPoolExecutor.kill_workers` from Python 3.14 on."""
+    with _interrupts_later():
+        for process in list((getattr(pool, "_processes", None) or {}).values()):
+            process.kill()
 
 
 def _leave_interrupts_alone() -> None:

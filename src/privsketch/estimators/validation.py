@@ -43,15 +43,18 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
     kinds = [getattr(X, "dtype", None), *getattr(X, "dtypes", ())]
     if any(getattr(kind, "kind", "f") not in "fiubOc" for kind in kinds):
         raise RecordError(_NOT_NUMERIC)
-    if isinstance(X, np.ma.MaskedArray):
+    masked = isinstance(X, list | tuple) and any(isinstance(x, np.ma.MaskedArray) for x in X)
+    if masked or isinstance(X, np.ma.MaskedArray):
         raise RecordError("X: masked arrays are not supported; fill the mask with NaN")
     if isinstance(X, str | bytes | os.PathLike):
         raise RecordError("X: expected an array or a data frame; privsketch.sketch reads files")
     keep_missing = reset or estimator.missing == "center"
+    table = _numbers_of_objects(X)
+    failure: Exception | None = None
     try:
         array = validate_data(
             estimator,
-            _numbers_of_objects(X),
+            table,
             reset=reset,
             accept_sparse=["csr", "coo"] if sparse else False,
             dtype=[np.float64, np.float32],
@@ -63,30 +66,42 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
         if isinstance(error, TypeError) and "sparse" in text.lower():
             raise  # scikit-learn's own words for sparse input; they quote nothing
         kind = CellError if isinstance(error, TypeError) else RecordError
-        raise kind(_without_values(text)) from None
+        failure = kind(_without_values(text))
+    if failure is not None:
+        raise failure  # here, where scikit-learn's error is not its context
     return array if sparse and hasattr(array, "tocsr") else np.asarray(array)
 
 
 def _numbers_of_objects(X: Any) -> Any:
-    """X with Python objects read one by one, where all of them are numbers or missing.
+    """X with Python objects read one by one: numbers, or missing.
 
-    scikit-learn converts a column as a whole: a cell that is no float would stop all others.
-    What is left as it is gets its words.
+    scikit-learn converts a column as a whole: a cell that is no float would stop all others, and
+    one that is a date would become a number.
     """
+    if is_pandas(X):
+        kinds = X.dtypes if X.ndim == 2 else ()
+        places = [place for place, kind in enumerate(kinds) if kind.kind == "O"]
+        numbers = [_object_numbers(X.iloc[:, place].to_numpy()) for place in places]
+        for place, column in zip(places, numbers, strict=True):
+            X = X.copy() if place == places[0] else X
+            X.isetitem(place, column)
+        return X
+    if hasattr(X, "tocsr"):
+        return X
     try:
-        if is_pandas(X) and X.ndim == 2:
-            places = [place for place, kind in enumerate(X.dtypes) if kind.kind == "O"]
-            numbers = [object_numbers(X.iloc[:, place].to_numpy()) for place in places]
-            for place, column in zip(places, numbers, strict=True):
-                X = X.copy() if place == places[0] else X
-                X.isetitem(place, column)
-        elif isinstance(X, list | tuple | np.ndarray):
-            array = np.asarray(X)
-            if array.dtype == object and array.ndim == 2:
-                return object_numbers(array)
-    except ValueError:  # ragged, or not a number
-        pass
-    return X
+        array = np.asarray(X)
+    except ValueError:  # ragged: scikit-learn says so
+        return X
+    if array.dtype.kind in "mMUS":
+        raise RecordError(_NOT_NUMERIC)
+    return _object_numbers(array) if array.dtype == object and array.ndim == 2 else X
+
+
+def _object_numbers(cells: Any) -> npt.NDArray[np.float64]:
+    try:
+        return object_numbers(cells)
+    except RecordError:  # it quotes nothing
+        raise CellError(_NOT_NUMERIC) from None
 
 
 def completed(estimator: Any, X: Any) -> npt.NDArray[Any]:

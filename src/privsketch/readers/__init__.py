@@ -29,6 +29,7 @@ from privsketch.readers.tables import (
     array_blocks,
     is_pandas,
     list_blocks,
+    own_errors,
     pandas_blocks,
     stream_blocks,
 )
@@ -46,7 +47,7 @@ def read_blocks(
 
     See `chosen_columns` for `columns`, `names` and `header`.
     """
-    yield from _blocks(data, chosen_columns(dim, columns, names, header), file_blocks)
+    yield from own_errors(_blocks(data, chosen_columns(dim, columns, names, header), file_blocks))
 
 
 def read_sparse_blocks(
@@ -74,7 +75,7 @@ def read_sparse_blocks(
 
 def read_parts(data: Any, chosen: Selection) -> Iterator[Part]:
     """Parts of `data` for other processes: stretches of files, and blocks of all else."""
-    yield from packed(_blocks(data, chosen, file_parts))
+    yield from own_errors(packed(_blocks(data, chosen, file_parts)))
 
 
 def part_blocks(part: Any, chosen: Selection) -> Iterator[Block]:
@@ -82,9 +83,9 @@ def part_blocks(part: Any, chosen: Selection) -> Iterator[Block]:
     if isinstance(part, BlockPart):
         yield from part.blocks
     elif isinstance(part, FilePart):
-        yield from file_blocks(part.path, chosen, part.stretch)
+        yield from own_errors(file_blocks(part.path, chosen, part.stretch))
     else:
-        yield from _blocks(part, chosen, file_blocks)
+        yield from own_errors(_blocks(part, chosen, file_blocks))
 
 
 def chosen_columns(

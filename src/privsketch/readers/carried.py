@@ -14,8 +14,13 @@ from typing import Any
 
 from privsketch.errors import RecordError
 from privsketch.readers.files import file_identity, file_kind, file_rows, file_schema
-from privsketch.readers.selection import Selection, require_numeric, selected_names
-from privsketch.readers.tables import Rows, array_places
+from privsketch.readers.selection import (
+    FoundName,
+    Selection,
+    require_numeric,
+    selected_names,
+)
+from privsketch.readers.tables import Rows, array_places, own_errors
 
 
 @dataclass(frozen=True)
@@ -78,14 +83,14 @@ class RecordFiles:
         text file is neither.
         """
         names = self.chosen.columns or self.chosen.names
-        if names is None or self.chosen.found or any(isinstance(name, int) for name in names):
+        if names is None or self.chosen.is_found or any(isinstance(n, int) for n in names):
             return None
         return tuple(str(name) for name in names)
 
     def rows(self) -> Iterator[Rows]:
         """Blocks (n, dim) of records, each with an Arrow batch of what comes along, or None."""
         for path in self.paths:
-            for block, batch in file_rows(path, self.chosen):
+            for block, batch in own_errors(file_rows(path, self.chosen)):
                 yield block, None if batch is None else _plain(batch, self.carried)
 
 
@@ -129,8 +134,9 @@ def _selection(
                 "with columns=[...]"
             )
     names = tuple(name for name in schema.names if name not in carry)
-    found = all(file_kind(path) == "csv" for path in named)
-    return Selection(_some_columns(len(names)), None, names, carry, found=found)
+    if all(file_kind(path) == "csv" for path in named):
+        names = tuple(FoundName(name) for name in names)
+    return Selection(_some_columns(len(names)), None, names, carry)
 
 
 def _some_columns(dim: int) -> int:

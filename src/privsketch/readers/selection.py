@@ -17,14 +17,22 @@ def rows_per_block(dim: int) -> int:
     return max(1, BLOCK_VALUES // dim)
 
 
+class FoundName(str):
+    """A name that stands in the first line of a text file, and that nobody stated.
+
+    It finds a column, but is neither shown nor published: the line may be a record.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Selection:
     """Which columns make a record: those asked for, else by name where a table has names.
 
     `carried` are columns that come along beside the record (readers/carried.py). `header` is
     what the caller says of the first line of text files: names, a record, or nothing, which
-    means names. `found` if nobody stated `names`: they stand in a header, and must not be
-    published for that alone.
+    means names.
     """
 
     dim: int
@@ -32,13 +40,17 @@ class Selection:
     names: tuple[str, ...] | None
     carried: tuple[str, ...] = ()
     header: bool | None = None
-    found: bool = False
 
     @property
     def stated(self) -> frozenset[str]:
         """Names that people wrote down, and that may be shown and published."""
-        names = self.columns or (() if self.found else self.names) or ()
-        return frozenset(name for name in (*names, *self.carried) if isinstance(name, str))
+        names = (*(self.columns or self.names or ()), *self.carried)
+        return frozenset(n for n in names if isinstance(n, str) and not isinstance(n, FoundName))
+
+    @property
+    def is_found(self) -> bool:
+        """Whether names of the columns stand in a header, and nowhere else."""
+        return any(isinstance(name, FoundName) for name in self.columns or self.names or ())
 
 
 def selected(schema: Any, chosen: Selection, what: str) -> list[str]:
@@ -118,7 +130,8 @@ def require_numeric_type(kind: Any, name: str, what: str) -> None:
     import pyarrow.types as types
 
     if not (
-        types.is_integer(kind)
+        types.is_null(kind)  # a column without any value
+        or types.is_integer(kind)
         or types.is_floating(kind)
         or types.is_boolean(kind)
         or types.is_decimal(kind)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import Any
+from numbers import Real
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,23 @@ Block = npt.NDArray[Any]
 Rows = tuple[Block, Any]
 
 
+_Item = TypeVar("_Item")
+
+
+def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
+    """The same items; errors of ours as they are, without those that they were made from.
+
+    Libraries quote what they stumble over, and an exception keeps the one that it replaced.
+    """
+    failure = ""
+    try:
+        yield from items
+    except RecordError as error:
+        failure = str(error)
+    if failure:
+        raise RecordError(failure)
+
+
 def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
     """Blocks of a NumPy array."""
     if array.ndim != 2:
@@ -34,7 +52,8 @@ def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
             "your data: array.reshape(-1, 1) for one column"
         )
     if array.dtype.kind not in "fiubO":
-        raise RecordError(f"a column is not numeric (array of type {array.dtype})")
+        kind = array.dtype.type.__name__  # of text, not how long the longest is
+        raise RecordError(f"a column is not numeric (array of {kind})")
     places = array_places(array.shape[1], chosen)
     if isinstance(array, np.matrix):  # which would multiply as such
         array = np.asarray(array)
@@ -43,11 +62,14 @@ def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
         block = array[first : first + rows]
         if places is not None:
             block = block[:, places]
-        mask = np.ma.getmask(block)
+        mask = np.ma.getmaskarray(block) if isinstance(block, np.ma.MaskedArray) else None
+        block = np.asarray(block)
         if block.dtype == object:
-            block = object_numbers(np.asarray(block))
-        if isinstance(block, np.ma.MaskedArray) or mask is not np.ma.nomask:  # masked: missing
-            block = np.where(mask, np.nan, np.asarray(block, dtype=np.float64))
+            cells = block.copy()
+            cells[slice(0) if mask is None else mask] = None  # what is under it is not looked at
+            block = object_numbers(cells)
+        elif mask is not None:  # masked means missing
+            block = np.where(mask, np.nan, block.astype(np.float64))
         yield block
 
 
@@ -105,14 +127,16 @@ def _pandas_column(column: Any, name: str) -> npt.NDArray[np.float64]:
 
 def list_blocks(rows: Sequence[Any], chosen: Selection) -> Iterator[Block]:
     """Blocks of a nested list of numbers, read as float64 whatever else is in it."""
+    is_masked = any(isinstance(row, np.ma.MaskedArray) for row in rows)
     try:
-        array = np.asarray(rows)
+        array = np.ma.vstack(rows) if is_masked else np.asarray(rows)
     except ValueError:
         raise RecordError("the rows of the list do not all have the same length") from None
     # NumPy takes a type from all cells: integers, floats, or objects where a cell is None. The
     # number that becomes of a cell is the same, as each of these is rounded to float64 once.
     if array.dtype.kind in "fiub":
-        array = array.astype(np.float64)
+        with np.errstate(over="ignore"):  # a long double beyond all floats is infinite
+            array = array.astype(np.float64)
     yield from array_blocks(array, chosen)
 
 
@@ -128,11 +152,11 @@ def cell_number(cell: Any, where: str) -> float:
     One record must not stop all others: an integer or a decimal beyond all floats and a
     signalling NaN are missing values, as infinite ones are.
     """
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+    is_missing = cell is None or type(cell).__name__ in ("NAType", "NaTType", "MaskedConstant")
+    is_time = isinstance(cell, np.datetime64 | np.timedelta64)  # the latter calls itself an integer
+    if is_missing or (is_time and np.isnat(cell)):
         return float("nan")
-    if not isinstance(cell, int | float | np.number | np.bool_ | Decimal) or isinstance(
-        cell, np.complexfloating
-    ):
+    if is_time or not isinstance(cell, Real | np.bool_ | Decimal):
         raise RecordError(f"table: {where} is not numeric")
     try:
         with np.errstate(over="ignore"):  # a long double beyond all floats is infinite

@@ -30,7 +30,13 @@ from privsketch.readers.tables import Rows, batch_rows
 # Arrow reads as much at a time, and no line may be longer: enough for every thread, and few such
 # blocks are in memory.
 BLOCK_BYTES = 2**22
-_MISSING = frozenset({"", "na", "n/a", "#n/a", "null", "nan", "none"})
+# Spellings of a missing value: those of Arrow and pandas, and as people write them.
+_NULLS = [
+    *("", " ", ".", "na", "NA", "n/a", "N/A", "#NA", "#N/A", "#N/A N/A", "<NA>", "NaT"),
+    *("nan", "NaN", "-nan", "-NaN", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    *("null", "Null", "NULL", "none", "None", "NONE"),
+]
+_MISSING = frozenset(text.strip().lower() for text in _NULLS)
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,8 @@ class TextFile:
     @classmethod
     def of(cls, path: Path) -> TextFile:
         """By its name, which may end in .gz."""
-        is_tsv = ".tsv" in (suffix.lower() for suffix in path.suffixes[-2:])
-        return cls(path, "\t", False) if is_tsv else cls(path, ",", True)
+        name = path.name.lower().removesuffix(".gz")
+        return cls(path, "\t", False) if name.endswith(".tsv") else cls(path, ",", True)
 
     def open(self) -> Any:
         """A stream of its bytes."""
@@ -61,20 +67,27 @@ class TextFile:
             return text.rstrip("\r\n").split(self.delimiter)
         return next(lines.reader(io.StringIO(text, newline="")), [])
 
-    def end_of_line(self, data: bytes, start: int = 0) -> int:
-        """Where the line that begins at `start` ends, its line break included; -1 if it goes on."""
-        place, delimiter = start, self.delimiter.encode()
+    def first_line(self, data: bytes, start: int = 0) -> tuple[int, int]:
+        """Where the line that begins at `start` ends, its line break included, and its cells.
+
+        The end is -1 if the data may not have all of it: a line feed may follow what is the last.
+        """
+        place, delimiter, n_cells = start, self.delimiter.encode(), 1
+        ends = re.compile(b"[\r\n" + delimiter + b"]")
         while place < len(data):
             if self.has_quotes and data[place : place + 1] == b'"':  # at the beginning of a cell
                 place = _after_quote(data, place)
-            found = re.compile(b"[\r\n" + delimiter + b"]").search(data, place)
+            found = ends.search(data, place)
             if found is None:
                 break
             place = found.end()
             if found[0] == delimiter:
-                continue
-            return place + (found[0] == b"\r" and data[place : place + 1] == b"\n")
-        return -1
+                n_cells += 1
+            elif found[0] == b"\r" and place == len(data):
+                break
+            else:
+                return place + (found[0] == b"\r" and data[place : place + 1] == b"\n"), n_cells
+        return -1, n_cells
 
 
 def _after_quote(data: bytes, place: int) -> int:
@@ -101,7 +114,7 @@ def _beginning(file: TextFile, stream: Any, header: bool | None) -> _Beginning:
     data, whole = _more(stream, b"").removeprefix(b"\xef\xbb\xbf"), False
     while True:
         start = len(data) - len(data.lstrip(b"\r\n"))  # blank lines before the first one
-        end = file.end_of_line(data, start)
+        end, n_cells = file.first_line(data, start)
         if end >= 0 or whole:
             break
         if len(data) >= BLOCK_BYTES:
@@ -115,9 +128,9 @@ def _beginning(file: TextFile, stream: Any, header: bool | None) -> _Beginning:
     if start == end:
         # Blank lines alone are records of one column, all missing; or nothing.
         return _Beginning([], data)
+    if header is False:  # it is a record: no more is asked of it than of any other
+        return _Beginning([str(place) for place in range(n_cells)], data)
     cells = file.cells(data[start:end])
-    if header is False:
-        return _Beginning([str(place) for place in range(len(cells))], data)
     if header is None and _may_be_record(cells):
         # It may be a record: neither use it as names nor show it.
         raise RecordError(
@@ -147,7 +160,9 @@ def _is_number(text: str) -> bool:
 class _WithLastLine:
     """What Arrow reads: the rest of a file, and then one line more.
 
-    Only the last read is short: Arrow takes a block that is one line feed for the end of a file.
+    Blocks are as long as Arrow asks, but for the last and for those that would end in a carriage
+    return: Arrow takes a block that is one line feed for the end of a file, and drops a line feed
+    that follows a carriage return in the block before, in quotes too.
     """
 
     def __init__(self, stream: Any, rest: bytes, line: bytes) -> None:
@@ -170,7 +185,10 @@ class _WithLastLine:
                 break
             parts.append(part)
             missing -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        block = parts[0] if len(parts) == 1 else b"".join(parts)
+        if len(block) > 1 and block.endswith(b"\r"):
+            block, self._rest = block[:-1], b"\r" + self._rest
+        return block
 
     def readable(self) -> bool:
         return True
@@ -186,11 +204,17 @@ def text_names(path: Path, header: bool | None) -> list[str]:
     Without a header the number of columns is that of its first line.
     """
     file = TextFile.of(path)
-    with _errors(file, header, []), file.open() as stream:
-        names = _beginning(file, stream, header).names
-        if not names:
-            raise RecordError(f"{path}: not valid CSV: it has no line")
-        return names
+    failure = ""
+    try:
+        with _errors(file, header, []), file.open() as stream:
+            names = _beginning(file, stream, header).names
+    except RecordError as error:
+        failure = str(error)
+    if failure:
+        raise RecordError(failure)  # here, where no foreign error is its context
+    if not names:
+        raise RecordError(f"{path}: not valid CSV: it has no line")
+    return names
 
 
 def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
@@ -228,7 +252,7 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
                 # A line without a cell is a missing value where there is one column.
                 ignore_empty_lines=len(available) > 1,
             ),
-            csv.ConvertOptions(include_columns=list(kinds), column_types=kinds),
+            csv.ConvertOptions(include_columns=list(kinds), column_types=kinds, null_values=_NULLS),
         )
         with reader:
             for batch in _without_last(reader, names, mark, path):
