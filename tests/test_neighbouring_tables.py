@@ -13,6 +13,8 @@ import io
 import itertools
 import math
 import os
+import subprocess
+import sys
 from decimal import Decimal
 from fractions import Fraction
 
@@ -669,6 +671,23 @@ def test_a_header_whose_line_break_is_cut_in_two(tmp_path, monkeypatch, before):
     header = b"x" * (before - 1)
     (tmp_path / "t.csv").write_bytes(header + b"\r\n1\r\n2\r\n")
     assert_same(rows_of(read_blocks(tmp_path / "t.csv", 1), 1), np.array([[1.0], [2.0]]))
+
+
+@pytest.mark.parametrize("first", ["oops,1,1\n", "1,1,1\n"])
+def test_a_file_that_is_left_early_lets_the_program_end(tmp_path, first):
+    """Arrow reads ahead in a thread, which must not come back when Python shuts down."""
+    (tmp_path / "t.csv").write_text("a,b,c\n" + first + "1.25,2.5,3.75\n" * 1_500_000)
+    program = (
+        "from privsketch.readers import read_blocks\n"
+        f"blocks = read_blocks({str(tmp_path / 't.csv')!r}, 3)\n"
+        "try:\n    next(blocks)\nexcept ValueError as error:\n    print('refused')\n"
+    )
+    for _ in range(3):
+        ended = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+        )
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert ("refused" in ended.stdout) == first.startswith("oops")
 
 
 def test_the_name_of_a_file_says_once_what_it_is(tmp_path):

@@ -158,16 +158,30 @@ def test_a_wrong_option_spends_nothing(folder):
     assert NOTHING in result.stderr
 
 
-def test_other_commands_have_nothing_to_spend(folder, monkeypatch):
+def test_other_commands_have_nothing_to_spend_and_write_nothing_either(folder, monkeypatch):
     def stop(*_, **__):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(1)
 
     run(*SPENDING["sketch"])
-    monkeypatch.setattr(html, "save_report", stop)
-    result = run("learn", "out.sketch", "-k", 2, "--report", "report.html")
+    monkeypatch.setattr(html, "report_page", stop)
+    before = names(folder)
+    result = run("learn", "out.sketch", "-k", 2, "-o", "model.json", "--report", "report.html")
     assert result.exit_code == 1
     assert "nothing was spent" in result.stderr
+    assert names(folder) == before
+
+
+def test_a_model_and_its_report_are_two_files(folder):
+    run(*SPENDING["sketch"])
+    result = run("learn", "out.sketch", "-k", 2, "-o", "both", "--report", "both")
+    assert result.exit_code == 2
+    assert "given twice" in result.stderr
+    Path("notes.txt").write_text("mine")
+    result = run("learn", "out.sketch", "-k", 2, "-o", "notes.txt")
+    assert result.exit_code == 2
+    assert "--force" not in result.stderr
+    assert Path("notes.txt").read_text() == "mine"
 
 
 # ---------------------------------------------------------------- signals
@@ -325,6 +339,9 @@ def test_the_shell_says_whether_there_is_a_header(folder):
         assert f"{records[0, 0]:.4f}" not in refused.stderr
         assert run(*command, "--no-header").exit_code == 0
         run(*command, "--header", "--force")
+        wrong = run(*command, "--header", "--columns", "a,b,c", "--force")
+        assert wrong.exit_code == 2
+        assert f"{records[0, 0]:.4f}" not in wrong.stderr  # even so it may be a record
     assert len(np.load("a.npy")) == len(records) - 1  # because somebody said so
 
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.output import require_file, require_free, say, say_written, write
+from privsketch.cli.output import (
+    is_standard,
+    require_file,
+    require_free,
+    say,
+    say_written,
+    write,
+)
 
 if TYPE_CHECKING:
     from privsketch import GaussianMixtureModel, KMeansModel, PCAModel, Sketch
@@ -85,23 +92,33 @@ def learn(
     """
     import privsketch as ps
     from privsketch.cli.progress import spinner
+    from privsketch.errors import FileError
+    from privsketch.formats import write_file
 
     require_file(report, "a report is a page of its own")
+    if output is not None and report is not None and output.resolve() == report.resolve():
+        raise FileError(f"{report}: given twice; model and report need a file each")
     for path, starts in ((output, _MODEL_STARTS), (report, (b"<!doctype html",))):
         if path is not None:
             is_old_result = any(_starts_with(path, start) for start in starts)
-            require_free(path, is_old_result, "it is not of the same kind; move it")
+            if path.exists() and not is_standard(path) and not is_old_result:
+                raise FileError(f"{path} exists, and is no earlier result of this kind; move it")
+            require_free(path, True, "")
     released = ps.Sketch.load(sketch_file)
     task = task or released.design.task
     given = {name: value for name, value in choices.items() if value is not None}
     with spinner("learning"):
         model = _learn(released, task, given)
+        page = None
+        if report is not None:
+            from privsketch.report.html import report_page
+
+            page = report_page(model, released, title=title)
+    click.get_current_context().find_root().obj.finish()
     if output is not None:
         write(model.save, output)
-    if report is not None:
-        from privsketch.report.html import save_report
-
-        save_report(model, released, report, title=title)
+    if report is not None and page is not None:
+        write_file(report, page.encode("utf-8"))
     say(model.describe(), output)
     if output is not None:
         say_written(output)

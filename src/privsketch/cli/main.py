@@ -49,9 +49,10 @@ class _Group(click.Group):
                     notes = getattr(error, "__notes__", ())
                     raise _Failure("; ".join([as_options(str(error)), *notes])) from None
             except click.ClickException as error:
+                error.show()
                 for note in getattr(error, "__notes__", ()):
                     click.echo(note, err=True)
-                raise
+                ctx.exit(error.exit_code)
             except Exception:
                 if not stop.was_asked:
                     raise

@@ -33,7 +33,13 @@ def say(text: str, output: Path | None) -> None:
 
 def say_source(source: str | None, output: Path, what: str) -> None:
     """How the source was named, if nobody named it."""
-    if source is None and not is_standard(output):
+    if source is None and is_standard(output):
+        say(
+            f"note        the source has a name drawn by chance: another {what} these records "
+            "costs again, and nobody can tell; name them with --source",
+            output,
+        )
+    elif source is None:
         say(
             f"note        the source is named after the output, {output.stem}: another {what} "
             "these records, whatever its name, costs again",

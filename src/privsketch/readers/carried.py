@@ -8,7 +8,7 @@ Carried columns keep their values and their rows; those of CSV are text, as they
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from privsketch.readers.selection import (
     selected_names,
 )
 from privsketch.readers.tables import Rows, array_places, own_errors
+from privsketch.readers.text import may_be_shown
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ class RecordFiles:
         """
         _require_distinct(paths, carry)
         schemas = {path: file_schema(path, header) for path in paths}
-        chosen = replace(_selection(schemas, columns, tuple(carry)), header=header)
+        chosen = _selection(schemas, columns, tuple(carry), header)
         carried: Any = None
         for path, schema in schemas.items():
             if isinstance(schema, int):
                 array_places(schema, chosen)
                 continue
-            may_show = header is not None or file_kind(path) != "csv"
+            may_show = file_kind(path) != "csv" or may_be_shown(schema.names, header)
             names = selected_names(schema.names, chosen, str(path), may_show=may_show)
             _require_apart(names, chosen.carried)
             if file_kind(path) != "csv":  # which has no types; its reader sees what is no number
@@ -114,7 +115,10 @@ def _require_apart(names: Sequence[str], carry: Sequence[str]) -> None:
 
 
 def _selection(
-    schemas: dict[Path, Any], columns: Sequence[str | int] | None, carry: tuple[str, ...]
+    schemas: dict[Path, Any],
+    columns: Sequence[str | int] | None,
+    carry: tuple[str, ...],
+    header: bool | None,
 ) -> Selection:
     """The columns of a record, from the first file that has names."""
     named = {path: schema for path, schema in schemas.items() if not isinstance(schema, int)}
@@ -122,10 +126,10 @@ def _selection(
         path = next(path for path in schemas if path not in named)
         raise RecordError(f"carry: {path} is an array, whose columns have no names to carry")
     if columns is not None:
-        return Selection(len(columns), tuple(columns), None, carry)
+        return Selection(len(columns), tuple(columns), None, carry, header)
     if not named:
         width = next(iter(schemas.values()))
-        return Selection(_some_columns(width), None, None, carry)
+        return Selection(_some_columns(width), None, None, carry, header)
     first, schema = next(iter(named.items()))
     for path, other in named.items():
         if sorted(other.names) != sorted(schema.names):
@@ -134,9 +138,9 @@ def _selection(
                 "with columns=[...]"
             )
     names = tuple(name for name in schema.names if name not in carry)
-    if all(file_kind(path) == "csv" for path in named):
+    if header is not False and all(file_kind(path) == "csv" for path in named):
         names = tuple(FoundName(name) for name in names)
-    return Selection(_some_columns(len(names)), None, names, carry)
+    return Selection(_some_columns(len(names)), None, names, carry, header)
 
 
 def _some_columns(dim: int) -> int:

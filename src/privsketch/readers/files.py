@@ -71,7 +71,7 @@ def file_kind(path: Path) -> str:
     """The kind of an existing file by its name; an error if we do not read it."""
     kind = SUFFIXES.get(suffix(path))
     if kind is None:
-        known = ", ".join(sorted(SUFFIXES))
+        known = ", ".join([*sorted(SUFFIXES), ".csv.gz", ".tsv.gz"])
         raise RecordError(f"{path}: unknown kind of file; expected one of {known}")
     if not path.is_file():
         raise RecordError(f"{path}: {'not a file' if path.exists() else 'no such file'}")

@@ -93,8 +93,11 @@ def _misfit(
     if may_show:
         shown = ", ".join(repr(found) for found in available[:12])
         more = ", ..." if len(available) > 12 else ""
-        return f"{what}: column {name!r} is {state}; it has {shown}{more}"
-    advice = "if its first line is a record, say header=False"
+        advice = "; name them with columns=[...], in their order" if chosen.header is False else ""
+        return f"{what}: column {name!r} is {state}; it has {shown}{more}{advice}"
+    advice = "names count letter by letter; if its first line is a record, say header=False"
+    if len(available) == 1:
+        advice = "are its cells separated by commas, or by tabs in .tsv?"
     if name in chosen.stated:
         return f"{what}: column {name!r} is {state} among its {len(available)} columns; {advice}"
     return f"{what}: a column name is {state}; {advice}"

@@ -17,8 +17,9 @@ import csv as lines
 import io
 import re
 import secrets
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from privsketch.readers.tables import Rows, batch_rows
 # Arrow reads as much at a time, and no line may be longer: enough for every thread, and few such
 # blocks are in memory.
 BLOCK_BYTES = 2**22
+_QUIET = 0.25  # seconds without a read after which Arrow's thread has stopped to read ahead
 # Spellings of a missing value: those of Arrow and pandas, and as people write them.
 _NULLS = [
     *("", " ", ".", "na", "NA", "n/a", "N/A", "#NA", "#N/A", "#N/A N/A", "<NA>", "NaT"),
@@ -149,6 +151,11 @@ def _may_be_record(cells: Sequence[str]) -> bool:
     return any(map(_is_number, cells)) or all(cell.strip().lower() in _MISSING for cell in cells)
 
 
+def may_be_shown(names: Sequence[str], header: bool | None) -> bool:
+    """Whether errors may show names of a first line: not if it may be a record after all."""
+    return header is False or (header is True and not _may_be_record(names))
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -163,14 +170,36 @@ class _WithLastLine:
     Blocks are as long as Arrow asks, but for the last and for those that would end in a carriage
     return: Arrow takes a block that is one line feed for the end of a file, and drops a line feed
     that follows a carriage return in the block before, in quotes too.
+
+    Arrow reads ahead in a thread of its own. `let_go` waits until that thread has no further use
+    for this object: it must not come back when Python is shutting down.
     """
 
     def __init__(self, stream: Any, rest: bytes, line: bytes) -> None:
         self._stream, self._rest, self._line = stream, rest, line
         self._ends_line = rest[-1:] in (b"", b"\n", b"\r")
+        self._ended, self._is_wanted, self._n_reads = threading.Event(), True, 0
         self.closed = False
 
     def read(self, size: int) -> bytes:
+        self._n_reads += 1
+        block = b""
+        try:
+            if self._is_wanted:
+                block = self._block(size)
+        finally:
+            if not block:  # the end of the file, of interest, or an error
+                self._ended.set()
+        return block
+
+    def let_go(self) -> None:
+        """Give no more; return when the last read is over, or Arrow has read enough ahead."""
+        self._is_wanted = False
+        seen = -1
+        while not self._ended.wait(_QUIET) and seen != self._n_reads:
+            seen = self._n_reads
+
+    def _block(self, size: int) -> bytes:
         parts, missing = [], size
         while missing > 0:
             part, self._rest = self._rest[:missing], self._rest[missing:]
@@ -224,7 +253,11 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
 
     file = TextFile.of(path)
     known: list[str | None] = []  # what errors may call the columns
-    with _errors(file, chosen.header, known), file.open() as stream:
+    with (
+        _errors(file, chosen.header, known),
+        file.open() as stream,
+        ExitStack() as after,
+    ):
         beginning = _beginning(file, stream, chosen.header)
         available = beginning.names
         if not available:
@@ -233,7 +266,7 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
             if chosen.dim > 1 or chosen.carried or not beginning.rest:
                 return
             available = ["0"]
-        is_stated = chosen.header is not None  # else the first line may be a record after all
+        is_stated = may_be_shown(available, chosen.header)
         names = selected_names(available, chosen, str(path), may_show=is_stated)
         known += [name if is_stated or name in chosen.stated else None for name in available]
         # Records are read as float64, the rest as text: a type guessed from the first block may
@@ -242,8 +275,10 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
         kinds.update({name: pa.string() for name in chosen.carried})
         mark = secrets.randbits(52)
         line = file.delimiter.join([str(mark)] * len(available)).encode()
+        source = _WithLastLine(stream, beginning.rest, line)
+        after.callback(source.let_go)
         reader = csv.open_csv(
-            _WithLastLine(stream, beginning.rest, line),
+            source,
             csv.ReadOptions(block_size=BLOCK_BYTES, column_names=available),
             csv.ParseOptions(
                 delimiter=file.delimiter,
@@ -291,15 +326,22 @@ def _errors(file: TextFile, header: bool | None, known: Sequence[str | None]) ->
                 f"{file.path}: not valid {kind}: a line is longer than {BLOCK_BYTES} bytes; does a "
                 "quote never end?"
             ) from None
-        # Only the number of the column is taken from its message.
-        found = re.match(r"In CSV column #(\d{1,6}): CSV conversion error to double", text)
-        which = "a column"
-        if found is not None:
-            place = int(found[1])
+        # Only numbers are taken from its message.
+        cell = re.match(r"In CSV column #(\d{1,6}): CSV conversion error to double", text)
+        width = re.search(r"Expected (\d{1,6}) columns, got (\d{1,6})", text)
+        advice = "; if its first line is a record, say header=False" if header is None else ""
+        if cell is not None:
+            place = int(cell[1])
             name = known[place] if place < len(known) else None
             which = f"column number {place} (from 0)" if name is None else f"column {name!r}"
-        advice = " with a header line; is its first line a record? Then say header=False"
+            more = f"; name the columns to use with columns=[...]{advice}" if name is None else ""
+            raise RecordError(
+                f"{file.path}: {which} is not numeric: a cell has text in it{more}"
+            ) from None
+        if width is not None:
+            raise RecordError(
+                f"{file.path}: not valid {kind}: a line has {width[2]} cells, the first {width[1]}"
+            ) from None
         raise RecordError(
-            f"{file.path}: {which} is not numeric, or the file is not valid {kind}"
-            f"{advice if header is None else ''}"
+            f"{file.path}: not valid {kind}: not UTF-8, damaged, or a quote that never ends{advice}"
         ) from None
