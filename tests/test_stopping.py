@@ -427,3 +427,25 @@ def test_a_job_that_ignores_interrupts_goes_on(folder):
     process.communicate(timeout=60)
     assert process.returncode == 0
     assert ps.Sketch.load("out.sketch").design.dim == 3
+
+
+@pytest.mark.parametrize("what", ["cluster", "release"])
+def test_a_dry_run_needs_no_output_and_minds_none(folder, what):
+    command = SPENDING[what]
+    without = [word for word in command if word not in ("-o", command[-1])]
+    dry = run(*without, "--dry-run")
+    assert dry.exit_code == 0, dry.output
+    assert "nothing was spent" in dry.stdout
+    Path(command[-1]).write_text("old")
+    assert run(*command, "--dry-run").exit_code == 0
+    missing = run(*without)
+    assert missing.exit_code == 2
+    assert "Missing option '-o'" in missing.stderr
+
+
+@pytest.mark.parametrize("what", ["cluster", "release"])
+def test_a_domain_of_other_columns_says_how_to_choose_them(folder, what):
+    command = [word for word in SPENDING[what] if word not in ("--box", "--ball", -4, 4)]
+    result = run(*command, "--box", "0,0", "1,1")
+    assert result.exit_code == 2
+    assert "name the columns to use with --columns" in result.stderr

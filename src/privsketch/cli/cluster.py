@@ -15,6 +15,7 @@ from privsketch.cli.options import (
     DOMAIN,
     HEADER,
     chosen_columns,
+    domain_of,
     stated_domain,
     with_options,
 )
@@ -22,6 +23,7 @@ from privsketch.cli.output import (
     is_standard,
     require_file,
     require_free,
+    required_output,
     say,
     say_source,
     say_written,
@@ -97,8 +99,7 @@ METHODS = {
     "-o",
     "--output",
     type=_PATH,
-    required=True,
-    help="File of the model, JSON; - for standard output.",
+    help="File of the model, JSON; - for standard output. Needed unless --dry-run is there.",
 )
 @click.option("--report", type=_PATH, help="File of an HTML report.")
 @click.option("--title", help="Of the report.")
@@ -123,7 +124,7 @@ def cluster(
     missing: str,
     n_threads: int | None,
     source: str | None,
-    output: Path,
+    output: Path | None,
     report: Path | None,
     title: str | None,
     dry_run: bool,
@@ -144,10 +145,11 @@ def cluster(
         from privsketch.formats import write_file
 
         # Learn what is wrong before anything is spent.
-        _require_outputs(data, output, report, force)
+        if not dry_run:
+            _require_outputs(data, required_output(output), report, force)
         files = _record_files(data, chosen_columns(columns, data), header)
         study = _Study(
-            domain=stated_domain(box, ball, center, None).with_dim(files.dim),
+            domain=domain_of(stated_domain(box, ball, center, None), files.dim),
             budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
             names=files.record_names,
             **facts,
@@ -156,6 +158,7 @@ def cluster(
         if dry_run:
             click.echo(_forecast(study, choice, files))
             return
+        output = required_output(output)
         named = source_name(source, output)
         options = {
             "columns": files.chosen.columns or files.chosen.names,

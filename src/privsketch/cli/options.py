@@ -143,6 +143,16 @@ def stated_domain(
     return ps.Ball(dim=dim, radius=ball, center=listed_numbers(center))
 
 
+def domain_of(domain: Domain, dim: int) -> Domain:
+    """The domain of records of files that have `dim` columns to use."""
+    from privsketch.errors import RecordError
+    from privsketch.readers.selection import wrong_width
+
+    if domain.dim is not None and domain.dim != dim:
+        raise RecordError(wrong_width("the table", dim, domain.dim))
+    return domain.with_dim(dim)
+
+
 def listed_numbers(text: str) -> float | list[float]:
     """One number, or several separated by commas."""
     try:

@@ -98,6 +98,13 @@ def require_free(path: Path, force: bool, reason: str) -> None:
         raise FileError(f"{path} exists; {reason} (--force if that is meant)")
 
 
+def required_output(output: Path | None) -> Path:
+    """The output, which a run that is not dry needs."""
+    if output is None:
+        raise click.UsageError("Missing option '-o' / '--output'.")
+    return output
+
+
 def require_file(path: Path | None, why: str) -> None:
     """Refuse standard output for what must be a file."""
     from privsketch.errors import FileError

@@ -12,10 +12,11 @@ from privsketch.cli.options import (
     DOMAIN,
     HEADER,
     chosen_columns,
+    domain_of,
     listed_names,
     stated_domain,
 )
-from privsketch.cli.output import require_file, require_free, say_source
+from privsketch.cli.output import require_file, require_free, required_output, say_source
 from privsketch.cli.spending import reported_spending
 
 _PATH = click.Path(path_type=Path)
@@ -34,8 +35,8 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     "-o",
     "--output",
     type=_PATH,
-    required=True,
-    help="Table of released rows: .parquet, .csv, .arrow, .feather or .npy.",
+    help="Table of released rows: .parquet, .csv, .arrow, .feather or .npy. Needed unless "
+    "--dry-run is there.",
 )
 @click.option("--epsilon", type=float, required=True, help="Privacy budget.")
 @click.option(
@@ -134,7 +135,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
 def release(
     data: tuple[Path, ...],
-    output: Path,
+    output: Path | None,
     box: tuple[str, str] | None,
     ball: float | None,
     center: str,
@@ -173,12 +174,13 @@ def release(
 
         domain = stated_domain(box, ball, center, None)
         # Learn it before anything is released.
-        require_file(output, "a released table stands beside its receipt")
-        receipt_file = receipt_path(output) if output.name else output
-        _require_outputs(data, output, receipt_file, matrix_file, force)
+        if not dry_run:
+            require_file(required_output(output), "a released table stands beside its receipt")
+            _require_outputs(data, required_output(output), matrix_file, force)
         carried = listed_names(carry) or []
         records = RecordFiles.of(data, chosen_columns(columns, data), carried, header)
-        projection = ps.Projection.draw(domain.with_dim(records.dim), n_components, **choices)
+        domain = domain_of(domain, records.dim)
+        projection = ps.Projection.draw(domain, n_components, **choices)
         if carried:
             click.secho(
                 f"UNPROTECTED: {', '.join(carried)} will be copied as they are, for everyone who "
@@ -189,6 +191,7 @@ def release(
         if dry_run:
             click.echo(_forecast(projection, records))
             return
+        output = required_output(output)
         with record_bar(data, "releasing") as advance:
 
             def progress(done: int) -> None:
@@ -208,21 +211,22 @@ def release(
         spending.wrote(output)
         click.echo(description.describe())
         say_source(source, output, "release of")
-        click.echo(f"written to {output}, {n_rows} rows, and {receipt_file}")
+        click.echo(f"written to {output}, {n_rows} rows, and {receipt_path(output)}")
         if matrix_file is not None:
             _write_matrix(matrix_file, projection)
             click.echo(f"written to {matrix_file}, the matrix of this release")
 
 
 def _require_outputs(
-    data: tuple[Path, ...], output: Path, receipt_file: Path, matrix_file: Path | None, force: bool
+    data: tuple[Path, ...], output: Path, matrix_file: Path | None, force: bool
 ) -> None:
     """Refuse outputs that cannot be written, that meet, or that would replace what is of value."""
     from privsketch.errors import FileError
+    from privsketch.release_files import receipt_path
     from privsketch.writers import table_kind
 
     table_kind(output)
-    outputs = [output, receipt_file]
+    outputs = [output, receipt_path(output) if output.name else output]
     if matrix_file is not None:
         if matrix_file.suffix.lower() != ".npy":
             raise FileError(f"{matrix_file}: a matrix is written as .npy")
