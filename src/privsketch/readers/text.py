@@ -178,16 +178,18 @@ class _WithLastLine:
     def __init__(self, stream: Any, rest: bytes, line: bytes) -> None:
         self._stream, self._rest, self._line = stream, rest, line
         self._ends_line = rest[-1:] in (b"", b"\n", b"\r")
-        self._ended, self._is_wanted, self._n_reads = threading.Event(), True, 0
+        self._ended, self._is_wanted = threading.Event(), True
+        self._n_reads, self._is_reading = 0, False
         self.closed = False
 
     def read(self, size: int) -> bytes:
-        self._n_reads += 1
+        self._n_reads, self._is_reading = self._n_reads + 1, True
         block = b""
         try:
             if self._is_wanted:
                 block = self._block(size)
         finally:
+            self._is_reading = False
             if not block:  # the end of the file, of interest, or an error
                 self._ended.set()
         return block
@@ -196,7 +198,7 @@ class _WithLastLine:
         """Give no more; return when the last read is over, or Arrow has read enough ahead."""
         self._is_wanted = False
         seen = -1
-        while not self._ended.wait(_QUIET) and seen != self._n_reads:
+        while not self._ended.wait(_QUIET) and (self._is_reading or seen != self._n_reads):
             seen = self._n_reads
 
     def _block(self, size: int) -> bytes:
