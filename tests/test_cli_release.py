@@ -633,7 +633,10 @@ BAD = {
     "vector": (["vector.npy"], "2 dimensions"),
     "empty csv": (["empty.csv"], "no records"),
     "empty parquet": (["empty.parquet"], "no records"),
-    "domain": (["data.parquet", "--center", "0,0"], "the table has 3 columns, a record has dim=2; name the columns"),
+    "domain": (
+        ["data.parquet", "--center", "0,0"],
+        "the table has 3 columns, a record has dim=2; name the columns",
+    ),
     "no room for text": (["text.parquet", "--carry", "name", "-o", "out.npy"], "no room"),
     "list in csv": (["list.parquet", "--carry", "list", "-o", "out.csv"], "list<"),
     "name taken": (["taken.parquet", "--carry", "projection0"], "name of a released one"),

@@ -18,11 +18,15 @@ import io
 import re
 import secrets
 import threading
+import time
+import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from privsketch.errors import RecordError
 from privsketch.readers.selection import Selection, selected_names
@@ -32,6 +36,7 @@ from privsketch.readers.tables import Rows, batch_rows
 # blocks are in memory.
 BLOCK_BYTES = 2**22
 _QUIET = 0.25  # seconds without a read after which Arrow's thread has stopped to read ahead
+_MOST_MOMENTS = 5000  # ten seconds: far longer than any task of Arrow's on a few blocks
 # Spellings of a missing value: those of Arrow and pandas, and as people write them.
 _NULLS = [
     *("", " ", ".", "na", "NA", "n/a", "N/A", "#NA", "#N/A", "#N/A N/A", "<NA>", "NaT"),
@@ -171,8 +176,9 @@ class _WithLastLine:
     return: Arrow takes a block that is one line feed for the end of a file, and drops a line feed
     that follows a carriage return in the block before, in quotes too.
 
-    Arrow reads ahead in a thread of its own. `let_go` waits until that thread has no further use
-    for this object: it must not come back when Python is shutting down.
+    Arrow reads ahead in threads of its own, which must not come back for a block, nor to give one
+    back, when Python is shutting down: that aborts the process. `let_go` and `wait_released` wait
+    for them.
     """
 
     def __init__(self, stream: Any, rest: bytes, line: bytes) -> None:
@@ -180,9 +186,10 @@ class _WithLastLine:
         self._ends_line = rest[-1:] in (b"", b"\n", b"\r")
         self._ended, self._is_wanted = threading.Event(), True
         self._n_reads, self._is_reading = 0, False
+        self._n_held = 0  # blocks that Arrow has
         self.closed = False
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int) -> Any:
         self._n_reads, self._is_reading = self._n_reads + 1, True
         block = b""
         try:
@@ -192,7 +199,12 @@ class _WithLastLine:
             self._is_reading = False
             if not block:  # the end of the file, of interest, or an error
                 self._ended.set()
-        return block
+        if not block:
+            return block
+        self._n_held += 1
+        view = np.frombuffer(block, dtype=np.uint8)
+        weakref.finalize(view, self._released).atexit = False
+        return view
 
     def let_go(self) -> None:
         """Give no more; return when the last read is over, or Arrow has read enough ahead."""
@@ -200,6 +212,16 @@ class _WithLastLine:
         seen = -1
         while not self._ended.wait(_QUIET) and (self._is_reading or seen != self._n_reads):
             seen = self._n_reads
+
+    def wait_released(self) -> None:
+        """Return when Arrow has given back all blocks, which it does in a moment."""
+        for _ in range(_MOST_MOMENTS):
+            if self._n_held == 0:
+                return
+            time.sleep(0.002)
+
+    def _released(self) -> None:
+        self._n_held -= 1
 
     def _block(self, size: int) -> bytes:
         parts, missing = [], size
@@ -255,11 +277,7 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
 
     file = TextFile.of(path)
     known: list[str | None] = []  # what errors may call the columns
-    with (
-        _errors(file, chosen.header, known),
-        file.open() as stream,
-        ExitStack() as after,
-    ):
+    with _errors(file, chosen.header, known), file.open() as stream:
         beginning = _beginning(file, stream, chosen.header)
         available = beginning.names
         if not available:
@@ -278,39 +296,43 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
         mark = secrets.randbits(52)
         line = file.delimiter.join([str(mark)] * len(available)).encode()
         source = _WithLastLine(stream, beginning.rest, line)
-        after.callback(source.let_go)
-        reader = csv.open_csv(
-            source,
-            csv.ReadOptions(block_size=BLOCK_BYTES, column_names=available),
-            csv.ParseOptions(
-                delimiter=file.delimiter,
-                quote_char='"' if file.has_quotes else False,
-                newlines_in_values=file.has_quotes,
-                # A line without a cell is a missing value where there is one column.
-                ignore_empty_lines=len(available) > 1,
-            ),
-            csv.ConvertOptions(include_columns=list(kinds), column_types=kinds, null_values=_NULLS),
-        )
-        with reader:
-            for batch in _without_last(reader, names, mark, path):
-                yield from batch_rows(batch, names, chosen.carried)
+        reader = held = None
+        try:
+            reader = csv.open_csv(
+                source,
+                csv.ReadOptions(block_size=BLOCK_BYTES, column_names=available),
+                csv.ParseOptions(
+                    delimiter=file.delimiter,
+                    quote_char='"' if file.has_quotes else False,
+                    newlines_in_values=file.has_quotes,
+                    # A line without a cell is a missing value where there is one column.
+                    ignore_empty_lines=len(available) > 1,
+                ),
+                csv.ConvertOptions(
+                    include_columns=list(kinds), column_types=kinds, null_values=_NULLS
+                ),
+            )
+            for batch in reader:
+                if batch.num_rows:
+                    if held is not None:
+                        yield from batch_rows(held, names, chosen.carried)
+                    held = batch
+            yield from batch_rows(_without_last(held, names, mark, path), names, chosen.carried)
+        finally:
+            source.let_go()
+            reader = None  # of which no other frame knows: with it go the blocks that it holds
+            source.wait_released()
 
 
-def _without_last(batches: Any, names: Sequence[str], mark: int, path: Path) -> Iterator[Any]:
-    """All rows but the last one, which must be the line that was added."""
-    held: Any = None
-    for batch in batches:
-        if batch.num_rows:
-            if held is not None:
-                yield held
-            held = batch
+def _without_last(held: Any, names: Sequence[str], mark: int, path: Path) -> Any:
+    """The last rows but the very last one, which must be the line that was added."""
     last = None if held is None else held.slice(held.num_rows - 1).select(list(names)).to_pylist()
     if last != [dict.fromkeys(names, float(mark))]:
         raise RecordError(
             f"{path}: not valid CSV: its last lines would be lost to a quote that begins a cell "
             "and never ends; close it, or double the quotes that are part of a value"
         )
-    yield held.slice(0, held.num_rows - 1)
+    return held.slice(0, held.num_rows - 1)
 
 
 @contextmanager
