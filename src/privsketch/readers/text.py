@@ -351,7 +351,9 @@ def _errors(file: TextFile, header: bool | None, known: Sequence[str | None]) ->
                 "quote never end?"
             ) from None
         # Only numbers are taken from its message.
-        cell = re.match(r"In CSV column #(\d{1,6}): CSV conversion error to double", text)
+        cell = re.match(
+            r"In CSV column #(\d{1,6}): (?:Row #\d+: )?CSV conversion error to double", text
+        )
         width = re.search(r"Expected (\d{1,6}) columns, got (\d{1,6})", text)
         advice = "; if its first line is a record, say header=False" if header is None else ""
         if cell is not None:
