@@ -27,7 +27,7 @@ from datasets import (
 )
 
 import privsketch as ps
-from privsketch.readers import read_blocks
+from privsketch.tables.reading import read_blocks
 
 NO_NOISE = 100.0  # the largest epsilon there is leaves next to none
 

@@ -17,9 +17,9 @@ from datasets import DataSet, Floats
 from peers.protocol import Peer, PeerError
 
 import privsketch as ps
-from privsketch.baselines import lloyd
 from privsketch.budget import Receipt, exact
-from privsketch.methods import METHODS
+from privsketch.clustering import lloyd
+from privsketch.clustering.choose import METHODS
 
 OURS = ("auto", "pipeline", "sketch")
 LAPLACE, UNIFORM = "lloyd laplace", "lloyd uniform"

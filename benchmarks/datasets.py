@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.learning.rows import nearest
+from privsketch.models.rows import nearest
 
 Floats = npt.NDArray[np.float64]
 Maker = Callable[[np.random.Generator], Floats]

@@ -22,9 +22,9 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.release.intervals import DistanceLaw
-from privsketch.release.kmeans import cluster_released
-from privsketch.release.matrix import fresh_matrix
+from privsketch.projection.intervals import DistanceLaw
+from privsketch.projection.kmeans import cluster_released
+from privsketch.projection.matrix import fresh_matrix
 
 Floats = npt.NDArray[np.float64]
 KURTOSIS = {"laplace": 6.0, "gaussian": 3.0}

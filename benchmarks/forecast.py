@@ -27,7 +27,7 @@ from scipy.stats import spearmanr
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.planning.forecast import CALIBRATION, Calibration, Reference, excess, forecast
+from privsketch.design.forecast import CALIBRATION, Calibration, Reference, excess, forecast
 
 RESULTS = Path(__file__).parent / "results" / "forecast.csv"
 APPROXIMATE = 1e-6

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
-from privsketch.learning.center_model import CenterModel
+from privsketch.models.centers import CenterModel
 
 PRIVSKETCH = str(Path(sys.executable).parent / "privsketch")
 SENTENCES = ("nothing was spent", "count the budget as spent")

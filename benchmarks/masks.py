@@ -2,7 +2,7 @@
 
 Ratios are measured in one run, one thread, the smallest of several turns. Scattered masks
 (uniform, Poisson) need the whole sketch and secret bits for every feature; blocks and
-records save what they leave out. `planning/cost.py` holds the numbers that plans use.
+records save what they leave out. `sketching/cost.py` holds the numbers that plans use.
 
     python benchmarks/masks.py
 """

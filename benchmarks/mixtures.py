@@ -24,8 +24,8 @@ from datasets import Floats
 from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
-from privsketch.learning.gaussian_mixture import learn_gaussian_mixture
-from privsketch.planning.unknowns import CovarianceType, mixture_unknowns
+from privsketch.design.unknowns import CovarianceType, mixture_unknowns
+from privsketch.learning.mixture.learner import learn_gaussian_mixture
 
 N_RECORDS = 100_000
 HALF_WIDTH = 8.0

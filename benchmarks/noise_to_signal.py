@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 import privsketch as ps
+from privsketch.design.noise import feature_and_record_rate
+from privsketch.design.noise_to_signal import NoiseToSignal, Reference, noise_parts
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.planning.design_noise import feature_and_record_rate
-from privsketch.planning.noise_to_signal import NoiseToSignal, Reference, noise_parts
 
 RESULTS = Path(__file__).parent / "results" / "noise_to_signal.csv"
 DIM, N_FEATURES, N_POINTS, N_RECORDS = 2, 20, 30, 200

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from datasets import Floats
 
 import privsketch as ps
-from privsketch.learning.pca import learn_pca
-from privsketch.planning.pca_forecast import predicted_loss
+from privsketch.design.pca.forecast import predicted_loss
+from privsketch.learning.pca.learner import learn_pca
 
 SEED = 20110727
 

@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
+from privsketch._parallel import in_threads
 from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
 from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace
-from privsketch.threads import in_threads
 
 DIM = 100
 LIMIT_MB = 600

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 import privsketch as ps
-from privsketch.clustering.partition_tree import TreeSettings, cluster_by_tree
-from privsketch.clustering.sparse import cluster_sparse
+from privsketch.clustering.sparse.method import cluster_sparse
+from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 
 Floats = npt.NDArray[np.float64]
 N_RECORDS, DIM, K, N_NONZERO, SUPPORT, ELSEWHERE = 100_000, 10_000, 10, 20, 40, 4

@@ -24,10 +24,10 @@ from privsketch.features.fixedpoint import RECORD_MAX, Quantiser
 from privsketch.features.frequencies import FREQUENCY_MAX
 from privsketch.features.hadamard import draw_blocks
 from privsketch.features.maps import feature_map
+from privsketch.kernels.dense import CompiledKernel, Kernel
+from privsketch.kernels.hadamard import StructuredKernel
 from privsketch.sketching.blocks import sum_records
 from privsketch.sketching.exact import RecordSums
-from privsketch.sketching.hadamard import StructuredKernel
-from privsketch.sketching.kernels import CompiledKernel, Kernel
 
 N_FEATURES, N_RECORDS = 1024, 50_000
 STRUCTURED = ((16, 4096), (32, 4096), (48, 4096), (64, 4096), (128, 4096), (256, 4096),

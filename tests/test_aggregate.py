@@ -13,8 +13,8 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
-from privsketch.baselines import aggregate
 from privsketch.budget import exact
+from privsketch.clustering import aggregate
 from privsketch.clustering import passes as passes_module
 from privsketch.clustering.passes import Passes
 from privsketch.errors import ParameterError, RecordError

@@ -13,13 +13,13 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.baselines import grid, lloyd, starts
 from privsketch.budget import exact
+from privsketch.clustering import grid, lloyd, starts
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.shares import Shares
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import OPENDP, OWN, _insecure_sampler
+from privsketch.noise.shares import Shares
 
 PURE = ("laplace-joint", "laplace", "cube")
 KINDS = (*PURE, "gaussian")

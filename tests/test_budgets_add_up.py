@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.baselines import aggregate, em, grid, lloyd, variates
 from privsketch.budget import exact
-from privsketch.clustering import counting
+from privsketch.clustering import aggregate, counting, em, grid, lloyd, variates
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.shares import Shares
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import _insecure_sampler, add_noise, laplace_law
+from privsketch.noise.shares import Shares
 
 COLUMNS, CLUSTERS = range(2, 1001), range(1, 65)
 SOME = [(2, 1), (2, 64), (3, 7), (10, 10), (100, 5), (1000, 3), (1000, 64)]

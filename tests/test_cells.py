@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
+import papers
 import privsketch
+from papers.harness import cells, sources
+from papers.harness.cells import Cell, run_cells
+from papers.harness.sources import digest_of
 from privsketch.errors import FileError, ParameterError, PrivsketchError
 from privsketch.estimators import validation  # noqa: F401  # it has an error of its own
-from privsketch.reproduce import cells, sources
-from privsketch.reproduce.cells import Cell, run_cells
-from privsketch.reproduce.sources import digest_of
 
-PACKAGE = Path(privsketch.__file__).parent
+LIBRARY = Path(privsketch.__file__).parent
+PAPERS = Path(papers.__file__).parent
 
 
 # Planted cells. They leave a line in a file, so that a test can count them in any process.
@@ -212,7 +214,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_ended_leaves_no_process_and_keeps_what_is_done(plant, tmp_path, number):
     (tmp_path / "script.py").write_text(SCRIPT)
-    path = os.pathsep.join([str(Path(__file__).parent), str(PACKAGE.parent)])
+    path = os.pathsep.join([str(Path(__file__).parent), str(LIBRARY.parent), str(PAPERS.parent)])
     with subprocess.Popen(
         [sys.executable, str(tmp_path / "script.py"), str(tmp_path)],
         env={**os.environ, "PYTHONPATH": path},
@@ -273,53 +275,71 @@ def test_a_digest_names_what_rows_depend_on(plant, monkeypatch):
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory):
-    """A copy of the package that tests may change."""
-    target = tmp_path_factory.mktemp("copy") / "privsketch"
-    shutil.copytree(PACKAGE, target, ignore=shutil.ignore_patterns("__pycache__"))
-    return target
+    """A copy of papers and library that tests may change."""
+    folder = tmp_path_factory.mktemp("copy")
+    for name, source in {"papers": PAPERS, "privsketch": LIBRARY}.items():
+        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
 
 
 @pytest.mark.parametrize(
     ("path", "counts"),
     [
-        ("noise/samplers.py", True),
-        ("clustering/pipeline.py", True),
-        ("__init__.py", True),
-        ("release/__init__.py", True),
-        ("reproduce/jll_table.py", True),  # its own module
-        ("reproduce/jll_setting.py", True),  # imported by it
-        ("reproduce/jll_spread.py", False),
-        ("reproduce/jll_table_panels.py", False),
-        ("reproduce/jll_targets.py", False),
-        ("reproduce/bal_runs.py", False),
-        ("reproduce/cells.py", False),
-        ("reproduce/results.py", False),
-        ("reproduce/targets.py", False),
-        ("cli/reproduce.py", False),
-        ("report/drawing.py", False),
+        ("privsketch/noise/samplers.py", True),
+        ("privsketch/clustering/pipeline/method.py", True),
+        ("privsketch/__init__.py", True),
+        ("privsketch/projection/__init__.py", True),
+        ("privsketch/report/drawing.py", False),
+        ("privsketch/cli/main.py", False),
+        ("papers/jll/table.py", True),  # its own module
+        ("papers/jll/setting.py", True),  # imported by it
+        ("papers/jll/spread.py", False),
+        ("papers/jll/table_panels.py", False),
+        ("papers/jll/targets.py", False),
+        ("papers/bal/runs.py", False),
+        ("papers/harness/cells.py", False),
+        ("papers/harness/results.py", False),
+        ("papers/harness/targets.py", False),
+        ("papers/__main__.py", False),
     ],
 )
 def test_a_change_of_sources_counts_where_it_can_change_rows(path, counts, copied):
-    start, changed = copied / "reproduce" / "jll_table.py", copied / path
-    before, content = digest_of(start, copied), changed.read_bytes()
-    assert before == digest_of(PACKAGE / "reproduce" / "jll_table.py", PACKAGE)
+    def digest():
+        papers = copied / "papers"
+        return digest_of(papers / "jll" / "table.py", papers, copied / "privsketch")
+
+    changed = copied / path
+    before, content = digest(), changed.read_bytes()
+    assert before == digest_of(PAPERS / "jll" / "table.py", PAPERS, LIBRARY)
     changed.write_bytes(content + b"\n# changed\n")
-    assert (digest_of(start, copied) != before) == counts
+    assert (digest() != before) == counts
     changed.write_bytes(content)
-    assert digest_of(start, copied) == before
+    assert digest() == before
+
+
+def test_code_that_is_moved_and_not_changed_keeps_its_digest(copied):
+    papers, library = copied / "papers", copied / "privsketch"
+    before = digest_of(papers / "jll" / "table.py", papers, library)
+    moved = library / "noise" / "elsewhere.py"
+    (library / "noise" / "samplers.py").rename(moved)
+    assert digest_of(papers / "jll" / "table.py", papers, library) == before
+    moved.rename(library / "noise" / "samplers.py")
 
 
 def test_imports_are_followed_however_they_are_written(tmp_path):
-    room = tmp_path / "reproduce"
-    room.mkdir()
-    (room / "a.py").write_text("from privsketch.reproduce import b, cells\n")
-    (room / "b.py").write_text("def f():\n    from privsketch.reproduce.c import x\n")
-    (room / "c.py").write_text("import privsketch.reproduce.d\n")
-    (room / "d.py").write_text("from privsketch.reproduce.a import y\n")
-    for name in ("cells", "e"):
-        (room / f"{name}.py").write_text("")
-    for name, counts in {**dict.fromkeys("abcd", True), "cells": False, "e": False}.items():
-        before = digest_of(room / "a.py", tmp_path)
+    papers, library = tmp_path / "papers", tmp_path / "library"
+    room = papers / "one"
+    for folder in (room, papers / "harness", library):
+        folder.mkdir(parents=True)
+    (room / "a.py").write_text("from papers.one import b\nfrom papers.harness import cells\n")
+    (room / "b.py").write_text("def f():\n    from papers.one.c import x\n")
+    (room / "c.py").write_text("import papers.one.d\n")
+    (room / "d.py").write_text("from papers.one.a import y\n")
+    (room / "e.py").write_text("")
+    (papers / "harness" / "cells.py").write_text("")
+    counted = {**dict.fromkeys("abcd", True), "e": False, "../harness/cells": False}
+    for name, counts in counted.items():
+        before = digest_of(room / "a.py", papers, library)
         with open(room / f"{name}.py", "a") as stream:
             stream.write("# changed\n")
-        assert (digest_of(room / "a.py", tmp_path) != before) == counts
+        assert (digest_of(room / "a.py", papers, library) != before) == counts

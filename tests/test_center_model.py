@@ -11,11 +11,11 @@ import pytest
 
 import privsketch as ps
 from privsketch.budget import Receipt
-from privsketch.clustering.account import Account
-from privsketch.clustering.shares import Shares
+from privsketch.clustering.choose import cluster_by
 from privsketch.formats import fingerprint
-from privsketch.learning.center_model import CenterModel
-from privsketch.methods import cluster_by
+from privsketch.models.centers import CenterModel
+from privsketch.noise.account import Account
+from privsketch.noise.shares import Shares
 from privsketch.report import html
 from privsketch.report.html import report_page, save_report
 

@@ -21,7 +21,6 @@ COMMANDS = [
     "cluster",
     "release",
     "inspect",
-    "reproduce",
 ]
 DESIGN = {
     "-k": "2",

@@ -22,9 +22,9 @@ import privsketch as ps
 from privsketch.cli.main import main
 from privsketch.cli.stopping import stoppable
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.readers import selection
-from privsketch.release import projection as projection_file
-from privsketch.release.matrix import public_matrix
+from privsketch.projection import rows as projection_file
+from privsketch.projection.matrix import public_matrix
+from privsketch.tables import columns as selection
 
 DIM, K = 3, 2
 OPTIONS = ["--epsilon", "4", "-k", str(K), "--ball", "3", "--seed", "5"]

@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 import privsketch as ps
-from privsketch import methods
 from privsketch.cli import cluster as command_file
 from privsketch.cli import progress
 from privsketch.cli.main import main
-from privsketch.clustering import medians
-from privsketch.learning.center_model import CenterModel
-from privsketch.methods import cluster_by
-from privsketch.readers import selection
+from privsketch.clustering import choose as methods
+from privsketch.clustering.choose import cluster_by
+from privsketch.clustering.medians import method as medians
+from privsketch.models.centers import CenterModel
+from privsketch.tables import columns as selection
 
 DIM, K = 3, 2
 CENTERS = np.array([[-2.0, -2.0, -2.0], [2.0, 2.0, 2.0]])

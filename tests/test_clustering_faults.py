@@ -11,10 +11,10 @@ import pytest
 from scipy.sparse import coo_array, csr_array
 
 import privsketch as ps
-from privsketch.clustering.sparse import cluster_sparse
+from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.errors import RecordError
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.readers import read_blocks, read_sparse_blocks
+from privsketch.tables.reading import read_blocks, read_sparse_blocks
 
 DIM, N_ROWS, N_STORED = 4, 100, 40
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.baselines import lloyd
 from privsketch.budget import exact
+from privsketch.clustering import lloyd
+from privsketch.clustering.choose import METHODS
 from privsketch.errors import ParameterError
-from privsketch.methods import METHODS
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

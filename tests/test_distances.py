@@ -19,15 +19,15 @@ from sklearn.metrics import adjusted_rand_score
 import privsketch as ps
 from privsketch.errors import FileError, ParameterError
 from privsketch.formats import document
-from privsketch.release import distances as distances_module
-from privsketch.release import kmeans as kmeans_module
-from privsketch.release import neighbours as neighbours_module
-from privsketch.release.description import ReleaseDescription
-from privsketch.release.distances import Distances, Released
-from privsketch.release.kmeans import cluster_released, inertia
-from privsketch.release.matrix import fresh_matrix
-from privsketch.release.neighbours import nearest_rows
-from privsketch.release.projection import Projection
+from privsketch.projection import distances as distances_module
+from privsketch.projection import kmeans as kmeans_module
+from privsketch.projection import neighbours as neighbours_module
+from privsketch.projection.description import ReleaseDescription
+from privsketch.projection.distances import Distances, Released
+from privsketch.projection.kmeans import cluster_released, inertia
+from privsketch.projection.matrix import fresh_matrix
+from privsketch.projection.neighbours import nearest_rows
+from privsketch.projection.rows import Projection
 
 LIMIT = 5.5  # standard errors
 

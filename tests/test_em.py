@@ -14,11 +14,11 @@ from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
-from privsketch.baselines import em, em_shares
-from privsketch.baselines.em_shares import WHOLE_SHARE, Gaussians, responsibilities, whitenings
+from privsketch.clustering import em, em_shares
+from privsketch.clustering.em_shares import WHOLE_SHARE, Gaussians, responsibilities, whitenings
 from privsketch.clustering.passes import Passes
 from privsketch.errors import FileError, ParameterError, RecordError
-from privsketch.learning.mixture_model import GaussianMixtureModel
+from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.report.picture import picture_of

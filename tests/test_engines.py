@@ -26,11 +26,12 @@ from distributed import Client, LocalCluster
 
 import privsketch as ps
 from privsketch.cli.main import main
-from privsketch.engines import dask as dask_engine
-from privsketch.engines import pool as pool_engine
-from privsketch.engines.work import Work, add_outcomes, part_sums
 from privsketch.errors import ParameterError, RecordError
-from privsketch.readers import chosen_columns, part_blocks, parts, read_parts
+from privsketch.sketching.engines import dask as dask_engine
+from privsketch.sketching.engines import pool as pool_engine
+from privsketch.sketching.engines.work import Work, add_outcomes, part_sums
+from privsketch.tables import parts
+from privsketch.tables.reading import chosen_columns, part_blocks, read_parts
 
 NAMES = ("age", "bmi", "dose")
 SECRET = "confidential"
@@ -448,7 +449,7 @@ def test_an_unforeseen_error_in_a_worker_is_not_quoted(design, monkeypatch):
     def fail(*_, **__):
         raise KeyError(SECRET)
 
-    monkeypatch.setattr("privsketch.engines.work.exact_sums", fail)
+    monkeypatch.setattr("privsketch.sketching.engines.work.exact_sums", fail)
     outcome = pickle.loads(pickle.dumps(part_sums(Work(design, None, False), None)))
     assert isinstance(outcome, RecordError)
     assert "KeyError" in str(outcome)
@@ -591,7 +592,7 @@ def test_errors_of_the_command_line(spent, study, tmp_path, monkeypatch):
 
 def test_dask_is_not_imported_unless_needed():
     code = (
-        "import sys, numpy as np, privsketch as ps, privsketch.engines;"
+        "import sys, numpy as np, privsketch as ps, privsketch.sketching.engines.choose;"
         "design = ps.Design.plan(n_components=1, domain=ps.Box(-1, 1, dim=2),"
         " budget=ps.Budget(1.0, 1e-6));"
         "ps.sketch(np.zeros((5, 2)), design);"

@@ -21,10 +21,10 @@ from privsketch.features.hadamard import (
     squared_row_norms,
 )
 from privsketch.features.maps import feature_map
-from privsketch.sketching import hadamard as module
-from privsketch.sketching.hadamard import StructuredKernel
-from privsketch.sketching.hadamard_layout import Transform, orders
-from privsketch.sketching.kernels import ReferenceKernel
+from privsketch.kernels import hadamard as module
+from privsketch.kernels.dense import ReferenceKernel
+from privsketch.kernels.hadamard import StructuredKernel
+from privsketch.kernels.layout import Transform, orders
 
 MAPS = ("fourier", "one-bit")
 

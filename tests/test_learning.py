@@ -5,8 +5,8 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.learning.rows import nearest
-from privsketch.planning.forecast import cautions
+from privsketch.design.forecast import cautions
+from privsketch.models.rows import nearest
 from privsketch.report.picture import picture_of
 
 

@@ -12,12 +12,12 @@ from privsketch.errors import ParameterError
 from privsketch.features.contribution import TableContribution
 from privsketch.features.maps import PairBounds, feature_map
 from privsketch.features.masks import Masks
+from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 from privsketch.noise.laws import gaussian_noise, laplace_noise
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.noise.subsampling import LogMoments
 from privsketch.sketching import masks as drawing
 from privsketch.sketching.exact import exact_sums
-from privsketch.sketching.kernels import CompiledKernel, ReferenceKernel
 
 FALSE_ALARM = 1e-6
 

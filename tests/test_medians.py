@@ -13,16 +13,27 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import privsketch as ps
 from privsketch.budget import exact
-from privsketch.clustering import median_recovery, median_rounds, median_start, medians
-from privsketch.clustering.account import Account
-from privsketch.clustering.median_recovery import (
+from privsketch.clustering.medians import (
+    method as medians,
+)
+from privsketch.clustering.medians import (
+    recovery as median_recovery,
+)
+from privsketch.clustering.medians import (
+    rounds as median_rounds,
+)
+from privsketch.clustering.medians import (
+    start as median_start,
+)
+from privsketch.clustering.medians.method import cluster_medians, share_weights
+from privsketch.clustering.medians.recovery import (
     N_STEPS,
     path_losses,
     release_medians,
     release_places,
     vector_sums,
 )
-from privsketch.clustering.median_rounds import (
+from privsketch.clustering.medians.rounds import (
     WEIGHT,
     median_sums,
     release_least,
@@ -30,17 +41,17 @@ from privsketch.clustering.median_rounds import (
     sensitivities,
     steps_of,
 )
-from privsketch.clustering.median_start import start_losses
-from privsketch.clustering.median_vectors import ONE, l1_norm, shrunk, unit_vectors
-from privsketch.clustering.medians import cluster_medians, share_weights
-from privsketch.clustering.partition_tree import share_weights as tree_share_weights
+from privsketch.clustering.medians.start import start_losses
+from privsketch.clustering.medians.vectors import ONE, l1_norm, shrunk, unit_vectors
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.projection import RADIUS, RADIUS_BITS, Projected
-from privsketch.clustering.shares import Shares
-from privsketch.clustering.swap import WIDTH, release_swaps, swap_losses, whole_losses
+from privsketch.clustering.tree.method import share_weights as tree_share_weights
+from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
+from privsketch.clustering.tree.swap import WIDTH, release_swaps, swap_losses, whole_losses
 from privsketch.features.stream import PublicStream
-from privsketch.learning.center_model import CenterModel
+from privsketch.models.centers import CenterModel
+from privsketch.noise.account import Account
 from privsketch.noise.mechanism import _exact_sampler, _insecure_sampler, laplace_law
+from privsketch.noise.shares import Shares
 
 RELATIONS = ["add-remove", "replace"]
 STEPS = {name: name for name in ("counts", "sums", "steps", "median")}

@@ -15,13 +15,14 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
 import privsketch as ps
-from privsketch import methods
-from privsketch.baselines import aggregate
-from privsketch.clustering import pipeline, sparse_start
+from privsketch.clustering import aggregate
+from privsketch.clustering import choose as methods
+from privsketch.clustering.choose import METHODS, Choice, chosen_method, cluster_by
+from privsketch.clustering.pipeline import method as pipeline
+from privsketch.clustering.sparse import start as sparse_start
 from privsketch.errors import FileError, ParameterError, RecordError
 from privsketch.estimators import kmeans
-from privsketch.learning.center_model import CenterModel
-from privsketch.methods import METHODS, Choice, chosen_method, cluster_by
+from privsketch.models.centers import CenterModel
 from privsketch.noise.mechanism import _insecure_sampler
 
 CENTERS = np.array([[-0.6, -0.6, 0.6, 0.0], [0.6, 0.6, 0.0, -0.6], [0.6, -0.6, -0.6, 0.6]])

@@ -8,13 +8,13 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import privsketch as ps
-from privsketch.learning import distortion, generalised
-from privsketch.learning.distortion import make_distortion
-from privsketch.learning.gauss_newton import jacobian, logarithms, moved
-from privsketch.learning.gaussian_descent import make_limits, objective, pack, unpack
-from privsketch.learning.gaussian_mixture import learn_gaussian_mixture
-from privsketch.learning.gaussian_pruning import remove_cheapest
-from privsketch.learning.gaussians import (
+from privsketch.learning.mixture import covariance as generalised
+from privsketch.learning.mixture import distortion
+from privsketch.learning.mixture.covariance import sampling_covariance, sampling_variances
+from privsketch.learning.mixture.descent import make_limits, objective, pack, unpack
+from privsketch.learning.mixture.distortion import make_distortion
+from privsketch.learning.mixture.gauss_newton import jacobian, logarithms, moved
+from privsketch.learning.mixture.gaussians import (
     Gaussians,
     features,
     from_variances,
@@ -22,9 +22,10 @@ from privsketch.learning.gaussians import (
     merge_pairs,
     moments,
 )
-from privsketch.learning.generalised import sampling_covariance, sampling_variances
-from privsketch.learning.mixture_model import GaussianMixtureModel
-from privsketch.learning.shrinkage import between
+from privsketch.learning.mixture.learner import learn_gaussian_mixture
+from privsketch.learning.mixture.pruning import remove_cheapest
+from privsketch.learning.mixture.shrinkage import between
+from privsketch.models.mixture import GaussianMixtureModel
 
 KINDS = ("full", "tied", "diag", "spherical")
 ALARM = 6.0  # standard deviations; with at most 500 comparisons one false alarm in a million

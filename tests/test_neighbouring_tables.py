@@ -31,17 +31,17 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import privsketch as ps
-from privsketch.engines.dask_parts import dask_parts
-from privsketch.readers import (
+from privsketch.sketching.engines.dask_parts import dask_parts
+from privsketch.tables import columns as selection
+from privsketch.tables import text
+from privsketch.tables.carried import RecordFiles
+from privsketch.tables.reading import (
     chosen_columns,
     part_blocks,
     read_blocks,
     read_parts,
     read_sparse_blocks,
-    selection,
-    text,
 )
-from privsketch.readers.carried import RecordFiles
 
 BATTERY = settings(
     max_examples=60,
@@ -55,8 +55,8 @@ COLUMNS = ("x", "y")
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(selection, "BLOCK_VALUES", 8)
-    monkeypatch.setattr("privsketch.readers.parts.FILE_VALUES", 10)
-    monkeypatch.setattr("privsketch.readers.parts.SENT_VALUES", 10)
+    monkeypatch.setattr("privsketch.tables.parts.FILE_VALUES", 10)
+    monkeypatch.setattr("privsketch.tables.parts.SENT_VALUES", 10)
     monkeypatch.setattr(text, "BLOCK_BYTES", 128)
 
 
@@ -678,7 +678,7 @@ def test_a_file_that_is_left_early_lets_the_program_end(tmp_path, first):
     """Arrow reads ahead in a thread, which must not come back when Python shuts down."""
     (tmp_path / "t.csv").write_text("a,b,c\n" + first + "1.25,2.5,3.75\n" * 1_500_000)
     program = (
-        "from privsketch.readers import read_blocks\n"
+        "from privsketch.tables.reading import read_blocks\n"
         f"blocks = read_blocks({str(tmp_path / 't.csv')!r}, 3)\n"
         "try:\n    next(blocks)\nexcept ValueError as error:\n    print('refused')\n"
     )
@@ -744,7 +744,7 @@ def strange_cells(_):
             rows_of(read_blocks(form([[0.5, 1], [2, strange]]), 2))
 
 
-READERS = "privsketch.readers"
+TABLES = "privsketch.tables"
 FAULTS = {
     "line breaks in quotes": (attacked, parse_options(newlines_in_values=False)),
     "quotes in TSV": (
@@ -753,7 +753,7 @@ FAULTS = {
         ),
         parse_options(quote_char='"'),
     ),
-    "a quote without an end": (unended, (f"{READERS}.text._without_last", unchecked)),
+    "a quote without an end": (unended, (f"{TABLES}.text._without_last", unchecked)),
     "empty lines": (
         lambda path: test_one_column_of_text.hypothesis.inner_test(path, ["1", ""], True, True),
         parse_options(ignore_empty_lines=True),
@@ -762,19 +762,19 @@ FAULTS = {
         lambda path: test_a_first_line_that_may_be_a_record_is_refused_unquoted(
             path, "t.csv", "0.5,NA"
         ),
-        (f"{READERS}.text._may_be_record", lambda cells: False),
+        (f"{TABLES}.text._may_be_record", lambda cells: False),
     ),
     "words of a first line": (
         lambda path: test_words_of_a_first_line_are_in_no_error(path, ["a", "b"]),
         (
-            f"{READERS}.text.selected_names",
+            f"{TABLES}.text.selected_names",
             lambda names, chosen, what, may_show: selection.selected_names(names, chosen, what),
         ),
     ),
-    "a cell that stops everything": (strange_cells, (f"{READERS}.tables.cell_number", strict)),
+    "a cell that stops everything": (strange_cells, (f"{TABLES}.memory.cell_number", strict)),
     "a subclass of a frame": (
         own_frame,
-        (f"{READERS}.is_pandas", lambda data: type(data) is pd.DataFrame),
+        (f"{TABLES}.reading.is_pandas", lambda data: type(data) is pd.DataFrame),
     ),
 }
 

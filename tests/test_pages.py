@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from papers.harness import pages, results
+from papers.harness.targets import TARGETS, find_targets
 from privsketch.errors import ParameterError
-from privsketch.reproduce import pages, results
-from privsketch.reproduce.targets import TARGETS, find_targets
 
 PAPERS = Path(__file__).parent.parent / "docs" / "papers"
 NAMES = ("jll-figure1", "jll-table1")
@@ -67,7 +67,7 @@ def test_pages_and_words_follow_the_rows(papers, outcomes):
 def test_a_page_says_what_was_not_run(papers):
     pages.main([str(papers)])
     page = (papers / "jll.md").read_text()
-    assert "jll-figure1 was not run yet: `privsketch reproduce jll-figure1`" in page
+    assert "jll-figure1 was not run yet: `python -m papers jll-figure1`" in page
 
 
 def test_a_text_that_asks_for_what_is_no_target(papers):
@@ -79,9 +79,9 @@ def test_a_text_that_asks_for_what_is_no_target(papers):
 
 @pytest.mark.parametrize("paper", pages.papers_of(PAPERS))
 def test_pages_are_up_to_date(paper):
-    # After a change of a text, of rows or of the words about them: make pages.
+    # After a change of a text, of rows or of the words about them: make docs.
     for path, content in pages.made_from(PAPERS, [paper]).items():
-        assert path.read_text() == content, f"{path.name}: run make pages"
+        assert path.read_text() == content, f"{path.name}: run make docs"
 
 
 def test_every_target_has_its_place_on_a_page():

@@ -10,27 +10,18 @@ import pytest
 
 import privsketch as ps
 from privsketch.budget import exact
-from privsketch.clustering.account import Account
-from privsketch.clustering.candidates import candidate_centers
-from privsketch.clustering.partition_tree import TreeSettings, cluster_by_tree, share_weights
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.projection import RADIUS, RADIUS_BITS, Projected, projected_radius
-from privsketch.clustering.recovery import (
-    Recovered,
-    release_best,
-    release_centers,
-)
-from privsketch.clustering.shares import Shares
-from privsketch.clustering.swap import (
-    WIDTH,
-    release_swaps,
-    swap_losses,
-    whole_losses,
-)
-from privsketch.clustering.tree import SIDE_BITS, Tree, default_threshold, grow, occupied
+from privsketch.clustering.tree.candidates import candidate_centers
+from privsketch.clustering.tree.cubes import SIDE_BITS, Tree, default_threshold, grow, occupied
+from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree, share_weights
+from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected, projected_radius
+from privsketch.clustering.tree.recovery import Recovered, release_best, release_centers
+from privsketch.clustering.tree.swap import WIDTH, release_swaps, swap_losses, whole_losses
 from privsketch.errors import ParameterError
 from privsketch.features.stream import PublicStream
+from privsketch.noise.account import Account
 from privsketch.noise.mechanism import _exact_sampler, _insecure_sampler, laplace_law
+from privsketch.noise.shares import Shares
 
 RELATIONS = ["add-remove", "replace"]
 

@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 
-from privsketch.design import pca_unknowns
-from privsketch.learning.pca_convex import fit_convex, refit
-from privsketch.learning.pca_decoder import decode_pca, signed
-from privsketch.learning.pca_edge import noise_edge
-from privsketch.learning.pca_factors import Factors, cost_and_gradient, fit_factors, leading
-from privsketch.learning.pca_loss import HUBER, Loss, loss_of, squares_of
-from privsketch.learning.pca_measurements import EntryMeasurements, QuadraticMeasurements
-from privsketch.learning.pca_observations import observations_of
-from privsketch.learning.pca_problem import MomentProblem, QuadraticProblem
-from privsketch.learning.pca_remainder import fit_with_remainder
-from privsketch.learning.pca_search import Search, carried_components
-from privsketch.learning.pca_uncertainty import Spread, summarise
+from privsketch.design.pca.error import lost_variance
+from privsketch.design.recipe import pca_unknowns
+from privsketch.learning.pca.convex import fit_convex, refit
+from privsketch.learning.pca.decoder import decode_pca, signed
+from privsketch.learning.pca.edge import noise_edge
+from privsketch.learning.pca.factors import Factors, cost_and_gradient, fit_factors, leading
+from privsketch.learning.pca.loss import HUBER, Loss, loss_of, squares_of
+from privsketch.learning.pca.measurements import EntryMeasurements, QuadraticMeasurements
+from privsketch.learning.pca.observations import observations_of
+from privsketch.learning.pca.problem import MomentProblem, QuadraticProblem
+from privsketch.learning.pca.remainder import fit_with_remainder
+from privsketch.learning.pca.search import Search, carried_components
+from privsketch.learning.pca.uncertainty import Spread, summarise
 from privsketch.learning.threads import one_thread
-from privsketch.planning.pca_error import lost_variance
 
 N_RECORDS = 1e5
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.learning.pca import TOO_FEW, learn_pca
+from privsketch.learning.pca.learner import TOO_FEW, learn_pca
 from privsketch.report.html import report_page
 
 DEVIATIONS = np.array([0.3, 0.2, 0.05, 0.05])

@@ -8,9 +8,9 @@ import pytest
 
 import privsketch as ps
 from privsketch.formats import document
-from privsketch.learning.pca import TOO_FEW, learn_pca
-from privsketch.learning.pca_model import KIND, PCAModel
-from privsketch.learning.pca_problem import problem_of_pca
+from privsketch.learning.pca.learner import TOO_FEW, learn_pca
+from privsketch.learning.pca.problem import problem_of_pca
+from privsketch.models.components import KIND, PCAModel
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.report import html as pages
 from privsketch.report.html import report_page, save_report

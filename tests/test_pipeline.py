@@ -9,17 +9,17 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.clustering import pipeline
-from privsketch.clustering.account import Account
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.pipeline import cluster
-from privsketch.clustering.plan import PipelinePlan, plan_pipeline, share_weights
-from privsketch.clustering.rounds import Bins, nearest, residual_sums
-from privsketch.clustering.shares import Shares
-from privsketch.clustering.shrinkage import pulled_counts, shrunk_steps, shrunk_together
-from privsketch.clustering.subspace import Subspace
+from privsketch.clustering.pipeline import method as pipeline
+from privsketch.clustering.pipeline.method import cluster
+from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline, share_weights
+from privsketch.clustering.pipeline.rounds import Bins, nearest, residual_sums
+from privsketch.clustering.pipeline.shrinkage import pulled_counts, shrunk_steps, shrunk_together
+from privsketch.clustering.pipeline.subspace import Subspace
+from privsketch.noise.account import Account
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import _insecure_sampler, gaussian_law, laplace_law
+from privsketch.noise.shares import Shares
 
 BALL = ps.Ball(12, 2.0, center=0.5)
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.features.maps import feature_map
-from privsketch.planning.capacity import kmeans_cost
-from privsketch.planning.forecast import (
+from privsketch.design.capacity import kmeans_cost
+from privsketch.design.forecast import (
     GOOD,
     cautions,
     expected_range,
@@ -19,15 +18,16 @@ from privsketch.planning.forecast import (
     noise_to_signal,
     references,
 )
-from privsketch.planning.information import band_share, centre_error, energy_share
-from privsketch.planning.size import noise_variance
-from privsketch.planning.unknowns import (
+from privsketch.design.information import band_share, centre_error, energy_share
+from privsketch.design.size import noise_variance
+from privsketch.design.unknowns import (
     COVARIANCE_TYPES,
     carried_clusters,
     carried_gaussians,
     kmeans_unknowns,
     mixture_unknowns,
 )
+from privsketch.features.maps import feature_map
 
 
 def plan(k=10, dim=10, n=1e5, epsilon=0.3, delta=1e-6, **choices):

@@ -18,10 +18,10 @@ import privsketch as ps
 from privsketch.noise import fresh
 from privsketch.noise.calibration import kappa, kappa_discrete, log_delta_continuous
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.release import norms
-from privsketch.release.calibration import realised_gaussian, realised_laplace
-from privsketch.release.change import Change, Protection
-from privsketch.release.matrix import UNIT, Matrix, fresh_matrix, public_matrix
+from privsketch.projection import norms
+from privsketch.projection.calibration import realised_gaussian, realised_laplace
+from privsketch.projection.change import Change, Protection
+from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
 
 BUDGET = ps.Budget(1.0, 1e-6, "replace")
 
@@ -149,7 +149,7 @@ def test_fresh_matrices_differ():
 
 def test_entries_are_as_accurate_as_calibrations_say(monkeypatch):
     """The transform of the same random bits in 50 digits is within ENTRY_ERROR of the entries."""
-    from privsketch.release import matrix as module
+    from privsketch.projection import matrix as module
 
     rng = np.random.default_rng(0)
     words = rng.integers(0, 2**64, size=(300, 3), dtype=np.uint64, endpoint=False)

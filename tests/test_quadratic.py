@@ -16,10 +16,10 @@ from privsketch.features.moments import MOMENT_RADIUS, coarse_records, moment_su
 from privsketch.features.quadratic import quadratic_values
 from privsketch.features.quadratic_contribution import QuadraticContribution
 from privsketch.features.quartic import quartic_bounds
+from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.sketching.exact import exact_sums
-from privsketch.sketching.kernels import CompiledKernel, ReferenceKernel
 
 
 def plan(**overrides):

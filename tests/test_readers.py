@@ -24,8 +24,8 @@ import pytest
 from scipy import sparse
 
 import privsketch as ps
-from privsketch.readers import selection
 from privsketch.sketching import blocks
+from privsketch.tables import columns as selection
 
 NAMES = ("age", "bmi", "dose")
 SECRET_NUMBER = 123.456789

@@ -20,17 +20,18 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.baselines import aggregate, em, grid, lloyd, variates
-from privsketch.clustering import passes, pipeline, shares
-from privsketch.clustering.account import Account
-from privsketch.clustering.medians import cluster_medians
-from privsketch.clustering.partition_tree import TreeSettings, cluster_by_tree
+from privsketch.clustering import aggregate, em, grid, lloyd, passes, variates
+from privsketch.clustering.medians.method import cluster_medians
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.shares import Shares
-from privsketch.clustering.sparse import cluster_sparse
+from privsketch.clustering.pipeline import method as pipeline
+from privsketch.clustering.sparse.method import cluster_sparse
+from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.errors import RecordError
-from privsketch.learning.center_model import CenterModel
+from privsketch.models.centers import CenterModel
+from privsketch.noise import shares
+from privsketch.noise.account import Account
 from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.noise.shares import Shares
 from privsketch.testing import Tape, replay
 
 RELATIONS = ["add-remove", "replace"]

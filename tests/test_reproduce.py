@@ -11,20 +11,28 @@ from click.testing import CliRunner
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 
-from privsketch.cli.main import main
+from papers.__main__ import main
+from papers.harness import results
+from papers.harness.cells import Cell, run_cells
+from papers.harness.targets import TARGETS, find_targets
+from papers.jll import (
+    distances as jll_distances,
+)
+from papers.jll import (
+    distances_panels as jll_distances_panels,
+)
+from papers.jll import (
+    setting as jll_setting,
+)
+from papers.jll import (
+    spread as jll_spread,
+)
+from papers.jll import (
+    table as jll_table,
+)
 from privsketch.errors import FileError, ParameterError
 from privsketch.learning.threads import one_thread
-from privsketch.release.matrix import UNIT
-from privsketch.reproduce import (
-    jll_distances,
-    jll_distances_panels,
-    jll_setting,
-    jll_spread,
-    jll_table,
-    results,
-)
-from privsketch.reproduce.cells import Cell, run_cells
-from privsketch.reproduce.targets import TARGETS, find_targets
+from privsketch.projection.matrix import UNIT
 
 NAMES = [
     *("icassp-figure2-left", "icassp-figure2-right", "icassp-figure3"),
@@ -39,7 +47,7 @@ def silent(share):
 
 
 def run(*arguments):
-    return CliRunner().invoke(main, ["reproduce", *map(str, arguments)])
+    return CliRunner().invoke(main, [*map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +85,7 @@ def test_rows_read_from_a_file_say_the_same(outcomes):
         _, outcome, _ = outcomes[target.name]
         rows = results.from_csv(outcome.files[0].read_text())
         made_by = outcome.text.splitlines()[-1]
-        assert made_by.startswith(f"privsketch reproduce {target.name}: tiny run, ")
+        assert made_by.startswith(f"python -m papers {target.name}: tiny run, ")
         assert results.words(target, rows, made_by) == outcome.text
 
 
@@ -119,7 +127,7 @@ def test_a_target_from_the_shell(tmp_path):
     assert answer.exit_code == 0
     assert (tmp_path / "out" / "jll-figure2.png").exists()
     words = (tmp_path / "out" / "jll-figure2.txt").read_text()
-    assert "privsketch reproduce jll-figure2 --quick: quick run" in words
+    assert "python -m papers jll-figure2 --quick: quick run" in words
     # Nothing has changed: the released records, which have noise, are those of the first run.
     assert run("jll-figure2", "--quick", "--jobs", 2, "-o", tmp_path / "out").exit_code == 0
     assert (tmp_path / "out" / "jll-figure2.txt").read_text() == words
@@ -133,7 +141,7 @@ def stopped():
 
 def test_a_run_that_is_stopped_says_where_it_goes_on(tmp_path, monkeypatch):
     target = dataclasses.replace(TARGETS[0], cells=lambda effort: [Cell(stopped, {})])
-    monkeypatch.setattr("privsketch.reproduce.targets.TARGETS", (target,))
+    monkeypatch.setattr("papers.harness.targets.TARGETS", (target,))
     answer = run(target.name, "-o", tmp_path / "out")
     assert answer.exit_code == 1
     assert f"goes on with what is in {tmp_path / 'out' / 'cells'}" in answer.stderr

@@ -7,11 +7,22 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from papers.bal import (
+    methods as bal_methods,
+)
+from papers.bal import (
+    panels as bal_panels,
+)
+from papers.bal import (
+    runs as bal_runs,
+)
+from papers.bal import (
+    setting as bal_setting,
+)
+from papers.bal.methods import METHODS, NO_PRIVACY, Method, paid_rounds, tree
+from papers.bal.setting import Records, gaussians, objective
 from privsketch.errors import FileError, ParameterError
-from privsketch.learning.center_model import CenterModel
-from privsketch.reproduce import bal_methods, bal_panels, bal_runs, bal_setting
-from privsketch.reproduce.bal_methods import METHODS, NO_PRIVACY, Method, paid_rounds, tree
-from privsketch.reproduce.bal_setting import Records, gaussians, objective
+from privsketch.models.centers import CenterModel
 
 
 def small(n_records=4000, seed=1):

@@ -7,19 +7,31 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.errors import ParameterError
-from privsketch.reproduce import (
-    clp_ratio,
-    clp_ratio_panels,
-    clp_sampling,
-    clp_sampling_panels,
-    clp_setting,
-    clp_size,
-    clp_size_panels,
+from papers.clp import (
+    ratio as clp_ratio,
 )
-from privsketch.reproduce.cells import run_cells
-from privsketch.reproduce.results import to_csv, to_png
-from privsketch.sketching.release import sketch
+from papers.clp import (
+    ratio_panels as clp_ratio_panels,
+)
+from papers.clp import (
+    sampling as clp_sampling,
+)
+from papers.clp import (
+    sampling_panels as clp_sampling_panels,
+)
+from papers.clp import (
+    setting as clp_setting,
+)
+from papers.clp import (
+    size as clp_size,
+)
+from papers.clp import (
+    size_panels as clp_size_panels,
+)
+from papers.harness.cells import run_cells
+from papers.harness.results import to_csv, to_png
+from privsketch.errors import ParameterError
+from privsketch.sketching.build import sketch
 
 
 def design(noise="gaussian", delta=1e-6, n_features=200, **options):
@@ -67,7 +79,7 @@ def test_a_release_is_that_of_sketch():
 def test_the_known_scale_is_the_one_that_tells_most():
     from scipy.optimize import minimize_scalar
 
-    from privsketch.planning.information import band_share
+    from privsketch.design.information import band_share
 
     for dim in (4, 8, 10):
         found = minimize_scalar(

@@ -7,17 +7,13 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from papers.harness.results import to_png
+from papers.icassp import curves, panels, setting, snr, snr_panels
+from papers.icassp.setting import mixture, objective, paper_design
+from privsketch.design.noise_to_signal import icassp_snr
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import icassp_to_laplace_scale
 from privsketch.noise.mechanism import OPENDP, OWN
-from privsketch.planning.noise_to_signal import icassp_snr
-from privsketch.reproduce import icassp_curves as curves
-from privsketch.reproduce import icassp_panels as panels
-from privsketch.reproduce import icassp_setting as setting
-from privsketch.reproduce import icassp_snr as snr
-from privsketch.reproduce import icassp_snr_panels as snr_panels
-from privsketch.reproduce.icassp_setting import mixture, objective, paper_design
-from privsketch.reproduce.results import to_png
 from privsketch.sketching.exact import exact_sums
 
 

@@ -12,12 +12,10 @@ from scipy.stats import chi2
 
 import privsketch as ps
 from privsketch.budget import exact
-from privsketch.clustering.account import Account
-from privsketch.clustering.partition_tree import TreeSettings, cluster_by_tree
-from privsketch.clustering.shares import Shares
-from privsketch.clustering.sparse import cluster_sparse, picks_for, sparse_weights
-from privsketch.clustering.sparse_passes import SparsePasses
-from privsketch.clustering.sparse_recovery import (
+from privsketch.clustering.choose import cluster_by
+from privsketch.clustering.sparse.method import cluster_sparse, picks_for, sparse_weights
+from privsketch.clustering.sparse.passes import SparsePasses
+from privsketch.clustering.sparse.recovery import (
     SparseCenters,
     merged,
     noise_reach,
@@ -25,11 +23,13 @@ from privsketch.clustering.sparse_recovery import (
     release_picks,
     sparse_sums,
 )
+from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.errors import ParameterError, RecordError
-from privsketch.methods import cluster_by
+from privsketch.noise.account import Account
 from privsketch.noise.mechanism import _exact_sampler, _insecure_sampler, choose
 from privsketch.noise.picks import PicksLaw, pick_largest, picks_law
-from privsketch.readers import count_records, read_blocks, read_sparse_blocks
+from privsketch.noise.shares import Shares
+from privsketch.tables.reading import count_records, read_blocks, read_sparse_blocks
 
 RELATIONS = ["add-remove", "replace"]
 FALSE_ALARM = 1e-7

@@ -16,7 +16,7 @@ import privsketch as ps
 from privsketch.cli import progress
 from privsketch.cli.main import main
 from privsketch.cli.stopping import Stop, stoppable
-from privsketch.learning.center_model import CenterModel
+from privsketch.models.centers import CenterModel
 from privsketch.report import html
 
 PRIVSKETCH = Path(sys.executable).parent / "privsketch"
@@ -363,7 +363,7 @@ def test_names_of_a_header_are_published_where_somebody_states_them(folder):
 
 
 def test_an_interrupt_while_workers_start_comes_afterwards():
-    from privsketch.engines.pool import _interrupts_later
+    from privsketch.sketching.engines.pool import _interrupts_later
 
     seen = []
 

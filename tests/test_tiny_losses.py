@@ -20,24 +20,25 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.baselines import grid, lloyd
-from privsketch.clustering import account as accounts
-from privsketch.clustering import candidates, passes, recovery, swap, tree
-from privsketch.clustering.account import Account
+from privsketch.clustering import grid, lloyd, passes
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.projection import RADIUS, Projected
-from privsketch.clustering.recovery import Recovered
-from privsketch.clustering.rounds import (
+from privsketch.clustering.pipeline.rounds import (
     Bins,
     residual_lengths,
     residual_sums,
     round_sensitivities,
 )
-from privsketch.clustering.shares import Shares
+from privsketch.clustering.tree import candidates, recovery, swap
+from privsketch.clustering.tree import cubes as tree
+from privsketch.clustering.tree.projection import RADIUS, Projected
+from privsketch.clustering.tree.recovery import Recovered
 from privsketch.features.stream import PublicStream
+from privsketch.noise import account as accounts
 from privsketch.noise import mechanism
+from privsketch.noise.account import Account
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.noise.shares import Shares
 
 RELATIONS = ["add-remove", "replace"]
 FAR = 1000  # beyond all sums of a tiny table

@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.errors import ParameterError
-from privsketch.noise.calibration import gamma_star, icassp_noise, icassp_to_laplace_scale
-from privsketch.noise.mechanism import _insecure_sampler, cube_law, gaussian_law, laplace_law
-from privsketch.planning.alternatives import alternatives, masks_text, percent, recommend
-from privsketch.planning.cost import COSTS, MEASURED, sketching_cost
-from privsketch.planning.design_noise import feature_and_record_rate
-from privsketch.planning.forecast import expected_noise, noise_to_signal
-from privsketch.planning.noise_to_signal import (
+from privsketch.design.alternatives import alternatives, masks_text, percent, recommend
+from privsketch.design.forecast import expected_noise, noise_to_signal
+from privsketch.design.noise import feature_and_record_rate
+from privsketch.design.noise_to_signal import (
     NoiseToSignal,
     direction_moments,
     entry_variance,
@@ -27,7 +23,7 @@ from privsketch.planning.noise_to_signal import (
     noise_parts,
     with_noisy_count,
 )
-from privsketch.planning.regimes import (
+from privsketch.design.regimes import (
     acceptable_noise,
     clp_succeeds,
     enough_records,
@@ -41,7 +37,7 @@ from privsketch.planning.regimes import (
     regime,
     useful_sizes,
 )
-from privsketch.planning.subsampling import (
+from privsketch.design.subsampling import (
     STRATEGIES,
     Strategy,
     best_first,
@@ -50,6 +46,10 @@ from privsketch.planning.subsampling import (
     price_of_poisson_features,
     price_of_sampled_records,
 )
+from privsketch.errors import ParameterError
+from privsketch.noise.calibration import gamma_star, icassp_noise, icassp_to_laplace_scale
+from privsketch.noise.mechanism import _insecure_sampler, cube_law, gaussian_law, laplace_law
+from privsketch.sketching.cost import COSTS, MEASURED, design_cost, sketching_cost
 
 # Lemma 26 against a simulation of the mechanism in floating point. It shares no code with
 # the package: records, masks, sampling and noise are drawn here as the paper defines them.
@@ -622,7 +622,7 @@ STUDY = {
 
 
 def test_alternatives_of_a_study():
-    found = alternatives(STUDY)
+    found = alternatives(STUDY, design_cost)
     planned = found.alternatives[0]
     assert found.recommended is planned
     assert planned.design == ps.Design.plan(**STUDY, random_state=0)
@@ -644,7 +644,7 @@ def test_alternatives_of_a_study():
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_pure_studies_are_offered_pure_noise_only(neighbours):
-    found = alternatives({**STUDY, "budget": ps.Budget(0.3, 0.0, neighbours)})
+    found = alternatives({**STUDY, "budget": ps.Budget(0.3, 0.0, neighbours)}, design_cost)
     assert {one.design.noise for one in found.alternatives} == {"laplace", "cube"}
     by_masks = {masks_text(one.design): one.design for one in found.alternatives}
     few = next(design for text, design in by_masks.items() if text.startswith("uniform"))
@@ -654,7 +654,7 @@ def test_pure_studies_are_offered_pure_noise_only(neighbours):
 
 def test_what_is_recommended_for_its_speed():
     large = {**STUDY, "domain": ps.Box(-8, 8, dim=160), "n_components": 4, "n_records": 1e9}
-    found = alternatives(large)
+    found = alternatives(large, design_cost)
     planned, chosen = found.alternatives[0], found.recommended
     assert chosen.design.frequencies.law == "structured"  # as good, and faster
     assert chosen.nanoseconds < planned.nanoseconds / 2
@@ -663,7 +663,7 @@ def test_what_is_recommended_for_its_speed():
 
 
 def test_records_are_left_out_only_where_sketching_takes_very_long():
-    contenders = [one for one in alternatives(STUDY).alternatives if one.contends]
+    contenders = [one for one in alternatives(STUDY, design_cost).alternatives if one.contends]
     planned = contenders[0]
     sample = next(one for one in contenders if one.design.masks == ps.Masks(records=0.1))
     assert sample.high < 0.01
@@ -676,12 +676,12 @@ def test_records_are_left_out_only_where_sketching_takes_very_long():
 
 
 def test_what_the_plan_has_weighed_already_is_not_recommended_instead():
-    pure = alternatives({**STUDY, "budget": ps.Budget(0.3, 0.0)})
+    pure = alternatives({**STUDY, "budget": ps.Budget(0.3, 0.0)}, design_cost)
     signs = next(one for one in pure.alternatives if one.design.feature_map == "one-bit")
     assert signs.high < pure.alternatives[0].high  # the forecast does not know of harmonics
     assert not signs.contends
     assert pure.recommended is pure.alternatives[0]
-    small = alternatives({**STUDY, "n_components": 2, "n_records": 1e3})
+    small = alternatives({**STUDY, "n_components": 2, "n_records": 1e3}, design_cost)
     larger = next(one for one in small.alternatives if one.name == "twice the features")
     assert not larger.contends
     assert small.recommended is small.alternatives[0]
@@ -691,7 +691,7 @@ def test_what_the_plan_has_weighed_already_is_not_recommended_instead():
 def test_alternatives_for_principal_components(delta):
     budget = ps.Budget(0.3, delta)
     study = {"task": "pca", "n_components": 2, "domain": ps.Ball(6, 1.0), "budget": budget}
-    found = alternatives({**study, "n_records": 1e5})
+    found = alternatives({**study, "n_records": 1e5}, design_cost)
     planned = found.alternatives[0]
     assert found.recommended is planned
     assert planned.high == min(one.high for one in found.alternatives)
@@ -707,7 +707,7 @@ def test_alternatives_for_principal_components(delta):
 
 
 def test_options_make_the_same_design_again():
-    for one in alternatives(STUDY, rate=0.2).alternatives:
+    for one in alternatives(STUDY, design_cost, rate=0.2).alternatives:
         assert ps.Masks.parse(masks_text(one.design)) == one.design.masks
         assert f"--features {one.design.n_features} --noise {one.design.noise}" in one.options()
 
@@ -720,7 +720,7 @@ def test_percentages_for_people():
 @pytest.mark.parametrize("rate", [0, 1, -1, math.nan])
 def test_a_rate_that_keeps_nothing_or_everything(rate):
     with pytest.raises(ParameterError, match="rate"):
-        alternatives(STUDY, rate=rate)
+        alternatives(STUDY, design_cost, rate=rate)
 
 
 # Real releases: the same comparison through `ps.sketch`, secret masks and exact noise included.
@@ -815,7 +815,7 @@ def test_stricter_budgets_are_compared_for_the_same_records(task):
         "domain": ps.Ball(6, 1.0),
         "budget": ps.Budget(0.01, 1e-6),
     }
-    found = alternatives(study)
+    found = alternatives(study, design_cost)
     assert len({one.design.n_records for one in found.alternatives}) == 1
     stricter = next(text for text in found.reasons if "epsilon = 0.005" in text)
     error = float(stricter.split("error up to ")[1].split(" %")[0])

@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
-from privsketch.baselines import variates
 from privsketch.budget import exact
 from privsketch.clustering import passes as passes_module
+from privsketch.clustering import variates
 from privsketch.clustering.passes import Passes
 from privsketch.errors import ParameterError, RecordError
 from privsketch.noise.calibration import rho_of_budget

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privsketch.budget import Budget, Receipt
-    from privsketch.design import Design
+    from privsketch.design.recipe import Design
     from privsketch.domain import Ball, Box
     from privsketch.errors import PrivsketchError
     from privsketch.estimators.kmeans import PrivateKMeans
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from privsketch.estimators.pca import PrivatePCA
     from privsketch.estimators.projection import PrivateProjection
     from privsketch.features.masks import Masks
-    from privsketch.learning.center_model import CenterModel
-    from privsketch.learning.gaussian_mixture import learn_gaussian_mixture
-    from privsketch.learning.kmeans import learn_kmeans
-    from privsketch.learning.mixture_model import GaussianMixtureModel
-    from privsketch.learning.model import KMeansModel
-    from privsketch.learning.pca import learn_pca
-    from privsketch.learning.pca_model import PCAModel
-    from privsketch.merging import merge
-    from privsketch.release.description import ReleaseDescription
-    from privsketch.release.distances import Distances, Released
-    from privsketch.release.kmeans import cluster_released
-    from privsketch.release.neighbours import nearest_rows
-    from privsketch.release.projection import Projection
-    from privsketch.sketches import Sketch
-    from privsketch.sketching.release import sketch
+    from privsketch.learning.kmeans.learner import learn_kmeans
+    from privsketch.learning.mixture.learner import learn_gaussian_mixture
+    from privsketch.learning.pca.learner import learn_pca
+    from privsketch.models.centers import CenterModel
+    from privsketch.models.clusters import KMeansModel
+    from privsketch.models.components import PCAModel
+    from privsketch.models.mixture import GaussianMixtureModel
+    from privsketch.projection.description import ReleaseDescription
+    from privsketch.projection.distances import Distances, Released
+    from privsketch.projection.kmeans import cluster_released
+    from privsketch.projection.neighbours import nearest_rows
+    from privsketch.projection.rows import Projection
+    from privsketch.sketching.build import sketch
+    from privsketch.sketching.merge import merge
+    from privsketch.sketching.sketch import Sketch
 
 __version__ = "0.1.0"
 
@@ -44,31 +44,31 @@ _HOMES = {
     "Ball": "domain",
     "Box": "domain",
     "Budget": "budget",
-    "Design": "design",
-    "Distances": "release.distances",
-    "GaussianMixtureModel": "learning.mixture_model",
-    "CenterModel": "learning.center_model",
-    "KMeansModel": "learning.model",
+    "Design": "design.recipe",
+    "Distances": "projection.distances",
+    "GaussianMixtureModel": "models.mixture",
+    "CenterModel": "models.centers",
+    "KMeansModel": "models.clusters",
     "Masks": "features.masks",
-    "PCAModel": "learning.pca_model",
+    "PCAModel": "models.components",
     "PrivateGaussianMixture": "estimators.mixture",
     "PrivateKMeans": "estimators.kmeans",
     "PrivateKMedians": "estimators.kmedians",
     "PrivatePCA": "estimators.pca",
     "PrivateProjection": "estimators.projection",
     "PrivsketchError": "errors",
-    "Projection": "release.projection",
+    "Projection": "projection.rows",
     "Receipt": "budget",
-    "ReleaseDescription": "release.description",
-    "Released": "release.distances",
-    "Sketch": "sketches",
-    "cluster_released": "release.kmeans",
-    "learn_gaussian_mixture": "learning.gaussian_mixture",
-    "learn_kmeans": "learning.kmeans",
-    "learn_pca": "learning.pca",
-    "merge": "merging",
-    "nearest_rows": "release.neighbours",
-    "sketch": "sketching.release",
+    "ReleaseDescription": "projection.description",
+    "Released": "projection.distances",
+    "Sketch": "sketching.sketch",
+    "cluster_released": "projection.kmeans",
+    "learn_gaussian_mixture": "learning.mixture.learner",
+    "learn_kmeans": "learning.kmeans.learner",
+    "learn_pca": "learning.pca.learner",
+    "merge": "sketching.merge",
+    "nearest_rows": "projection.neighbours",
+    "sketch": "sketching.build",
 }
 
 __all__ = [

@@ -35,9 +35,9 @@ from privsketch.errors import PrivsketchError
 
 if TYPE_CHECKING:
     from privsketch import Budget, Design, KMeansModel, Sketch
+    from privsketch.clustering.choose import Choice
     from privsketch.domain import Domain
-    from privsketch.learning.center_model import CenterModel
-    from privsketch.methods import Choice
+    from privsketch.models.centers import CenterModel
 
 _PATH = click.Path(path_type=Path)
 _AGAIN = "clustering its records again would spend the budget again"
@@ -257,7 +257,7 @@ class _Study:
 
 def _choice(method: str, loss: str, study: _Study) -> Choice:
     """A method, and the reason if it was chosen here."""
-    from privsketch.methods import Choice, chosen_method
+    from privsketch.clustering.choose import Choice, chosen_method
 
     if method not in METHODS[loss]:
         known = ", ".join(METHODS[loss])
@@ -286,9 +286,9 @@ def _learned(
     Charges: the budget, once.
     """
     import privsketch as ps
-    from privsketch.clustering.medians import cluster_medians
-    from privsketch.methods import cluster_by
-    from privsketch.readers import checked_missing
+    from privsketch.clustering.choose import cluster_by
+    from privsketch.clustering.medians.method import cluster_medians
+    from privsketch.tables.reading import checked_missing
 
     if choice.method == "sketch":
         progress("sketch", 0)
@@ -313,7 +313,7 @@ def _learned(
 
 def _forecast(study: _Study, choice: Choice, files: Any) -> str:
     """What a run would be like, from public facts."""
-    from privsketch.clustering.plan import plan_pipeline
+    from privsketch.clustering.pipeline.plan import plan_pipeline
 
     lines = [
         _method_line(choice),
@@ -339,7 +339,7 @@ def _record_files(
 ) -> Any:
     """The columns that make a record, from names and types alone."""
     from privsketch.errors import RecordError
-    from privsketch.readers.carried import RecordFiles
+    from privsketch.tables.carried import RecordFiles
 
     try:
         return RecordFiles.of(data, columns, header=header)

@@ -18,14 +18,13 @@ from privsketch.cli.options import listed_numbers, study_options
 from privsketch.cli.output import require_free, say, say_written, write
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
-from privsketch.cli.reproduce import reproduce
 from privsketch.cli.sketch import sketch
 from privsketch.cli.stopping import stoppable
 from privsketch.cli.words import as_options
 
 if TYPE_CHECKING:
     from privsketch import GaussianMixtureModel, KMeansModel, PCAModel
-    from privsketch.learning.center_model import CenterModel
+    from privsketch.models.centers import CenterModel
 
 _PATH = click.Path(path_type=Path)
 
@@ -239,8 +238,8 @@ def inspect(file: Path) -> None:
     """Say what a design, sketch, model or receipt contains; of a released table, its receipt."""
     import privsketch as ps
     from privsketch.formats import SKETCH_MAGIC, parse_json, read_file
-    from privsketch.learning.center_model import CenterModel
-    from privsketch.release_files import receipt_beside
+    from privsketch.models.centers import CenterModel
+    from privsketch.projection.files import receipt_beside
 
     receipt = receipt_beside(file)
     if receipt is not None:
@@ -267,6 +266,3 @@ def inspect(file: Path) -> None:
         click.echo(ps.Design.load(file).describe())
         return
     click.echo(model.describe() + "\n\n" + model.receipt.describe())
-
-
-main.add_command(reproduce)

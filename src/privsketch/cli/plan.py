@@ -10,7 +10,7 @@ import click
 from privsketch.cli.options import study_options
 
 if TYPE_CHECKING:
-    from privsketch.planning.alternatives import Alternative, Plan
+    from privsketch.design.alternatives import Alternative, Plan
 
 _HEADINGS = (
     "",
@@ -53,11 +53,12 @@ def plan(study: dict[str, Any], rate: float, as_json: bool, **choices: Any) -> N
     privsketch plan -k 10 --box 0 1 --dim 8 --epsilon 0.5 --delta 1e-6 --records 1e5
     """
     from privsketch.cli.progress import spinner
-    from privsketch.planning.alternatives import alternatives
+    from privsketch.design.alternatives import alternatives
+    from privsketch.sketching.cost import design_cost
 
     given = {name: value for name, value in choices.items() if value is not None}
     with spinner("comparing designs"):
-        found = alternatives({**study, **given}, rate=rate)
+        found = alternatives({**study, **given}, design_cost, rate=rate)
     if as_json:
         click.echo(json.dumps(plan_to_json(found), indent=2, allow_nan=False))
         return
@@ -108,7 +109,7 @@ def _show_coloured(console: Any, rows: list[tuple[str, ...]]) -> None:
 
 
 def _row(one: Alternative, recommended: bool) -> tuple[str, ...]:
-    from privsketch.planning.alternatives import percent
+    from privsketch.design.alternatives import percent
 
     facts = one.to_json()
     return (

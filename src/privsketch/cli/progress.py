@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privsketch.readers import count_records
+from privsketch.tables.reading import count_records
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -168,9 +168,9 @@ def release(
     with reported_spending() as spending:
         import privsketch as ps
         from privsketch.cli.progress import record_bar
-        from privsketch.readers import checked_missing
-        from privsketch.readers.carried import RecordFiles
-        from privsketch.release_files import receipt_path, release_files
+        from privsketch.projection.files import receipt_path, release_files
+        from privsketch.tables.carried import RecordFiles
+        from privsketch.tables.reading import checked_missing
 
         domain = stated_domain(box, ball, center, None)
         # Learn it before anything is released.
@@ -222,8 +222,8 @@ def _require_outputs(
 ) -> None:
     """Refuse outputs that cannot be written, that meet, or that would replace what is of value."""
     from privsketch.errors import FileError
-    from privsketch.release_files import receipt_path
-    from privsketch.writers import table_kind
+    from privsketch.projection.files import receipt_path
+    from privsketch.tables.writing import table_kind
 
     table_kind(output)
     outputs = [output, receipt_path(output) if output.name else output]

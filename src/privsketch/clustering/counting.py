@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 
 from privsketch.budget import Budget, Receipt
-from privsketch.clustering.account import Account
 from privsketch.clustering.passes import Integers, Passes, Whole
-from privsketch.clustering.shares import Shares
 from privsketch.errors import require_records
+from privsketch.noise.account import Account
 from privsketch.noise.calibration import rho_of_budget
+from privsketch.noise.shares import Shares
 
 COUNT_SHARE = Fraction(1, 50)
 Close = Callable[[Receipt], Receipt]

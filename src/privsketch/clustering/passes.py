@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._parallel import chunks, in_threads
 from privsketch.budget import Neighbours
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
 from privsketch.features.fixedpoint import FAR, Quantiser
 from privsketch.noise.sums import saturating_add
-from privsketch.readers import read_blocks
-from privsketch.threads import chunks, in_threads
+from privsketch.tables.reading import read_blocks
 
 Integers = npt.NDArray[np.int64]
 Whole = npt.NDArray[np.float64]

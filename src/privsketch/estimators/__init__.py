@@ -1,1 +1,1 @@
-"""Estimators with scikit-learn's interface."""
+"""Faces of scikit-learn: fit, predict, transform, score."""

@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privsketch.budget import Budget, Neighbours, Receipt
-from privsketch.design import Design
+from privsketch.clustering.choose import CHOOSE_NOISE, METHODS, Choice, chosen_method, cluster_by
+from privsketch.design.recipe import Design
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError
 from privsketch.estimators.validation import (
@@ -20,13 +21,12 @@ from privsketch.estimators.validation import (
     public_facts,
     validated,
 )
-from privsketch.learning.center_model import CenterModel
-from privsketch.learning.kmeans import check_choices, learn_kmeans
-from privsketch.learning.model import KMeansModel
-from privsketch.methods import CHOOSE_NOISE, METHODS, Choice, chosen_method, cluster_by
-from privsketch.readers import checked_missing
-from privsketch.sketches import Sketch
-from privsketch.sketching.release import sketch
+from privsketch.learning.kmeans.learner import check_choices, learn_kmeans
+from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import KMeansModel
+from privsketch.sketching.build import sketch
+from privsketch.sketching.sketch import Sketch
+from privsketch.tables.reading import checked_missing
 
 DEFAULT_MAX_CLUSTERS = 20
 

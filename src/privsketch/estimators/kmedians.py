@@ -11,11 +11,11 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privsketch.budget import Neighbours
-from privsketch.clustering.medians import checked_method, cluster_medians
+from privsketch.clustering.medians.method import checked_method, cluster_medians
 from privsketch.domain import Domain
 from privsketch.errors import require_count
 from privsketch.estimators.validation import column_names, public_facts, validated
-from privsketch.readers import checked_missing
+from privsketch.tables.reading import checked_missing
 
 
 class PrivateKMedians(ClusterMixin, BaseEstimator):  # type: ignore[misc]

@@ -10,22 +10,18 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privsketch.baselines import em
 from privsketch.budget import Budget, Neighbours, Receipt
-from privsketch.design import Design
+from privsketch.clustering import em
+from privsketch.design.recipe import Design
+from privsketch.design.unknowns import CovarianceType
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError
 from privsketch.estimators.validation import column_names, completed, public_facts, validated
-from privsketch.learning.gaussian_mixture import (
-    MISFIT,
-    check_choices,
-    learn_gaussian_mixture,
-)
-from privsketch.learning.mixture_model import GaussianMixtureModel
-from privsketch.planning.unknowns import CovarianceType
-from privsketch.readers import checked_missing
-from privsketch.sketches import Sketch
-from privsketch.sketching.release import sketch
+from privsketch.learning.mixture.learner import MISFIT, check_choices, learn_gaussian_mixture
+from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.sketching.build import sketch
+from privsketch.sketching.sketch import Sketch
+from privsketch.tables.reading import checked_missing
 
 Floats = npt.NDArray[np.float64]
 

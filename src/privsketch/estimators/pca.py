@@ -10,12 +10,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from privsketch.budget import Neighbours
-from privsketch.design import Design
+from privsketch.design.recipe import Design
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError, RecordError, require_count
 from privsketch.estimators.validation import column_names, completed, public_facts, validated
-from privsketch.learning.pca import check_choices, learn_pca
-from privsketch.sketching.release import sketch
+from privsketch.learning.pca.learner import check_choices, learn_pca
+from privsketch.sketching.build import sketch
 
 Floats = npt.NDArray[np.float64]
 DEFAULT_MAX_COMPONENTS = 10

@@ -10,14 +10,14 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from privsketch._parallel import checked_threads
 from privsketch.budget import Neighbours, Receipt, compose_sequential
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError, RecordError
 from privsketch.estimators.validation import public_facts, validated
-from privsketch.readers import checked_missing
-from privsketch.release.description import ReleaseDescription
-from privsketch.release.projection import Projection
-from privsketch.threads import checked_threads
+from privsketch.projection.description import ReleaseDescription
+from privsketch.projection.rows import Projection
+from privsketch.tables.reading import checked_missing
 
 Floats = npt.NDArray[np.float64]
 

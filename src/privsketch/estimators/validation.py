@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from privsketch.budget import Budget
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
-from privsketch.readers.tables import is_pandas, object_numbers
+from privsketch.tables.memory import is_pandas, object_numbers
 
 
 def public_facts(estimator: Any) -> tuple[Budget, Domain]:

@@ -1,5 +1,5 @@
-"""Feature maps: what a record becomes, in integers, and how much one record can matter."""
+"""A record becomes integers, and how far one record can move them.
 
-from privsketch.features.maps import FEATURE_MAPS, FeatureMap, feature_map
-
-__all__ = ["FEATURE_MAPS", "FeatureMap", "feature_map"]
+Everything here is public: feature maps, their tables, random numbers that are the same on every
+machine, and bounds on what one record contributes to a sum.
+"""

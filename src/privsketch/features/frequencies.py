@@ -11,7 +11,7 @@ scale has a name:
 - "structured": the radii of the multi-scale law (of the adapted one at one scale) with
   directions from sign flips and fast Walsh-Hadamard transforms (features/hadamard.py).
 
-Quadratic features have vectors instead, without a scale (features/vectors.py).
+Quadratic features have vectors instead, without a scale (features/quadratic_vectors.py).
 
 The drawn values are rounded to integers once, and the integers are what everybody
 uses: holders for phases, learners as exact frequencies. Only the seed is stored; a
@@ -40,13 +40,13 @@ from privsketch.features.hadamard import (
 )
 from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.quadratic import MAX_VECTOR_NORM_SQUARED, squared_norms
-from privsketch.features.stream import TWO_PI, PublicStream, exponential, natural_log
-from privsketch.features.vectors import (
+from privsketch.features.quadratic_vectors import (
     QUADRATIC_LAWS,
     VECTOR_BITS,
     unrounded_vectors,
     vector_resolution,
 )
+from privsketch.features.stream import TWO_PI, PublicStream, exponential, natural_log
 
 DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
 FOURIER_LAWS = (*DENSE_LAWS, "structured")

@@ -1,1 +1,1 @@
-"""Learners: from a sketch alone to a model. Nothing here can read a record."""
+"""A sketch to a model; nothing here can reach a record."""

@@ -9,10 +9,10 @@ import math
 
 import numpy as np
 
+from privsketch.design.forecast import HOPELESS
 from privsketch.domain import Ball, Domain
-from privsketch.learning.model import Floats, KMeansModel
-from privsketch.planning.forecast import HOPELESS
-from privsketch.sketches import Sketch
+from privsketch.models.clusters import Floats, KMeansModel
+from privsketch.sketching.sketch import Sketch
 
 EDGE = 0.999  # of the way from the centre of the domain
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch

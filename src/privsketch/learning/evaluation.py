@@ -14,8 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privsketch.compiled import INTEGER, POINTER, Code, aligned, compile_function, vector_bits
-from privsketch.learning.assembly import ATOMS, Shape, evaluation_source
+from privsketch.kernels.decoder import ATOMS, Shape, evaluation_source
+from privsketch.kernels.machine import (
+    INTEGER,
+    POINTER,
+    Code,
+    aligned,
+    compile_function,
+    vector_bits,
+)
 from privsketch.learning.atoms import Atoms, Target
 
 TURN = 2 * math.pi

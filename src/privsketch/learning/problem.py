@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privsketch.errors import ParameterError
-from privsketch.sketches import Sketch
+from privsketch.sketching.sketch import Sketch
 
 Array = NDArray[np.float64]
 

@@ -1,1 +1,5 @@
-"""Noise: calibration, exact samplers, and the one function all noise passes through."""
+"""Sensitivity and budget become exact integer noise and a receipt.
+
+Every draw passes through `noise.mechanism`; shares of one budget and the account that pays
+with them live here too.
+"""

@@ -33,7 +33,7 @@ from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplac
 
 Integers = npt.NDArray[np.int64]
 NoiseKind = Literal["laplace", "gaussian", "cube"]
-ChoiceKind = Literal["choice", "threshold", "picks"]  # noise/selection.py, picks.py
+ChoiceKind = Literal["choice", "threshold", "picks"]  # noise/choice.py, picks.py
 CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -180,7 +180,7 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
 
 
 def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
-    """Draw from a law that chooses (noise/selection.py, picks.py); the choice, and what it cost.
+    """Draw from a law that chooses (noise/choice.py, picks.py); the choice, and what it cost.
 
     Charges: epsilon of the law, once.
     """
@@ -221,7 +221,7 @@ def _sampler_name(values: Integers, law: NoiseLaw) -> str:
 
 def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
     if law.kind in CHOICE_KINDS:
-        from privsketch.noise.selection import draw_choice
+        from privsketch.noise.choice import draw_choice
 
         return draw_choice(values, law)
     if _is_bulk(values, law):

@@ -1,1 +1,1 @@
-"""Reports: one self-contained HTML file from a model and its sketch. Reads no record."""
+"""One HTML file from a model and its sketch, or from a model and its receipt."""

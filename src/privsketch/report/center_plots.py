@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.domain import Ball
-from privsketch.learning.center_model import CenterModel, Floats
+from privsketch.models.centers import CenterModel, Floats
 from privsketch.report.drawing import FAINT, INK, cluster_colors, figure_of, label, svg_of
 from privsketch.report.plots import MAX_LINES, weight_plot
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.report.drawing import cluster_colors
-from privsketch.sketches import Sketch
+from privsketch.sketching.sketch import Sketch
 
 Floats = npt.NDArray[np.float64]
 NO_PLOTS = '<div class="note">Plots need matplotlib: pip install "privsketch[plot]".</div>'

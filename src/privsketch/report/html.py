@@ -18,17 +18,17 @@ from privsketch import __version__
 from privsketch.budget import number_text
 from privsketch.errors import ParameterError
 from privsketch.formats import write_file
-from privsketch.learning.center_model import CenterModel
-from privsketch.learning.mixture_model import GaussianMixtureModel
-from privsketch.learning.model import KMeansModel
-from privsketch.learning.pca_model import PCAModel
+from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import KMeansModel
+from privsketch.models.components import PCAModel
+from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.report.centers import center_content, center_cost, center_facts
+from privsketch.report.components import pca_content
 from privsketch.report.content import NO_PLOTS, Content, notes_of, part_table, record_card
 from privsketch.report.cost import receipt_table, receipt_words
-from privsketch.report.pca import pca_content
 from privsketch.report.picture import Floats, Picture, picture_of
 from privsketch.report.plots import all_plots
-from privsketch.sketches import Sketch
+from privsketch.sketching.sketch import Sketch
 
 MAX_TABLE_COLUMNS = 50
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
-from privsketch.learning.mixture_model import GaussianMixtureModel
-from privsketch.learning.model import KMeansModel
-from privsketch.sketches import Sketch
+from privsketch.models.clusters import KMeansModel
+from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.sketching.sketch import Sketch
 
 Floats = npt.NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from privsketch.report.drawing import FAINT, PALETTE, cluster_colors, figure_of, label, svg_of
 from privsketch.report.picture import Picture
-from privsketch.sketches import Sketch
+from privsketch.sketching.sketch import Sketch
 
 MAX_PAIR_COLUMNS = 4
 MAX_LINES = 12  # more lines or columns than that are drawn by colour

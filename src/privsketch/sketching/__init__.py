@@ -1,1 +1,1 @@
-"""From records to exact integer sums."""
+"""Records to a sketch, and sketches to a sum."""

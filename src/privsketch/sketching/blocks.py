@@ -14,10 +14,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._parallel import chunks, in_threads
 from privsketch.domain import Domain
 from privsketch.features.fixedpoint import Quantiser
 from privsketch.noise.sums import saturating_add
-from privsketch.threads import chunks, in_threads
 
 Integers = npt.NDArray[np.int64]
 Records = npt.NDArray[np.floating]

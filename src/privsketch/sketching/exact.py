@@ -13,19 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.design import Design
+from privsketch.design.recipe import Design
 from privsketch.features.masks import Masks
 from privsketch.features.moments import moment_sums
+from privsketch.kernels.dense import Bits, BlockKernel, CompiledKernel, Integers, Quantised
+from privsketch.kernels.hadamard import StructuredKernel
 from privsketch.noise.sums import saturating_add
 from privsketch.sketching.blocks import ExactSums, sum_records
-from privsketch.sketching.hadamard import StructuredKernel
-from privsketch.sketching.kernels import (
-    Bits,
-    BlockKernel,
-    CompiledKernel,
-    Integers,
-    Quantised,
-)
 from privsketch.sketching.masks import bernoulli, subsets
 
 MASK_BYTES = 2**23  # of one thread

@@ -1,0 +1,1 @@
+"""Differentially private clustering in high dimension (2017): Figure 2."""

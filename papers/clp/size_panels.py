@@ -1,0 +1,276 @@
+"""CLP Figure 8 as a table of usable epsilons, words and a picture, from rows of clp_size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from papers.clp.setting import USABLE
+from papers.clp.size import CKM, CUBE, DELTA, DIM, KNOWN, NO_SIZE, PIPELINE, PRINTED, UNKNOWN, K
+from papers.harness.cells import Row
+from papers.harness.results import aligned, number
+from privsketch.design.regimes import CLP_LEAST_SIZE, CLP_UNKNOWNS
+from privsketch.report.drawing import INK, PALETTE, figure_of
+
+_CURVES = {0.0: (CKM, KNOWN, UNKNOWN, CUBE, PIPELINE), DELTA: (CKM, KNOWN, UNKNOWN)}
+_NAMES = {
+    CKM: "CKM, as in the paper",
+    KNOWN: "ours, width known",
+    UNKNOWN: "ours, width unknown",
+    CUBE: "ours, cube noise, width unknown",
+    PIPELINE: "ours, pipeline, width unknown",
+}
+_LAWS = {0.0: "Laplace noise", DELTA: "Gaussian noise"}
+_SOLID, _DASHED, _DOTTED = ("-", "o"), ("--", "s"), (":", "^")
+# Rows of the picture: title, delta, and the curves with their lines and marks.
+_PANELS = (
+    ("Laplace noise, width known", 0.0, {CKM: _SOLID, KNOWN: _DASHED}),
+    ("pure, width unknown", 0.0, {UNKNOWN: _DOTTED, CUBE: ("-.", "D")}),
+    (f"delta = {DELTA:g}", DELTA, {CKM: _SOLID, KNOWN: _DASHED, UNKNOWN: _DOTTED}),
+)
+_TOP = 6.0  # of RSSE in the picture
+_MOST_LINES = 5
+
+
+def table(found: Sequence[Row]) -> str:
+    """Usable epsilons, then the median RSSE at the best size for every epsilon."""
+    sizes = _numbers(found)
+    lines = [
+        ["printed, Laplace noise", *(f"{PRINTED[n]:g}" if n in PRINTED else "-" for n in sizes)]
+    ]
+    for delta, curve in _shown(found):
+        values = [_told(found, n, delta, curve) for n in sizes]
+        lines.append([_title(delta, curve), *values])
+    blocks = [aligned([f"usable epsilon (RSSE < {USABLE:g})", *(f"n = {n}" for n in sizes)], lines)]
+    for n in sizes:
+        for delta in _CURVES:
+            own = [row for row in found if _at(row, n, delta)]
+            epsilons = sorted({number(row, "epsilon") for row in own})
+            lines = [
+                [_title(delta, curve), *(_cell(best(found, n, delta, curve, e)) for e in epsilons)]
+                for where, curve in _shown(found)
+                if where == delta
+            ]
+            head = f"n = {n}, RSSE at the best m (m)"
+            blocks.append(aligned([head, *(f"epsilon {e:.3g}" for e in epsilons)], lines))
+    return "\n\n".join(blocks)
+
+
+def comparison(found: Sequence[Row]) -> str:
+    """What the numbers say, in sentences."""
+    unknowns = K * DIM
+    signal = _mean(
+        [number(r, "signal") for r in found if r["curve"] == CKM and not number(r, "delta")]
+    )
+    trials = min(int(row["trials"]) for row in found)
+    lines = [
+        "The paper expects useful sketches with Laplace noise from epsilon = "
+        f"{', '.join(f'{value:g}' for value in PRINTED.values())} on for n = "
+        f"{', '.join(str(n) for n in PRINTED)}, which 'correspond quite well to what is observed'. "
+        "These follow from n >= sqrt(2000) k d / epsilon, in which constants were dropped: Lemma "
+        "26 with Lemma 7 has 8 m^3 / (n^2 epsilon^2 |z|^2), and |z|^2 / m is "
+        f"{signal:.2f} for the frequencies used here, so that NSR <= m / (1000 k d) at m = 2 k d "
+        f"asks for epsilon = {with_constants(10_000, signal, unknowns):.2f} at n = 10000, "
+        f"{math.sqrt(8 / signal):.1f} times as much.",
+        f"Medians of {trials} trials; usable means a median RSSE below {USABLE:g} at the best m of "
+        "those tried, from that epsilon on.",
+    ]
+    for curve in _CURVES[0.0]:
+        if any(row["curve"] == curve for row in found):
+            lines.append(_against_printed(found, curve))
+    gains = []
+    for n in _numbers(found):
+        pure, other = (usable(found, n, delta, KNOWN) for delta in (0.0, DELTA))
+        if not math.isnan(pure + other):
+            gains.append(f"{pure / other:.2g} at n = {n}")
+    if gains:
+        lines.append(
+            f"The paper reports that delta = {DELTA:g} improves utility and makes the choice of m "
+            "easier. With known width the usable pure epsilon, over that with delta, is "
+            f"{', '.join(gains)}. {_sizes_that_work(found)}"
+        )
+    return "\n".join(lines)
+
+
+def figure(found: Sequence[Row]) -> Any:
+    """RSSE against m: pure with a known width and without, and with delta; a column for each n."""
+    numbers = _numbers(found)
+    made, axes = figure_of(3.7 * len(numbers) + 2.4, 8.2, len(_PANELS), len(numbers))
+    for line, (title, delta, styles) in enumerate(_PANELS):
+        for axis, n in zip(axes[line], numbers, strict=True):
+            own = [row for row in found if _at(row, n, delta) and int(row["m"]) != NO_SIZE]
+            _draw(axis, own, styles)
+            axis.set_title(f"n = {n:.0e}".replace("e+0", "e") + f", {title}", fontsize=9)
+        axes[line, 0].set_ylabel("RSSE")
+    for axis in axes[-1]:
+        axis.set_xlabel("m / (k d)")
+    styles = {curve: style for _, _, some in _PANELS for curve, style in some.items()}
+    lines = [
+        axes[0, 0].plot([], [], style, color=INK, marker=marker, markersize=3.5)[0]
+        for style, marker in styles.values()
+    ]
+    names = [_NAMES[curve] for curve in styles]
+    made.legend(lines, names, loc="outside right center", frameon=False, fontsize=8)
+    return made
+
+
+def _draw(axis: Any, own: Sequence[Row], styles: dict[str, tuple[str, str]]) -> None:
+    """One panel: a colour for each epsilon, a style for each curve."""
+    epsilons = _some(sorted({number(row, "epsilon") for row in own}))
+    for color, epsilon in zip(PALETTE, epsilons, strict=False):
+        for curve, (style, marker) in styles.items():
+            rows = [r for r in own if r["curve"] == curve and number(r, "epsilon") == epsilon]
+            rows.sort(key=lambda row: number(row, "m"))
+            places = [number(row, "m") / (K * DIM) for row in rows]
+            values = [number(row, "rsse") for row in rows]
+            axis.plot(
+                places, values, style, color=color, marker=marker, markersize=3.5, linewidth=1.3
+            )
+        axis.plot([], [], "-", color=color, label=f"epsilon = {epsilon:.3g}")
+    axis.axhline(USABLE, color=INK, linewidth=0.8, linestyle=":")
+    axis.axvline(CLP_LEAST_SIZE, color="red", linewidth=0.8, linestyle="--")
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.set_ylim(0.95, _TOP)
+    axis.set_yticks([1, 1.2, 1.5, 2, 3, 5], ["1", "1.2", "1.5", "2", "3", "5"])
+    axis.minorticks_off()
+    places = sorted({number(row, "m") / (K * DIM) for row in own})
+    axis.set_xticks(places, [f"{place:g}" for place in places])
+    axis.legend(framealpha=0.8, edgecolor="none", fontsize=7, loc="upper right")
+
+
+def usable(found: Sequence[Row], n: int, delta: float, curve: str) -> float:
+    """The epsilon from which on the median RSSE at the best m is below the limit; nan if none."""
+    own = [row for row in found if _at(row, n, delta) and row["curve"] == curve]
+    least = math.nan
+    for epsilon in sorted({number(row, "epsilon") for row in own}, reverse=True):
+        if number(best(own, n, delta, curve, epsilon), "rsse") >= USABLE:
+            break
+        least = epsilon
+    return least
+
+
+def best(found: Sequence[Row], n: int, delta: float, curve: str, epsilon: float) -> Row:
+    """The row of least median RSSE over sizes."""
+    return min(
+        (
+            row
+            for row in found
+            if _at(row, n, delta) and row["curve"] == curve and number(row, "epsilon") == epsilon
+        ),
+        key=lambda row: number(row, "rsse"),
+    )
+
+
+def with_constants(n: int, signal: float, unknowns: int) -> float:
+    """Least epsilon at m = 2 k d by Lemma 26 and NSR <= m / (1000 k d), nothing dropped.
+
+    The noise has the ratio 8 m^2 / (n^2 epsilon^2 signal), signal = |z|^2 / m.
+    """
+    m = CLP_LEAST_SIZE * unknowns
+    return math.sqrt(8 * m * CLP_UNKNOWNS * unknowns / signal) / n
+
+
+def _against_printed(found: Sequence[Row], curve: str) -> str:
+    """Whether the usable epsilons of a pure curve are at most the printed ones."""
+    numbers = [n for n in _numbers(found) if n in PRINTED]
+    values = {n: usable(found, n, 0.0, curve) for n in numbers}
+    # Read back with 6 digits.
+    met = [n for n in numbers if values[n] <= PRINTED[n] * (1 + 1e-5)]
+    at = [f"{_told(found, n, 0.0, curve)} at n = {n}" for n in numbers]
+    rsse = [
+        f"{number(best(found, n, 0.0, curve, printed), 'rsse'):.3f}"
+        for n in numbers
+        if (printed := _nearest(found, n, curve)) is not None
+    ]
+    verdict = (
+        "at least as small as printed for every n"
+        if len(met) == len(numbers)
+        else f"NOT as small as printed for n = {', '.join(str(n) for n in numbers if n not in met)}"
+    )
+    told = f" (RSSE at the printed epsilon {', '.join(rsse)})" if rsse else ""
+    return f"{_title(0.0, curve)}: usable epsilon {', '.join(at)}, {verdict}{told}."
+
+
+def _nearest(found: Sequence[Row], n: int, curve: str) -> float | None:
+    """The epsilon of the rows that is the printed one."""
+    epsilons = {
+        number(row, "epsilon") for row in found if _at(row, n, 0.0) and row["curve"] == curve
+    }
+    same = [e for e in epsilons if math.isclose(e, PRINTED[n], rel_tol=1e-5)]
+    return same[0] if same else None
+
+
+def _sizes_that_work(found: Sequence[Row]) -> str:
+    """How many sizes are usable for CKM, at epsilons at which one of them is, by delta."""
+    parts = []
+    for delta, law in _LAWS.items():
+        works = total = 0
+        for n in _numbers(found):
+            for epsilon in {number(row, "epsilon") for row in found if _at(row, n, delta)}:
+                if number(best(found, n, delta, CKM, epsilon), "rsse") < USABLE:
+                    own = [
+                        row
+                        for row in found
+                        if _at(row, n, delta)
+                        and row["curve"] == CKM
+                        and number(row, "epsilon") == epsilon
+                    ]
+                    works += sum(number(row, "rsse") < USABLE for row in own)
+                    total += len(own)
+        parts.append(f"{works} of {total} with {law}")
+    return (
+        "Where CKM works at one size at least, it does at "
+        + " and ".join(parts)
+        + " of the sizes tried."
+    )
+
+
+def _told(found: Sequence[Row], n: int, delta: float, curve: str) -> str:
+    """A usable epsilon; "<=" if it is the least one that was tried."""
+    value = usable(found, n, delta, curve)
+    epsilons = [
+        number(row, "epsilon") for row in found if _at(row, n, delta) and row["curve"] == curve
+    ]
+    if math.isnan(value):
+        return f"> {max(epsilons):.3g}" if epsilons else "-"
+    return f"<= {value:.3g}" if value == min(epsilons) else f"{value:.3g}"
+
+
+def _some(epsilons: Sequence[float]) -> list[float]:
+    """Few enough epsilons for a picture, the last among them."""
+    step = math.ceil(len(epsilons) / _MOST_LINES)
+    return sorted(epsilons[::-1][::step])
+
+
+def _shown(found: Sequence[Row]) -> list[tuple[float, str]]:
+    return [
+        (delta, curve)
+        for delta, curves in _CURVES.items()
+        for curve in curves
+        if any(row["curve"] == curve and number(row, "delta") == delta for row in found)
+    ]
+
+
+def _title(delta: float, curve: str) -> str:
+    if curve in (CUBE, PIPELINE):
+        return _NAMES[curve]
+    return f"{_NAMES[curve]}, {_LAWS[delta]}"
+
+
+def _cell(row: Row) -> str:
+    size = "" if int(row["m"]) == NO_SIZE else f" ({row['m']})"
+    return f"{number(row, 'rsse'):.3f}{size}"
+
+
+def _at(row: Row, n: int, delta: float) -> bool:
+    return int(row["n_records"]) == n and number(row, "delta") == delta
+
+
+def _numbers(found: Sequence[Row]) -> list[int]:
+    return sorted({int(row["n_records"]) for row in found})
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

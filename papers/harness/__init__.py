@@ -1,0 +1,1 @@
+"""Targets, their cells, results on disk, and the pages about them."""

@@ -1,0 +1,170 @@
+"""Sample and aggregate: k-means of many blocks of records, averaged with noise.
+
+Nissim, Raskhodnikova and Smith (2007). Every record falls into one of l blocks, by chance and
+independently of all others: a neighbouring table then differs in one block, whichever relation
+is meant. (Blocks by the order of rows would all change when a row is added.) Each block is
+clustered by itself, its centres are put in the order of public references, and the average of all
+blocks is released. One block moves the sum of them by what all k centres can move: 2 k times the
+largest L1 norm of a record, 2 sqrt(k) times its L2 norm, 2 times the half-width in every component.
+
+The paper's own aggregator scales its noise to the data (smooth sensitivity), with a noise of its
+own; this is the plain one. Blocks that find different clusters blur the average.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._parallel import chunks
+from privsketch.budget import Budget
+from privsketch.clustering.counting import count_mode, known_number
+from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
+from privsketch.clustering.starts import start_centers
+from privsketch.domain import Domain
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.frequencies import public_seed
+from privsketch.learning.threads import one_thread_of_kmeans
+from privsketch.models.centers import CenterModel
+from privsketch.noise.account import Account
+from privsketch.noise.shares import Shares
+
+Floats = npt.NDArray[np.float64]
+PER_CLUSTER = 10  # records of a block for every cluster, about
+MOST_BLOCKS = 2000
+_MOST_VALUES = 2**25  # of all blocks in memory
+_ROWS = 2**14
+
+
+def cluster(
+    data: Any,
+    n_clusters: int,
+    *,
+    domain: Domain,
+    budget: Budget,
+    n_records: float | None = None,
+    noise: PointNoise | None = None,
+    n_blocks: int | None = None,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    source: str | None = None,
+    random_state: int | None = None,
+    progress: Progress | None = None,
+) -> CenterModel:
+    """K-means centres from one pass over the records.
+
+    `n_blocks` follows from `n_records`, a public number, if it is left out; without both a noisy
+    number is released. `noise` is "gaussian" if there is a delta, else "cube" or "laplace",
+    unless told otherwise. `random_state` is a public seed of the references and of k-means.
+
+    Charges: the budget, once; without its delta where the noise is pure.
+    """
+    require_count("n_clusters", n_clusters)
+    kind = checked_noise(noise, budget, domain, n_clusters)
+    if kind != "gaussian":
+        budget = replace(budget, delta=0.0)
+    passes = Passes(
+        data,
+        domain,
+        columns=columns,
+        header=header,
+        missing_to_center=missing_to_center,
+        n_threads=n_threads,
+        neighbours=budget.neighbours,
+        progress=progress,
+    )
+    if n_blocks is not None:
+        require_count("n_blocks", n_blocks)
+        if n_blocks > MOST_BLOCKS:
+            raise ParameterError(f"n_blocks={n_blocks}: expected at most {MOST_BLOCKS}")
+    number, budget, close = known_number(passes, budget, n_records)
+    if n_blocks is None:
+        n_blocks = blocks_for(number, n_clusters)
+    seed = public_seed(random_state)
+    reference = passes.quantised(
+        start_centers(domain, n_clusters, "packing", seed) + domain.center_vector
+    )
+    total = np.zeros((n_clusters, passes.dim), dtype=np.int64)
+    # One thread: several add up in any order, and a block's centres are to be its own to the bit.
+    with one_thread_of_kmeans():
+        for block in sampled_blocks(passes, n_blocks):
+            total += ordered_centers(passes, block, reference, seed)
+    account = Account(Shares(budget, {"average of blocks": Fraction(1)}))
+    noisy = noisy_points(account, "average of blocks", passes, total, kind)
+    found = noisy / n_blocks * passes.unit + domain.center_vector
+    return CenterModel(
+        domain.project(found),
+        np.full(n_clusters, 1 / n_clusters),
+        number,
+        close(account.receipt(f"k-means of {n_blocks} blocks, averaged", source)),
+        method="sample-aggregate",
+        concerns=("weights are equal shares: this method releases none",),
+        count=count_mode(budget, n_records),
+    )
+
+
+def blocks_for(n_records: float, n_clusters: int) -> int:
+    """As many blocks as leave each enough records to find its clusters."""
+    return int(min(max(n_records // (PER_CLUSTER * n_clusters), 1), MOST_BLOCKS))
+
+
+def sampled_blocks(passes: Passes, n_blocks: int) -> list[Whole]:
+    """One pass: the records of every block, or as many of them, drawn by chance, as fit.
+
+    Every record gets a block and a place in the queue of its block; those in front stay. Both are
+    drawn for it alone, so that one record changes one block.
+    """
+    most = max(1, _MOST_VALUES // (n_blocks * passes.dim))
+    kept = [np.zeros((0, passes.dim)) for _ in range(n_blocks)]
+    queue = [np.zeros(0, dtype=np.uint64) for _ in range(n_blocks)]
+    for block in chunks(passes.blocks("blocks"), _ROWS):
+        records = passes.quantised(block)
+        drawn = drawn_words(records)
+        places = (drawn[:, 0] % np.uint64(n_blocks)).astype(np.intp)
+        order = np.argsort(places, kind="stable")
+        ends = np.searchsorted(places[order], np.arange(n_blocks + 1))
+        for place in np.unique(places):
+            mine = order[ends[place] : ends[place + 1]]
+            rows = np.concatenate([kept[place], records[mine]])
+            waits = np.concatenate([queue[place], drawn[mine, 1]])
+            if len(rows) > most:
+                front = np.argpartition(waits, most)[:most]
+                rows, waits = rows[front], waits[front]
+            kept[place], queue[place] = rows, waits
+    # In an order that is theirs: that of rows, or of what was cut, depends on other blocks.
+    return [rows[np.argsort(waits)] for rows, waits in zip(kept, queue, strict=True)]
+
+
+def drawn_words(records: Whole) -> npt.NDArray[np.uint64]:
+    """Two random words for each record, (n, 2), from the operating system."""
+    return np.frombuffer(os.urandom(16 * len(records)), dtype=np.uint64).reshape(-1, 2)
+
+
+def ordered_centers(passes: Passes, block: Whole, reference: Whole, seed: int) -> Integers:
+    """K-means centres of a block within the domain, each at the place of its reference.
+
+    A block of too few records has the references themselves.
+    """
+    from scipy.optimize import linear_sum_assignment
+    from sklearn.cluster import KMeans
+
+    k = len(reference)
+    if len(block) < k:
+        return reference.astype(np.int64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fewer distinct records than clusters
+        fit = KMeans(k, n_init=1, random_state=seed % 2**32).fit(block)
+    found = passes.quantised(fit.cluster_centers_ * passes.unit + passes.domain.center_vector)
+    steps = reference[:, np.newaxis] - found
+    _, order = linear_sum_assignment(np.vecdot(steps, steps))
+    return found[order].astype(np.int64)

@@ -1,0 +1,270 @@
+"""Gaussian mixtures by noisy rounds of EM: DP-EM of Park, Foulds, Chaudhuri and Welling (2017).
+
+A fixed number of rounds from public parameters. In each, a record shares itself out among the
+components by its responsibilities g, which add up to 1, and noisy sums of g, g x and g x x' are
+released for all components together. With records in a ball of radius R, one record moves
+(w0 g, w1 g x, w2 g x x') by at most sqrt(w0^2 + w1^2 R^2 + w2^2 R^4) in L2: the squares of
+responsibilities add up to 1 at most. Vectors of two records never point apart: with t = x'y their
+inner product is a sum of g(x) g(y) (w0^2 + w1^2 t + w2^2 t^2), which the weights keep from being
+negative, so that a replacement moves sums by at most sqrt(2) times as much. Means, covariances made
+positive and weights made shares are post-processing of these sums.
+
+Everything that is summed is a whole number that depends on its record and on released numbers
+alone. Records have few bits, so that sums of products are exact. Off-diagonal products have the
+factor 7/5 in place of the square root of 2, which makes the norm of x x' that of a symmetric
+matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Budget, Receipt
+from privsketch.clustering.em_shares import WHOLE_SHARE, Gaussians, responsibilities, whitenings
+from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.starts import start_centers
+from privsketch.design.unknowns import COVARIANCE_TYPES, CovarianceType
+from privsketch.domain import Ball, Domain
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.frequencies import public_seed
+from privsketch.learning.threads import one_thread
+from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.noise.account import Account
+from privsketch.noise.shares import Shares
+from privsketch.noise.sums import saturating_multiply
+
+Floats = npt.NDArray[np.float64]
+Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
+N_ROUNDS = 10
+DIAGONAL, BESIDE = 5, 7  # factors of products: 7/5 is just below the square root of 2
+_MOST_BITS = 11
+_SUM_BITS = 62 - 26  # a record's numbers stay below: 2^26 of them add up
+_LEAST_WIDTH = 0.01  # of a component, in radii of the domain
+_START_WIDTH = 0.25
+
+
+def learn(
+    data: Any,
+    n_components: int,
+    *,
+    domain: Domain,
+    budget: Budget,
+    covariance_type: CovarianceType = "full",
+    n_rounds: int = N_ROUNDS,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    source: str | None = None,
+    random_state: int | None = None,
+    progress: Progress | None = None,
+) -> GaussianMixtureModel:
+    """A Gaussian mixture of records that are read once a round.
+
+    `random_state` is a public seed of the means to start from.
+
+    Charges: the budget, once.
+    """
+    require_count("n_components", n_components)
+    require_count("n_rounds", n_rounds)
+    if covariance_type not in COVARIANCE_TYPES:
+        known = ", ".join(map(repr, COVARIANCE_TYPES))
+        raise ParameterError(f"covariance_type={covariance_type!r}: expected one of {known}")
+    passes = Passes(
+        data,
+        domain,
+        columns=columns,
+        header=header,
+        missing_to_center=missing_to_center,
+        n_threads=n_threads,
+        neighbours=budget.neighbours,
+        progress=progress,
+        most_bits=_bits(domain),
+    )
+    pairs = _pairs(passes.dim, covariance_type)
+    names = [f"round {number + 1}" for number in range(n_rounds)]
+    account = Account(Shares(budget, dict.fromkeys(names, Fraction(1, n_rounds))))
+    start = start_centers(domain, n_components, "packing", public_seed(random_state))
+    width = _START_WIDTH * math.sqrt(passes.l2_squared)
+    state = Gaussians(
+        np.full(n_components, 1 / n_components),
+        start / passes.unit,
+        np.tile(np.eye(passes.dim) * width**2 / passes.dim, (n_components, 1, 1)),
+    )
+    total, deviation = 1.0, 0.0
+    with one_thread():  # blocks of records already share the cores
+        for name in names:
+            sums = component_sums(passes, state, pairs, name)
+            noisy, deviation = _released(account, name, passes, sums, pairs)
+            state, total = _updated(passes, state, noisy, pairs, covariance_type)
+    receipt = account.receipt(f"Gaussian mixture: {n_rounds} noisy rounds of EM", source)
+    return _as_model(passes, state, total, deviation, covariance_type, receipt)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Public whole numbers that put counts, sums and products on one scale.
+
+    A record adds at most `l2_squared` to the squared L2 norm, and `l1` to the L1 norm. Two records
+    have no negative inner product: with S = R^2, |t| <= S and m <= sqrt(S) whole it is at least
+    25 (S^2 + m^2 t) + 24.5 t^2 for each component where all products are released (49/2 in place of
+    25 because 7/5 is not quite the square root of 2), and 25 (S^2 + m^2 t) where squares are.
+    """
+
+    count: int
+    mean: int
+    l2_squared: int
+    l1: int
+
+    @classmethod
+    def of(cls, passes: Passes, has_pairs: bool) -> Scale:
+        """Weights that make the three parts equally large at the edge of the domain."""
+        squared, along = passes.l2_squared, passes.l1
+        count, mean = DIAGONAL * squared, DIAGONAL * math.isqrt(squared)
+        # 5 sum x_i^2 + 7 sum_{i<j} |x_i x_j| = 3/2 |x|_2^2 + 7/2 |x|_1^2
+        products = (3 * squared + 7 * along**2 + 1) // 2 if has_pairs else DIAGONAL * squared
+        norm = count**2 + mean**2 * squared + DIAGONAL**2 * squared**2
+        return cls(
+            count, mean, WHOLE_SHARE**2 * norm, WHOLE_SHARE * (count + mean * along + products)
+        )
+
+
+def component_sums(passes: Passes, state: Gaussians, pairs: Pairs, name: str) -> Integers:
+    """One pass: for each component sums of g, of g x and of g times products, (k, numbers)."""
+    first, second = pairs
+    components = whitenings(state)
+
+    def work(records: Whole) -> tuple[Integers, ...]:
+        share = responsibilities(records, components)
+        # Sums of whole numbers below 2^53: exact in any order.
+        if (first == second).all():
+            products = share @ np.square(records)
+        else:
+            full = [(records * row[:, np.newaxis]).T @ records for row in share]
+            products = np.array([matrix[first, second] for matrix in full])
+        parts = [share.sum(axis=1)[:, np.newaxis], share @ records, products]
+        return (np.concatenate(parts, axis=1).astype(np.int64),)
+
+    return passes.sums(work, name)[0]
+
+
+def _released(
+    account: Account, name: str, passes: Passes, sums: Integers, pairs: Pairs
+) -> tuple[Floats, float]:
+    """Noisy sums in the units of the records, and the standard deviation of those of g x."""
+    first, second = pairs
+    scale = Scale.of(passes, bool((first != second).any()))
+    factors = np.concatenate(
+        [
+            [scale.count],
+            np.full(passes.dim, scale.mean),
+            np.where(first == second, DIAGONAL, BESIDE),
+        ]
+    )
+    scaled = np.stack(
+        [
+            saturating_multiply(column, int(factor))
+            for column, factor in zip(sums.T, factors, strict=True)
+        ],
+        axis=1,
+    )
+    noisy, variance = account.noisy(
+        name,
+        scaled,
+        l1=scale.l1,
+        l2_squared=scale.l2_squared,
+        l2_replaced=2 * scale.l2_squared,
+    )
+    return noisy / (factors * WHOLE_SHARE), math.sqrt(variance) / (scale.mean * WHOLE_SHARE)
+
+
+def _updated(
+    passes: Passes, state: Gaussians, noisy: Floats, pairs: Pairs, kind: CovarianceType
+) -> tuple[Gaussians, float]:
+    """The next parameters and the number of records. Released numbers only."""
+    k, dim = state.means.shape
+    first, second = pairs
+    counts = np.maximum(noisy[:, 0], 0.0)
+    radius = math.sqrt(passes.l2_squared)
+    means, covariances = state.means.copy(), state.covariances.copy()
+    for place in np.flatnonzero(counts >= 1):  # others stay where they are
+        raw = noisy[place, 1 : dim + 1] / counts[place]
+        moments = np.zeros((dim, dim))
+        moments[first, second] = noisy[place, dim + 1 :] / counts[place]
+        moments[second, first] = moments[first, second]
+        inside = passes.domain.centred().project(raw[np.newaxis] * passes.unit)[0]
+        means[place] = inside / passes.unit
+        spread = moments - np.outer(means[place], means[place])
+        if kind in ("diag", "spherical"):
+            spread = np.diag(np.diagonal(spread))
+        covariances[place] = spread
+    if kind == "tied":
+        covariances[:] = np.average(covariances, axis=0, weights=np.maximum(counts, 1.0))
+    elif kind == "spherical":
+        level = np.trace(covariances, axis1=1, axis2=2) / dim
+        covariances = level[:, np.newaxis, np.newaxis] * np.eye(dim)
+    covariances = _positive(covariances, _LEAST_WIDTH * radius / math.sqrt(dim), radius)
+    total = float(counts.sum())
+    weights = counts / total if total > 0 else np.full(k, 1 / k)
+    return Gaussians(weights, means, covariances), max(total, 1.0)
+
+
+def _positive(covariances: Floats, least: float, most: float) -> Floats:
+    """The nearest matrices whose axes have widths between two bounds."""
+    values, vectors = np.linalg.eigh(covariances)
+    kept = np.clip(values, least**2, most**2)
+    return np.asarray((vectors * kept[:, np.newaxis]) @ np.swapaxes(vectors, 1, 2))
+
+
+def _as_model(
+    passes: Passes,
+    state: Gaussians,
+    total: float,
+    deviation: float,
+    kind: CovarianceType,
+    receipt: Receipt,
+) -> GaussianMixtureModel:
+    sizes = np.maximum(state.weights * total, 1.0)[:, np.newaxis]
+    axes = np.diagonal(state.covariances, axis1=1, axis2=2)
+    # Of the last round: its noise, and how records vary about their mean.
+    errors = np.sqrt((deviation / sizes) ** 2 + axes / sizes) * passes.unit
+    covariances = state.covariances * passes.unit**2
+    shown = {
+        "full": covariances,
+        "tied": covariances[0],
+        "diag": np.diagonal(covariances, axis1=1, axis2=2).copy(),
+        "spherical": covariances[:, 0, 0].copy(),
+    }[kind]
+    return GaussianMixtureModel(
+        weights=state.weights,
+        means=state.means * passes.unit + passes.domain.center_vector,
+        covariances=shown,
+        covariance_type=kind,
+        standard_errors=errors,
+        residual=None,
+        expected_residual=None,
+        n_records=total,
+        design_fingerprint="",
+        receipt=receipt,
+    )
+
+
+def _pairs(dim: int, kind: CovarianceType) -> Pairs:
+    """Which products of columns are released: all, or squares only."""
+    if kind in ("full", "tied"):
+        return np.triu_indices(dim)
+    return np.arange(dim), np.arange(dim)
+
+
+def _bits(domain: Domain) -> int:
+    """Resolution at which 2^26 records add up within 62 bits."""
+    dim = 1 if isinstance(domain, Ball) else len(domain.half_widths)
+    spare = _SUM_BITS - math.log2(DIAGONAL * WHOLE_SHARE * dim)
+    return max(1, min(_MOST_BITS, math.floor(spare / 2)))

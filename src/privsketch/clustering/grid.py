@@ -1,0 +1,158 @@
+"""K-means of a noisy histogram: the uniform grid EUGkM of Su et al. (2016).
+
+The box is cut into cells, the same number along every axis; the numbers of records of all cells,
+empty ones included, get noise in one release; k-means of the cells' centres, weighted by what is
+positive of the noisy counts, is post-processing. Good in a few columns: cells multiply with every
+column, and there are few of them along each axis when there are many columns.
+
+How many cells follows from a public number of records: with fewer, records lie far from the
+centres of their cells; with more, there is more noise. A ball is used as the box around it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Budget
+from privsketch.clustering.lloyd import enclosing_box
+from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.starts import start_centers
+from privsketch.domain import Box, Domain
+from privsketch.errors import ParameterError, require_count, require_records
+from privsketch.features.frequencies import public_seed
+from privsketch.models.centers import CenterModel
+from privsketch.noise.account import Account
+from privsketch.noise.shares import Shares
+
+Floats = npt.NDArray[np.float64]
+MOST_CELLS = 2**22
+_N_INIT = 5  # runs of k-means on the cells, of which the best counts
+
+
+def cluster(
+    data: Any,
+    n_clusters: int,
+    *,
+    domain: Domain,
+    budget: Budget,
+    n_records: float | None = None,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    source: str | None = None,
+    random_state: int | None = None,
+    progress: Progress | None = None,
+) -> CenterModel:
+    """K-means centres from one pass over the records.
+
+    `n_records` is a public number, about as many as there are. `random_state` is a public seed of
+    the k-means of cells.
+
+    Charges: epsilon of the budget, once; its noise is pure and leaves delta alone.
+    """
+    require_count("n_clusters", n_clusters)
+    if n_records is None:
+        raise ParameterError(
+            "n_records=None with method='grid': the number of cells follows from a public number "
+            "of records; give one that is about right"
+        )
+    box = enclosing_box(domain)
+    passes = Passes(
+        data,
+        box,
+        columns=columns,
+        header=header,
+        missing_to_center=missing_to_center,
+        n_threads=n_threads,
+        neighbours=budget.neighbours,
+        progress=progress,
+    )
+    per_axis = cells_per_axis(n_records, budget.epsilon, passes.dim)
+    seed = public_seed(random_state)
+    account = Account(Shares(replace(budget, delta=0.0), {"cells": Fraction(1)}))
+    noisy, _ = account.laplace("cells", cell_counts(passes, per_axis), 1)
+    receipt = account.receipt(f"k-means of a grid of {per_axis}^{passes.dim} cells", source)
+    kept = np.flatnonzero(noisy > 0)
+    centers, weights = _kmeans(
+        cell_centers(box, per_axis, kept), noisy[kept], n_clusters, domain, seed
+    )
+    total = max(float(noisy.sum()), 1.0)
+    concerns: tuple[str, ...] = ()
+    if per_axis**passes.dim < n_clusters:
+        concerns = (f"the grid has fewer cells, {per_axis**passes.dim}, than there are clusters",)
+    return CenterModel(
+        domain.project(centers), weights, total, receipt, method="grid", concerns=concerns
+    )
+
+
+def ideal_cells(n_records: float, epsilon: float, dim: int) -> float:
+    """M = (n epsilon / 10)^(2 d / (2 + d)), where noise and width of cells err alike."""
+    return float((n_records * epsilon / 10) ** (2 * dim / (2 + dim)))
+
+
+def cells_per_axis(n_records: float, epsilon: float, dim: int) -> int:
+    """The largest number of cells along an axis whose power is at most the ideal, at least 1."""
+    require_records(n_records)
+    # A power that should be a whole number may come out a little less.
+    side = math.pow(ideal_cells(n_records, epsilon, dim), 1 / dim)
+    per_axis = max(1, math.floor(side + 1e-9))
+    if per_axis**dim > MOST_CELLS:
+        raise ParameterError(
+            f"n_records={n_records:g}, epsilon={epsilon:g} in {dim} columns: a grid of "
+            f"{per_axis}^{dim} cells, and at most {MOST_CELLS} can be used; use another method, "
+            "fewer columns, or a smaller n_records"
+        )
+    return per_axis
+
+
+def cell_counts(passes: Passes, per_axis: int) -> Integers:
+    """One pass: the number of records in every cell, (per_axis^dim,), first column slowest."""
+    limits = passes.limits
+    n_cells = per_axis**passes.dim
+
+    def work(records: Whole) -> tuple[Integers, ...]:
+        cell = np.zeros(len(records), dtype=np.int64)
+        for column, limit in enumerate(limits):
+            # Integers -limit..limit in per_axis groups that differ by one in size at most.
+            step = (records[:, column].astype(np.int64) + limit) * per_axis // (2 * limit + 1)
+            cell = cell * per_axis + step
+        return (np.bincount(cell, minlength=n_cells),)
+
+    return passes.sums(work, "cells")[0]
+
+
+def cell_centers(box: Box, per_axis: int, cells: npt.NDArray[np.intp]) -> Floats:
+    """Centres (n, dim) of cells by their numbers, in the units of the records."""
+    half = box.half_widths
+    places = np.empty((len(cells), len(half)))
+    rest = cells
+    for column in range(len(half) - 1, -1, -1):
+        rest, step = np.divmod(rest, per_axis)
+        places[:, column] = ((2 * step + 1) / per_axis - 1) * half[column]
+    return np.asarray(places + box.center_vector)
+
+
+def _kmeans(
+    points: Floats, weights: Floats, n_clusters: int, domain: Domain, seed: int
+) -> tuple[Floats, Floats]:
+    """Centres and their shares, from released numbers."""
+    if len(points) <= n_clusters:  # every cell is a centre, and the rest are anywhere
+        spare = start_centers(domain, n_clusters, "packing", seed) + domain.center_vector
+        centers = np.concatenate([points, spare[len(points) :]])
+        sizes = np.concatenate([weights, np.zeros(n_clusters - len(points))])
+        sizes = sizes if sizes.any() else np.ones(n_clusters)
+    else:
+        from sklearn.cluster import KMeans
+
+        fit = KMeans(n_clusters, n_init=_N_INIT, random_state=seed % 2**32)
+        label = fit.fit(points, sample_weight=weights).labels_
+        centers, sizes = fit.cluster_centers_, np.bincount(label, weights, minlength=n_clusters)
+    return centers, np.asarray(sizes / sizes.sum())

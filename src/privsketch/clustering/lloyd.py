@@ -1,0 +1,290 @@
+"""K-means by noisy rounds of Lloyd's: DP-Lloyd, also known as SuLQ k-means.
+
+Blum, Dwork, McSherry and Nissim (2005), with the budget of Su et al. (2016). A fixed number of
+rounds from public centres; each gives every record to its nearest centre and releases noisy
+counts and noisy sums about the centre of the domain. A record is in one cluster, so that the
+numbers of all clusters together change as those of one do. Counts and sums of empty clusters
+get noise like all others.
+
+What is released in a round. A is the largest L1 norm of a record: the half-widths of a box added
+up, or sqrt(d) R for a ball of radius R; r is the largest half-width, or R:
+
+- "laplace-joint": sums and r times the count, one Laplace law for an L1 norm of A + r.
+- "laplace": the same with a share each. Coordinates get 1 part each and the count q parts,
+  q = (4 d rho^2)^(1/3), which is least error for means about 2 rho r from the centre in each column
+  of a box, or 2 rho R from that of a ball.
+- "cube": sums and r times the count of each cluster in cube noise of d + 1 components. Clusters
+  have independent noise: together the density is exp(-epsilon sum_j |z_j|_inf / r), and a record
+  changes sum_j |z_j|_inf by at most r, two records that replace each other by at most 2 r.
+- "gaussian": sums and w times the count, zCDP for an L2 norm of sqrt(R^2 + w^2). R is the radius
+  of a ball, or the half diagonal of a box. w balances errors as q does. A replacement moves two
+  clusters, or one by 2 R, whose count it leaves alone: w = R costs nothing then.
+
+Without a delta, the cube or "laplace" is taken, whichever has the smaller error: the cube for boxes
+whose sides are alike, Laplace noise for balls of more than a few columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Budget
+from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.pipeline.rounds import nearest
+from privsketch.clustering.starts import Start, start_centers
+from privsketch.domain import Ball, Box, Domain
+from privsketch.errors import ParameterError, require_count, require_records
+from privsketch.features.frequencies import public_seed
+from privsketch.learning.threads import one_thread
+from privsketch.models.centers import CenterModel
+from privsketch.noise.account import Account
+from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
+from privsketch.noise.shares import Shares
+from privsketch.noise.sums import saturating_multiply
+
+Floats = npt.NDArray[np.float64]
+LloydNoise = Literal["laplace-joint", "laplace", "cube", "gaussian"]
+N_ROUNDS = 5
+FEWEST_ROUNDS, MOST_ROUNDS = 2, 7  # of a number of rounds that is chosen
+# Means of clusters lie about 2 RHO half-widths from the centre in each column (Su et al., 2016).
+RHO = 0.225
+
+
+def cluster(
+    data: Any,
+    n_clusters: int,
+    *,
+    domain: Domain,
+    budget: Budget,
+    n_records: float | None = None,
+    noise: LloydNoise | None = None,
+    n_rounds: int | Literal["auto"] = N_ROUNDS,
+    start: Start = "packing",
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    source: str | None = None,
+    random_state: int | None = None,
+    progress: Progress | None = None,
+) -> CenterModel:
+    """K-means centres of records that are read once a round.
+
+    `noise` is "gaussian" if there is a delta, and if not the better one of "cube" and "laplace",
+    unless told otherwise. `n_records`
+    is a public number, about as many as there are; `n_rounds="auto"` needs it, nothing else does.
+    `random_state` is a public seed of the start.
+
+    Charges: the budget, once; without its delta where the noise is pure.
+    """
+    require_count("n_clusters", n_clusters)
+    kind: LloydNoise = noise or ("gaussian" if budget.delta > 0 else pure_noise(domain))
+    if kind not in _RELEASES:
+        raise ParameterError(f"noise={kind!r}: expected one of {', '.join(map(repr, _RELEASES))}")
+    if kind == "gaussian" and budget.delta == 0:
+        raise ParameterError(
+            "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; use "
+            "noise='cube' for pure differential privacy"
+        )
+    if kind != "gaussian":
+        budget = replace(budget, delta=0.0)
+    passes = Passes(
+        data,
+        domain,
+        columns=columns,
+        header=header,
+        missing_to_center=missing_to_center,
+        n_threads=n_threads,
+        neighbours=budget.neighbours,
+        progress=progress,
+    )
+    if n_records is not None:
+        require_records(n_records)
+    rounds = _checked_rounds(n_rounds, n_records, n_clusters, passes.dim, budget.epsilon)
+    account = Account(Shares(budget, round_shares(kind, rounds, passes.dim)))
+    begin = start_centers(domain, n_clusters, start, public_seed(random_state))
+    centers, counts = np.rint(begin / passes.unit), np.zeros(n_clusters)
+    with one_thread():  # blocks of records already share the cores
+        for number in range(rounds):
+            exact_sums, exact_counts = cluster_sums(passes, centers)
+            sums, counts = _RELEASES[kind](
+                account, f"round {number}", passes, exact_sums, exact_counts
+            )
+            centers = _moved(passes, centers, sums, counts)
+    sizes = np.maximum(counts, 0.0)
+    total = float(sizes.sum())
+    found = centers * passes.unit + domain.center_vector
+    receipt = account.receipt(f"k-means: {rounds} noisy rounds of Lloyd's", source)
+    weights = sizes / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
+    return CenterModel(domain.project(found), weights, max(total, 1.0), receipt, method="lloyd")
+
+
+def pure_noise(domain: Domain) -> LloydNoise:
+    """The kind of pure noise whose means err less, from the domain alone.
+
+    Squared errors of a mean whose cluster has n records, times (n epsilon)^2, for means as far out
+    as `count_parts` assumes. Numbers of clusters, records and rounds are the same for both.
+    """
+    half = domain.half_widths
+    dim, widest = len(half), float(half.max())
+    if isinstance(domain, Ball):
+        l1, far = math.sqrt(dim) * widest, 2 * RHO * widest
+    else:
+        l1, far = float(half.sum()), 2 * RHO * float(np.linalg.norm(half))
+    for_coordinate, for_count = map(float, split(dim))
+    laplace = 2 * dim * (l1 / (dim * for_coordinate)) ** 2 + 2 * (far / for_count) ** 2
+    cube = (dim + 2) * (dim + 3) / 3 * (dim * widest**2 + far**2)
+    return "laplace" if laplace < cube else "cube"
+
+
+def enclosing_box(domain: Domain) -> Box:
+    """The smallest box that holds the domain."""
+    if isinstance(domain, Box):
+        return domain
+    center = domain.center_vector
+    return Box(low=center - domain.radius, high=center + domain.radius)
+
+
+def count_parts(dim: int) -> float:
+    """q: how many times the share of a coordinate a count gets."""
+    return float((4 * dim * RHO**2) ** (1 / 3))
+
+
+def chosen_rounds(n_records: float, n_clusters: int, dim: int, epsilon: float) -> int:
+    """As many rounds as a public number of records pays for, 2 to 7 (Su et al., 2016)."""
+    # What a round needs so that its noise stays below a share of the clusters' spread.
+    for_round = math.sqrt(500 * (n_clusters * (dim + count_parts(dim))) ** 3) / n_records
+    return int(min(max(epsilon / for_round, FEWEST_ROUNDS), MOST_ROUNDS))
+
+
+def round_shares(kind: LloydNoise, n_rounds: int, dim: int) -> dict[str, Fraction]:
+    """Shares of all releases; they add up to 1."""
+    whole = Fraction(1, n_rounds)
+    if kind != "laplace":
+        return {f"round {number}": whole for number in range(n_rounds)}
+    for_coordinate, for_count = split(dim)
+    shares = {}
+    for number in range(n_rounds):
+        shares[f"round {number} sums"] = whole * dim * for_coordinate
+        shares[f"round {number} counts"] = whole * for_count
+    return shares
+
+
+def split(dim: int) -> tuple[Fraction, Fraction]:
+    """Shares of a round: of one of the coordinates, and of the count."""
+    q = Fraction(count_parts(dim))
+    return 1 / (dim + q), q / (dim + q)
+
+
+def cluster_sums(passes: Passes, centers: Whole) -> tuple[Integers, Integers]:
+    """One pass: sums (k, dim) and counts (k,) of the records nearest to each centre."""
+    k = len(centers)
+
+    def work(records: Whole) -> tuple[Integers, ...]:
+        label = nearest(records, centers)
+        member = np.zeros((len(records), k))
+        member[np.arange(len(records)), label] = 1.0
+        # Sums of whole numbers below 2^53: exact in any order.
+        return (member.T @ records).astype(np.int64), np.bincount(label, minlength=k)
+
+    sums, counts = passes.sums(work, "cluster sums")
+    return sums, counts
+
+
+def _laplace_joint(
+    account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
+) -> tuple[Floats, Floats]:
+    weight = int(passes.limits.max())
+    noisy, _ = account.laplace(name, _together(sums, counts, weight), passes.l1 + weight)
+    return noisy[:, :-1], noisy[:, -1] / weight
+
+
+def _laplace(
+    account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
+) -> tuple[Floats, Floats]:
+    # One L1 norm for all columns is never more noise in total than one share for each of them.
+    noisy, _ = account.laplace(f"{name} sums", sums, passes.l1)
+    noisy_counts, _ = account.laplace(f"{name} counts", counts, 1)
+    return noisy, noisy_counts
+
+
+def _gaussian(
+    account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
+) -> tuple[Floats, Floats]:
+    squared = passes.l2_squared
+    if account.shares.budget.neighbours == "replace":
+        # Two records of one cluster are 2 R apart anyway: up to R, counts weigh nothing more.
+        weight = math.isqrt(squared)
+    else:
+        # Least (R^2 + w^2) (d + (2 RHO R / w)^2), the squared error of a mean at 2 RHO R.
+        weight = max(1, round(math.sqrt(squared * 2 * RHO / math.sqrt(passes.dim))))
+    together = _together(sums, counts, weight)
+    replaced = max(4 * squared, 2 * (squared + weight**2))
+    noisy, _ = account.gaussian(name, together, squared + weight**2, replaced=replaced)
+    return noisy[:, :-1], noisy[:, -1] / weight
+
+
+def _cube(
+    account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
+) -> tuple[Floats, Floats]:
+    budget = account.budget(name)
+    weight = int(passes.limits.max())
+    sensitivity = weight if budget.neighbours == "add-remove" else 2 * weight
+    n_components = passes.dim + 1
+    factor = cube_factor(sensitivity, n_components, budget.epsilon)
+    law = cube_law(factor * sensitivity, n_components, budget.epsilon, budget.neighbours)
+    scaled = saturating_multiply(_together(sums, counts, weight), factor)
+    released = [add_noise(row, law, source=None) for row in scaled]
+    receipt = released[0][1]
+    account.charge(
+        replace(
+            receipt,
+            mechanism=f"{receipt.mechanism}, for each of {len(sums)} clusters",
+            sensitivity=f"{law.sensitivity:.12g} (largest components, added up over clusters)",
+        ),
+        0.0,
+    )
+    noisy = np.array([row for row, _ in released], dtype=np.float64) / factor
+    return noisy[:, :-1], noisy[:, -1] / weight
+
+
+_Release = Callable[[Account, str, Passes, Integers, Integers], tuple[Floats, Floats]]
+_RELEASES: dict[str, _Release] = {
+    "laplace-joint": _laplace_joint,
+    "laplace": _laplace,
+    "cube": _cube,
+    "gaussian": _gaussian,
+}
+
+
+def _together(sums: Integers, counts: Integers, weight: int) -> Integers:
+    """Sums and weighted counts side by side, (k, dim + 1)."""
+    weighted = saturating_multiply(counts, weight)
+    return np.concatenate([sums, weighted[:, np.newaxis]], axis=1)
+
+
+def _moved(passes: Passes, centers: Whole, sums: Floats, counts: Floats) -> Whole:
+    """Noisy means, in the domain, as whole numbers; clusters below one record stay where they are.
+
+    Released numbers only.
+    """
+    means = sums / np.maximum(counts, 1.0)[:, np.newaxis]
+    inside = passes.domain.centred().project(means * passes.unit) / passes.unit
+    limits = passes.limits
+    whole = np.clip(np.rint(inside), -limits, limits)
+    return np.asarray(np.where(counts[:, np.newaxis] < 1, centers, whole))
+
+
+def _checked_rounds(
+    n_rounds: int | str, n_records: float | None, n_clusters: int, dim: int, epsilon: float
+) -> int:
+    if n_rounds != "auto":
+        return require_count("n_rounds", n_rounds, "an integer of at least 1, or 'auto'")
+    return chosen_rounds(require_records(n_records), n_clusters, dim, epsilon)

@@ -1,0 +1,1 @@
+"""k-medians: Weiszfeld rounds from a start, or after partition trees."""

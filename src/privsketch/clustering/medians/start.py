@@ -1,0 +1,139 @@
+"""Where median rounds start: the k-means centres of one sketch.
+
+Medians are near means unless clusters are skewed, and a sketch finds k means at once, without a
+first guess. Beyond a few columns the sketch is one of the records' coordinates along directions
+that are released first, or along random ones without a delta: they do as well as directions in
+pure noise, and cost nothing. Where clusters are not round several searches of one sketch end in
+different places; searching is free, and a private choice by sums of distances says which is best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.clustering.passes import Integers, Passes, Whole
+from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
+from privsketch.clustering.tree.recovery import moved_into_ball
+from privsketch.clustering.tree.swap import WIDTH, whole_losses
+from privsketch.design.recipe import Design
+from privsketch.domain import Ball, Domain
+from privsketch.learning.kmeans.learner import learn_kmeans
+from privsketch.noise.account import Account, part_receipt
+from privsketch.sketching.build import sketch
+from privsketch.sketching.sketch import Sketch
+
+Floats = npt.NDArray[np.float64]
+MOST_COLUMNS = 20  # of a sketch without a subspace
+N_DIRECTIONS = 10
+SKETCH_SHARE, STARTS_SHARE = Fraction(1, 2), Fraction(1, 25)
+SUBSPACE_SHARE = Fraction(1, 5)  # of that of the sketch
+SEARCHES = (None, 1, 2)  # public seeds; None is that of the sketch
+FARTHEST = WIDTH // 4  # distances count up to a quarter of the diameter
+
+
+def start_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
+    """Shares of the start."""
+    if dim <= MOST_COLUMNS or is_pure:
+        return {"sketch": SKETCH_SHARE, "starts": STARTS_SHARE}
+    return {
+        "subspace": SKETCH_SHARE * SUBSPACE_SHARE,
+        "sketch": SKETCH_SHARE * (1 - SUBSPACE_SHARE),
+        "starts": STARTS_SHARE,
+    }
+
+
+def release_start(
+    passes: Passes,
+    domain: Domain,
+    n_clusters: int,
+    account: Account,
+    *,
+    n_records: float,
+    missing_to_center: bool,
+    n_threads: int | None,
+    seed: int,
+) -> Whole:
+    """Centres (k, dim), whole numbers in the ball of the passes.
+
+    Charges: the shares of `start_weights`.
+    """
+    found = _searched(
+        passes, domain, n_clusters, account, n_records, missing_to_center, n_threads, seed
+    )
+    center = passes.domain.center_vector
+    starts = [moved_into_ball((centers - center) / passes.unit, passes) for centers in found]
+    return starts[account.choice("starts", start_losses(passes, starts), FARTHEST)]
+
+
+def start_losses(passes: Passes, starts: Sequence[Whole]) -> Integers:
+    """One pass: sums of distances to the nearest centre of each start, in whole numbers."""
+
+    def work(records: Whole) -> tuple[Integers, ...]:
+        each = [
+            whole_losses(records, start, passes.bits, FARTHEST, "distances").min(axis=1).sum()
+            for start in starts
+        ]
+        return (np.array(each, dtype=np.float64).astype(np.int64),)
+
+    return passes.sums(work, "losses of starts")[0]
+
+
+def _searched(
+    passes: Passes,
+    domain: Domain,
+    n_clusters: int,
+    account: Account,
+    n_records: float,
+    missing_to_center: bool,
+    n_threads: int | None,
+    seed: int,
+) -> list[Floats]:
+    """Centres (k, dim) of several searches, in the units of the records."""
+    if passes.dim <= MOST_COLUMNS:
+        design = _sketch_design(domain, n_clusters, account, n_records, seed)
+        missing = "center" if missing_to_center else "error"
+        blocks = passes.blocks("sketch")
+        released = sketch(blocks, design, missing=missing, n_threads=n_threads)
+        return _learned(released, design, account, n_clusters)
+    ball = passes.domain
+    if account.shares.is_pure:
+        subspace = random_directions(passes.dim, N_DIRECTIONS, seed)
+    else:
+        subspace = release_subspace(
+            passes, N_DIRECTIONS, account, "subspace", n_records, seed, n_threads
+        )
+    rows = subspace.rows
+    small = Ball(dim=len(rows), radius=float(ball.half_widths[0]) * subspace.reach)
+    design = _sketch_design(small, n_clusters, account, n_records, seed)
+    released = sketch(projected(passes, rows), design, n_threads=n_threads)
+    found = _learned(released, design, account, n_clusters)
+    return [ball.center_vector + centers @ rows for centers in found]
+
+
+def _sketch_design(
+    domain: Domain,
+    n_clusters: int,
+    account: Account,
+    n_records: float,
+    seed: int,
+) -> Design:
+    return Design.plan(
+        task="kmeans",
+        n_components=n_clusters,
+        domain=domain,
+        budget=account.budget("sketch"),
+        n_records=n_records,
+        random_state=seed,
+        # With a delta it is the rho of Gaussian noise that is charged.
+        noise=None if account.shares.is_pure else "gaussian",
+    )
+
+
+def _learned(released: Sketch, design: Design, account: Account, n_clusters: int) -> list[Floats]:
+    rho = 0.0 if account.shares.is_pure else design.sum_noise.sums_law.rho
+    account.charge(part_receipt("sketch", released.receipt), rho)
+    return [learn_kmeans(released, n_clusters, random_state=seed).centers for seed in SEARCHES]

@@ -1,0 +1,1 @@
+"""Our own way: directions, a sketch along them, and rounds over residuals."""

@@ -1,0 +1,207 @@
+"""K-means in many columns: directions, sketch, residual rounds, on one budget.
+
+1. Directions in which clusters are looked for: released, random, or the columns themselves.
+2. A sketch of the records' coordinates along them gives centres to start from.
+3. Rounds in the original space: a noisy histogram of residuals gives a radius, noisy sums of
+   residuals cut to it move the centres, and what is mostly noise in the moves is shrunk away.
+
+Every number that a step uses was released before or is public. With a delta all noise is
+Gaussian, in one zCDP composition; without it the sketch has cube noise and the rounds Laplace
+noise for residuals cut in the L1 norm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Budget
+from privsketch.clustering.counting import known_number
+from privsketch.clustering.passes import Passes, Progress
+from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline
+from privsketch.clustering.pipeline.rounds import (
+    Bins,
+    Norm,
+    residual_lengths,
+    residual_sums,
+    round_sensitivities,
+)
+from privsketch.clustering.pipeline.shrinkage import pulled_counts, shrunk_steps
+from privsketch.clustering.pipeline.subspace import (
+    Subspace,
+    all_directions,
+    enclosing_ball,
+    projected,
+    random_directions,
+    release_subspace,
+)
+from privsketch.design.recipe import Design
+from privsketch.domain import Ball, Domain
+from privsketch.errors import require_count
+from privsketch.features.frequencies import public_seed
+from privsketch.learning.kmeans.learner import learn_kmeans
+from privsketch.learning.threads import one_thread
+from privsketch.models.centers import CenterModel
+from privsketch.noise.account import Account, part_receipt
+from privsketch.noise.shares import Shares
+from privsketch.sketching.build import sketch
+
+Floats = npt.NDArray[np.float64]
+DOUBTFUL = 1.0  # forecast error from which on centres say more about noise than about records
+TOO_NOISY = "with so few records for this budget the centres may describe the noise"
+INSIDE = 0.8  # share of the residuals that is not cut
+COUNT_WEIGHT = {1: 0.1, 2: 0.25}  # of a record's count, in units of the radius, by norm
+LEAST_COUNT = 0.02  # no cluster is taken to be smaller than this share of the average one
+
+
+def cluster(
+    data: Any,
+    n_clusters: int,
+    *,
+    domain: Domain,
+    budget: Budget,
+    n_records: float | None = None,
+    plan: PipelinePlan | None = None,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    source: str | None = None,
+    random_state: int | None = None,
+    progress: Progress | None = None,
+) -> CenterModel:
+    """K-means centres of records that can be read several times.
+
+    `n_records` is a public number, about that of the records. Without it, a noisy one is paid
+    for under "add-remove".
+
+    Charges: the budget, once.
+    """
+    require_count("n_clusters", n_clusters)
+    ball = enclosing_ball(domain)
+    passes = Passes(
+        data,
+        ball,
+        columns=columns,
+        header=header,
+        missing_to_center=missing_to_center,
+        n_threads=n_threads,
+        neighbours=budget.neighbours,
+        progress=progress,
+    )
+    seed = public_seed(random_state)
+    n_records, budget, close = known_number(passes, budget, n_records)
+    plan = plan or plan_pipeline(n_clusters, passes.dim, budget, n_records)
+    account = Account(Shares(budget, dict(plan.weights)))
+    with one_thread():  # blocks of records already share the cores
+        subspace = _subspace(passes, plan, account, n_records, seed, n_threads)
+        centers, counts = _start(passes, subspace, n_clusters, account, n_records, seed, n_threads)
+        n_found = float(counts.sum())  # rounds count what they cut as less than a record
+        whole = _in_ball(centers / passes.unit, passes)
+        for number in range(plan.n_rounds):
+            whole, counts = _round(passes, whole, counts, subspace, account, number)
+    sizes = np.maximum(counts, 0.0)
+    total = float(sizes.sum())
+    weights = sizes / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
+    found = whole * passes.unit + ball.center_vector
+    receipt = close(account.receipt(f"k-means: {plan.describe()}", source))
+    return CenterModel(
+        domain.project(found),
+        weights,
+        n_found,
+        receipt,
+        method="pipeline",
+        concerns=(TOO_NOISY,) if plan.excess > DOUBTFUL else (),
+    )
+
+
+def _subspace(
+    passes: Passes,
+    plan: PipelinePlan,
+    account: Account,
+    n_records: float,
+    seed: int,
+    n_threads: int | None,
+) -> Subspace:
+    """Directions as planned.
+
+    Charges: the share "subspace" if they are released.
+    """
+    if plan.directions == "columns":
+        return all_directions(passes.dim)
+    if plan.directions == "random":
+        return random_directions(passes.dim, plan.n_directions, seed)
+    return release_subspace(
+        passes, plan.n_directions, account, "subspace", n_records, seed, n_threads
+    )
+
+
+def _start(
+    passes: Passes,
+    subspace: Subspace,
+    n_clusters: int,
+    account: Account,
+    n_records: float,
+    seed: int,
+    n_threads: int | None,
+) -> tuple[Floats, Floats]:
+    """Centres (k, dim) about the centre of the ball, and counts, from a sketch.
+
+    Charges: the share "sketch".
+    """
+    radius = enclosing_ball(passes.domain).radius * subspace.reach
+    design = Design.plan(
+        task="kmeans",
+        n_components=n_clusters,
+        domain=Ball(dim=subspace.n_directions, radius=radius),
+        budget=account.budget("sketch"),
+        n_records=n_records,
+        random_state=seed,
+        noise=None if account.shares.is_pure else "gaussian",  # whose rho is what is charged
+    )
+    released = sketch(projected(passes, subspace.rows), design, n_threads=n_threads)
+    account.charge(part_receipt("sketch", released.receipt), design.sum_noise.sums_law.rho)
+    model = learn_kmeans(released, n_clusters)
+    return model.centers @ subspace.rows, model.weights * max(model.n_records, 1.0)
+
+
+def _round(
+    passes: Passes,
+    centers: Floats,
+    counts: Floats,
+    subspace: Subspace,
+    account: Account,
+    number: int,
+) -> tuple[Floats, Floats]:
+    """New centres, whole numbers in the ball, and counts."""
+    largest = float(passes.limits[0])
+    norm: Norm = 1 if account.shares.is_pure else 2
+    diameter = 2 * largest * (math.sqrt(passes.dim) if norm == 1 else 1)
+    bins = Bins.of(diameter, norm)
+    histogram, _ = account.counts(f"radius {number}", residual_lengths(passes, centers, bins))
+    radius = bins.quantile(histogram, INSIDE)
+    weight = max(1, round(COUNT_WEIGHT[norm] * radius))
+    sums, kept = residual_sums(passes, centers, radius, weight, norm)
+    together = np.concatenate([sums, kept[:, np.newaxis]], axis=1)
+    noisy, variance = account.noisy(
+        f"round {number}", together, **round_sensitivities(radius, weight)
+    )
+    before = float(counts.sum())
+    counts = pulled_counts(counts, noisy[:, -1] / weight, variance / weight**2)
+    least = max(LEAST_COUNT * before / len(centers), 1.0)
+    divisors = np.maximum(counts, least)
+    steps = shrunk_steps(
+        noisy[:, :-1] / divisors[:, np.newaxis], variance / divisors**2, divisors, subspace
+    )
+    return _in_ball(centers + steps, passes), counts
+
+
+def _in_ball(centers: Floats, passes: Passes) -> Floats:
+    """Centres as whole numbers, those outside the ball on its edge."""
+    norms = np.linalg.norm(centers, axis=1, keepdims=True)
+    largest = float(passes.limits[0])
+    return np.asarray(np.rint(centers * np.minimum(1.0, largest / np.maximum(norms, 1.0))))

@@ -1,0 +1,299 @@
+"""How a run of the pipeline spends its budget, by forecast, from public facts alone.
+
+What is left open: which directions the sketch looks along and how many, how many rounds there
+are, and how the budget is shared between directions, sketch and rounds. Candidates are compared
+by the squared error that each step is expected to leave, in units of k-means without privacy:
+
+- Released directions miss a share of the variance (`planning.pca_forecast`).
+- Along p directions k clusters whose centres are SPREAD widths apart hide each other now and
+  then, the more the fewer directions.
+- The sketch finds centres along the directions (`planning.forecast`), or loses clusters.
+- Rounds begin with what directions and sketch left open. The noise of a round is in proportion
+  to its residuals, so that the error falls from round to round down to what the last one leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Literal
+
+from privsketch.budget import Budget
+from privsketch.clustering.pipeline.rounds import N_BINS
+from privsketch.design.forecast import excess, expected_range, references
+from privsketch.design.pca.forecast import predicted_loss
+from privsketch.design.recipe import Design
+from privsketch.domain import Ball
+from privsketch.errors import ParameterError
+from privsketch.noise.calibration import rho_of_budget
+from privsketch.noise.shares import Shares
+
+Directions = Literal["columns", "released", "random"]
+MOST_COLUMNS = 10  # more of them are not sketched without a choice of directions
+# Columns and clusters: pure noise buries directions of more, and planning them takes long.
+MOST_PURE, MOST_DIFFERENT = 100, 20
+N_DIRECTIONS = (2, 3, 4, 5, 6, 8, 10)
+N_ROUNDS = (2, 3, 4, 6, 8)
+SUBSPACE_SHARES = (Fraction(1, 10), Fraction(1, 5))
+SKETCH_SHARES = tuple(Fraction(i, 20) for i in (4, 6, 8, 10, 12, 14, 16))  # of what is left
+# Of a round, for its radius: the least whose histogram has little noise. Pure: from 1/20 on.
+RADIUS_SHARES = tuple(Fraction(1, i) for i in (100, 50, 20, 10, 5, 3))
+RADIUS_NOISE = 0.15  # of half of a histogram's bins together, in numbers of records
+
+SPREAD = 6.0  # distance of centres from their middle, in widths of clusters, per direction
+OVERLAP = 0.55  # records in the wrong cluster: exp(-OVERLAP separation^2), measured
+GATHERED = 1.25  # released directions hold more of the spread than random ones
+REMAINDER = 0.25  # of the squared spread, outside of good directions
+FEW = 0.05  # error of few directions for clusters of other shapes
+UNSETTLED = 0.06  # error of no round at all: clusters are not as round as sketches see them
+LOST = 0.3  # error of a sketch from which on clusters are lost that rounds do not find
+
+
+@dataclass(frozen=True)
+class PipelinePlan:
+    """Public numbers of a run.
+
+    Attributes
+    ----------
+    directions : {"columns", "released", "random"}
+        What the sketch looks along: all columns, released directions, or random ones.
+    n_directions, n_rounds : int
+    weights : tuple of (str, Fraction)
+        Shares of the budget by name; they add up to 1.
+    excess : float
+        Squared error over that of k-means without privacy, less 1, as forecast.
+    """
+
+    directions: Directions
+    n_directions: int
+    n_rounds: int
+    weights: tuple[tuple[str, Fraction], ...]
+    excess: float
+
+    def describe(self) -> str:
+        """In words, one line."""
+        along = f"{self.n_directions} {self.directions} directions"
+        if self.directions == "columns":
+            along = f"all {self.n_directions} columns"
+        sketch = float(dict(self.weights)["sketch"])
+        return f"sketch along {along} with {sketch:.0%} of the budget, {self.n_rounds} rounds"
+
+
+def plan_pipeline(n_clusters: int, dim: int, budget: Budget, n_records: float) -> PipelinePlan:
+    """The plan of least expected error."""
+    n_records = max(n_records, 1.0)
+    if dim <= MOST_COLUMNS:
+        plans = _in_columns(n_clusters, dim, budget, n_records)
+    else:
+        plans = _along_directions(n_clusters, dim, budget, n_records)
+    return min(plans, key=lambda plan: plan.excess)
+
+
+def _in_columns(
+    n_clusters: int, dim: int, budget: Budget, n_records: float
+) -> Iterator[PipelinePlan]:
+    whole = Fraction(1)
+    alone, _ = sketch_excess(n_clusters, dim, budget, whole, n_records)
+    yield PipelinePlan("columns", dim, 0, (("sketch", whole),), alone + UNSETTLED)
+    for sketch in SKETCH_SHARES:
+        left, at_most = sketch_excess(n_clusters, dim, budget, sketch, n_records)
+        lost = lost_excess(at_most)
+        for n_rounds in N_ROUNDS:
+            weights = share_weights(None, sketch, n_rounds, budget, n_records)
+            last = rounds_excess(left, n_clusters, dim, budget, weights, n_rounds, n_records)
+            yield PipelinePlan("columns", dim, n_rounds, tuple(weights.items()), lost + last)
+
+
+def _along_directions(
+    n_clusters: int, dim: int, budget: Budget, n_records: float
+) -> Iterator[PipelinePlan]:
+    for p in (p for p in N_DIRECTIONS if p < dim):
+        for subspace in _subspace_shares(n_clusters, dim, budget):
+            missed = 1.0
+            if subspace is not None:
+                # Centres of k clusters differ in k - 1 directions, half of which tell most of them.
+                differ = max(p, min(n_clusters - 1, dim)) // 2
+                missed = missed_share(dim, differ, budget, subspace, n_records)
+            spread = SPREAD * (1 + (GATHERED - 1) * (1 - missed))
+            hidden = hidden_excess(n_clusters, p, spread)
+            outside = SPREAD**2 * (REMAINDER + (1 - REMAINDER) * missed)
+            for sketch in SKETCH_SHARES:
+                share = sketch * (1 - (subspace or 0))
+                lost = lost_excess(distant_excess(n_clusters, p, budget, share, n_records))
+                for n_rounds in N_ROUNDS:
+                    weights = share_weights(subspace, sketch, n_rounds, budget, n_records)
+                    last = rounds_excess(
+                        outside, n_clusters, dim, budget, weights, n_rounds, n_records
+                    )
+                    yield PipelinePlan(
+                        "random" if subspace is None else "released",
+                        p,
+                        n_rounds,
+                        tuple(weights.items()),
+                        hidden + lost + last,
+                    )
+
+
+def _subspace_shares(n_clusters: int, dim: int, budget: Budget) -> tuple[Fraction | None, ...]:
+    """What may be spent on directions; None for random ones."""
+    if budget.delta == 0 and (dim > MOST_PURE or n_clusters > MOST_DIFFERENT):
+        return (None,)
+    return (None, *SUBSPACE_SHARES)
+
+
+def share_weights(
+    subspace: Fraction | None, sketch: Fraction, n_rounds: int, budget: Budget, n_records: float
+) -> dict[str, Fraction]:
+    """Shares of all steps; `sketch` is a share of what the subspace leaves."""
+    weights = {} if subspace is None else {"subspace": subspace}
+    left = 1 - sum(weights.values(), Fraction(0))
+    weights["sketch"] = left * sketch
+    for_round = left * (1 - sketch) / n_rounds
+    radius = RADIUS_SHARES[-1]
+    for share in RADIUS_SHARES[:1:-1] if budget.delta == 0 else RADIUS_SHARES[::-1]:
+        if radius_noise(budget, for_round * share, n_records) <= RADIUS_NOISE:
+            radius = share
+    for number in range(n_rounds):
+        weights[f"radius {number}"] = for_round * radius
+        weights[f"round {number}"] = for_round * (1 - radius)
+    return weights
+
+
+def radius_noise(budget: Budget, share: Fraction, n_records: float) -> float:
+    """Noise of half of the bins of a histogram together, over the number of records.
+
+    A radius is where the sum of bins passes a share of the records: with much noise, anywhere.
+    """
+    if budget.delta > 0:
+        rho = rho_of_budget(budget.epsilon, budget.delta) * float(share)
+        deviation = 1 / math.sqrt(2 * rho)
+    else:
+        deviation = math.sqrt(2) / (budget.epsilon * float(share))
+    if budget.neighbours == "replace":  # two bins change by one
+        deviation *= math.sqrt(2) if budget.delta > 0 else 2
+    return deviation * math.sqrt(N_BINS / 2) / n_records
+
+
+@cache
+def _part(budget: Budget, share: Fraction) -> Budget:
+    if share == 1:
+        return budget
+    return Shares(budget, {"part": share, "rest": 1 - share}).part("part")
+
+
+@cache
+def _sketch_design(
+    n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
+) -> Design | None:
+    """Of the sketch along so many directions; None if the budget allows none."""
+    try:
+        return Design.plan(
+            task="kmeans",
+            n_components=n_clusters,
+            domain=Ball(dim=dim, radius=1.0),
+            budget=_part(budget, share),
+            n_records=n_records,
+            random_state=0,
+        )
+    except ParameterError:
+        return None
+
+
+def sketch_excess(
+    n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
+) -> tuple[float, float]:
+    """What a sketch is expected to leave: the middle and the upper end of its forecast."""
+    design = _sketch_design(n_clusters, dim, budget, share, n_records)
+    if design is None:
+        return math.inf, math.inf
+    low, high = expected_range(design, n_records)
+    return math.sqrt((low - 1) * (high - 1)), high - 1
+
+
+@cache
+def distant_excess(
+    n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
+) -> float:
+    """The same for clusters that lie apart, as they do in many columns if they exist at all."""
+    design = _sketch_design(n_clusters, dim, budget, share, n_records)
+    if design is None:
+        return math.inf
+    distant = max(
+        references(design.domain, n_clusters), key=lambda one: (one.separation, one.spread)
+    )
+    return float(excess(design, distant, n_records))
+
+
+@cache
+def missed_share(
+    dim: int, n_directions: int, budget: Budget, share: Fraction, n_records: float
+) -> float:
+    """Share of the variance that released directions are expected to miss."""
+    pure = budget.delta == 0
+    try:
+        design = Design.plan(
+            task="pca",
+            n_components=n_directions,
+            domain=Ball(dim=dim, radius=1.0),
+            budget=_part(budget, share),
+            n_records=n_records,
+            feature_map=None if pure else "second-moments",
+            noise=None if pure else "gaussian",
+            random_state=0,
+        )
+    except ParameterError:
+        return 1.0
+    return float(predicted_loss(design))
+
+
+def lost_excess(error: float) -> float:
+    """The part of a sketch's error that rounds do not repair: clusters that it did not find."""
+    return error * min(1.0, error / LOST)
+
+
+def hidden_excess(n_clusters: int, n_directions: int, spread: float) -> float:
+    """What records cost that look as if they were in another cluster, along few directions."""
+    crowding = math.pow(n_clusters, 1 / n_directions)
+    wrong = math.exp(-OVERLAP * (spread / crowding) ** 2)
+    return 2 * spread**2 * wrong + FEW * (crowding - 1)
+
+
+def rounds_excess(
+    outside: float,
+    n_clusters: int,
+    dim: int,
+    budget: Budget,
+    weights: dict[str, Fraction],
+    n_rounds: int,
+    n_records: float,
+) -> float:
+    """What rounds leave of an error `outside`, both in units of squared widths of clusters."""
+    noise = round_noise(n_clusters, dim, budget, weights["round 0"], n_records)
+    left = outside
+    for _ in range(n_rounds):
+        measured = noise * (1 + left)
+        left = measured * left / (measured + left)  # shrinkage weighs both
+    astray = max(0.0, radius_noise(budget, weights["radius 0"], n_records) - RADIUS_NOISE)
+    return left + UNSETTLED / (1 + n_rounds) ** 2 + astray
+
+
+def round_noise(
+    n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
+) -> float:
+    """Squared noise of a round for residuals of squared length 1.
+
+    d coordinates of Gaussian noise of variance r^2 / (2 rho), or of Laplace noise for the L1
+    length, which is 0.8 sqrt(d) r for residuals of many columns; r, which 80 % are within, is
+    longer than the average, and counts take their part.
+    """
+    per_cluster = n_records / n_clusters
+    if budget.neighbours == "replace":
+        per_cluster /= 2
+    if budget.delta > 0:
+        rho = rho_of_budget(budget.epsilon, budget.delta) * float(share)
+        return 1.3 * dim / (2 * rho * per_cluster**2)
+    epsilon = budget.epsilon * float(share)
+    return 1.6 * (dim / (epsilon * per_cluster)) ** 2

@@ -1,0 +1,124 @@
+"""A few directions in which clusters are looked for.
+
+Where noise allows it they are released: the first eigenvectors of noisy second moments, or of a
+sketch of them. Where it does not, a public random projection costs nothing. Later steps order
+all directions from strong to weak by the same release. A record's coordinates are products of
+integers, so that they depend on that record alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.tree.projection import projected_radius
+from privsketch.design.recipe import Design
+from privsketch.domain import Ball, Domain
+from privsketch.features.stream import PublicStream
+from privsketch.learning.pca.learner import learn_pca
+from privsketch.noise.account import Account, part_receipt
+from privsketch.sketching.build import sketch
+
+Floats = npt.NDArray[np.float64]
+_UNIT = 2.0**14  # of the coordinates of a direction
+_ROWS = 4096
+_TAIL = 1e-6
+_PURPOSE = 201  # keeps this stream apart from those of frequencies
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """Orthonormal directions as columns, of which the first `n_directions` are used.
+
+    `reach` is how far records of a ball of radius 1 lie along the directions used, but for a
+    chance of 1 in a million; `is_ordered` if there are all `dim` of them, from strong to weak.
+    """
+
+    directions: Floats
+    n_directions: int
+    is_ordered: bool = False
+    reach: float = 1.0
+
+    @property
+    def rows(self) -> Floats:
+        """The directions used, (n_directions, dim), rounded as records are projected on them."""
+        return np.rint(self.directions[:, : self.n_directions].T * _UNIT) / _UNIT
+
+
+def enclosing_ball(domain: Domain) -> Ball:
+    """The smallest ball that holds the domain."""
+    if isinstance(domain, Ball):
+        return domain
+    radius = float(np.linalg.norm(domain.half_widths))
+    return Ball(dim=domain.dim, radius=radius, center=domain.center_vector)
+
+
+def all_directions(dim: int) -> Subspace:
+    """The columns themselves."""
+    return Subspace(np.eye(dim), dim)
+
+
+def random_directions(dim: int, n_directions: int, seed: int) -> Subspace:
+    """Public random directions: nothing is charged."""
+    normal = PublicStream(seed, _PURPOSE).normal(dim * n_directions).reshape(dim, n_directions)
+    reach = projected_radius(dim, n_directions, _TAIL) * math.sqrt(n_directions / dim)
+    return Subspace(np.linalg.qr(normal)[0], n_directions, reach=min(reach, 1.0))
+
+
+def release_subspace(
+    passes: Passes,
+    n_directions: int,
+    account: Account,
+    name: str,
+    n_records: float,
+    seed: int,
+    n_threads: int | None,
+) -> Subspace:
+    """Directions in which the records vary most about the centre of the ball.
+
+    Charges: the share `name`.
+    """
+    pure = account.shares.is_pure
+    design = Design.plan(
+        task="pca",
+        n_components=n_directions,
+        domain=enclosing_ball(passes.domain),
+        budget=account.budget(name),
+        # With Gaussian noise the whole matrix is best, whatever its size.
+        feature_map=None if pure else "second-moments",
+        noise=None if pure else "gaussian",  # whose rho is what is charged
+        n_records=n_records,
+        random_state=seed,
+    )
+    released = sketch(_complete(passes), design, n_threads=n_threads)
+    account.charge(part_receipt(name, released.receipt), design.sum_noise.sums_law.rho)
+    if not pure:
+        vectors = np.linalg.eigh(released.second_moments())[1]
+        return Subspace(vectors[:, ::-1], n_directions, is_ordered=True)
+    components = learn_pca(released, n_directions).components
+    return Subspace(np.linalg.qr(components.T)[0], n_directions)
+
+
+def _complete(passes: Passes) -> Iterator[Floats]:
+    """Records with their missing values filled, in the units that they came in."""
+    center = passes.domain.center_vector
+    for block in passes.blocks("second moments"):
+        for first in range(0, len(block), _ROWS):
+            yield passes.quantised(block[first : first + _ROWS]) * passes.unit + center
+
+
+def projected(passes: Passes, directions: Floats) -> Iterator[Floats]:
+    """Blocks of coordinates (n, p) of the records along rows of `directions`, about the centre.
+
+    Products of integers: exact, so that a record's coordinates do not depend on its block.
+    """
+    whole = np.rint(directions * _UNIT).T
+    unit = passes.unit / _UNIT
+    for block in passes.blocks("sketch"):
+        for first in range(0, len(block), _ROWS):
+            yield passes.quantised(block[first : first + _ROWS]) @ whole * unit

@@ -1,0 +1,69 @@
+"""Noise for places of the domain, of which nothing is known but that they lie in it.
+
+Any k places can become any other k: they move by the diameter of the domain, in every one of them.
+That is 2 k A in L1, A being the half-widths of a box added up, or sqrt(d) R for a ball of radius R;
+twice the largest half-width, or 2 R, in the largest component; and 2 R sqrt(k) in L2, R being half
+the diagonal of a box; whichever relation is meant. Without a delta the kind with less variance is
+taken.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Budget
+from privsketch.clustering.passes import Integers, Passes
+from privsketch.domain import Ball, Domain
+from privsketch.errors import ParameterError
+from privsketch.noise.account import Account
+
+Floats = npt.NDArray[np.float64]
+PointNoise = Literal["laplace", "cube", "gaussian"]
+POINT_NOISES: tuple[PointNoise, ...] = ("laplace", "cube", "gaussian")
+
+
+def checked_noise(noise: str | None, budget: Budget, domain: Domain, n_points: int) -> PointNoise:
+    """The kind of noise, one that the budget can pay; for places released `n_points` at a time."""
+    if noise is None:
+        return "gaussian" if budget.delta > 0 else _pure_noise(domain, n_points)
+    if noise not in POINT_NOISES:
+        known = ", ".join(map(repr, POINT_NOISES))
+        raise ParameterError(f"noise={noise!r}: expected one of {known}")
+    if noise == "gaussian" and budget.delta == 0:
+        raise ParameterError(
+            "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; use "
+            "noise='cube' for pure differential privacy"
+        )
+    return noise
+
+
+def _pure_noise(domain: Domain, n_points: int) -> PointNoise:
+    """The one of smaller variance, from public numbers alone."""
+    half = domain.half_widths
+    dim, widest = len(half), float(half.max())
+    l1 = math.sqrt(dim) * widest if isinstance(domain, Ball) else float(half.sum())
+    size = n_points * dim
+    laplace = 2 * (n_points * l1) ** 2
+    return "laplace" if laplace < (size + 1) * (size + 2) / 3 * widest**2 else "cube"
+
+
+def noisy_points(
+    account: Account, name: str, passes: Passes, points: Integers, kind: PointNoise
+) -> Floats:
+    """Places (k, dim), or sums of which one term is k places, with noise for all of them.
+
+    Charges: the share.
+    """
+    k = len(points)
+    if kind == "laplace":
+        across = 2 * k * passes.l1
+        return account.laplace(name, points, across, replaced=across)[0]
+    if kind == "cube":
+        across = 2 * int(passes.limits.max())
+        return account.cube(name, points, across, replaced=across)[0]
+    across = 4 * k * passes.l2_squared
+    return account.gaussian(name, points, across, replaced=across)[0]

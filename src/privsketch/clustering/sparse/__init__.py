@@ -1,0 +1,1 @@
+"""Sparse records of many columns."""

@@ -1,0 +1,208 @@
+"""K-means of records with many columns, of which each record uses few.
+
+1. Clusters in few public random directions: from a sketch, or from the partition trees and swaps
+   of Balcan et al. (2017).
+2. Sparse centres of these clusters in all columns (sparse_recovery), and again of the clusters
+   that these centres make: sums of sparse records need little noise, so rounds are cheap.
+
+Nothing of size n d is ever held. docs/sparse.md has sensitivities and measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from privsketch.budget import Budget
+from privsketch.clustering.counting import known_number
+from privsketch.clustering.passes import Progress
+from privsketch.clustering.sparse.passes import SparsePasses
+from privsketch.clustering.sparse.recovery import (
+    RECOVERIES,
+    Labels,
+    Recovery,
+    SparseCenters,
+    merged,
+    noise_reach,
+    release_largest,
+    release_picks,
+)
+from privsketch.clustering.sparse.start import start_by_sketch, start_by_trees
+from privsketch.clustering.tree.method import TreeSettings
+from privsketch.domain import Domain
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.frequencies import public_seed
+from privsketch.models.centers import CenterModel
+from privsketch.noise.account import Account
+from privsketch.noise.shares import Shares
+
+Start = Literal["sketch", "trees"]
+STARTS: tuple[Start, ...] = ("sketch", "trees")
+START_SHARE = Fraction(1, 2)  # of what is spent before centres are recovered
+_ROUND_SHARES: dict[str, dict[str, Fraction]] = {
+    "largest": {"counts": Fraction(1, 20), "sums": Fraction(19, 20)},
+    "picks": {"counts": Fraction(1, 20), "picks": Fraction(7, 10), "sums": Fraction(1, 4)},
+}
+_START_SHARES: dict[str, dict[str, Fraction]] = {
+    "sketch": {"sketch": Fraction(1)},
+    "trees": {"candidates": Fraction(1, 2), "swaps": Fraction(1, 2)},
+}
+_ROOM = 16  # times what noise reaches are in a cluster, where more are made than asked for
+_METHODS = {"sketch": "pipeline", "trees": "partition-tree"}
+
+
+def cluster_sparse(
+    data: Any,
+    n_clusters: int,
+    *,
+    domain: Domain,
+    budget: Budget,
+    n_nonzero: int,
+    n_records: float | None = None,
+    start: Start = "sketch",
+    recovery: Recovery = "largest",
+    picks: int | None = None,
+    n_rounds: int = 2,
+    settings: TreeSettings | None = None,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    source: str | None = None,
+    random_state: int | None = None,
+    progress: Progress | None = None,
+) -> CenterModel:
+    """K-means centres of sparse records that can be read several times.
+
+    Charges: the budget, once. No delta with start="trees" or recovery="picks".
+
+    Parameters
+    ----------
+    data : sparse matrix of SciPy, list of such, or any table
+    domain : Box that holds 0 in every column, or Ball around 0
+    n_nonzero : int
+        Public: how many entries of a record count. Of more, the largest are kept.
+    n_records : float, optional
+        A public number, about that of the records. Without it, a noisy count is paid for under
+        "add-remove".
+    start : {"sketch", "trees"}
+        How clusters are found in few dimensions. "trees" is Balcan et al.
+    recovery : {"largest", "picks"}
+        How sparse centres are found. "picks" is Algorithm 5 of Balcan et al.
+    picks : int, optional
+        Coordinates of a centre with recovery="picks"; twice `n_nonzero` if left out.
+    n_rounds : int
+        How often centres are recovered: from the start, then from the clusters of the centres
+        before. 1 is Balcan et al.
+    settings : TreeSettings, optional
+        `n_dimensions` counts for both ways to start, the rest for trees.
+    missing_to_center : bool
+        Missing and infinite values count as 0.
+    """
+    require_count("n_clusters", n_clusters)
+    require_count("n_rounds", n_rounds)
+    if start not in STARTS or recovery not in RECOVERIES:
+        raise ParameterError(
+            f"start={start!r}, recovery={recovery!r}: expected one of {STARTS} and of {RECOVERIES}"
+        )
+    passes = SparsePasses(
+        data,
+        domain,
+        n_nonzero,
+        columns=columns,
+        header=header,
+        missing_to_center=missing_to_center,
+        n_threads=n_threads,
+        neighbours=budget.neighbours,
+        progress=progress,
+    )
+    n_picks = _checked_picks(picks, recovery, passes)
+    if start == "trees" or recovery == "picks":
+        budget = Budget(budget.epsilon, 0.0, budget.neighbours)
+    n_records, left, close = known_number(passes, budget, n_records)
+    account = Account(Shares(left, sparse_weights(start, recovery, n_rounds)))
+    seed = public_seed(random_state)
+    settings = settings or TreeSettings()
+    if start == "sketch":
+        n_first = _first_clusters(n_clusters, n_records, n_rounds, recovery, passes, account)
+        labels = start_by_sketch(passes, n_first, settings, n_records, account, seed, n_threads)
+    else:
+        n_first = n_clusters
+        labels = start_by_trees(passes, n_clusters, settings, n_records, account, seed)
+    found = _recovered(passes, labels, n_first, n_picks, account, recovery, 0)
+    for number in range(1, n_rounds):
+        labels = merged(found, n_clusters).labels
+        found = _recovered(passes, labels, n_clusters, n_picks, account, recovery, number)
+    counts = np.maximum(found.counts, 0.0)
+    total = float(counts.sum())
+    return CenterModel(
+        domain.project(found.centers * passes.unit),
+        counts / total if total > 0 else np.full(n_clusters, 1 / n_clusters),
+        max(total, 1.0),
+        close(account.receipt(f"k-means of sparse records: {start}, then sums", source)),
+        method=_METHODS[start],
+    )
+
+
+def sparse_weights(start: Start, recovery: Recovery, n_rounds: int) -> dict[str, Fraction]:
+    """Shares of all steps; they add up to 1."""
+    weights = {step: START_SHARE * share for step, share in _START_SHARES[start].items()}
+    for number in range(n_rounds):
+        for step, share in _ROUND_SHARES[recovery].items():
+            weights[f"{step} {number}"] = (1 - START_SHARE) / n_rounds * share
+    return weights
+
+
+def picks_for(n_nonzero: int, accuracy: float) -> int:
+    """Picks of Algorithm 5: ceil(2 s / eta), which keep all but a share eta of a mean's energy."""
+    return math.ceil(2 * n_nonzero / accuracy)
+
+
+def _checked_picks(picks: int | None, recovery: str, passes: SparsePasses) -> int:
+    if picks is None:
+        return min(picks_for(passes.n_nonzero, 1.0), passes.dim)
+    require_count("picks", picks)
+    if recovery != "picks" or picks > passes.dim:
+        raise ParameterError(
+            f"picks={picks!r}: for recovery='picks' only, at most {passes.dim}, the number of "
+            "columns"
+        )
+    return picks
+
+
+def _first_clusters(
+    n_clusters: int,
+    n_records: float,
+    n_rounds: int,
+    recovery: Recovery,
+    passes: SparsePasses,
+    account: Account,
+) -> int:
+    """Half as many again where noise allows it: what they split is merged, not the reverse.
+
+    Two clusters that a start takes for one stay together in later rounds.
+    """
+    more = 3 * n_clusters // 2
+    if n_rounds == 1 or recovery != "largest":
+        return n_clusters
+    reach = noise_reach(passes, account.shares, "sums 0") / passes.linf  # in records
+    return more if n_records / more >= _ROOM * reach else n_clusters
+
+
+def _recovered(
+    passes: SparsePasses,
+    labels: Labels,
+    n_clusters: int,
+    n_picks: int,
+    account: Account,
+    recovery: Recovery,
+    number: int,
+) -> SparseCenters:
+    names = [f"{step} {number}" for step in _ROUND_SHARES[recovery]]
+    if recovery == "largest":
+        return release_largest(passes, labels, n_clusters, account, *names)
+    return release_picks(passes, labels, n_clusters, n_picks, account, *names)

@@ -1,0 +1,195 @@
+"""Records with few entries other than 0, read several times and never made dense.
+
+A record is cut to the domain and keeps its `n_nonzero` largest entries, the first ones among
+equals: a public number, so that a record moves few sums, and these by no more than the domain
+allows. All of it is done in integers, record by record. Work gets CSR arrays of whole numbers in
+float64; products and sums of them below 2^53 are exact in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._parallel import in_threads
+from privsketch.budget import Neighbours
+from privsketch.clustering.passes import Integers, Passes, Progress, added
+from privsketch.domain import Ball, Box, Domain
+from privsketch.errors import ParameterError, RecordError, require_count
+from privsketch.features.fixedpoint import FAR
+from privsketch.tables.reading import read_sparse_blocks
+
+Whole = npt.NDArray[np.float64]
+SparseWork = Callable[[Any], tuple[Integers, ...]]
+_MOST_BITS = 18
+
+
+class SparsePasses(Passes):
+    """A sparse table that can be read as often as needed."""
+
+    def __init__(
+        self,
+        data: Any,
+        domain: Domain,
+        n_nonzero: int,
+        *,
+        columns: Sequence[str | int] | None = None,
+        header: bool | None = None,
+        missing_to_center: bool = False,
+        n_threads: int | None = None,
+        neighbours: Neighbours = "add-remove",
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(
+            data,
+            domain,
+            columns=columns,
+            header=header,
+            n_threads=n_threads,
+            neighbours=neighbours,
+            progress=progress,
+        )
+        require_count("n_nonzero", n_nonzero)
+        _require_zero(domain)
+        self.n_nonzero = min(n_nonzero, self.dim)
+        self._missing_to_zero = missing_to_center
+        # Squared lengths of records, before they are cut, and of centres stay exact.
+        widest = max(self.dim, int(FAR) ** 2 * self.n_nonzero)
+        self.bits = min(_MOST_BITS, math.floor((52 - math.log2(widest)) / 2))
+        self._low, self._high, self._radius = _whole_limits(domain, self.unit)
+        largest = np.sort(np.maximum(self._high, -self._low))[::-1][: self.n_nonzero]
+        self._largest_limits = largest.astype(np.int64)
+
+    @property
+    def linf(self) -> int:
+        """Largest magnitude of an entry."""
+        return self._radius or int(self._largest_limits[0])
+
+    @property
+    def l2_squared(self) -> int:
+        """Largest squared length of a record."""
+        return self._radius**2 if self._radius else int((self._largest_limits**2).sum())
+
+    @property
+    def l2_replaced(self) -> int:
+        """Largest squared distance of two records, in one cluster or in two.
+
+        Records whose entries have one sign in each column do not point apart.
+        """
+        same_sign = ((self._low >= 0) | (self._high <= 0)).all()
+        return (2 if same_sign else 4) * self.l2_squared
+
+    @property
+    def l1(self) -> int:
+        """Largest sum of magnitudes of a record."""
+        return self.l1_over(self.n_nonzero)
+
+    def l1_over(self, n_columns: int) -> int:
+        """The same over so many columns."""
+        count = min(self.n_nonzero, n_columns)
+        if self._radius:
+            return math.isqrt(count * self._radius**2)
+        return int(self._largest_limits[:count].sum())
+
+    @property
+    def unit(self) -> float:
+        """Length of one integer, in the units of the records."""
+        return _largest_entry(self.domain) / 2.0**self.bits
+
+    @property
+    def limits(self) -> Integers:
+        """Radius of the ball that holds all records, for every coordinate, (dim,)."""
+        return np.full(self.dim, math.isqrt(self.l2_squared) + 1)
+
+    def sums(self, work: SparseWork, name: str) -> tuple[Integers, ...]:
+        """One pass: `work` on quantised CSR records (n, dim), its results added up."""
+        from scipy.sparse import csr_array
+
+        total: tuple[Integers, ...] | None = None
+        for parts in in_threads(
+            lambda block: work(self.quantised(block)), self.blocks(name), self._n_threads
+        ):
+            total = parts if total is None else added(total, parts)
+        if total is None:
+            total = work(csr_array((0, self.dim), dtype=np.float64))
+        return total
+
+    def _read(self) -> Iterator[Any]:
+        return read_sparse_blocks(self._data, self.dim, self._columns, header=self._header)
+
+    def quantised(self, block: Any) -> Any:
+        """CSR records (n, dim), their columns in order, as whole numbers."""
+        from scipy.sparse import csr_array
+
+        values = np.asarray(block.data, dtype=np.float64)
+        missing = ~np.isfinite(values)
+        if missing.any():
+            if not self._missing_to_zero:
+                raise RecordError(
+                    "a record has a missing (NaN, null) or infinite value; clean the table, or "
+                    "use missing='center' to put such values at the centre of the domain"
+                )
+            values = np.where(missing, 0.0, values)
+        columns = block.indices
+        with np.errstate(over="ignore"):
+            units = np.rint(values / self.unit)
+        units = np.clip(units, self._low[columns], self._high[columns])
+        rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+        kept = self._largest(rows, columns, units)
+        rows, columns, units = rows[kept], columns[kept], units[kept]
+        if self._radius is not None:
+            units = self._cut_to_ball(rows, units, block.shape[0])
+        starts = np.searchsorted(rows, np.arange(block.shape[0] + 1))
+        return csr_array((units, columns, starts), shape=block.shape)
+
+    def _largest(self, rows: Any, columns: Any, units: Whole) -> Any:
+        """Places of the largest entries of each row other than 0, in order."""
+        places = np.flatnonzero(units)
+        number = np.bincount(rows[places])
+        long = places[(number > self.n_nonzero)[rows[places]]]
+        if len(long) == 0:
+            return places
+        ordered = long[np.lexsort((columns[long], -np.abs(units[long]), rows[long]))]
+        first = np.searchsorted(rows[ordered], rows[ordered], side="left")
+        too_many = ordered[np.arange(len(ordered)) - first >= self.n_nonzero]
+        return np.setdiff1d(places, too_many, assume_unique=True)
+
+    def _cut_to_ball(self, rows: Any, units: Whole, n_rows: int) -> Whole:
+        radius = float(self._radius or 0)
+        squared = np.bincount(rows, weights=units * units, minlength=n_rows)
+        outside = squared > radius**2
+        factor = np.where(outside, radius / np.sqrt(np.maximum(squared, 1.0)), 1.0)
+        return np.asarray(np.trunc(units * factor[rows]))
+
+
+def _require_zero(domain: Domain) -> None:
+    """Columns that are not stored are 0: that must be in the domain, and a ball's centre."""
+    if isinstance(domain, Ball):
+        if np.any(domain.center_vector != 0):
+            raise ParameterError("domain: a ball of sparse records has its centre at 0")
+    elif np.any(np.less(0, domain.low)) or np.any(np.greater(0, domain.high)):
+        raise ParameterError(
+            "domain: entries that are not stored are 0, and a column does not allow it; use a box "
+            "with low <= 0 <= high"
+        )
+
+
+def _largest_entry(domain: Domain) -> float:
+    if isinstance(domain, Ball):
+        return domain.radius
+    return float(max(np.max(np.abs(domain.low)), np.max(np.abs(domain.high))))
+
+
+def _whole_limits(domain: Domain, unit: float) -> tuple[Whole, Whole, int | None]:
+    """Smallest and largest entry of each column, (dim,), and the radius of a ball."""
+    dim = len(domain.half_widths)
+    if isinstance(domain, Box):
+        low = np.ceil(np.broadcast_to(np.divide(domain.low, unit), (dim,)))
+        return low, np.floor(np.broadcast_to(np.divide(domain.high, unit), (dim,))), None
+    radius = math.floor(domain.radius / unit) - 1
+    far = np.full(dim, FAR * (radius + 1))
+    return -far, far, radius

@@ -1,0 +1,1 @@
+"""Partition trees of Balcan et al. (2017), corrected."""

@@ -1,0 +1,167 @@
+"""A private partition tree: cubes that hold many records, split level by level (Algorithm 1).
+
+Balcan et al. (2017), "Differentially Private Clustering in High-Dimensional Euclidean Spaces".
+A cube that holds all projections, shifted at random, is split into 2^p; a child goes on if its
+count reaches a threshold with noise; and so on for a public number of levels. A record is in one
+cube of a level, so that a level costs one count, whatever the number of cubes; levels add up.
+Empty cubes take part as all others do (noise/choice.py): leaving them out would tell that
+they are empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+
+from privsketch.budget import Budget
+from privsketch.clustering.passes import Integers, Whole
+from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
+from privsketch.noise.account import Account
+from privsketch.noise.choice import threshold_law
+from privsketch.noise.mechanism import choose
+
+SIDE_BITS = RADIUS_BITS + 2  # the root is [-2 r, 2 r]^p, shifted by up to r
+MOST_LEVELS = SIDE_BITS - 1  # the cubes of the last one have whole centres
+_MERGE = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A partition tree as far as it was released.
+
+    `shift` (p,) in whole numbers. `active[l]` are the places of the active cubes of level l + 1,
+    in order: the number of the parent among the active cubes of its level, then p bits, one for
+    each dimension, which say where in the parent the cube is.
+    """
+
+    shift: Integers
+    active: tuple[Integers, ...] = ()
+
+    @property
+    def n_dimensions(self) -> int:
+        """Number of dimensions."""
+        return len(self.shift)
+
+    @property
+    def n_children(self) -> int:
+        """How many cubes the active ones are split into next."""
+        last = len(self.active[-1]) if self.active else 1
+        return last << self.n_dimensions
+
+    def children(self, records: Whole) -> Integers:
+        """Places of the children that hold projections (n, p); left out if no parent is active.
+
+        A projection and the released tree decide it, in integers.
+        """
+        offset = (records - self.shift).astype(np.int64) + 2 * RADIUS
+        offset = np.minimum(offset, 4 * RADIUS - 1)  # the far edge belongs to the last cube
+        number = np.zeros(len(offset), dtype=np.int64)
+        for level, active in enumerate(self.active, start=1):
+            place = self._place(number, offset, level)
+            number = np.searchsorted(active, place)
+            known = np.flatnonzero(number < len(active))
+            known = known[active[number[known]] == place[known]]
+            number, offset = number[known], offset[known]
+        return self._place(number, offset, len(self.active) + 1)
+
+    def _place(self, number: Integers, offset: Integers, level: int) -> Integers:
+        bits = (offset >> (SIDE_BITS - level)) & 1
+        powers = 1 << np.arange(self.n_dimensions, dtype=np.int64)
+        return np.asarray((number << self.n_dimensions) + bits @ powers)
+
+    def grown(self, places: Integers) -> Tree:
+        """The tree with one level more."""
+        return Tree(self.shift, (*self.active, places))
+
+    def centers(self) -> Whole:
+        """Centres of all active cubes, the root's first, whole numbers (m, p)."""
+        cells = np.zeros((1, self.n_dimensions), dtype=np.int64)
+        found = [self._middle(cells, 0)]
+        for level, active in enumerate(self.active, start=1):
+            bits = (active[:, np.newaxis] >> np.arange(self.n_dimensions)) & 1
+            cells = 2 * cells[active >> self.n_dimensions] + bits
+            found.append(self._middle(cells, level))
+        return np.concatenate(found)
+
+    def _middle(self, cells: Integers, level: int) -> Whole:
+        side = 2 ** (SIDE_BITS - level)
+        whole = cells * side + side // 2 - 2 * RADIUS + self.shift
+        return np.asarray(whole.astype(np.float64))
+
+
+class _Counts:
+    """How many records each occupied place has; threads may add to it."""
+
+    def __init__(self) -> None:
+        self._pieces: list[tuple[Integers, Integers]] = []
+        self._size = 0
+        self._lock = Lock()
+
+    def add(self, places: Integers) -> None:
+        """Count these records."""
+        piece = np.unique(places, return_counts=True)
+        with self._lock:
+            self._pieces.append(piece)
+            self._size += len(piece[0])
+            if self._size > _MERGE:
+                self._merge()
+
+    def rows(self) -> Integers:
+        """Rows (place, count), places increasing."""
+        self._merge()
+        return np.stack(self._pieces[0], axis=1) if self._pieces else np.zeros((0, 2), np.int64)
+
+    def _merge(self) -> None:
+        if len(self._pieces) > 1:
+            places = np.concatenate([piece[0] for piece in self._pieces])
+            counts = np.concatenate([piece[1] for piece in self._pieces])
+            unique, where = np.unique(places, return_inverse=True)
+            total = np.zeros(len(unique), dtype=np.int64)
+            np.add.at(total, where, counts)
+            self._pieces = [(unique, total)]
+        self._size = 0
+
+
+def occupied(data: Projected, trees: Sequence[Tree]) -> list[Integers]:
+    """One pass: for every tree the children that hold records, as rows (place, count)."""
+    counts = [_Counts() for _ in trees]
+
+    def work(records: Whole) -> tuple[Integers, ...]:
+        for tree, count in zip(trees, counts, strict=True):
+            count.add(tree.children(records))
+        return ()
+
+    data.sums(work, "counts of cubes")
+    return [count.rows() for count in counts]
+
+
+def grow(
+    data: Projected, shifts: Integers, threshold: int, accounts: Sequence[Account]
+) -> list[Tree]:
+    """Trees for shifts (n, p), all at once: one pass for a level of all of them.
+
+    Charges: the shares of every tree's account, one for each of its levels.
+    """
+    trees = [Tree(shift) for shift in shifts]
+    for name in accounts[0].shares.weights:
+        rows = occupied(data, trees)
+        for i, account in enumerate(accounts):
+            budget = account.budget(name)
+            law = threshold_law(threshold, trees[i].n_children, budget.epsilon, budget.neighbours)
+            places, receipt = choose(rows[i], law, source=None)
+            account.charge(receipt, 0.0)
+            trees[i] = trees[i].grown(places)
+    return trees
+
+
+def default_threshold(n_dimensions: int, n_levels: int, budget: Budget, fail_prob: float) -> int:
+    """Threshold at which an active cube gains fewer than `fail_prob` empty children by noise.
+
+    Privacy does not depend on it.
+    """
+    epsilon = budget.epsilon / n_levels / (1 if budget.neighbours == "add-remove" else 2)
+    return max(1, math.ceil((n_dimensions * math.log(2) + math.log(1 / fail_prob)) / epsilon))

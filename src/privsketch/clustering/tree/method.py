@@ -1,0 +1,257 @@
+"""K-means by projection, partition trees, swaps and recovery: Balcan et al. (2017), corrected.
+
+A trial projects the records on few public random directions, names cubes that hold many of them
+(tree), takes their middles for candidates (candidates), swaps k of them for better ones (swap)
+and averages the records of each cluster (recovery). Of several trials one is chosen. With
+loss="distances" swaps count distances, and clusters get medians (median_recovery). What was
+corrected is in docs/theory.md. All steps are pure: no delta is spent, whatever the budget has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from privsketch.budget import Budget
+from privsketch.clustering.counting import known_number
+from privsketch.clustering.medians.recovery import MEDIAN_SHARES, release_medians
+from privsketch.clustering.passes import Passes, Progress
+from privsketch.clustering.pipeline.subspace import enclosing_ball
+from privsketch.clustering.tree.candidates import candidate_centers, release_candidates
+from privsketch.clustering.tree.cubes import MOST_LEVELS, default_threshold
+from privsketch.clustering.tree.projection import MOST_DIMENSIONS, Projected, projected_radius
+from privsketch.clustering.tree.recovery import Recovered, release_best, release_centers
+from privsketch.clustering.tree.swap import WIDTH, release_swaps
+from privsketch.domain import Box, Domain
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.frequencies import public_seed
+from privsketch.features.stream import PublicStream
+from privsketch.learning.threads import one_thread
+from privsketch.models.centers import CenterModel
+from privsketch.noise.account import Account
+from privsketch.noise.shares import Shares
+
+BEST_SHARE = Fraction(1, 10)  # of the choice among several trials
+TRIAL_SHARES = {
+    "candidates": Fraction(1, 5),
+    "swaps": Fraction(1, 4),
+    "counts": Fraction(1, 20),
+    "sums": Fraction(1, 2),
+}
+_STEPS: dict[str, Mapping[str, Fraction]] = {"squares": TRIAL_SHARES, "distances": MEDIAN_SHARES}
+_TASKS = {"squares": "k-means", "distances": "k-medians"}
+MOST_CANDIDATES = 512
+MOST_LOSS = 0.25
+_PURPOSE = 301  # keeps the streams of trials apart from those of frequencies
+
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """Public numbers of a run; None means a default from other public numbers.
+
+    Parameters
+    ----------
+    n_dimensions : int, optional
+        Dimensions after the projection; half the logarithm of the number of records.
+    n_trees, n_levels : int, optional
+        Shifted trees of a trial, and how often a cube is split.
+    threshold : int, optional
+        Noisy count at which a cube is split further. Privacy does not depend on it.
+    n_swaps : int, optional
+        Swaps of a trial; 3/2 for each cluster, or fewer where noise would decide most of them.
+    loss_share : float, optional
+        Squared distances count in swaps up to this share of the squared diameter, at most 1;
+        distances up to the root of it, of the diameter. By default the squared distance of
+        neighbours among k centres that fill the records' ball evenly, at most a quarter.
+    fail_prob : float
+        Chance of bad luck that defaults allow for. It is about utility: no delta.
+    """
+
+    n_dimensions: int | None = None
+    n_trees: int = 2
+    n_levels: int | None = None
+    threshold: int | None = None
+    n_swaps: int | None = None
+    loss_share: float | None = None
+    fail_prob: float = 0.01
+
+    def __post_init__(self) -> None:
+        for name in ("n_dimensions", "n_trees", "n_levels", "threshold", "n_swaps"):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name))
+        if self.n_levels is not None and self.n_levels > MOST_LEVELS:
+            raise ParameterError(f"n_levels={self.n_levels}: expected at most {MOST_LEVELS}")
+        if self.loss_share is not None and not 0 < self.loss_share <= 1:
+            raise ParameterError(f"loss_share={self.loss_share!r}: expected a number in (0, 1]")
+        if not 0 < self.fail_prob < 1:
+            raise ParameterError(f"fail_prob={self.fail_prob!r}: expected a number in (0, 1)")
+
+    def filled(
+        self, n_clusters: int, dim: int, n_records: float, swap_epsilon: float
+    ) -> TreeSettings:
+        """Defaults filled in but for the threshold, which depends on the budget of a tree."""
+        size = max(n_records, 2.0)
+        # The noise of a choice, about ln(choices) / epsilon records at their largest loss, is to
+        # stay below a cluster.
+        choices = math.log(n_clusters * MOST_CANDIDATES)
+        useful = math.floor(size / n_clusters * swap_epsilon / choices)
+        p = self.n_dimensions or min(dim, MOST_DIMENSIONS, max(2, math.ceil(math.log(size) / 2)))
+        stretch = projected_radius(dim, min(p, dim), self.fail_prob / size)
+        apart = math.pow(n_clusters, -2 / p) / (4 * stretch**2)
+        return TreeSettings(
+            p,
+            self.n_trees,
+            self.n_levels or min(MOST_LEVELS, max(2, math.ceil(math.log2(size) / 3))),
+            self.threshold,
+            self.n_swaps or max(1, min((3 * n_clusters + 1) // 2, useful)),
+            self.loss_share or min(MOST_LOSS, apart),
+            self.fail_prob,
+        )
+
+
+def cluster_by_tree(
+    data: Any,
+    n_clusters: int,
+    *,
+    domain: Domain,
+    budget: Budget,
+    n_records: float | None = None,
+    n_trials: int = 1,
+    settings: TreeSettings | None = None,
+    loss: str = "squares",
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    source: str | None = None,
+    random_state: int | None = None,
+    progress: Progress | None = None,
+) -> CenterModel:
+    """Centres by private partition trees, from records that can be read several times.
+
+    `n_records` is a public number, about that of the records; it sets defaults only. Without it,
+    a noisy count is paid for under "add-remove". Of `n_trials` independent trials one is chosen.
+    `loss` is "squares" for k-means, "distances" for k-medians.
+
+    Charges: epsilon of the budget, once. No delta.
+    """
+    require_count("n_clusters", n_clusters)
+    require_count("n_trials", n_trials)
+    settings = settings or TreeSettings()
+    pure = Budget(budget.epsilon, 0.0, budget.neighbours)
+    ball = enclosing_ball(domain)
+    passes = Passes(
+        data,
+        ball,
+        columns=columns,
+        header=header,
+        missing_to_center=missing_to_center,
+        n_threads=n_threads,
+        neighbours=budget.neighbours,
+        progress=progress,
+        within=domain if isinstance(domain, Box) else None,
+    )
+    n_records, left, close = known_number(passes, pure, n_records)
+    account = Account(Shares(left, share_weights(n_trials, _STEPS[loss])))
+    swap_epsilon = account.shares.part(_share("swaps", 0)).epsilon
+    if budget.neighbours == "replace":
+        swap_epsilon /= 2
+    filled = settings.filled(n_clusters, passes.dim, n_records, swap_epsilon)
+    seed = public_seed(random_state)
+    with one_thread():  # blocks of records already share the cores
+        trials = [
+            _trial(passes, n_clusters, filled, n_records, account, number, seed, loss)
+            for number in range(n_trials)
+        ]
+        best = trials[0]
+        if len(trials) > 1:
+            best = release_best(passes, trials, account, "best trial", loss)
+    counts = np.maximum(best.counts, 0.0)
+    total = float(counts.sum())
+    weights = counts / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
+    found = best.centers * passes.unit + ball.center_vector
+    what = f"{_TASKS[loss]}: partition trees, swaps and recovery"
+    receipt = close(account.receipt(what, source))
+    return CenterModel(
+        domain.project(found), weights, max(total, 1.0), receipt, method="partition-tree", loss=loss
+    )
+
+
+def share_weights(
+    n_trials: int, steps: Mapping[str, Fraction] = TRIAL_SHARES
+) -> dict[str, Fraction]:
+    """Shares of all steps; they add up to 1."""
+    weights: dict[str, Fraction] = {}
+    left = Fraction(1)
+    if n_trials > 1:
+        weights["best trial"] = BEST_SHARE
+        left -= BEST_SHARE
+    for number in range(n_trials):
+        for step, share in steps.items():
+            weights[_share(step, number)] = left / n_trials * share
+    return weights
+
+
+def _share(step: str, number: int) -> str:
+    return f"{step} of trial {number}"
+
+
+def _trial(
+    passes: Passes,
+    n_clusters: int,
+    settings: TreeSettings,
+    n_records: float,
+    account: Account,
+    number: int,
+    seed: int,
+    loss: str,
+) -> Recovered:
+    """One run of the four steps.
+
+    Charges: the shares of the trial.
+    """
+    stream = PublicStream(seed, _PURPOSE + number)
+    dimensions, levels = settings.n_dimensions or 1, settings.n_levels or 1
+    tail = settings.fail_prob / max(n_records, 1.0)
+    data = Projected.draw(passes, dimensions, stream, tail)
+    of_tree = account.shares.part(_share("candidates", number))
+    one_tree = Budget(of_tree.epsilon / settings.n_trees, 0.0, of_tree.neighbours)
+    threshold = settings.threshold or default_threshold(
+        data.n_dimensions, levels, one_tree, settings.fail_prob
+    )
+    trees = release_candidates(
+        data,
+        settings.n_trees,
+        levels,
+        threshold,
+        stream,
+        account,
+        _share("candidates", number),
+    )
+    # More candidates than clusters, so that every swap has something to choose.
+    n_least = 2 * n_clusters
+    candidates = candidate_centers(trees, n_least, max(MOST_CANDIDATES, n_least), stream)
+    cut = settings.loss_share or MOST_LOSS
+    share = cut if loss == "squares" else math.sqrt(cut)
+    projected_centers = release_swaps(
+        data,
+        candidates,
+        n_clusters,
+        settings.n_swaps or 1,
+        stream,
+        account,
+        _share("swaps", number),
+        max(1, round(WIDTH * share)),
+        loss,
+    )
+    if loss == "distances":
+        names = {step: _share(step, number) for step in MEDIAN_SHARES}
+        return release_medians(data, projected_centers, account, names)
+    return release_centers(
+        data, projected_centers, account, _share("counts", number), _share("sums", number)
+    )

@@ -1,0 +1,139 @@
+"""Local swaps: k of the candidates, exchanged one at a time by private choices (Algorithm 3).
+
+A record's loss is its squared distance to the nearest of the k centres (k-medians: its distance),
+rounded down to a whole number between 0 and a public width, so that one record moves every sum of
+losses by no more than the width, and all of them up. A round compares all k m sets that one swap
+leads to, those that change nothing among them, in one pass: the nearest and the second nearest
+centre of a record say what its loss becomes without any centre. The last choice is among the sets
+of all rounds.
+
+The width need not be that of the whole ball: losses may be cut at any public number.
+Noise is in proportion to it, and few records are farther from all centres than a radius.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.clustering.passes import Integers, Whole
+from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
+from privsketch.features.stream import PublicStream
+from privsketch.noise.account import Account
+from privsketch.noise.shares import Shares
+
+Indices = npt.NDArray[np.intp]
+WIDTH_BITS = 22  # 2^40 losses of this width add up within 62 bits
+WIDTH = 2**WIDTH_BITS
+_BLOCK = 2**17  # losses at a time: they stay in the cache
+
+
+def whole_losses(
+    records: Whole,
+    centers: Whole,
+    radius_bits: int,
+    width: int = WIDTH,
+    loss: str = "squares",
+) -> Whole:
+    """Squared distances or distances (n, m) of whole numbers, as whole numbers from 0 to `width`.
+
+    WIDTH stands for the diameter of a ball of radius 2^radius_bits, or for its square; what is
+    beyond `width` counts as that.
+    """
+    # Products of whole numbers: exact, so that a loss depends on record and centre alone.
+    losses = records @ (-2 * centers.T)
+    losses += np.vecdot(centers, centers)
+    losses += np.vecdot(records, records)[:, np.newaxis]
+    power = 2
+    if loss == "distances":
+        np.sqrt(losses, out=losses)  # rounded the same way for every pair of numbers
+        power = 1
+    losses *= 2.0 ** (WIDTH_BITS - power * (radius_bits + 1))
+    np.floor(losses, out=losses)
+    return np.asarray(np.minimum(losses, float(width), out=losses))
+
+
+def swap_losses(
+    data: Projected,
+    candidates: Whole,
+    chosen: Indices,
+    width: int = WIDTH,
+    loss: str = "squares",
+) -> Integers:
+    """One pass: losses (k, m) of the sets in which candidate y takes the place of centre j."""
+    rows = max(1, _BLOCK // len(candidates))
+
+    def work(records: Whole) -> tuple[Integers, ...]:
+        total = np.zeros((len(chosen), len(candidates)))
+        for first in range(0, len(records), rows):
+            some = records[first : first + rows]
+            losses = whole_losses(some, candidates, RADIUS_BITS, width, loss)
+            total += _swap_losses(losses, chosen, width)
+        return (total.astype(np.int64),)
+
+    return data.sums(work, "losses of swaps")[0]
+
+
+def _swap_losses(losses: Whole, chosen: Indices, width: int) -> Whole:
+    """Sums over records of losses (n, m) after every swap, (k, m)."""
+    n, k = len(losses), len(chosen)
+    now = losses[:, chosen]
+    label = now.argmin(axis=1)
+    everyone = np.arange(n)
+    nearest = now[everyone, label]
+    now[everyone, label] = width  # what remains when the nearest centre is taken away
+    second = now.min(axis=1)
+    without_own = np.minimum(losses, second[:, np.newaxis])
+    np.minimum(losses, nearest[:, np.newaxis], out=losses)
+    member = np.zeros((k, n))
+    member[label, everyone] = 1.0
+    return np.asarray(losses.sum(axis=0) + member @ (without_own - losses))
+
+
+def release_swaps(
+    data: Projected,
+    candidates: Whole,
+    n_clusters: int,
+    n_swaps: int,
+    stream: PublicStream,
+    account: Account,
+    name: str,
+    width: int = WIDTH,
+    loss: str = "squares",
+) -> Whole:
+    """Centres (k, p) in projected space.
+
+    Charges: the share `name`, in equal parts for all rounds and the last choice.
+    """
+    steps = [*(f"swap {i}" for i in range(1, n_swaps + 1)), "best"]
+    weights = {step: Fraction(1, len(steps)) for step in steps}
+    parts = Account(Shares(account.budget(name), weights))
+    chosen = _start(candidates, n_clusters, stream)
+    sets, losses = [], []
+    for step in steps[:-1]:
+        after = swap_losses(data, candidates, chosen, width, loss)
+        place = parts.choice(step, after.reshape(-1), width)
+        out, come = divmod(place, len(candidates))
+        chosen = chosen.copy()
+        chosen[out] = come
+        sets.append(chosen)
+        losses.append(after[out, come])
+    best = parts.choice("best", np.array(losses, dtype=np.int64), width)
+    account.charge(parts.receipt(f"{name}: swaps of candidates", None), 0.0)
+    return np.asarray(candidates[sets[best]])
+
+
+def _start(candidates: Whole, n_clusters: int, stream: PublicStream) -> Indices:
+    """Candidates that are spread out: each drawn by its squared distance to those before it."""
+    uniform = stream.uniform(n_clusters)
+    chosen: list[int] = []
+    squared = np.full(len(candidates), 16.0 * RADIUS**2)  # farther than any: the first is uniform
+    for number in uniform:
+        summed = np.cumsum(squared)
+        place = min(int(np.searchsorted(summed, number * summed[-1])), len(candidates) - 1)
+        chosen.append(place)
+        away = candidates - candidates[place]
+        squared = np.minimum(squared, np.vecdot(away, away))
+    return np.array(chosen)

@@ -1,0 +1,120 @@
+"""Private seeding: k-variates++ of Nock, Canyasse, Boreli and Nielsen (2016), assumption-free.
+
+As in k-means++, each of k steps draws a record with a chance that grows with its squared distance
+to the centres so far, and releases it with noise as the next centre. The published noise is
+smaller, but relies on two constants of how the records are spread; taking these from the records
+voids the guarantee. Here nothing is assumed: what a step releases has a density that is a mixture
+of noise densities, each centred at a place of the domain. Any two such mixtures are as far apart
+as two places at most, so a step costs what noise for the diameter of the domain costs, whatever
+the chances are. That holds for both relations, and even for a holder of one record. It is a lot of
+noise.
+
+Laplace noise is for the L1 diameter of the domain, cube noise for the longest side of a box or the
+diameter of a ball, Gaussian noise for the L2 diameter (Renyi divergences of mixtures are at most
+the largest of their parts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._parallel import chunks
+from privsketch.budget import Budget
+from privsketch.clustering.counting import count_mode, known_number
+from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
+from privsketch.domain import Domain
+from privsketch.errors import require_count
+from privsketch.models.centers import CenterModel
+from privsketch.noise.account import Account
+from privsketch.noise.shares import Shares
+
+Floats = npt.NDArray[np.float64]
+_ROWS = 2**14
+
+
+def cluster(
+    data: Any,
+    n_clusters: int,
+    *,
+    domain: Domain,
+    budget: Budget,
+    n_records: float | None = None,
+    noise: PointNoise | None = None,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    source: str | None = None,
+    random_state: int | None = None,
+    progress: Progress | None = None,
+) -> CenterModel:
+    """Centres from records that are read once a centre.
+
+    `noise` is "gaussian" if there is a delta, else "cube" or "laplace", unless told otherwise.
+    `n_records` is a public number that goes into the model; without one a noisy number is
+    released. `random_state` changes nothing: there is no public randomness here.
+
+    Charges: the budget, once; without its delta where the noise is pure.
+    """
+    require_count("n_clusters", n_clusters)
+    kind = checked_noise(noise, budget, domain, 1)
+    if kind != "gaussian":
+        budget = replace(budget, delta=0.0)
+    passes = Passes(
+        data,
+        domain,
+        columns=columns,
+        header=header,
+        missing_to_center=missing_to_center,
+        n_threads=n_threads,
+        neighbours=budget.neighbours,
+        progress=progress,
+    )
+    number, budget, close = known_number(passes, budget, n_records)
+    names = [f"centre {place + 1}" for place in range(n_clusters)]
+    account = Account(Shares(budget, dict.fromkeys(names, Fraction(1, n_clusters))))
+    centers = np.zeros((0, passes.dim))
+    for name in names:
+        record = drawn_record(passes, centers, name)[np.newaxis]
+        noisy = noisy_points(account, name, passes, record, kind)
+        inside = passes.quantised(noisy * passes.unit + domain.center_vector)
+        centers = np.concatenate([centers, inside])
+    found = domain.project(centers * passes.unit + domain.center_vector)
+    return CenterModel(
+        found,
+        np.full(n_clusters, 1 / n_clusters),
+        number,
+        close(account.receipt(f"k-variates++: {n_clusters} noisy records", source)),
+        method="k-variates",
+        concerns=("weights are equal shares: this method releases none",),
+        count=count_mode(budget, n_records),
+    )
+
+
+def drawn_record(passes: Passes, centers: Whole, name: str) -> Integers:
+    """One pass: a record, drawn by its squared distance to the nearest centre; 0 if none is there.
+
+    Of exponential variables over the squared distances the smallest is where it should be with
+    the right chance. No guarantee depends on that chance, nor on who knows the draw.
+    """
+    rng = np.random.default_rng()  # not a public seed: two fits draw two records
+    best, drawn = np.inf, np.zeros(passes.dim)
+    for block in chunks(passes.blocks(name), _ROWS):
+        records = passes.quantised(block)
+        chance = np.ones(len(records)) if len(centers) == 0 else np.full(len(records), np.inf)
+        for center in centers:
+            steps = records - center
+            np.minimum(chance, np.vecdot(steps, steps), out=chance)
+        # A record at a centre has a small chance instead of none: all of them may be there.
+        times = rng.exponential(size=len(records)) / np.maximum(chance, 1e-9)
+        first = int(times.argmin())
+        if times[first] < best:
+            best, drawn = float(times[first]), records[first]
+    return drawn.astype(np.int64)

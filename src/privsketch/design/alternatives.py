@@ -1,0 +1,258 @@
+"""Designs for one study side by side: what each would give and cost, and which to take.
+
+All from public facts, before any record is read: the noise-to-signal ratio (CLP Lemma 26),
+the forecast error, the time sketching takes and the size of a sketch, for every
+candidate (design/candidates.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from privsketch.budget import Budget
+from privsketch.design.candidates import Candidate, candidates
+from privsketch.design.forecast import cautions, expected_noise, forecast
+from privsketch.design.noise_to_signal import NoiseToSignal
+from privsketch.design.pca.forecast import SCATTER as PCA_SCATTER
+from privsketch.design.pca.forecast import pca_forecast
+from privsketch.design.recipe import Design
+from privsketch.errors import ParameterError
+
+SAME = 1.1  # an error within a tenth of the least is as good as it
+NEGLIGIBLE = 0.01  # one percent is hardly noticed
+LONG = 5000.0  # nanoseconds per record from which saving time is worth a change,
+VERY_LONG = 50_000.0  # and from which it is worth a larger error, if that is negligible,
+SAVING = 2.0  # and the time at least halved
+BYTES_PER_NUMBER = 8
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One design with what to expect of it.
+
+    Attributes
+    ----------
+    name : str
+        What is different about it.
+    design : Design
+    noise : NoiseToSignal
+        Parts of the expected noise-to-signal ratio.
+    low, high : float
+        Range of the expected error: squared error of centres over that without privacy,
+        less 1; for principal components the share of their variance that is lost.
+    verdict : str
+        "good", "rough" or "hopeless".
+    nanoseconds : float
+        Of one core, per record.
+    size : int
+        Bytes of the released numbers.
+    contends : bool
+        Whether it may be recommended; see design/candidates.py.
+    """
+
+    name: str
+    design: Design
+    noise: NoiseToSignal
+    low: float
+    high: float
+    verdict: str
+    nanoseconds: float
+    size: int
+    contends: bool = False
+
+    def options(self) -> str:
+        """Options of `privsketch design` that make this design of the same study."""
+        design = self.design
+        given = {
+            "--feature-map": design.feature_map,
+            "--frequencies": design.frequencies.law,
+            "--features": None if design.feature_map == "second-moments" else design.n_features,
+            "--noise": design.noise,
+            "--masks": masks_text(design),
+        }
+        usual = (None, "fourier", "multi-scale", "none")
+        return " ".join(f"{name} {value}" for name, value in given.items() if value not in usual)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values; what is infinite becomes None."""
+        design = self.design
+        facts = {
+            "name": self.name,
+            "feature_map": design.feature_map,
+            "n_features": design.n_features,
+            "frequencies": design.frequencies.law,
+            "masks": masks_text(design),
+            "noise": design.noise,
+            "noise_to_signal": self.noise.total,
+            "largest_part": self.noise.largest,
+            "error_low": self.low,
+            "error_high": self.high,
+            "verdict": self.verdict,
+            "nanoseconds_per_record": self.nanoseconds,
+            "bytes": self.size,
+            "options": self.options(),
+        }
+        return {name: None if value == math.inf else value for name, value in facts.items()}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Alternatives for one study, the planned design first, and which one to take."""
+
+    alternatives: tuple[Alternative, ...]
+    recommended: Alternative
+    reasons: tuple[str, ...]
+
+
+def percent(share: float) -> str:
+    """A share in percent with two digits that count, never in powers of ten."""
+    value = 100 * share
+    if not 0 < value < math.inf:
+        return f"{value:g}"
+    return f"{value:.{max(0, 1 - math.floor(math.log10(value)))}f}"
+
+
+def masks_text(design: Design) -> str:
+    """Masks as `Design.plan` reads them."""
+    masks = design.masks
+    if masks is None:
+        return "none"
+    number = masks.kept if masks.rate is None else repr(masks.rate)
+    parts = [] if number is None else [f"{masks.features}:{number}"]
+    return "+".join(parts + ([f"records:{masks.records!r}"] if masks.records < 1 else []))
+
+
+def alternatives(
+    study: Mapping[str, Any], cost: Callable[[Design], float], *, rate: float = 0.1
+) -> Plan:
+    """Alternatives for a study; keywords as in `Design.plan`, masks at the given rate.
+
+    `cost` gives the nanoseconds per record that a design takes (`sketching.cost.design_cost`).
+    """
+    if not 0 < rate < 1:
+        raise ParameterError(f"rate={rate!r}: expected a share of features between 0 and 1")
+    study = {"random_state": 0, **study}  # which frequencies are drawn does not matter here
+    # A number of records that would suffice depends on the budget: the same for all.
+    study["n_records"] = Design.plan(**study).n_records
+    found = [expected(one, cost) for one in candidates(study, rate)]
+    recommended = recommend(found)
+    return Plan(tuple(found), recommended, tuple(_reasons(study, found, recommended)))
+
+
+def expected(candidate: Candidate, cost: Callable[[Design], float]) -> Alternative:
+    """What to expect of a design."""
+    design = candidate.design
+    low, high, verdict = _error(design)
+    noise = design.sum_noise
+    numbers = noise.sums_law.n_components + (noise.count_law is not None)
+    return Alternative(
+        name=candidate.name,
+        design=design,
+        noise=expected_noise(design),
+        low=low,
+        high=high,
+        verdict=verdict,
+        nanoseconds=cost(design),
+        size=BYTES_PER_NUMBER * numbers,
+        contends=candidate.contends,
+    )
+
+
+def _error(design: Design) -> tuple[float, float, str]:
+    """Expected error of what is learned, from and to, and a word for it."""
+    return _lost(design) if design.task == "pca" else _forecast(design)
+
+
+def _forecast(design: Design) -> tuple[float, float, str]:
+    told = forecast(design)
+    return told.rsse_low - 1, told.rsse_high - 1, told.verdict
+
+
+def _lost(design: Design) -> tuple[float, float, str]:
+    told = pca_forecast(design)
+    return told.lost / PCA_SCATTER, min(1.0, told.lost * PCA_SCATTER), told.verdict
+
+
+def recommend(found: list[Alternative]) -> Alternative:
+    """What is planned, or a contender that is much faster and as good."""
+    contenders = [one for one in found if one.contends]
+    same = SAME * min(one.high for one in contenders)
+    chosen = next(one for one in contenders if one.high <= max(same, NEGLIGIBLE))
+    for long, most in ((LONG, same), (VERY_LONG, max(same, NEGLIGIBLE))):
+        good = [one for one in contenders if one.high <= most]
+        fastest = min(good, key=lambda one: one.nanoseconds)
+        if chosen.nanoseconds >= long and SAVING * fastest.nanoseconds <= chosen.nanoseconds:
+            chosen = fastest
+    return chosen
+
+
+_PARTS = {
+    "private": "privacy noise; more records or a larger epsilon would help most",
+    "finite": "the records being finitely many, so privacy is nearly free here",
+    "sampled": "records left out; a higher rate would help most",
+    "masked": "features left out; a higher rate would help most",
+}
+
+
+def _reasons(
+    study: Mapping[str, Any], found: list[Alternative], recommended: Alternative
+) -> Iterator[str]:
+    """Why, in a few lines: what the error is made of, and what other choices would cost."""
+    noise = recommended.noise
+    if noise.total < math.inf:
+        share = getattr(noise, noise.largest) / noise.total
+        yield f"{share:.0%} of what blurs the sketch is {_PARTS[noise.largest]}"
+    else:
+        yield "no feature of this design sees records of a plausible spread"
+    planned = found[0]
+    if recommended is not planned:
+        times = planned.nanoseconds / recommended.nanoseconds
+        speed = f", {times:.1f} times as fast" if times > SAVING else ""
+        yield f"against the plain plan: {_error_instead(recommended, planned)}{speed}"
+    faster = [
+        one
+        for one in found
+        if one.nanoseconds < recommended.nanoseconds / 1.5 and one.verdict == recommended.verdict
+    ]
+    if faster and recommended.verdict != "hopeless":
+        as_good = [one for one in faster if one.high <= max(2 * recommended.high, NEGLIGIBLE)]
+        if as_good:
+            one = min(as_good, key=lambda one: one.nanoseconds)
+        else:
+            one = min(faster, key=lambda one: one.high)
+        times = recommended.nanoseconds / one.nanoseconds
+        yield f"faster: {one.name}, {times:.1f} times, {_error_instead(one, recommended)}"
+    slower = [
+        one.name
+        for one in found
+        if one.design.masks is not None and one.nanoseconds > 1.25 * planned.nanoseconds
+    ]
+    if slower:
+        yield f"slower than no masks, drawing them takes more than they save: {', '.join(slower)}"
+    yield from _more_private(study)
+    yield from (f"careful: {text}" for text in cautions(recommended.design))
+
+
+def _error_instead(one: Alternative, other: Alternative) -> str:
+    return f"error up to {percent(one.high)} % instead of {percent(other.high)} %"
+
+
+def _more_private(study: Mapping[str, Any]) -> Iterator[str]:
+    """What a stricter budget would leave of the study."""
+    budget: Budget = study["budget"]
+    stricter = {f"epsilon = {budget.epsilon / 2:g}": (budget.epsilon / 2, budget.delta)}
+    if budget.delta > 0:
+        stricter["delta = 0"] = (budget.epsilon, 0.0)
+    for name, (epsilon, delta) in stricter.items():
+        try:
+            design = Design.plan(**{**study, "budget": Budget(epsilon, delta, budget.neighbours)})
+        except ParameterError:
+            continue
+        _, high, verdict = _error(design)
+        yield (
+            f"more private: {name} would be {verdict}, error up to {percent(high)} % "
+            f"({design.n_features} features, {design.noise} noise)"
+        )

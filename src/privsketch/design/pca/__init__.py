@@ -1,0 +1,1 @@
+"""Designs for principal components: planned, and their errors foretold."""

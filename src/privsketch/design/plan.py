@@ -1,0 +1,217 @@
+"""Fill in a design: sketch size, noise, frequencies, count.
+
+Every choice depends on the task, the domain, the budget, the public order of magnitude
+of the number of records and what was asked for by name; none on a record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from privsketch.budget import Budget
+from privsketch.design.pca.plan import plan_pca
+from privsketch.design.recipe import TASKS, Design, maps_for
+from privsketch.design.regimes import enough_records
+from privsketch.design.size import choose_count, choose_size, largest_size
+from privsketch.design.unknowns import checked_covariance_type, default_covariance_type
+from privsketch.domain import Ball, Box, Domain
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.frequencies import default_scales, draw_frequencies, public_seed
+from privsketch.features.hadamard import block_size as structured_size
+from privsketch.features.maps import feature_map
+from privsketch.features.masks import Masks
+from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
+from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, CountMode
+
+
+def plan_design(
+    *,
+    task: str,
+    covariance_type: str | None,
+    n_components: int,
+    domain: Domain,
+    budget: Budget,
+    n_records: float | None,
+    random_state: int | None,
+    n_features: int | None,
+    feature_map_name: str | None,
+    noise: str | None,
+    masks: Masks | str | Mapping[str, Any] | None,
+    frequencies: str | None,
+    frequency_scale: float | Sequence[float] | None,
+    count: str | None,
+    mean: str | None,
+    columns: Sequence[str] | None,
+) -> Design:
+    """See `Design.plan`."""
+    if task not in TASKS:
+        raise ParameterError(f"task={task!r}: this version plans {', '.join(map(repr, TASKS))}")
+    if not isinstance(domain, Box | Ball):
+        raise ParameterError(f"domain={domain!r}: expected a Box or a Ball")
+    if not isinstance(budget, Budget):
+        raise ParameterError(f"budget={budget!r}: expected a Budget")
+    n_components = require_count("n_components", n_components)
+    dim = len(domain.half_widths)
+    n_features = None if n_features is None else require_count("n_features", n_features)
+    shape = checked_covariance_type(covariance_type)
+    if task != "gaussian-mixture" and shape is not None:
+        raise ParameterError(
+            f"covariance_type={covariance_type!r} with task={task!r}: it steers the size of a "
+            "sketch for task='gaussian-mixture'; leave it out"
+        )
+    chosen_masks = Masks.parse(masks)
+    count_mode = _count_mode(count)
+    kind = _noise_kind(noise, budget)
+    names = None if columns is None else _column_names(columns)
+    if task == "pca":
+        if frequency_scale is not None:
+            raise ParameterError("frequency_scale: quadratic features have no scale; leave it out")
+        needed = n_features or 9 * n_components * dim
+        return plan_pca(
+            n_components=n_components,
+            domain=domain,
+            budget=budget,
+            n_records=_public_size(n_records, n_components, dim, needed, budget.epsilon),
+            seed=random_state,
+            n_features=n_features,
+            map_name=feature_map_name,
+            noise=kind,
+            masks=chosen_masks,
+            law="normal" if frequencies == "gaussian" else frequencies,
+            count=count_mode,
+            mean=mean or "omitted",
+            columns=names,
+        )
+    shape = shape or default_covariance_type(n_components, dim)
+    largest, n_unknowns = largest_size(task, n_components, dim, shape)
+    chosen_map = feature_map(feature_map_name or "fourier")
+    if not chosen_map.has_table:
+        known = ", ".join(map(repr, maps_for(task)))
+        raise ParameterError(
+            f"feature_map={chosen_map.name!r} with task={task!r}: expected one of {known}"
+        )
+    if frequencies is not None and frequencies not in chosen_map.laws:
+        known = ", ".join(map(repr, chosen_map.laws))
+        raise ParameterError(f"frequencies={frequencies!r}: expected one of {known}")
+    law, scales = _frequency_law(frequencies, frequency_scale, domain, n_components)
+    block = structured_size(dim) if law == "structured" else dim
+    if chosen_masks is not None:
+        if n_features is None and chosen_masks.kept is not None:
+            n_features = -(-largest // block) * block
+        chosen_masks.checked(n_features or largest, block if n_features else 1)
+    size = _public_size(n_records, n_components, dim, n_features or largest, budget.epsilon)
+    chosen = choose_size(
+        largest=largest,
+        n_unknowns=n_unknowns,
+        n_features=n_features,
+        feature_map=chosen_map,
+        budget=budget,
+        noise=kind,
+        count=count_mode or ("public" if budget.neighbours == "replace" else "released"),
+        n_records=size,
+        masks=chosen_masks,
+    )
+    if n_features is None:
+        n_features = chosen.n_features
+        if law == "structured" and n_features > block:
+            n_features = -(-n_features // block) * block  # a part of a block costs as much
+    return Design(
+        task=task,
+        n_components=n_components,
+        domain=domain,
+        budget=budget,
+        feature_map=chosen_map.name,
+        frequencies=draw_frequencies(
+            domain,
+            law=law,
+            n_features=n_features,
+            scales=scales,
+            seed=public_seed(random_state),
+            dithered=chosen_map.dithered,
+        ),
+        noise=chosen.noise,
+        count=count_mode
+        or choose_count(chosen_map, n_features, budget, chosen.noise, size, chosen_masks),
+        n_records=size,
+        columns=names,
+        masks=chosen_masks,
+        mean=mean or "omitted",
+    )
+
+
+def _noise_kind(noise: str | None, budget: Budget) -> NoiseKind | None:
+    if noise in (None, "auto"):
+        return None
+    if noise not in NOISE_KINDS:
+        known = ", ".join(map(repr, NOISE_KINDS))
+        raise ParameterError(f"noise={noise!r}: expected one of {known}")
+    if noise == "gaussian" and budget.delta == 0:
+        raise ParameterError(
+            "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; "
+            "use noise='cube' for pure differential privacy"
+        )
+    return noise
+
+
+def _count_mode(count: str | None) -> CountMode | None:
+    if count is not None and count not in COUNT_MODES:
+        raise ParameterError(
+            f"count={count!r}: expected one of {', '.join(map(repr, COUNT_MODES))}"
+        )
+    return count
+
+
+def _frequency_law(
+    law: str | None,
+    scale: float | Sequence[float] | None,
+    domain: Domain,
+    n_components: int,
+) -> tuple[str, tuple[float, float]]:
+    if scale is None:
+        if law not in (None, "multi-scale", "structured"):
+            raise ParameterError(
+                f"frequencies={law!r} needs frequency_scale=, between the width and the "
+                "distance of clusters; the multi-scale law needs none"
+            )
+        return law or "multi-scale", default_scales(domain, n_components)
+    try:
+        given = np.asarray(scale, dtype=np.float64)
+    except (TypeError, ValueError):
+        given = np.full(3, np.nan)
+    if given.ndim == 0:
+        return law or "adapted-radius", (float(given), float(given))
+    if given.shape != (2,) or law not in (None, "multi-scale", "structured"):
+        raise ParameterError(
+            f"frequency_scale={scale!r}: expected one number, or two for the multi-scale law"
+        )
+    return law or "multi-scale", (float(given[0]), float(given[1]))
+
+
+def _public_size(
+    n_records: float | None, n_components: int, dim: int, n_features: int, epsilon: float
+) -> float:
+    """The public number of records to plan for; if none is given, one that would suffice."""
+    if n_records is None:
+        enough = math.ceil(enough_records(n_features, n_components, dim, epsilon))
+        return float(min(enough, MAX_RECORDS))
+    try:
+        size = float(n_records)
+    except (TypeError, ValueError):
+        raise ParameterError(f"n_records={n_records!r}: expected a number") from None
+    if isinstance(n_records, bool) or not 1 <= size <= MAX_RECORDS:
+        raise ParameterError(
+            f"n_records={n_records!r}: expected a public order of magnitude, from 1 to "
+            f"{MAX_RECORDS}"
+        )
+    return size
+
+
+def _column_names(columns: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(columns)
+    if isinstance(columns, str) or not all(isinstance(name, str) for name in names):
+        raise ParameterError("columns: expected a list of column names")
+    return names

@@ -1,0 +1,454 @@
+"""The public recipe that all holders of a study share.
+
+A design says everything that turns records into a sketch: domain, feature map,
+frequencies, noise and budget. It is fixed before any record is read, contains nothing
+about the records, and has a fingerprint; sketches add up only if theirs agree. Noise
+scales are not stored but computed from the budget each time: a file can only ask for
+less noise by stating a larger budget.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Budget
+from privsketch.domain import Ball, Domain, domain_from_json, domain_to_json
+from privsketch.errors import ParameterError
+from privsketch.features.contribution import Contribution, amplitude_of, contribution_of
+from privsketch.features.frequencies import (
+    NO_LAW,
+    Frequencies,
+    frequencies_from_json,
+    frequencies_to_json,
+)
+from privsketch.features.maps import FEATURE_MAPS, FeatureMap, feature_map
+from privsketch.features.masks import Masks
+from privsketch.features.moments import moment_count
+from privsketch.features.onebit import SIGN_VARIANCE
+from privsketch.formats import (
+    canonical_json,
+    document,
+    document_content,
+    fingerprint,
+    read_file,
+    reading,
+    require_fields,
+    write_file,
+)
+from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
+from privsketch.noise.sums import (
+    COUNT_MODES,
+    MAX_RECORDS,
+    CountMode,
+    SumNoise,
+    plan_sum_noise,
+)
+
+if TYPE_CHECKING:
+    from privsketch.design.forecast import Forecast
+    from privsketch.design.pca.forecast import PCAForecast
+
+TASKS = ("kmeans", "gaussian-mixture", "pca")
+MEAN_MODES = ("omitted", "released")
+
+
+@dataclass(frozen=True)
+class Design:
+    """What all holders of one study share. Made by `Design.plan`, read by `Design.load`.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> design = ps.Design.plan(task="kmeans", n_components=10,
+    ...                         domain=ps.Box(low=-8, high=8, dim=10),
+    ...                         budget=ps.Budget(epsilon=0.5, delta=1e-6),
+    ...                         n_records=100_000, random_state=7)
+    >>> design.n_features, design.noise, design.count
+    (800, 'gaussian', 'released')
+    """
+
+    task: str
+    n_components: int
+    domain: Domain
+    budget: Budget
+    feature_map: str
+    frequencies: Frequencies
+    noise: NoiseKind
+    count: CountMode
+    n_records: float
+    columns: tuple[str, ...] | None = None
+    masks: Masks | None = None
+    mean: str = "omitted"
+
+    def __post_init__(self) -> None:
+        if self.task not in TASKS:
+            raise ParameterError(
+                f"task={self.task!r}: expected one of {', '.join(map(repr, TASKS))}"
+            )
+        if isinstance(self.n_components, bool) or not isinstance(self.n_components, int):
+            raise ParameterError(f"n_components={self.n_components!r}: expected an integer")
+        if self.domain.dim is None:
+            raise ParameterError("domain: dim is missing; give dim=, the number of columns")
+        if self.noise not in NOISE_KINDS:
+            known = ", ".join(map(repr, NOISE_KINDS))
+            raise ParameterError(f"noise={self.noise!r}: expected one of {known}")
+        if self.noise == "gaussian" and self.budget.delta == 0:
+            raise ParameterError(
+                "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; "
+                "use noise='cube' for pure differential privacy"
+            )
+        if self.count not in COUNT_MODES:
+            known = ", ".join(map(repr, COUNT_MODES))
+            raise ParameterError(f"count={self.count!r}: expected one of {known}")
+        if isinstance(self.n_records, bool) or not 1 <= self.n_records <= MAX_RECORDS:
+            raise ParameterError(
+                f"n_records={self.n_records!r}: expected a public order of magnitude, from 1 to "
+                f"{MAX_RECORDS}"
+            )
+        if self.columns is not None and len(self.columns) != self.dim:
+            raise ParameterError(
+                f"columns: {len(self.columns)} names for a domain of dim={self.dim}"
+            )
+        if self.columns is not None and len(set(self.columns)) != self.dim:
+            raise ParameterError("columns: a name occurs twice")
+        if self.frequencies.dithered != self.map.dithered:
+            raise ParameterError("frequencies: dither does not go with the feature map")
+        self._require_map()
+        if self.masks == Masks():
+            object.__setattr__(self, "masks", None)
+        if self.masks is not None:
+            self.masks.checked(self.n_features, self.frequencies.block_size(self.dim))
+        if self.mean not in MEAN_MODES:
+            raise ParameterError(f"mean={self.mean!r}: expected 'omitted' or 'released'")
+        if self.mean == "released" and self.map.has_table:
+            raise ParameterError("mean='released': only for task='pca'")
+        if self.task == "pca":
+            require_components(self.n_components, self.dim, self.n_values)
+        else:
+            require_features(self.n_components, self.dim, self.n_features, "n_components")
+        _ = self.sum_noise  # refuses budgets and sizes that do not go together
+
+    def _require_map(self) -> None:
+        """Refuse maps, frequencies and domains that do not go together."""
+        if self.map.has_table == (self.task == "pca"):
+            known = ", ".join(repr(name) for name in maps_for(self.task))
+            raise ParameterError(
+                f"feature_map={self.feature_map!r} with task={self.task!r}: expected {known}"
+            )
+        if self.frequencies.law not in self.map.laws:
+            known = ", ".join(map(repr, self.map.laws))
+            raise ParameterError(
+                f"frequencies={self.frequencies.law!r} with feature_map={self.feature_map!r}: "
+                f"expected one of {known}"
+            )
+        if not self.map.has_table and not isinstance(self.domain, Ball):
+            radius = float(np.linalg.norm(self.domain.half_widths))
+            raise ParameterError(
+                f"task='pca' needs a Ball: its noise grows with the largest norm of a record. The "
+                f"ball around this box has radius {radius:.4g}; a smaller one, to which few "
+                "records are moved, gives less noise"
+            )
+        if self.frequencies.law == NO_LAW and self.n_features != moment_count(self.dim):
+            raise ParameterError("n_features: second moments have dim (dim + 1) / 2 of them")
+
+    @classmethod
+    def plan(
+        cls,
+        *,
+        task: str = "kmeans",
+        n_components: int,
+        covariance_type: str | None = None,
+        domain: Domain,
+        budget: Budget,
+        n_records: float | None = None,
+        random_state: int | None = None,
+        n_features: int | None = None,
+        feature_map: str | None = None,
+        noise: str | None = None,
+        masks: Masks | str | Mapping[str, Any] | None = None,
+        frequencies: str | None = None,
+        frequency_scale: float | tuple[float, float] | None = None,
+        count: str | None = None,
+        mean: str | None = None,
+        columns: list[str] | tuple[str, ...] | None = None,
+    ) -> Design:
+        """Choose a design from public facts alone.
+
+        Parameters
+        ----------
+        task : {"kmeans", "gaussian-mixture", "pca"}
+            What the size of the sketch is chosen for. A sketch for clusters can be asked
+            for mixtures and the other way round; `describe` says how many it carries.
+        n_components : int
+            Number of clusters, Gaussians or principal components the sketch should carry;
+            more can be asked of it later, with less certainty.
+        covariance_type : {"spherical", "diag", "tied", "full"}, optional
+            Shape of the Gaussians that the size of a sketch for mixtures is chosen for;
+            it is not stored, and learners may ask for another shape. If left out, full
+            where that is cheap, up to five columns, and diagonal beyond.
+        domain : Box or Ball
+            Where records lie; public. A Ball for principal components.
+        budget : Budget
+            What the sketch may cost.
+        n_records : float, optional
+            Public order of magnitude of the number of records of one holder. Steers
+            size and noise, and the forecast; one that would suffice if left out.
+        random_state : int, optional
+            Public seed of the frequencies; drawn if left out, and stored.
+        n_features : int, optional
+            Size of the sketch. If left out, that of least predicted error from these
+            public facts, within the time it costs: 8 * n_components * dim for k-means
+            with Gaussian noise, more where it dominates, less with pure noise, which grows
+            faster with the size.
+        feature_map : {"fourier", "one-bit", "quadratic", "second-moments"}, optional
+            Fourier features for clusters and mixtures. For principal components the one of
+            least predicted error: all second moments where those are affordable, else
+            quadratic features.
+        noise : {"gaussian", "cube", "laplace"}, optional
+            The one of least predicted error if left out: nearly always Gaussian if
+            delta > 0, else the cube, which is pure.
+        masks : Masks or str, optional
+            Secret subsampling of features or records: `Masks("uniform", kept=100)`, or
+            "uniform:100", "block:512", "poisson:0.1", "records:0.5", joined by "+". It saves
+            work where blocks or records are left out, never noise; none if left out.
+        frequencies : str, optional
+            Law of the frequencies: "multi-scale" unless `frequency_scale` is one number, then
+            "adapted-radius" or "gaussian"; "structured" is faster for many columns. For
+            quadratic features "orthobases" or "normal".
+        frequency_scale : float or (float, float), optional
+            Scale of the features in the records' units, between the width of clusters
+            and the distance of neighbouring ones: one number for a single scale, two for
+            the range of the multi-scale law.
+        count : {"released", "omitted", "public"}, optional
+            Whether a noisy number of records is part of the sketch. Released if left
+            out, as it costs next to nothing (omitted in the rare case that it would
+            cost much); public, and exact, under "replace".
+        mean : {"omitted", "released"}, optional
+            Whether the mean of the records is released too, so that principal components can
+            be centred: 3 % more Gaussian noise, 25 % more Laplace noise. If omitted, they are
+            those around the domain's centre.
+        columns : list of str, optional
+            Names of the columns of a record, in order.
+        """
+        from privsketch.design.plan import plan_design
+
+        return plan_design(
+            task=task,
+            covariance_type=covariance_type,
+            n_components=n_components,
+            domain=domain,
+            budget=budget,
+            n_records=n_records,
+            random_state=random_state,
+            n_features=n_features,
+            feature_map_name=feature_map,
+            noise=noise,
+            masks=masks,
+            frequencies=frequencies,
+            frequency_scale=frequency_scale,
+            count=count,
+            mean=mean,
+            columns=columns,
+        )
+
+    @property
+    def dim(self) -> int:
+        """Number of columns of a record."""
+        return len(self.domain.half_widths)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features; a sketch has two integers for each, or one for components."""
+        return self.frequencies.n_features
+
+    @property
+    def map(self) -> FeatureMap:
+        """The feature map."""
+        return feature_map(self.feature_map)
+
+    @property
+    def contribution(self) -> Contribution:
+        """How far one record can move the sums."""
+        return contribution_of(self.map, self.frequencies, self.domain)
+
+    @property
+    def n_values(self) -> int:
+        """Integers of a sketch that are sums of features."""
+        return self.contribution.n_values
+
+    @cached_property
+    def sum_noise(self) -> SumNoise:
+        """Calibrated noise of one holder's sketch."""
+        return plan_sum_noise(
+            self.contribution,
+            self.budget,
+            kind=self.noise,
+            count=self.count,
+            n_records=self.n_records,
+            masks=self.masks,
+            mean=self.mean == "released",
+        )
+
+    @property
+    def amplitude(self) -> float:
+        """What a feature of modulus 1 is in integers; squares are those of the radius."""
+        return amplitude_of(self.map, self.frequencies, self.domain)
+
+    @property
+    def unit(self) -> float:
+        """What one record's feature of modulus 1 adds to the released integers, on average."""
+        rate = 1.0 if self.masks is None else self.masks.total_rate(self.n_features)
+        return self.amplitude * self.sum_noise.factor * rate
+
+    @property
+    def noise_std(self) -> float:
+        """Noise of one holder's sketch, per real component, in records."""
+        return math.sqrt(self.sum_noise.sums_law.variance) / self.unit
+
+    @property
+    def record_rate(self) -> float:
+        """Probability that a record is kept by the masks."""
+        return 1.0 if self.masks is None else self.masks.records
+
+    @property
+    def masking_variance(self) -> float:
+        """Variance that masks of features add to a real component of modulus 1, for each record.
+
+        Records that are left out make a smaller sample, which is another matter: see
+        `Sketch.repetition`.
+        """
+        if self.masks is None:
+            return 0.0
+        square = 1 + SIGN_VARIANCE if self.map.dithered else 1.0  # of a feature's modulus
+        missing = (1 / self.masks.feature_rate(self.n_features) - 1) / self.masks.records
+        return missing * square / (2 if self.map.has_table else 1)
+
+    def radians(self) -> npt.NDArray[np.float64]:
+        """Frequencies in radians per unit of a record, (n_features, dim)."""
+        return self.frequencies.radians(self.domain)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the design; equal for all holders of a study."""
+        return fingerprint(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """The design as plain JSON values."""
+        return {
+            "task": self.task,
+            "n_components": self.n_components,
+            "domain": domain_to_json(self.domain),
+            "budget": {name: getattr(self.budget, name) for name in _BUDGET_FIELDS},
+            "feature_map": self.feature_map,
+            "frequencies": frequencies_to_json(self.frequencies),
+            "noise": self.noise,
+            "count": self.count,
+            "n_records": self.n_records,
+            "columns": None if self.columns is None else list(self.columns),
+            # Only where it is used, so that other designs keep their fingerprint.
+            **({} if self.masks is None else {"masks": self.masks.to_json()}),
+            **({} if self.mean == "omitted" else {"mean": self.mean}),
+        }
+
+    @classmethod
+    def from_json(cls, value: Any, what: str = "design") -> Design:
+        """The design from `to_json`; FileError for anything else."""
+        optional = {"masks": None, "mean": "omitted"}
+        if isinstance(value, dict):
+            value = {**optional, **value}
+        fields = require_fields(value, cls.__dataclass_fields__, what)
+        budget = require_fields(fields["budget"], _BUDGET_FIELDS, what)
+        columns = fields["columns"]
+        with reading(what):
+            design = cls(
+                **{
+                    **fields,
+                    "domain": domain_from_json(fields["domain"]),
+                    "budget": Budget(**budget),
+                    "frequencies": frequencies_from_json(fields["frequencies"]),
+                    "columns": None if columns is None else tuple(str(name) for name in columns),
+                    "masks": None if fields["masks"] is None else Masks.parse(fields["masks"]),
+                }
+            )
+            if canonical_json({**optional, **design.to_json()}) != canonical_json(value):
+                raise ParameterError("a value has the wrong type")
+        return design
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the design as JSON."""
+        write_file(path, document("design", self.to_json()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Design:
+        """Read a design written by `save`."""
+        what = os.fspath(path)
+        return cls.from_json(document_content(read_file(path), "design", what), what)
+
+    def forecast(self, *, n_holders: int = 1) -> Forecast | PCAForecast:
+        """What to expect of this design, from public facts alone. Charges nothing.
+
+        `n_holders` sketches of `n_records` records each are merged.
+        """
+        if self.task == "pca":
+            from privsketch.design.pca.forecast import pca_forecast
+
+            return pca_forecast(self, n_holders=n_holders)
+        from privsketch.design.forecast import forecast
+
+        return forecast(self, n_holders=n_holders)
+
+    def describe(self) -> str:
+        """The design in plain words, several lines."""
+        from privsketch.design.description import describe_design
+
+        return describe_design(self)
+
+
+_BUDGET_FIELDS = ("epsilon", "delta", "neighbours")
+
+
+def require_features(n_components: int, dim: int, n_features: int, name: str) -> None:
+    """Refuse more components than the numbers of a sketch can determine."""
+    if n_components < 1:
+        raise ParameterError(f"{name}={n_components}: expected at least 1")
+    most = 2 * n_features // (dim + 1)  # dim + 1 unknowns each, two numbers per feature
+    if n_components > most:
+        raise ParameterError(
+            f"{name}={n_components}: a sketch of {n_features} features in {dim} dimensions can "
+            f"carry at most {most} components; plan a design with more features"
+        )
+
+
+def require_components(n_components: int, dim: int, n_values: int) -> None:
+    """Refuse more principal components than there are columns, or than the values can tell."""
+    if not 1 <= n_components <= dim:
+        raise ParameterError(
+            f"n_components={n_components}: expected 1 to {dim}, the number of columns"
+        )
+    unknowns = pca_unknowns(n_components, dim)
+    if unknowns > n_values:
+        raise ParameterError(
+            f"n_components={n_components} has {unknowns} unknowns in {dim} columns, the sketch "
+            f"{n_values} numbers; ask for fewer components, or plan a design with "
+            f"n_features={2 * unknowns} or more"
+        )
+
+
+def pca_unknowns(rank: int, dim: int) -> int:
+    """Free numbers of a matrix of this rank plus an isotropic one."""
+    if rank >= dim:
+        return moment_count(dim)
+    return rank * dim - rank * (rank - 1) // 2 + 1
+
+
+def maps_for(task: str) -> list[str]:
+    """Names of the feature maps that serve a task."""
+    return [name for name, known in FEATURE_MAPS.items() if known.has_table != (task == "pca")]

@@ -1,0 +1,1 @@
+"""All machine code: loops that NumPy is too slow for, each beside its definition."""

@@ -1,0 +1,234 @@
+"""Quantised records to integer sums: a NumPy reference and a compiled kernel.
+
+The reference looks every phase up in the table of the feature map, or squares it; it is
+the definition. The compiled kernel fuses dot product, feature, mask and sum, holds
+everything in vector registers, and equals the reference bit for bit.
+
+`assembly.py` writes the kernel, which is compiled in process through llvmlite (a
+tenth of a second).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.features.fixedpoint import INDEX_BITS, start_phase, table_index
+from privsketch.features.maps import FeatureMap
+from privsketch.features.quadratic import quadratic_values, value_shift
+from privsketch.kernels.fourier import Mode, Shape, kernel_source
+from privsketch.kernels.machine import (
+    INTEGER,
+    POINTER,
+    Code,
+    aligned,
+    compile_function,
+    vector_bits,
+)
+
+Integers = npt.NDArray[np.int64]
+Quantised = npt.NDArray[np.int16]
+Bits = npt.NDArray[np.bool_]
+# 32-bit partial sums of values up to 2^15 cannot wrap within this many records.
+MAX_BLOCK = 2**16 - 1
+MAX_QUADRATIC_BLOCK = 2**9  # and of values below 2^21
+_CACHED_VALUES = 2**17
+
+
+class Kernel(Protocol):
+    """Adds the features of quantised records up."""
+
+    def sums(self, quantised: Quantised, kept: Bits | None = None) -> Integers:
+        """(n, dim) int16 to (2 n_features,): sums of cosines, then of sines.
+
+        Quadratic features have one number each, (n_features,). Only the features that are
+        kept, (n, n_features), are added up.
+        """
+
+
+@dataclass(frozen=True)
+class ReferenceKernel:
+    """The definition, in plain NumPy."""
+
+    feature_map: FeatureMap
+    frequencies: npt.NDArray[np.signedinteger]
+    offsets: npt.NDArray[np.uint32]
+    turn_bits: int
+
+    def sums(self, quantised: Quantised, kept: Bits | None = None) -> Integers:
+        """See `Kernel`."""
+        if self.feature_map.has_table:
+            index = table_index(quantised, self.frequencies, self.offsets, self.turn_bits)
+            values = self.feature_map.table.astype(np.int64)[index]  # (n, n_features, 2)
+        else:
+            shift = value_shift(self.frequencies)
+            values = quadratic_values(quantised, self.frequencies, shift)[:, :, np.newaxis]
+        if kept is not None:
+            values = values * kept[:, :, np.newaxis]
+        return np.asarray(values.sum(axis=0).T.reshape(-1))
+
+
+class CompiledKernel:
+    """The same sums from compiled code; safe to call from several threads."""
+
+    def __init__(
+        self,
+        feature_map: FeatureMap,
+        frequencies: npt.NDArray[np.signedinteger],
+        offsets: npt.NDArray[np.uint32],
+        turn_bits: int,
+    ) -> None:
+        self._map_name, self._parts = feature_map.name, 2 if feature_map.has_table else 1
+        self._n_features, self._dim = frequencies.shape
+        self._pairs = (self._dim + 1) // 2
+        if feature_map.has_table:
+            self._shift, self._most = turn_bits - INDEX_BITS, MAX_BLOCK
+            first = start_phase(offsets, turn_bits)
+        else:
+            self._shift, self._most = value_shift(frequencies), MAX_QUADRATIC_BLOCK
+            first = np.zeros(self._n_features, dtype=np.int64)
+        lanes, vectors = _shape().lanes, _shape().vectors
+        tile = tile_size()
+        self._tiles = -(-self._n_features // tile)
+        padded = np.zeros((self._tiles * tile, 2 * self._pairs), dtype=np.int16)
+        padded[: self._n_features, : self._dim] = frequencies
+        # Tile, then pair of columns, then lane: the order in which the kernel reads.
+        tiled = padded.reshape(self._tiles, vectors, lanes, self._pairs, 2)
+        self._frequencies = aligned(tiled.transpose(0, 3, 1, 2, 4))
+        start = np.zeros(self._tiles * tile, dtype=np.int64)
+        start[: self._n_features] = first
+        self._start = aligned((start & 0xFFFFFFFF).astype(np.uint32).view(np.int32))
+
+    def sums(self, quantised: Quantised, kept: Bits | None = None) -> Integers:
+        """See `Kernel`."""
+        code = _compile(self._map_name, "whole" if kept is None else "masked")
+        out = self._out()
+        for start, block in self._even_blocks(quantised):
+            masks = None if kept is None else self._packed(kept[start : start + len(block)])
+            self._run(code, block, out, masks, None)
+        return self._in_order(out)
+
+    def listed_sums(self, quantised: Quantised, kept: Bits, size: int) -> Integers:
+        """The same where every `size` features have the records that are kept, (blocks, n).
+
+        `size` is a multiple of `tile_size`; records that are not kept cost nothing.
+        """
+        code = _compile(self._map_name, "listed")
+        out = self._out()
+        for start, block in self._even_blocks(quantised):
+            here = np.ascontiguousarray(kept[:, start : start + len(block)])
+            counts = np.count_nonzero(here, axis=1)
+            before = np.repeat(np.arange(len(here)) * len(block), counts)
+            rows = (np.flatnonzero(here) - before).astype(np.int32)
+            ends = np.cumsum(counts)
+            ranges = np.stack([ends - counts, ends], axis=1)
+            ranges = np.ascontiguousarray(np.repeat(ranges, size // tile_size(), axis=0))
+            self._run(code, block, out, ranges, rows)
+        return self._in_order(out)
+
+    def _even_blocks(self, quantised: Quantised) -> Iterator[tuple[int, Quantised]]:
+        """Contiguous blocks with an even number of columns that fit the second-level cache."""
+        rows = min(self._most, max(64, _CACHED_VALUES // (2 * self._pairs)))
+        for start in range(0, len(quantised), rows):
+            block = quantised[start : start + rows]
+            if block.shape[1] < 2 * self._pairs:
+                block = np.pad(block, ((0, 0), (0, 1)))
+            yield start, np.ascontiguousarray(block)
+
+    def _out(self) -> Integers:
+        return np.zeros((self._tiles, 2, tile_size()), dtype=np.int64)
+
+    def _run(
+        self,
+        code: Code,
+        block: Quantised,
+        out: Integers,
+        masks: npt.NDArray[Any] | None,
+        rows: npt.NDArray[np.int32] | None,
+    ) -> None:
+        code.function(
+            block.ctypes.data,
+            len(block),
+            self._pairs,
+            self._frequencies.ctypes.data,
+            self._start.ctypes.data,
+            self._shift,
+            self._tiles,
+            out.ctypes.data,
+            None if masks is None else masks.ctypes.data,
+            None if rows is None else rows.ctypes.data,
+        )
+
+    def _in_order(self, out: Integers) -> Integers:
+        cosine_sine = out.transpose(1, 0, 2).reshape(2, -1)[: self._parts, : self._n_features]
+        return np.ascontiguousarray(cosine_sine).reshape(-1)
+
+    def _packed(self, kept: Bits) -> npt.NDArray[np.uint8]:
+        """Masks as the kernel reads them: for each vector of features its bits, in whole bytes."""
+        lanes = _shape().lanes
+        vectors = self._tiles * _shape().vectors
+        wide = np.zeros((len(kept), vectors * lanes), dtype=np.bool_)
+        wide[:, : self._n_features] = kept
+        if lanes >= 8:  # whole bytes without padding, and packing is faster flat
+            return np.packbits(wide.reshape(-1), bitorder="little")
+        by_vector = wide.reshape(len(kept), vectors, lanes)
+        return np.packbits(by_vector, axis=2, bitorder="little")
+
+
+@dataclass(frozen=True)
+class BlockKernel:
+    """Sums of blocks of features, each from the records that keep it."""
+
+    kernel: CompiledKernel
+    size: int  # features of a block
+    padded: int  # and with those that fill its last tile
+
+    @classmethod
+    def of(
+        cls,
+        feature_map: FeatureMap,
+        frequencies: npt.NDArray[np.signedinteger],
+        offsets: npt.NDArray[np.uint32],
+        turn_bits: int,
+        size: int,
+    ) -> BlockKernel:
+        """Blocks of `size` neighbouring rows of the frequencies."""
+        count, dim = len(frequencies) // size, frequencies.shape[1]
+        padded = -(-size // tile_size()) * tile_size()
+        wide = np.zeros((count, padded, dim), dtype=frequencies.dtype)
+        wide[:, :size] = frequencies.reshape(count, size, dim)
+        starts = np.zeros((count, padded), dtype=np.uint32)
+        starts[:, :size] = offsets.reshape(count, size)
+        kernel = CompiledKernel(feature_map, wide.reshape(-1, dim), starts.reshape(-1), turn_bits)
+        return cls(kernel, size, padded)
+
+    def sums(self, quantised: Quantised, kept: Bits) -> Integers:
+        """Records (n, dim) and which blocks keep them, (blocks, n), to sums as of `Kernel`."""
+        sums = self.kernel.listed_sums(quantised, kept, self.padded)
+        return sums.reshape(-1, len(kept), self.padded)[:, :, : self.size].reshape(-1)
+
+
+def _shape() -> Shape:
+    lanes = vector_bits() // 32
+    return Shape(lanes=lanes, vectors=2, records=8 if lanes == 16 else 4)
+
+
+@cache
+def tile_size() -> int:
+    """Features that the kernel computes together."""
+    return _shape().lanes * _shape().vectors
+
+
+@cache
+def _compile(map_name: str, mode: Mode) -> Code:
+    source = kernel_source(map_name, _shape(), mode)
+    numbers = (ctypes.c_int32, INTEGER)
+    pointers = (POINTER, POINTER, POINTER)
+    arguments = (POINTER, INTEGER, INTEGER, POINTER, POINTER, *numbers, *pointers)
+    return compile_function(source, "sums", *arguments)

@@ -1,0 +1,1 @@
+"""Clusters from a sketch: decoders, their errors, and the number of clusters."""

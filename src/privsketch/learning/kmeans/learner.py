@@ -1,0 +1,210 @@
+"""K-means from a sketch: cluster centres at no further privacy cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from privsketch.design.recipe import Design, require_features
+from privsketch.design.unknowns import carried_clusters
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.frequencies import public_seed
+from privsketch.learning.atoms import Atoms
+from privsketch.learning.diagnosis import concerns, no_knowledge
+from privsketch.learning.kmeans.joint import decode_joint
+from privsketch.learning.kmeans.lloyd import Clusters, cluster_density
+from privsketch.learning.kmeans.number import choose_size
+from privsketch.learning.kmeans.ompr import decode_ompr
+from privsketch.learning.kmeans.solution import Solution
+from privsketch.learning.problem import Problem, checked_sketch, problem_of
+from privsketch.models.clusters import DECODERS, Floats, KMeansModel
+from privsketch.models.rows import nearest
+from privsketch.sketching.sketch import Sketch
+
+DEFAULT_STARTS = 6
+LARGE = 10**7  # clusters x features x columns; a search then takes many seconds
+
+
+def learn_kmeans(
+    sketch: Sketch,
+    n_clusters: int | str | None = None,
+    *,
+    max_clusters: int | None = None,
+    decoder: str = "joint",
+    n_starts: int | None = None,
+    random_state: int | None = None,
+) -> KMeansModel:
+    """Cluster centres from a sketch. Charges nothing.
+
+    Parameters
+    ----------
+    sketch : Sketch
+        One holder's sketch, or several merged.
+    n_clusters : int or "auto", optional
+        As many as the design was planned for if left out. "auto" takes the number from the
+        sketch too, at no cost: the least one that explains it.
+    max_clusters : int, optional
+        Largest number to consider with "auto"; if left out, what the sketch can carry, but no
+        more than twice what it was planned for.
+    decoder : {"joint", "cl-ompr"}
+        "joint" fits all clusters together, with their width; "cl-ompr" is the greedy
+        search of the papers, with clusters of no width.
+    n_starts : int, optional
+        Most independent searches. There are fewer if one explains the sketch as well as
+        noise and sampling allow. Six if left out, two for very large sketches.
+    random_state : int, optional
+        Public seed of the searches; the design's own if left out.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> X = np.repeat([[-0.5, -0.5], [0.5, 0.5]], 5000, axis=0)
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
+    >>> model = ps.learn_kmeans(ps.sketch(X, design), n_clusters=2)
+    >>> bool(np.allclose(np.sort(model.centers, axis=0), [[-0.5, -0.5], [0.5, 0.5]], atol=0.05))
+    True
+    """
+    design = checked_sketch(sketch).design
+    if n_clusters is None:
+        n_clusters = design.n_components
+    check_choices(n_clusters, max_clusters, decoder, n_starts)
+    seed = design.frequencies.seed if random_state is None else public_seed(random_state)
+    rng = np.random.Generator(np.random.Philox(key=np.array([seed, _PURPOSE_DECODER], np.uint64)))
+    problem = problem_of(sketch)
+    number = _number_of_clusters(problem, design, n_clusters, max_clusters, rng)
+    if n_starts is None:
+        size = number * design.n_features * design.dim
+        n_starts = DEFAULT_STARTS if size <= LARGE else 2
+    decode = decode_joint if decoder == "joint" else decode_ompr
+    solution = decode(problem, number, rng, n_starts=int(n_starts))
+    return _as_model(sketch, problem, solution, decoder, rng)
+
+
+def check_choices(
+    n_clusters: int | str,
+    max_clusters: int | None,
+    decoder: str,
+    n_starts: int | None,
+    starts_name: str = "n_starts",
+) -> None:
+    """Refuse what no sketch could be learned with, before one is made."""
+    if not isinstance(n_clusters, str) or n_clusters != "auto":
+        require_count("n_clusters", n_clusters, "an integer of at least 1, or 'auto'")
+        if max_clusters is not None:
+            raise ParameterError(f"max_clusters={max_clusters!r}: only with n_clusters='auto'")
+    if max_clusters is not None:
+        require_count("max_clusters", max_clusters)
+    if n_starts is not None:
+        require_count(starts_name, n_starts)
+    if decoder not in DECODERS:
+        raise ParameterError(
+            f"decoder={decoder!r}: expected one of {', '.join(map(repr, DECODERS))}"
+        )
+
+
+def _number_of_clusters(
+    problem: Problem,
+    design: Design,
+    n_clusters: int | str,
+    max_clusters: int | None,
+    rng: np.random.Generator,
+) -> int:
+    if n_clusters != "auto":
+        require_features(int(n_clusters), design.dim, design.n_features, "n_clusters")
+        return int(n_clusters)
+    if max_clusters is None:
+        carried = carried_clusters(design.dim, design.n_features)
+        return choose_size(problem, max(1, min(carried, 2 * design.n_components)), rng)
+    require_features(int(max_clusters), design.dim, design.n_features, "max_clusters")
+    return choose_size(problem, int(max_clusters), rng)
+
+
+_PURPOSE_DECODER = 2  # features/frequencies.py uses 0 and 1
+
+
+def _as_model(
+    sketch: Sketch,
+    problem: Problem,
+    solution: Solution,
+    decoder: str,
+    rng: np.random.Generator,
+) -> KMeansModel:
+    domain, density = sketch.design.domain, solution.density
+    if decoder == "joint":
+        # Means of a mixture are not k-means centres where clusters overlap.
+        clusters = cluster_density(solution, rng, problem.low, problem.high)
+    else:
+        clusters = each_its_own(solution.atoms)
+    weights = _shares(clusters.records)
+    axis_widths = _spread_around(clusters.centers, density)
+    origin = domain.center_vector
+    fit = KMeansModel(
+        centers=domain.project(clusters.centers + origin),
+        weights=weights,
+        width=math.sqrt(float(weights @ np.square(axis_widths).mean(axis=1))),
+        standard_errors=_standard_errors(clusters, solution, problem.high),
+        residual=solution.residual,
+        expected_residual=solution.expected_residual,
+        residual_spread=solution.uncertainty.cost_spread,
+        n_records=float(density.weights.sum()),
+        axis_widths=axis_widths,
+        mixture_weights=_shares(density.weights),
+        mixture_means=density.centers + origin,
+        mixture_widths=np.sqrt(density.axis_variances()),
+        decoder=decoder,
+        design_fingerprint=sketch.design.fingerprint,
+        receipt=sketch.receipt,
+        columns=sketch.design.columns,
+    )
+    return replace(fit, concerns=concerns(fit, sketch))
+
+
+def each_its_own(atoms: Atoms) -> Clusters:
+    """Every atom as a cluster."""
+    size = atoms.size
+    means = np.repeat(atoms.centers[None], size, axis=0)
+    return Clusters(atoms.centers, np.diag(atoms.weights), means, cost=0.0)
+
+
+def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats) -> Floats | None:
+    """Standard errors of the centres' coordinates, (k, dim); None where nobody can tell.
+
+    A centre is the mean of what its cluster has of the mixture's components: it moves
+    with their means, and with their weights if they differ from it. Where the mixture
+    does not explain the sketch, its misfit is taken for further noise. Of a centre that
+    serves nothing, nothing is known but the domain.
+    """
+    density = solution.density
+    n_clusters, dim = clusters.centers.shape
+    records = np.maximum(clusters.records, 1e-300)[:, None]
+    own = clusters.masses / records  # (k, p) share of a cluster that is of a component
+    per_weight = clusters.masses / np.maximum(density.weights, 1e-300) / records
+    offsets = clusters.means - clusters.centers[:, None, :]
+    by_weights = np.moveaxis(per_weight[:, :, None] * offsets, 2, 1)  # (k, dim, p)
+    by_centers = own[:, None, :, None] * np.eye(dim)[None, :, None, :]  # (k, dim, p, dim)
+    errors = solution.uncertainty.errors(by_weights, by_centers)
+    if errors is None:
+        return None
+    misfit = solution.residual / solution.expected_residual
+    errors = errors.reshape(n_clusters, dim) * math.sqrt(max(misfit, 1.0))
+    errors[clusters.records <= 0] = np.inf
+    return np.minimum(errors, no_knowledge(half_widths))
+
+
+def _shares(weights: Floats) -> Floats:
+    """Weights that sum to 1; equal ones for a sketch in which nothing was found."""
+    total = weights.sum()
+    return weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
+
+
+def _spread_around(centers: Floats, density: Atoms) -> Floats:
+    """Standard deviation along the axes of what is nearest to each centre, (k, dim)."""
+    label = nearest(density.centers, centers)
+    squares = density.axis_variances() + np.square(density.centers - centers[label])
+    weights = density.weights + 1e-300  # a component of no weight still has a width
+    mass = np.bincount(label, weights, len(centers))
+    sums = np.stack([np.bincount(label, weights * column, len(centers)) for column in squares.T])
+    return np.asarray(np.sqrt(sums / np.maximum(mass, 1e-300)).T)

@@ -1,0 +1,152 @@
+"""The papers' decoder: orthogonal matching pursuit with replacement, Dirac atoms.
+
+CL-OMPR (Keriven, Tremblay, Traonmilin, Gribonval, "Compressive K-means", 2017):
+2k times, ascend a new atom on its correlation with the residual, keep the k best
+atoms by non-negative least squares, refit the weights and refine everything
+jointly. Kept for comparison: clusters have width, Dirac atoms have none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.optimize import Bounds, minimize
+
+from privsketch.errors import ParameterError
+from privsketch.learning.atoms import (
+    Atoms,
+    Target,
+    best_weights,
+    features,
+    make_target,
+    residual_vector,
+)
+from privsketch.learning.kmeans.solution import Solution
+from privsketch.learning.overview import find_overview
+from privsketch.learning.problem import Array, Problem
+from privsketch.learning.refine import refine
+from privsketch.learning.threads import one_thread
+from privsketch.learning.uncertainty import assess_fit
+
+DIRAC = np.zeros((1, 1))
+N_CANDIDATES = 20  # random points compared before the ascent of a new atom
+ASCENT_ITERATIONS = 100
+STEP_ITERATIONS = 50
+FINAL_ITERATIONS = 300
+
+
+def decode_ompr(
+    problem: Problem,
+    n_clusters: int,
+    rng: np.random.Generator,
+    *,
+    n_starts: int = 3,
+) -> Solution:
+    """Fit `n_clusters` Dirac atoms greedily; keep the best of `n_starts` runs.
+
+    Parameters
+    ----------
+    problem : Problem
+        The sketch.
+    n_clusters : int
+        Number of atoms wanted, at least 1.
+    rng : numpy.random.Generator
+        Draws the points new atoms start from. The result is a function of its state.
+    n_starts : int
+        Independent runs; the one with the smallest residual is returned.
+    """
+    if n_starts < 1:
+        raise ParameterError(f"n_starts={n_starts}: at least one start is needed")
+    with one_thread():
+        overview = find_overview(problem, rng)
+        unit = overview.weight
+        target = make_target(problem.frequencies, problem.moments / unit)
+        runs = [
+            run_start(target, n_clusters, problem.low, problem.high, rng) for _ in range(n_starts)
+        ]
+        atoms, cost, _ = keep_best(runs)
+    atoms = atoms.in_order().scaled(unit)
+    return Solution(
+        atoms=atoms,
+        density=atoms,
+        residual=cost * unit**2,
+        uncertainty=assess_fit(problem, atoms, 1.0, rng, fit_variances=False),
+        n_evaluations=overview.n_evaluations + sum(run[2] for run in runs),
+    )
+
+
+def keep_best(runs: Sequence[tuple[Atoms, float, int]]) -> tuple[Atoms, float, int]:
+    """The run (atoms, cost, evaluations) of least cost; the first of equals.
+
+    Runs that end in the same minimum differ by rounding, and so would the order of
+    their atoms: a later run has to be better by more than that.
+    """
+    best = runs[0]
+    for run in runs[1:]:
+        if run[1] < best[1] * (1 - 1e-3):
+            best = run
+    return best
+
+
+def run_start(
+    target: Target, n_clusters: int, low: Array, high: Array, rng: np.random.Generator
+) -> tuple[Atoms, float, int]:
+    """One run from no atoms at all: atoms, their cost and evaluations spent."""
+    single = target.astype(np.float32)
+    atoms = Atoms(np.zeros(0), np.zeros((0, len(low))), DIRAC)
+    n_evaluations = 0
+    for _ in range(2 * n_clusters):
+        atoms, n_more = add_atom(single, atoms, low, high, rng)
+        n_evaluations += n_more
+        atoms = keep_heaviest(single, atoms, n_clusters)
+        atoms, _, n_more = refine(
+            single, atoms, low, high, n_iterations=STEP_ITERATIONS, fit_variances=False
+        )
+        n_evaluations += n_more
+    atoms, cost, n_more = refine(
+        target, atoms, low, high, n_iterations=FINAL_ITERATIONS, fit_variances=False
+    )
+    return atoms, cost, n_evaluations + n_more
+
+
+def add_atom(
+    target: Target, atoms: Atoms, low: Array, high: Array, rng: np.random.Generator
+) -> tuple[Atoms, int]:
+    """Add the atom a random start leads to when it climbs the residual correlation."""
+    residual = -residual_vector(target, atoms)
+    m = target.n_features
+    rotated = np.concatenate([residual[m:], -residual[:m]])
+    candidates = rng.uniform(low, high, (N_CANDIDATES, len(low)))
+    start = candidates[int(np.argmax(features(target, candidates, DIRAC) @ residual))]
+    # In units of the correlation's own curvature scale: gradients of order one.
+    scale = float(np.sqrt(np.mean(target.squared_norms))) or 1.0
+    height = float(np.linalg.norm(residual)) * np.sqrt(m) or 1.0
+
+    def descent(x: Array) -> tuple[float, Array]:
+        row = features(target, x[None] / scale, DIRAC)[0]
+        turned = row * rotated
+        gradient = (turned[:m] + turned[m:]) @ target.frequencies
+        return -float(row @ residual) / height, -gradient.astype(np.float64) / (height * scale)
+
+    result = minimize(
+        descent,
+        start * scale,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=Bounds(low * scale, high * scale),
+        options={"maxiter": ASCENT_ITERATIONS},
+    )
+    center = np.clip(result.x / scale, low, high)
+    centers = np.vstack([atoms.centers, center])
+    return Atoms(np.append(atoms.weights, 0.0), centers, DIRAC), int(result.nfev)
+
+
+def keep_heaviest(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:
+    """Refit the weights; beyond `n_atoms` atoms, drop the lightest and refit again."""
+    atoms = replace(atoms, weights=best_weights(target, atoms.centers, DIRAC))
+    if atoms.size <= n_atoms:
+        return atoms
+    # Dirac atoms all have the same norm: their weights compare as they are.
+    keep = np.sort(np.argsort(-atoms.weights, kind="stable")[:n_atoms])
+    atoms = atoms.subset(keep)
+    return replace(atoms, weights=best_weights(target, atoms.centers, DIRAC))

@@ -1,0 +1,1 @@
+"""Gaussian mixtures from a sketch."""

@@ -1,0 +1,194 @@
+"""Gaussian mixtures from a sketch: weights, means and covariances at no further cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from privsketch.design.forecast import HOPELESS
+from privsketch.design.recipe import Design
+from privsketch.design.unknowns import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.frequencies import public_seed
+from privsketch.features.onebit import SIGN_VARIANCE
+from privsketch.learning.diagnosis import missing_records, no_knowledge, on_the_edge
+from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
+from privsketch.learning.problem import Problem, checked_sketch, problem_of
+from privsketch.models.mixture import Floats, GaussianMixtureModel
+from privsketch.sketching.sketch import Sketch
+
+MISFIT = 1.5  # residual over its expectation above which the records are no such mixture
+NARROW = 0.05  # share of the mixture outside the domain that is worth a word
+LARGE = 10**7  # parameters x features; a search then takes many seconds
+_PURPOSE_MIXTURE = 3  # streams of the public seed: frequencies 0 and 1, k-means 2
+
+
+def learn_gaussian_mixture(
+    sketch: Sketch,
+    n_components: int | None = None,
+    *,
+    covariance_type: CovarianceType = "full",
+    n_starts: int | None = None,
+    random_state: int | None = None,
+) -> GaussianMixtureModel:
+    """A Gaussian mixture from a sketch. Charges nothing.
+
+    Parameters
+    ----------
+    sketch : Sketch
+        One holder's sketch, or several merged.
+    n_components : int, optional
+        As many as the design was planned for if left out.
+    covariance_type : {"full", "tied", "diag", "spherical"}
+        As in scikit-learn: a matrix for each component, one for all, variances along the
+        axes, or one variance for each component.
+    n_starts : int, optional
+        Searches at most; none is started after one that explains the sketch. Five if left
+        out, one for very large sketches.
+    random_state : int, optional
+        Public seed of the searches; the design's own if left out.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> from privsketch.learning.mixture.learner import learn_gaussian_mixture
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 2)) * 0.1 + rng.choice([-0.5, 0.5], size=(20_000, 1))
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
+    >>> model = learn_gaussian_mixture(ps.sketch(X, design), 2, covariance_type="spherical")
+    >>> bool(np.allclose(np.sqrt(model.covariances), 0.1, atol=0.02))
+    True
+    """
+    design = checked_sketch(sketch).design
+    if n_components is None:
+        n_components = design.n_components
+    n_unknowns = check_choices(design, n_components, covariance_type, n_starts)
+    n_components = int(n_components)
+    if n_starts is None:
+        n_starts = DEFAULT_STARTS if n_unknowns * design.n_features <= LARGE else 1
+    seed = design.frequencies.seed if random_state is None else public_seed(random_state)
+    key = np.array([seed, _PURPOSE_MIXTURE], np.uint64)
+    rng = np.random.Generator(np.random.Philox(key=key))
+    solution = decode_mixture(
+        mixture_problem(sketch),
+        n_components,
+        covariance_type,
+        rng,
+        n_starts=int(n_starts),
+        project=design.domain.centred().project,
+        dither=_dither(sketch),
+    )
+    return _as_model(sketch, solution)
+
+
+def check_choices(
+    design: Design,
+    n_components: int,
+    covariance_type: CovarianceType,
+    n_starts: int | None,
+    starts_name: str = "n_starts",
+) -> int:
+    """Refuse what no sketch of this design could be learned with; the number of unknowns."""
+    if covariance_type not in COVARIANCE_TYPES:
+        raise ParameterError(
+            f"covariance_type={covariance_type!r}: expected one of "
+            f"{', '.join(map(repr, COVARIANCE_TYPES))}"
+        )
+    n_components = require_count("n_components", n_components)
+    if n_starts is not None:
+        require_count(starts_name, n_starts)
+    n_unknowns = mixture_unknowns(n_components, design.dim, covariance_type) + 1
+    if n_unknowns > 2 * design.n_features:
+        raise ParameterError(
+            f"n_components={n_components} with covariance_type={covariance_type!r} has "
+            f"{n_unknowns} unknowns in {design.dim} columns, the sketch {2 * design.n_features} "
+            "numbers; ask for fewer components or a simpler covariance_type, or plan a design "
+            f"with n_features={4 * n_unknowns}"
+        )
+    return n_unknowns
+
+
+def mixture_problem(sketch: Sketch) -> Problem:
+    """The sketch as the mixture decoder sees it: signs scatter more than waves."""
+    problem = problem_of(sketch)
+    if not problem.one_bit:
+        return problem
+    count = sketch.n_records
+    n_records = float(np.max(np.abs(problem.moments))) if count is None else max(count, 0.0)
+    more = n_records * problem.repetition * SIGN_VARIANCE / 2
+    return replace(problem, noise_variance=problem.noise_variance + more)
+
+
+def _dither(sketch: Sketch) -> Floats | None:
+    design = sketch.design
+    if not design.map.dithered:
+        return None
+    turns = design.frequencies.offsets(design.domain) * 2.0**-design.frequencies.turn_bits
+    return np.asarray(2 * np.pi * turns, dtype=np.float64)
+
+
+def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel:
+    gaussians = solution.gaussians
+    total = float(gaussians.weights.sum())
+    size = gaussians.size
+    shares = gaussians.weights / total if total > 0 else np.full(size, 1.0 / size)
+    covariances = gaussians.covariances
+    if gaussians.covariance_type == "tied":
+        covariances = covariances[0]
+    if gaussians.covariance_type == "spherical":
+        covariances = covariances[:, 0]
+    model = GaussianMixtureModel(
+        weights=shares,
+        means=gaussians.means + sketch.design.domain.center_vector,
+        covariances=covariances,
+        covariance_type=gaussians.covariance_type,
+        standard_errors=np.minimum(
+            solution.standard_errors, no_knowledge(sketch.design.domain.half_widths)
+        ),
+        residual=solution.chi_square,
+        expected_residual=float(solution.degrees_of_freedom),
+        n_records=total,
+        design_fingerprint=sketch.design.fingerprint,
+        receipt=sketch.receipt,
+        columns=sketch.design.columns,
+    )
+    return replace(model, concerns=_concerns(model, sketch, solution))
+
+
+def _concerns(
+    model: GaussianMixtureModel, sketch: Sketch, solution: MixtureSolution
+) -> tuple[str, ...]:
+    """Reasons to doubt the mixture, in words."""
+    found = []
+    noise = math.sqrt(sketch.noise_variance) * model.n_components / max(model.n_records, 1.0)
+    if noise > HOPELESS:
+        found.append(
+            f"the noise per number is {noise:.0%} of a component of average size: the mixture "
+            "may describe the noise"
+        )
+    if noise <= HOPELESS:
+        found += on_the_edge(model.means, model.weights, sketch.design.domain)
+    found += missing_records(model.n_records, sketch)
+    ratio = model.misfit
+    if ratio is not None and ratio > MISFIT:
+        found.append(
+            f"the misfit is {ratio:.1f} times what noise and sampling leave on average: the "
+            "records are not such a mixture (more components or another covariance_type may "
+            "be), or the search got stuck (try more starts)"
+        )
+    widths = np.sqrt(np.diagonal(model.covariance_matrices(), axis1=1, axis2=2))
+    vague = int((model.standard_errors > widths).any(axis=1).sum())
+    if vague and noise <= HOPELESS:
+        found.append(
+            f"the mean of {vague} of {model.n_components} components is known no better than to "
+            "its width: the sketch may not support as many components"
+        )
+    if solution.outside_share > NARROW and noise <= HOPELESS:
+        found.append(
+            f"{solution.outside_share:.0%} of the mixture lies outside the domain, whose edge "
+            "the records were moved to: the domain may be too narrow"
+        )
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Principal components from a sketch."""

@@ -1,0 +1,168 @@
+"""Principal components from a sketch, at no further privacy cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from privsketch.design.recipe import pca_unknowns, require_components
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.frequencies import public_seed
+from privsketch.learning.pca.decoder import METHODS, PCASolution, decode_pca
+from privsketch.learning.pca.problem import problem_of_pca
+from privsketch.models.components import PCAModel
+from privsketch.sketching.sketch import Sketch
+
+MISFIT = 1.5  # residual over its expectation above which the rest is not spread evenly
+COSTLY = 0.05  # share of the variance lost to noise that is worth a word
+EDGE = 0.98  # of the largest total variance that records of the domain can have
+NARROW = 0.03  # root mean square distance from the centre over the radius
+TOO_FEW = "there are too few records to say anything: the components describe noise"
+_PURPOSE_PCA = 5  # streams of the public seed: frequencies 0, 1, 4; other learners 2, 3
+
+
+def learn_pca(
+    sketch: Sketch,
+    n_components: int | str | None = None,
+    *,
+    method: str = "auto",
+    random_state: int | None = None,
+) -> PCAModel:
+    """Principal components from a sketch. Charges nothing.
+
+    They are about the mean of the records if the design releases it (`mean="released"`),
+    else about the centre of the domain; the model says which.
+
+    Parameters
+    ----------
+    sketch : Sketch
+        Of a design with task="pca": one holder's, or several merged.
+    n_components : int or "auto", optional
+        As many as the design was planned for if left out. "auto" takes the number from the
+        sketch too: those that stand out of the noise, no more than twice the planned number
+        or three more.
+    method : {"auto", "burer-monteiro", "convex"}
+        How a matrix is fitted to what was released. "auto" takes the eigenvectors of
+        second moments with Gaussian noise, and a fit of low rank otherwise; "convex" needs
+        no search, and is less precise.
+    random_state : int, optional
+        Public seed of the simulations that tell components from noise; the design's own if
+        left out.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> from privsketch.learning.pca.learner import learn_pca
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(50_000, 4)) * [0.3, 0.1, 0.02, 0.02]
+    >>> design = ps.Design.plan(task="pca", n_components=2, domain=ps.Ball(dim=4, radius=1.0),
+    ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
+    >>> model = learn_pca(ps.sketch(X, design))
+    >>> bool(np.allclose(np.abs(model.components), np.eye(4)[:2], atol=0.05))
+    True
+    """
+    if not isinstance(sketch, Sketch):
+        raise ParameterError(f"sketch: expected a Sketch, got {type(sketch).__name__}")
+    design = sketch.design
+    problem = problem_of_pca(sketch)
+    if n_components is None:
+        n_components = design.n_components
+    check_choices(n_components, method)
+    number = None if isinstance(n_components, str) else int(n_components)
+    if number is not None:
+        require_components(number, design.dim, design.n_values)
+    seed = design.frequencies.seed if random_state is None else public_seed(random_state)
+    key = np.array([seed, _PURPOSE_PCA], np.uint64)
+    solution = decode_pca(
+        problem,
+        number,
+        np.random.Generator(np.random.Philox(key=key)),
+        method=method,
+        planned_components=design.n_components,
+    )
+    return _as_model(sketch, solution)
+
+
+def check_choices(n_components: int | str, method: str) -> None:
+    """Refuse what no sketch could be learned with, before one is made."""
+    if not isinstance(n_components, str) or n_components != "auto":
+        require_count("n_components", n_components, "an integer of at least 1, or 'auto'")
+    if method not in METHODS:
+        raise ParameterError(f"method={method!r}: expected one of {', '.join(map(repr, METHODS))}")
+
+
+def _as_model(sketch: Sketch, solution: PCASolution) -> PCAModel:
+    center = sketch.design.domain.center_vector
+    model = PCAModel(
+        components=solution.components,
+        explained_variance=solution.explained_variance,
+        standard_errors=solution.standard_errors,
+        mean=center if solution.mean is None else center + solution.mean,
+        centered=solution.mean is not None,
+        total_variance=solution.total_variance,
+        noise_variance=solution.noise_variance,
+        lost_variance=solution.lost_variance,
+        n_standing_out=solution.standing_out,
+        residual=solution.residual,
+        expected_residual=solution.expected_residual,
+        n_records=max(float(sketch.assumed_records), 0.0),
+        method=solution.method,
+        design_fingerprint=sketch.design.fingerprint,
+        receipt=sketch.receipt,
+        columns=sketch.design.columns,
+    )
+    if solution.too_few:
+        return replace(model, concerns=(TOO_FEW,))
+    return replace(model, concerns=_concerns(model, sketch))
+
+
+def _concerns(model: PCAModel, sketch: Sketch) -> tuple[str, ...]:
+    """Reasons to doubt the components, in words."""
+    found = []
+    radius = float(sketch.design.domain.half_widths[0])
+    size, standing = model.n_components, model.n_standing_out
+    if standing < size:
+        missing = size - standing
+        which = f"{missing} of {size} components {'does' if missing == 1 else 'do'}"
+        which = "the component does" if size == 1 else which
+        found.append(f"{which} not stand out of the noise, and may describe it")
+    if model.lost_variance > COSTLY and standing > 0:
+        found.append(
+            f"the noise is expected to cost {model.lost_variance:.0%} of the variance that the "
+            "best components hold"
+        )
+    if sketch.n_records is None:
+        found.append(
+            "the sketch has no number of records: variances are those of "
+            f"{model.n_records:.0f}, the number it was planned for"
+        )
+    if not model.centered and model.total_variance > EDGE * radius**2:
+        text = (
+            "nearly all records lie on the edge of the domain, where those outside of it end up: "
+            "it is too narrow, or the records are in other units"
+        )
+        more = "; or there are more of them than planned" if sketch.n_records is None else ""
+        found.append(text + more)
+    if not model.centered and standing and model.total_variance < (NARROW * radius) ** 2:
+        found.append(
+            "all records lie very near the centre of the domain: a smaller radius would need far "
+            "less noise"
+        )
+    if model.misfit > _most_misfit(model, sketch) and sketch.design.feature_map == "quadratic":
+        found.append(
+            f"records vary in more directions than a few (misfit {model.misfit:.1f}): second "
+            'moments, feature_map="second-moments", tell components of such records better '
+            "than features"
+        )
+    return tuple(found)
+
+
+def _most_misfit(model: PCAModel, sketch: Sketch) -> float:
+    """The largest misfit that a few values beyond the unknowns may have by chance."""
+    design = sketch.design
+    unknowns = pca_unknowns(max(model.n_components, model.n_standing_out), design.dim)
+    free = max(design.n_values - unknowns, 1)
+    of_squares = 5 if design.noise == "laplace" else 2  # variance of a square: kurtosis 6, or 3
+    return max(MISFIT, 1 + 3 * math.sqrt(of_squares / free))

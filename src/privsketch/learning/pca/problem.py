@@ -1,0 +1,166 @@
+"""What a learner of principal components is given: noisy second moments of the records.
+
+Either sums of squares along public directions, or the entries of the second-moment matrix;
+both are linear in that matrix, about the centre of the domain. Units are those of the records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.errors import ParameterError
+from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL
+from privsketch.sketching.sketch import Sketch
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticProblem:
+    """Sums of quadratic features.
+
+    Parameters
+    ----------
+    vectors : (m, dim) float64
+        Public directions w_j.
+    values : (m,) float64
+        Noisy sums over the records of `(w_j.(x - center))^2`.
+    noise_variance : float
+        Of every value.
+    noise : {"gaussian", "laplace", "cube"}
+        Law of the noise.
+    radius : float
+        Records lie within this distance of the centre.
+    n_records : float
+        Number of records: exact, noisy, or the planned one.
+    mean : (dim,) float64 or None
+        Noisy sum over the records of `x - center`; None if it was not released.
+    mean_variance : float
+        Variance of the noise per coordinate of `mean`.
+    count_variance : float
+        Variance of `n_records` about the number of records that make up the sums.
+    repetition : float
+        How often a record counts: sums vary like those of n_records / repetition of them.
+    """
+
+    vectors: Floats
+    values: Floats
+    noise_variance: float
+    noise: str
+    radius: float
+    n_records: float = 1.0
+    mean: Floats | None = None
+    mean_variance: float = 0.0
+    count_variance: float = 0.0
+    repetition: float = 1.0
+
+    @property
+    def dim(self) -> int:
+        """Number of columns."""
+        return int(self.vectors.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class MomentProblem:
+    """The second-moment matrix.
+
+    Parameters
+    ----------
+    matrix : (dim, dim) float64
+        Noisy sum over the records of `(x - center)(x - center)'`, symmetric.
+    diagonal_variance, off_diagonal_variance : float
+        Variance of the noise of an entry.
+    noise, radius, n_records, mean, mean_variance, count_variance, repetition
+        As in `QuadraticProblem`.
+    """
+
+    matrix: Floats
+    diagonal_variance: float
+    off_diagonal_variance: float
+    noise: str
+    radius: float
+    n_records: float = 1.0
+    mean: Floats | None = None
+    mean_variance: float = 0.0
+    count_variance: float = 0.0
+    repetition: float = 1.0
+
+    @property
+    def dim(self) -> int:
+        """Number of columns."""
+        return len(self.matrix)
+
+
+PCAProblem = QuadraticProblem | MomentProblem
+
+
+def problem_of_pca(sketch: Sketch) -> PCAProblem:
+    """The sketch as learners of principal components see it."""
+    design = sketch.design
+    if design.map.has_table:
+        raise ParameterError(
+            f"this sketch has {design.feature_map!r} features, which tell clusters and mixtures; "
+            "plan a design with task='pca' for principal components"
+        )
+    radius = float(design.domain.half_widths[0])
+    released = sketch.record_sums()
+    mean, mean_variance = (None, 0.0) if released is None else released
+    n_records = sketch.assumed_records
+    count_variance = _count_variance(sketch)
+    noise_variance = sketch.noise_variance * radius**4
+    if design.feature_map == "quadratic":
+        values = sketch.quadratic_sums()
+        return QuadraticProblem(
+            vectors=design.frequencies.vectors(design.domain),
+            values=values,
+            noise_variance=noise_variance + _masking(sketch, float(values.mean())),
+            noise=design.noise,
+            radius=radius,
+            n_records=n_records,
+            mean=mean,
+            mean_variance=mean_variance,
+            count_variance=count_variance,
+            repetition=sketch.repetition,
+        )
+    matrix = sketch.second_moments()
+    masking = _masking(sketch, float(np.trace(matrix)) / len(matrix))
+    return MomentProblem(
+        matrix=matrix,
+        diagonal_variance=noise_variance + masking,
+        off_diagonal_variance=noise_variance * (DIAGONAL / OFF_DIAGONAL) ** 2 + masking / 3,
+        noise=design.noise,
+        radius=radius,
+        n_records=n_records,
+        mean=mean,
+        mean_variance=mean_variance,
+        count_variance=count_variance,
+        repetition=sketch.repetition,
+    )
+
+
+def _masking(sketch: Sketch, square: float) -> float:
+    """Variance that masks add to a sum of squares of this size.
+
+    For each record that of its own square, on average: three times its mean squared, as
+    for Gaussian records.
+    """
+    if sketch.masking_variance == 0:
+        return 0.0
+    return sketch.masking_variance * 3 * (square / max(sketch.assumed_records, 1.0)) ** 2
+
+
+def _count_variance(sketch: Sketch) -> float:
+    """Variance of the number of records about that of the records in the sums.
+
+    Its noise; and how many records masks keep, unless it is those that were counted.
+    """
+    noise, rate = sketch.design.sum_noise, sketch.design.record_rate
+    squares = sum(weight**2 for weight in sketch.weights)
+    variance = squares * noise.count_variance
+    if noise.count == "released" and noise.count_law is None:
+        return variance
+    kept = (1 - rate) * sketch.repetition  # of every record, in units of its own
+    return variance + kept * max(sketch.assumed_records, 0.0)

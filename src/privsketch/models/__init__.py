@@ -1,0 +1,1 @@
+"""What learning gives: models, their files, and the rows they are asked about."""

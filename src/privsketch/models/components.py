@@ -1,0 +1,216 @@
+"""Principal components learned from a sketch, and their file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Receipt
+from privsketch.errors import ParameterError
+from privsketch.formats import document_content, read_file, reading, require_fields
+from privsketch.models.base import save_model, shared_fields
+from privsketch.models.rows import as_rows
+
+Floats = npt.NDArray[np.float64]
+KIND = "pca-model"
+FITS = ("eigenvectors", "burer-monteiro", "convex")
+
+
+@dataclass(frozen=True, eq=False)
+class PCAModel:
+    """Principal components learned from a sketch.
+
+    Attributes
+    ----------
+    components : (n_components, dim) float64
+        Orthonormal rows in order of variance; the largest coordinate of each is positive.
+    explained_variance : (n_components,) float64
+        Variance of the records along each component.
+    standard_errors : (n_components,) float64
+        Of the explained variances, from privacy noise and from the sampling of records.
+    mean : (dim,) float64
+        What the variances are about: the released mean, or the centre of the domain.
+    centered : bool
+        Whether `mean` is that of the records.
+    total_variance : float
+        Of all columns together.
+    noise_variance : float
+        Mean variance per direction of what the components leave, as in probabilistic PCA.
+    lost_variance : float
+        Share of the variance along the best components that these are expected to miss,
+        because of the noise.
+    n_standing_out : int
+        How many components stand out of the noise, as far as was looked.
+    residual, expected_residual : float
+        Squared misfit, in units of the noise, of the components, of others that stand out, and
+        of an even rest; and what noise and sampling leave on average. See `misfit`.
+    n_records : float
+        Number of records: exact, noisy, or the planned one if the sketch has none.
+    method : {"eigenvectors", "burer-monteiro", "convex"}
+    concerns : tuple of str
+        Reasons to doubt the components, in words; empty if there are none.
+    receipt : Receipt
+        What the sketch cost. Learning added nothing.
+    """
+
+    components: Floats
+    explained_variance: Floats
+    standard_errors: Floats
+    mean: Floats
+    centered: bool
+    total_variance: float
+    noise_variance: float
+    lost_variance: float
+    n_standing_out: int
+    residual: float
+    expected_residual: float
+    n_records: float
+    method: str
+    design_fingerprint: str
+    receipt: Receipt
+    columns: tuple[str, ...] | None = None
+    concerns: tuple[str, ...] = ()
+
+    @property
+    def n_components(self) -> int:
+        """Number of components."""
+        return len(self.components)
+
+    @property
+    def explained_variance_ratio(self) -> Floats:
+        """Explained variances as shares of the total, (n_components,)."""
+        return np.asarray(self.explained_variance / max(self.total_variance, 1e-300))
+
+    @property
+    def misfit(self) -> float:
+        """`residual` over `expected_residual`: far above 1 if the rest is not even.
+
+        With quadratic features such a rest bends the components; eigenvectors of second
+        moments are none the worse for it.
+        """
+        return self.residual / self.expected_residual
+
+    @property
+    def fit_words(self) -> str:
+        """How the components were found, and how well they explain what was released."""
+        if self.method == "eigenvectors":
+            return "eigenvectors of all second moments"
+        return f"misfit {self.misfit:.2f} of what noise and sampling leave ({self.method})"
+
+    @property
+    def more_words(self) -> str:
+        """How many components stand out beyond those asked for; empty if none does."""
+        more = self.n_standing_out - self.n_components
+        if more <= 0:
+            return ""
+        which, them = ("component stands", "it") if more == 1 else ("components stand", "them")
+        return f'{more} more {which} out of the noise; ask for {them}, or for "auto"'
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns' names, or x1, x2, ..."""
+        return list(self.columns or [f"x{j + 1}" for j in range(self.components.shape[1])])
+
+    def transform(self, X: npt.ArrayLike) -> Floats:
+        """Coordinates of the rows of X along the components, (n, n_components).
+
+        Exact, and hence as sensitive as the rows themselves.
+        """
+        rows = as_rows(X, self.components.shape[1], "transform")
+        return np.asarray((rows - self.mean) @ self.components.T)
+
+    def inverse_transform(self, X: npt.ArrayLike) -> Floats:
+        """The points that have these coordinates along the components, (n, dim)."""
+        rows = as_rows(X, self.n_components, "inverse_transform")
+        return np.asarray(rows @ self.components + self.mean)
+
+    def describe(self) -> str:
+        """The model in plain words, several lines."""
+        about = "their mean" if self.centered else "the centre of the domain, not their mean"
+        share = float(self.explained_variance_ratio.sum())
+        lines = [
+            f"components  {self.n_components} of about {self.n_records:.0f} records, about {about}",
+            f"variance    {share:.1%} of {self.total_variance:.4g} explained; "
+            f"{self.noise_variance:.4g} per direction left",
+            f"noise       costs about {100 * self.lost_variance:.2g} % of what the best components "
+            "hold",
+            f"fit         {self.fit_words}",
+            *([f"more        {self.more_words}"] if self.more_words else []),
+        ]
+        names = self.column_names
+        more = "  ..." if len(names) > 6 else ""
+        head = "  ".join(f"{name[:9]:>9}" for name in names[:6])
+        lines.append(f"            variance     +-       share   {head}{more}")
+        parts = zip(
+            self.explained_variance,
+            self.standard_errors,
+            self.explained_variance_ratio,
+            self.components,
+            strict=True,
+        )
+        for variance, error, part, component in parts:
+            numbers = "  ".join(f"{value:9.3f}" for value in component[:6])
+            lines.append(f"            {variance:9.4g}  {error:8.2g}  {part:6.1%}   {numbers}")
+        lines.extend(f"careful     {text}" for text in self.concerns)
+        return "\n".join([*lines, f"cost        {self.receipt.summary()}"])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as JSON."""
+        save_model(path, KIND, self, _ARRAYS)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> PCAModel:
+        """Read a model written by `save`."""
+        what = os.fspath(path)
+        content = document_content(read_file(path), KIND, what)
+        fields = require_fields(content, cls.__dataclass_fields__, what)
+        with reading(what):
+            arrays = {name: np.array(fields[name], dtype=np.float64) for name in _ARRAYS}
+            _require_components(**arrays)
+            _require_plain(fields)
+            others = shared_fields(fields, arrays["components"].shape[1], _NUMBERS)
+        return cls(**{**fields, **arrays, **others})
+
+
+_ARRAYS = ("components", "explained_variance", "standard_errors", "mean")
+_NUMBERS = (
+    "total_variance",
+    "noise_variance",
+    "lost_variance",
+    "residual",
+    "expected_residual",
+    "n_records",
+)
+
+
+def _require_components(
+    components: Floats, explained_variance: Floats, standard_errors: Floats, mean: Floats
+) -> None:
+    """Refuse numbers that are not principal components."""
+    if components.ndim != 2 or components.size == 0:
+        raise ParameterError("components must be a table")
+    size, dim = components.shape
+    if explained_variance.shape != (size,) or standard_errors.shape != (size,):
+        raise ParameterError("components, variances and errors do not fit together")
+    if mean.shape != (dim,):
+        raise ParameterError("the mean does not fit the components")
+    arrays = (components, explained_variance, standard_errors, mean)
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise ParameterError("a component, variance or mean is missing")
+    if (explained_variance < 0).any() or (standard_errors < 0).any():
+        raise ParameterError("variances and errors must not be negative")
+    if np.abs(components @ components.T - np.eye(size)).max() > 1e-6:
+        raise ParameterError("components must be orthonormal")
+
+
+def _require_plain(fields: dict[str, Any]) -> None:
+    if type(fields["centered"]) is not bool:
+        raise ParameterError("centered must be true or false")
+    if type(fields["n_standing_out"]) is not int or fields["n_standing_out"] < 0:
+        raise ParameterError("n_standing_out must be a whole number")
+    if fields["method"] not in FITS:
+        raise ParameterError("unknown method")

@@ -1,0 +1,243 @@
+"""A Gaussian mixture that was learned privately, and its file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import solve_triangular
+from scipy.special import logsumexp
+
+from privsketch.budget import Receipt
+from privsketch.design.unknowns import COVARIANCE_TYPES, CovarianceType
+from privsketch.errors import ParameterError
+from privsketch.features.frequencies import public_seed
+from privsketch.formats import document_content, read_file, reading, require_fields
+from privsketch.models.base import save_model, shared_fields
+from privsketch.models.rows import as_rows
+
+Floats = npt.NDArray[np.float64]
+ROWS_PER_BLOCK = 8192
+KIND = "gaussian-mixture-model"
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianMixtureModel:
+    """A Gaussian mixture learned from a sketch, or by noisy rounds of EM.
+
+    Attributes
+    ----------
+    weights : (n_components,) float64
+        Share of the records in each component; sums to 1.
+    means : (n_components, dim) float64
+    covariances : float64
+        In scikit-learn's shapes: (n_components,) spherical, (n_components, dim) diag,
+        (n_components, dim, dim) full, (dim, dim) tied. Always positive definite.
+    covariance_type : {"full", "tied", "diag", "spherical"}
+    standard_errors : (n_components, dim) float64
+        Of the means, from privacy noise and from the sampling of records; larger by the
+        square root of the misfit where there is one.
+    residual, expected_residual : float or None
+        Of a sketch: squared misfit in units of the variance of noise and sampling, and what it
+        is on average if the records follow the mixture. A residual far above says that they do
+        not, or that the search got stuck.
+    n_records : float
+        Number of records as the fit sees it.
+    concerns : tuple of str
+        Reasons to doubt the mixture, in words; empty if there are none.
+    receipt : Receipt
+        What the sketch cost, to which learning added nothing, or all rounds.
+    """
+
+    weights: Floats
+    means: Floats
+    covariances: Floats
+    covariance_type: CovarianceType
+    standard_errors: Floats
+    residual: float | None
+    expected_residual: float | None
+    n_records: float
+    design_fingerprint: str
+    receipt: Receipt
+    columns: tuple[str, ...] | None = None
+    concerns: tuple[str, ...] = ()
+
+    @property
+    def n_components(self) -> int:
+        """Number of components."""
+        return len(self.means)
+
+    @property
+    def misfit(self) -> float | None:
+        """Residual over its expectation; None without a sketch."""
+        if self.residual is None or self.expected_residual is None:
+            return None
+        return self.residual / self.expected_residual
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns' names, or x1, x2, ..."""
+        return list(self.columns or [f"x{j + 1}" for j in range(self.means.shape[1])])
+
+    def covariance_matrices(self) -> Floats:
+        """(n_components, dim, dim) covariances, whatever their type."""
+        size, dim = self.means.shape
+        if self.covariance_type in ("full", "tied"):
+            return np.broadcast_to(self.covariances, (size, dim, dim)).copy()
+        variances = self.covariances.reshape(size, -1)
+        return np.asarray(np.broadcast_to(variances, (size, dim))[:, :, None] * np.eye(dim))
+
+    def score_samples(self, X: npt.ArrayLike) -> Floats:
+        """Logarithm of the density at each row of X, (n,). As sensitive as the rows."""
+        rows = self._rows(X, "score_samples")
+        return np.asarray(logsumexp(self._joint_logs(rows), axis=1))
+
+    def score(self, X: npt.ArrayLike) -> float:
+        """Mean of `score_samples`. An exact statement about X, not a private one."""
+        scores = self.score_samples(X)
+        if len(scores) == 0:
+            raise ParameterError("score: X has no rows")
+        return float(np.mean(scores))
+
+    def predict_proba(self, X: npt.ArrayLike) -> Floats:
+        """Probability of each component for each row of X, (n, n_components)."""
+        logs = self._joint_logs(self._rows(X, "predict_proba"))
+        return np.asarray(np.exp(logs - logsumexp(logs, axis=1, keepdims=True)))
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Most probable component for each row of X, (n,).
+
+        The labels are exact and hence as sensitive as the rows themselves.
+        """
+        logs = self._joint_logs(self._rows(X, "predict"))
+        return np.asarray(logs.argmax(axis=1), dtype=np.int64)
+
+    def sample(
+        self, n_samples: int = 1, random_state: int | None = None
+    ) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """Synthetic records (n_samples, dim) and their components, in order of component.
+
+        Functions of the model alone: they may be published. They are not clipped; those
+        outside the domain are what `domain.project` is for.
+        """
+        if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer):
+            raise ParameterError(f"n_samples={n_samples!r}: expected an integer")
+        if n_samples < 1:
+            raise ParameterError(f"n_samples={n_samples}: at least one is needed")
+        rng = np.random.default_rng(public_seed(random_state))
+        counts = rng.multinomial(n_samples, self.weights / self.weights.sum())
+        factors = np.linalg.cholesky(self.covariance_matrices())
+        labels = np.repeat(np.arange(self.n_components), counts)
+        normal = rng.standard_normal((n_samples, self.means.shape[1]))
+        records = self.means[labels]
+        for k, factor in enumerate(factors):
+            records[labels == k] += normal[labels == k] @ factor.T
+        return records, labels.astype(np.int64)
+
+    def _rows(self, X: npt.ArrayLike, name: str) -> Floats:
+        return as_rows(X, self.means.shape[1], name)
+
+    def _joint_logs(self, rows: Floats) -> Floats:
+        """(n, n_components) log of weight times density."""
+        dim = self.means.shape[1]
+        factors = np.linalg.cholesky(self.covariance_matrices())
+        with np.errstate(divide="ignore"):  # a component of no weight has no probability
+            offsets = np.log(self.weights) - dim / 2 * np.log(2 * np.pi)
+        offsets = offsets - np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
+        result = np.empty((len(rows), self.n_components))
+        for first in range(0, len(rows), ROWS_PER_BLOCK):
+            block = slice(first, first + ROWS_PER_BLOCK)
+            for k, factor in enumerate(factors):
+                steps = (rows[block] - self.means[k]).T
+                white = solve_triangular(factor, steps, lower=True, check_finite=False)
+                result[block, k] = offsets[k] - np.square(white).sum(axis=0) / 2
+        return result
+
+    def describe(self) -> str:
+        """The model in plain words, several lines."""
+        lines = [
+            f"mixture     {self.n_components} Gaussian components of about "
+            f"{self.n_records:.0f} records, covariances {self.covariance_type}",
+        ]
+        if self.misfit is not None:
+            lines.append(
+                f"fit         misfit {self.misfit:.2f} of what noise and sampling leave on average"
+            )
+        names = self.column_names
+        more = "  ..." if len(names) > 8 else ""
+        head = "  ".join(f"{name[:9]:>9}" for name in names[:8])
+        lines.append(f"components  weight   {head}{more}")
+        widths = np.sqrt(np.diagonal(self.covariance_matrices(), axis1=1, axis2=2))
+        rows = zip(self.weights, self.means, self.standard_errors, widths, strict=True)
+        for weight, mean, error, width in rows:
+            lines.append(f"mean        {weight:6.1%}   {_numbers(mean)}")
+            lines.append(f"  +-                 {_numbers(error)}")
+            lines.append(f"  deviation          {_numbers(width)}")
+        lines.extend(f"careful     {text}" for text in self.concerns)
+        return "\n".join([*lines, f"cost        {self.receipt.summary()}"])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as JSON."""
+        save_model(path, KIND, self, _ARRAYS)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> GaussianMixtureModel:
+        """Read a model written by `save`."""
+        what = os.fspath(path)
+        content = document_content(read_file(path), KIND, what)
+        fields = require_fields(content, cls.__dataclass_fields__, what)
+        with reading(what):
+            arrays = {name: np.array(fields[name], dtype=np.float64) for name in _ARRAYS}
+            _require_mixture(fields["covariance_type"], **arrays)
+            others = shared_fields(fields, arrays["means"].shape[1], _NUMBERS, absent=_OF_A_SKETCH)
+        return cls(**{**fields, **arrays, **others})
+
+
+_OF_A_SKETCH = ("residual", "expected_residual")
+_NUMBERS = (*_OF_A_SKETCH, "n_records")
+_ARRAYS = ("weights", "means", "covariances", "standard_errors")
+
+
+def _numbers(values: Floats) -> str:
+    return "  ".join(f"{value:9.4g}" for value in values[:8])
+
+
+def _require_mixture(
+    covariance_type: Any,
+    weights: Floats,
+    means: Floats,
+    covariances: Floats,
+    standard_errors: Floats,
+) -> None:
+    """Refuse numbers that are not a mixture."""
+    if covariance_type not in COVARIANCE_TYPES:
+        raise ParameterError("unknown covariance_type")
+    if means.ndim != 2 or means.size == 0:
+        raise ParameterError("means must be a table")
+    size, dim = means.shape
+    shapes = {
+        "spherical": (size,),
+        "diag": (size, dim),
+        "full": (size, dim, dim),
+        "tied": (dim, dim),
+    }
+    fits = covariances.shape == shapes[covariance_type] and weights.shape == (size,)
+    if not fits or standard_errors.shape != means.shape:
+        raise ParameterError("weights, means and covariances do not fit together")
+    arrays = (weights, means, covariances, standard_errors)
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise ParameterError("a weight, mean or covariance is missing")
+    if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6 or (standard_errors < 0).any():
+        raise ParameterError("weights must be shares, and errors must not be negative")
+    if covariance_type in ("full", "tied"):
+        skew = np.abs(covariances - np.swapaxes(covariances, -1, -2)).max()
+        if skew > 1e-9 * np.abs(covariances).max():
+            raise ParameterError("covariances must be symmetric")
+        positive = bool((np.linalg.eigvalsh(covariances) > 0).all())
+    else:
+        positive = bool((covariances > 0).all())
+    if not positive:
+        raise ParameterError("covariances must be positive definite")

@@ -1,0 +1,179 @@
+"""The questions of one run, each paid with its share, and the receipt of all of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Budget, Receipt, exact
+from privsketch.errors import ParameterError
+from privsketch.noise.choice import choice_law
+from privsketch.noise.mechanism import (
+    add_noise,
+    choose,
+    cube_factor,
+    cube_law,
+    gaussian_law,
+    laplace_law,
+)
+from privsketch.noise.shares import Shares
+from privsketch.noise.sums import saturating_multiply
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Account:
+    """Pays for noise out of named shares, each of them once."""
+
+    def __init__(self, shares: Shares) -> None:
+        self.shares = shares
+        self._receipts: list[Receipt] = []
+        self._rhos: list[float] = []
+        self._paid: list[str] = []
+
+    def budget(self, name: str) -> Budget:
+        """A share as a budget of its own, for a release that is planned by itself.
+
+        It counts as spent from then on; `charge` takes its receipt.
+        """
+        if name in self._paid or name not in self.shares.weights:
+            raise ParameterError(f"shares: {name!r} is spent, or none of them")
+        self._paid.append(name)
+        return self.shares.part(name)
+
+    def charge(self, receipt: Receipt, rho: float) -> None:
+        """Note what a share was spent on; rho is that of Gaussian noise, 0 for pure budgets."""
+        if (rho > 0) == self.shares.is_pure:
+            raise ParameterError("shares: with delta every part has a rho, without it none has")
+        self._receipts.append(receipt)
+        self._rhos.append(rho)
+
+    def gaussian(
+        self, name: str, values: Integers, l2_squared: int, *, replaced: int | None = None
+    ) -> tuple[Floats, float]:
+        """Noisy integers and the standard deviation of their noise.
+
+        `l2_squared` is the squared L2 sensitivity under "add-remove", `replaced` that of a
+        replacement; two changes of the first kind if left out.
+
+        Charges: the share.
+        """
+        budget = self.budget(name)
+        if budget.neighbours == "replace":
+            l2_squared = 4 * l2_squared if replaced is None else replaced
+        flat = np.ascontiguousarray(values).reshape(-1)
+        law = gaussian_law(l2_squared, len(flat), budget.epsilon, budget.delta, budget.neighbours)
+        noisy, receipt = add_noise(flat, law, source=None)
+        self.charge(part_receipt(name, receipt), law.rho)
+        return noisy.reshape(values.shape).astype(np.float64), law.scale
+
+    def laplace(
+        self, name: str, values: Integers, l1: int, *, replaced: int | None = None
+    ) -> tuple[Floats, float]:
+        """Noisy integers and the scale of their noise, for an L1 sensitivity under "add-remove".
+
+        `replaced` is that of a replacement; twice the first if left out.
+
+        Charges: the share.
+        """
+        self._require_pure("Laplace")
+        budget = self.budget(name)
+        if budget.neighbours == "replace":
+            l1 = 2 * l1 if replaced is None else replaced
+        flat = np.ascontiguousarray(values).reshape(-1)
+        law = laplace_law(l1, len(flat), budget.epsilon, budget.neighbours)
+        noisy, receipt = add_noise(flat, law, source=None)
+        self.charge(part_receipt(name, receipt), 0.0)
+        return noisy.reshape(values.shape).astype(np.float64), law.scale
+
+    def cube(
+        self, name: str, values: Integers, largest: int, *, replaced: int | None = None
+    ) -> tuple[Floats, float]:
+        """Noisy integers and the variance of their noise, for a largest change of a component.
+
+        `replaced` is that of a replacement; twice the first if left out.
+
+        Charges: the share.
+        """
+        self._require_pure("cube")
+        budget = self.budget(name)
+        if budget.neighbours == "replace":
+            largest = 2 * largest if replaced is None else replaced
+        flat = np.ascontiguousarray(values).reshape(-1)
+        factor = cube_factor(largest, len(flat), budget.epsilon)
+        law = cube_law(factor * largest, len(flat), budget.epsilon, budget.neighbours)
+        noisy, receipt = add_noise(saturating_multiply(flat, factor), law, source=None)
+        self.charge(part_receipt(name, receipt), 0.0)
+        return noisy.reshape(values.shape) / factor, law.variance / factor**2
+
+    def noisy(
+        self,
+        name: str,
+        values: Integers,
+        *,
+        l1: int,
+        l2_squared: int,
+        l2_replaced: int | None = None,
+    ) -> tuple[Floats, float]:
+        """Noisy integers and the variance of their noise: Gaussian with a delta, Laplace without.
+
+        `l2_replaced` is the squared L2 sensitivity of a replacement, four times the other one if
+        left out; in L1 it is twice as much.
+
+        Charges: the share.
+        """
+        if self.shares.is_pure:
+            noisy, scale = self.laplace(name, values, l1)
+            return noisy, 2 * scale**2
+        noisy, scale = self.gaussian(name, values, l2_squared, replaced=l2_replaced)
+        return noisy, scale**2
+
+    def counts(self, name: str, values: Integers) -> tuple[Floats, float]:
+        """Noisy numbers of records of disjoint sets, and the variance of their noise.
+
+        A record that is replaced leaves one set and enters another: 2, in L1 and squared in L2.
+
+        Charges: the share.
+        """
+        return self.noisy(name, values, l1=1, l2_squared=1, l2_replaced=2)
+
+    def choice(self, name: str, losses: Integers, width: int) -> int:
+        """Index of a small one among sums of losses of which a record adds 0 to `width` to each.
+
+        Its noise is pure. With a delta it has the epsilon whose rho is that of the share: what is
+        epsilon-private is (epsilon^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 1.4).
+
+        Charges: the share.
+        """
+        budget, rho = self.budget(name), 0.0
+        epsilon = budget.epsilon
+        if not self.shares.is_pure:
+            rho = self.shares.rho(name)
+            epsilon = math.sqrt(2 * rho)
+            while exact(epsilon) ** 2 > 2 * Fraction(rho):
+                epsilon = math.nextafter(epsilon, 0.0)
+        law = choice_law(width, len(losses), epsilon, budget.neighbours)
+        chosen, receipt = choose(losses, law, source=None)
+        self.charge(part_receipt(name, receipt), rho)
+        return int(chosen[0])
+
+    def _require_pure(self, kind: str) -> None:
+        if not self.shares.is_pure:
+            # Its epsilon would not be that of the share, whose rho is what counts.
+            raise ParameterError(f"shares: {kind} noise is for budgets with delta = 0")
+
+    def receipt(self, mechanism: str, source: str | None) -> Receipt:
+        """What the whole run cost: every share that was taken has a receipt."""
+        if len(self._receipts) < len(self._paid):
+            raise ParameterError("shares: one was taken and not charged")
+        return self.shares.receipt(mechanism, self._receipts, self._rhos, source)
+
+
+def part_receipt(name: str, receipt: Receipt) -> Receipt:
+    """The receipt of a step of a run, by its name; the run has a source, its steps have none."""
+    return replace(receipt, mechanism=f"{name}: {receipt.mechanism}", source=None)

@@ -1,1 +1,0 @@
-"""Choices made before any record is read, from public facts alone."""

@@ -1,0 +1,310 @@
+"""From budget and matrix to the noise of a released record: the calibrations A and B.
+
+A, "realised": for every matrix P the release is private by itself, with the sensitivity of this
+P. The matrix may be public, and used again. Laplace noise spends no delta.
+B, "fresh": nobody knew the matrix, and the pair (P, Z) is private on average over P, see
+noise/fresh.py. Less noise from about ten components on; one release only.
+
+"auto" fixes at most one calibration that spends delta before the matrix is drawn, from public
+numbers alone. Afterwards only A with Laplace noise may replace it, which spends none: the least
+noise of A and B at the drawn matrix would spend up to twice the delta. docs/projection.md.
+
+"union" and "paper" are for comparison: the corrected union bound of JLL Theorem 5, and the
+printed scales of Theorems 3 and 5, charged with the delta that they really have.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from privsketch.budget import Budget, exact, number_text
+from privsketch.errors import ParameterError
+from privsketch.noise.calibration import kappa_discrete
+from privsketch.noise.fresh import (
+    fresh_gaussian,
+    fresh_laplace,
+    fresh_laplace_scale,
+    half_normal_tail,
+)
+from privsketch.noise.mechanism import NoiseLaw, gaussian_law, laplace_law
+from privsketch.projection.change import Change
+from privsketch.projection.matrix import ENTRY_ERROR, ENTRY_FAILURE, UNIT, Matrix
+
+CALIBRATIONS = ("auto", "realised", "fresh", "union", "paper")
+NOISES = ("auto", "laplace", "gaussian")
+# Scales stay below 2^36, so that one random word is enough for a number.
+_SCALE_BITS = 36
+
+
+@dataclass(frozen=True)
+class RowNoise:
+    """Noise of the projections of one record, on integers divided by 2^shift."""
+
+    law: NoiseLaw
+    shift: int
+    calibration: str
+    words: str
+
+    @property
+    def std(self) -> float:
+        """Standard deviation in integers before the shift."""
+        return math.sqrt(self.law.variance) * 2.0**self.shift
+
+    @property
+    def fourth_moment(self) -> float:
+        """Of one number of noise, in the integers that noise is added to."""
+        if self.law.kind == "gaussian":
+            return 3 * self.law.variance**2
+        q = math.exp(-1 / self.law.scale)
+        return 2 * q * (1 + 10 * q + q * q) / math.expm1(-1 / self.law.scale) ** 4
+
+
+def realised_laplace(change: Change, matrix: Matrix, budget: Budget) -> RowNoise:
+    """A: pure, calibrated to this matrix."""
+    shift, l1 = _shifted_l1(change.l1(matrix), matrix, budget.epsilon)
+    law = laplace_law(l1, matrix.n_components, budget.epsilon, "replace")
+    return RowNoise(law, shift, "realised", _THIS_MATRIX)
+
+
+def realised_gaussian(change: Change, matrix: Matrix, budget: Budget) -> RowNoise:
+    """A: (epsilon, delta) for this matrix."""
+    k = matrix.n_components
+    square = change.l2_squared(matrix)
+    law = gaussian_law(square, k, budget.epsilon, budget.delta, "replace")
+    shift = _shift(law.scale)
+    if shift:
+        # Dividing and rounding down moves each component by less than one.
+        length = math.sqrt(square) * (1 + 1e-12) / 2.0**shift + math.sqrt(k)
+        law = gaussian_law(
+            math.ceil(length * length * (1 + 1e-12)), k, budget.epsilon, budget.delta, "replace"
+        )
+    return RowNoise(law, shift, "realised", _THIS_MATRIX)
+
+
+@dataclass(frozen=True)
+class _Fresh:
+    """What a calibration to fresh matrices knows: all of it before one is drawn."""
+
+    change: Change
+    dim: int
+    n_components: int
+    budget: Budget
+
+    @property
+    def length(self) -> float:
+        """|v| in the units of the integer matrix."""
+        return self.change.radius * UNIT
+
+    @property
+    def delta(self) -> float:
+        """What is left after the chance that an entry of the matrix is not accurate."""
+        left = self.budget.delta - self.dim * self.n_components * ENTRY_FAILURE
+        if not left > 0.5 * self.budget.delta:
+            raise ParameterError(
+                f"delta={self.budget.delta:g} with calibration='fresh': too small for the accuracy "
+                "of the matrix; use calibration='realised'"
+            )
+        return left
+
+    def l1_rounding(self, shift: int) -> float:
+        """What rounding adds to the L1 norm of v P, in units of |v|."""
+        entries = ENTRY_ERROR * self.n_components * math.sqrt(self.change.spread) / UNIT
+        return entries + self.n_components * _step(shift) / self.length
+
+    def l2_rounding(self, shift: int) -> float:
+        """The same for the L2 norm."""
+        entries = ENTRY_ERROR * math.sqrt(self.change.spread * self.n_components) / UNIT
+        return entries + math.sqrt(self.n_components) * _step(shift) / self.length
+
+    def laplace(self, bound: float, calibration: str, words: str) -> RowNoise:
+        """Laplace noise that hides shifts v P of L1 norm up to bound |v|."""
+        shift = _shift(bound * self.length / self.budget.epsilon)
+        return self._laplace(bound + self.l1_rounding(shift), shift, calibration, words)
+
+    def laplace_by_moments(self) -> RowNoise:
+        """B with Laplace noise, by Renyi divergences of all components."""
+        epsilon, k = self.budget.epsilon, self.n_components
+        shift = _shift(fresh_laplace_scale(k, epsilon, self.delta) * self.length)
+        rounding, step = self.l1_rounding(shift) / k, 2.0**shift / self.length
+        scale = fresh_laplace_scale(k, epsilon, self.delta, rounding, step)
+        return self._laplace(scale * epsilon, shift, "fresh", _ONE_RELEASE)
+
+    def _laplace(self, bound: float, shift: int, calibration: str, words: str) -> RowNoise:
+        """Noise of scale bound |v| / epsilon, all rounding included."""
+        epsilon = self.budget.epsilon
+        l1 = math.ceil(bound * self.length / 2.0**shift * (1 + 1e-12))
+        law = laplace_law(l1, self.n_components, epsilon, "replace")
+        law = law.charged(epsilon, self.budget.delta, "replace")
+        return RowNoise(law, shift, calibration, words)
+
+    def gaussian(self) -> RowNoise:
+        """B with discrete Gaussian noise."""
+        budget, k = self.budget, self.n_components
+        rough = fresh_gaussian(k, budget.epsilon, self.delta) * self.length
+        shift = _shift(rough)
+        relative = fresh_gaussian(k, budget.epsilon, self.delta, self.l2_rounding(shift))
+        scale = relative * self.length / 2.0**shift * (1 + 1e-12)
+        length = self.length / 2.0**shift
+        law = NoiseLaw(
+            "gaussian",
+            k,
+            length,  # before the projection, which stretches it by a random factor around 1
+            budget.epsilon,
+            budget.delta,
+            "replace",
+            scale,
+            scale**2,
+            rho=length**2 / (2 * scale**2) * (1 + 1e-11),
+        )
+        return RowNoise(law, shift, "fresh", _ONE_RELEASE)
+
+
+_THIS_MATRIX = "holds for the matrix that was drawn, however often it is used and whoever knows it"
+_ONE_RELEASE = "mean over fresh matrices, for one release"
+
+
+def fixed_before(
+    change: Change, dim: int, n_components: int, budget: Budget, noise: str, calibration: str
+) -> RowNoise:
+    """The noise of a fresh matrix, fixed before it is drawn."""
+    fresh = _Fresh(change, dim, n_components, budget)
+    k = n_components
+    if calibration == "union":
+        # JLL Theorem 5 with the delta that its bound leaves out.
+        bound = math.sqrt(2 * k * math.log(2 * k / fresh.delta)) * (1 + 1e-12)
+        return fresh.laplace(bound, "union", f"union over components; {_ONE_RELEASE}")
+    options = []
+    if noise in ("auto", "laplace"):
+        bound = fresh_laplace(k, fresh.delta, budget.epsilon)
+        options.append(fresh.laplace(bound, "fresh", _ONE_RELEASE))
+        options.append(fresh.laplace_by_moments())
+    if noise in ("auto", "gaussian"):
+        options.append(fresh.gaussian())
+    return min(options, key=lambda option: option.std)
+
+
+def is_fresh(dim: int, n_components: int, budget: Budget, noise: str, calibration: str) -> bool:
+    """Whether the noise will be that of a fresh matrix, from public numbers alone.
+
+    "auto" has one matrix for one release, unless delta is too small for its accuracy, or
+    Gaussian noise is asked for where that of the drawn matrix will be less.
+    """
+    if calibration != "auto":
+        return calibration in ("fresh", "union")
+    if budget.delta <= 2 * dim * n_components * ENTRY_FAILURE:
+        return False
+    if noise != "gaussian":
+        return True
+    # The largest singular value of a Gaussian matrix is about 1 + sqrt(dim / k).
+    drawn = kappa_discrete(budget.epsilon, budget.delta) * (1 + math.sqrt(dim / n_components))
+    return fresh_gaussian(n_components, budget.epsilon, budget.delta) < drawn
+
+
+def paper_noise(change: Change, matrix: Matrix, budget: Budget, protect: str) -> RowNoise:
+    """The printed scales: c = 2 sqrt k (Theorem 3), k sqrt(2 ln(2 k) / k) (Theorem 5).
+
+    Charged with what they cost: for a fresh matrix the chance that v P is longer than c, for a
+    public one the epsilon that this matrix has.
+    """
+    k = matrix.n_components
+    theorem = 3 if protect == "element" else 5
+    bound = 2 * math.sqrt(k) if theorem == 3 else math.sqrt(2 * k * math.log(2 * k))
+    fresh = _Fresh(change, matrix.dim, k, budget)
+    epsilon = budget.epsilon
+    shift = _shift(bound * fresh.length / epsilon)
+    l1 = math.ceil(bound * fresh.length / 2.0**shift)
+    law = laplace_law(l1, k, epsilon, "replace")
+    words = f"scale of JLL Theorem {theorem} as printed"
+    if matrix.is_public:
+        actual = change.l1(matrix)
+        actual = -(-actual >> shift) + (k if shift else 0)
+        spent = _round_up(Fraction(actual) / Fraction(law.scale))
+        spent = max(spent, epsilon)
+        law = replace(law, epsilon=spent, inner=spent, sensitivity=max(actual, l1))
+        note = f"{words}; this matrix makes it epsilon = {number_text(spent)}"
+        return RowNoise(law, shift, "paper", note)
+    failure = half_normal_tail(k, math.sqrt(k) * (bound - fresh.l1_rounding(shift)))
+    delta = failure * (1 + 1e-9) + matrix.dim * k * ENTRY_FAILURE
+    law = law.charged(epsilon, delta, "replace")
+    note = f"{words}; its delta is {delta:.3g}, not what the theorem says; {_ONE_RELEASE}"
+    return RowNoise(law, shift, "paper", note)
+
+
+def check_choices(budget: Budget, noise: str, calibration: str, is_public: bool) -> None:
+    """Refuse combinations that have no proof, before a matrix is drawn."""
+    for name, value, known in (
+        ("noise", noise, NOISES),
+        ("calibration", calibration, CALIBRATIONS),
+    ):
+        if value not in known:
+            raise ParameterError(f"{name}={value!r}: expected one of {', '.join(map(repr, known))}")
+    if noise == "gaussian" and budget.delta == 0:
+        raise ParameterError(
+            "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; use "
+            "noise='laplace' for pure differential privacy"
+        )
+    if calibration in ("fresh", "union"):
+        if is_public:
+            raise ParameterError(
+                f"calibration={calibration!r} with random_state: its matrix must be unknown before "
+                "the release; leave random_state out, or use calibration='realised'"
+            )
+        if budget.delta == 0:
+            raise ParameterError(
+                f"calibration={calibration!r} with delta=0: it needs delta > 0; use "
+                "calibration='realised' for pure differential privacy"
+            )
+    if calibration in ("paper", "union") and noise == "gaussian":
+        raise ParameterError(f"calibration={calibration!r}: the paper has noise='laplace' only")
+
+
+def realised(change: Change, matrix: Matrix, budget: Budget, noise: str) -> RowNoise:
+    """A: the smaller noise. Either is private at every single matrix, and charged as it is."""
+    if noise == "laplace" or budget.delta == 0:
+        return realised_laplace(change, matrix, budget)
+    gaussian = realised_gaussian(change, matrix, budget)
+    if noise == "gaussian" or not _may_be_less(change, matrix, budget, gaussian):
+        return gaussian
+    return min(gaussian, realised_laplace(change, matrix, budget), key=lambda option: option.std)
+
+
+def least(fixed: RowNoise, change: Change, matrix: Matrix, budget: Budget, noise: str) -> RowNoise:
+    """The fixed noise of a fresh matrix, or pure noise at the drawn one if that is less.
+
+    The charge stays that of the fixed one: over all matrices the release spends its delta.
+    """
+    if noise == "gaussian" or not _may_be_less(change, matrix, budget, fixed):
+        return fixed
+    pure = realised_laplace(change, matrix, budget)
+    if pure.std >= fixed.std:
+        return fixed
+    law = pure.law.charged(budget.epsilon, budget.delta, "replace")
+    return replace(pure, law=law, words=f"{pure.words}; chosen by the matrix, so delta is charged")
+
+
+def _may_be_less(change: Change, matrix: Matrix, budget: Budget, other: RowNoise) -> bool:
+    """Whether pure noise can be less than other noise: bounds of large matrices take a while."""
+    return change.l1_at_least(matrix) / budget.epsilon * math.sqrt(2) < other.std
+
+
+def _shifted_l1(l1: int, matrix: Matrix, epsilon: float) -> tuple[int, int]:
+    shift = _shift(l1 / epsilon)
+    # Dividing and rounding down moves each component by less than one.
+    return shift, l1 if shift == 0 else -(-l1 >> shift) + matrix.n_components
+
+
+def _shift(scale: float) -> int:
+    return max(0, math.frexp(scale)[1] - _SCALE_BITS)
+
+
+def _step(shift: int) -> float:
+    return 2.0**shift if shift else 0.0
+
+
+def _round_up(value: Fraction) -> float:
+    number = float(value)
+    while exact(number) < value:
+        number = math.nextafter(number, math.inf)
+    return number

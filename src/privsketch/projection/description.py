@@ -1,0 +1,197 @@
+"""What is public about a table of released records: the file beside it.
+
+It says what the release cost, what it protects and what it does not, and how much noise every
+number has, which distances need (projection/distances.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Receipt, receipt_from_json, receipt_to_json
+from privsketch.domain import Domain, domain_from_json, domain_to_json
+from privsketch.errors import FileError, ParameterError
+from privsketch.formats import document, document_content, read_file, write_file
+from privsketch.projection.calibration import CALIBRATIONS, NOISES
+from privsketch.projection.change import PROTECTS
+from privsketch.projection.matrix import public_matrix
+from privsketch.projection.rows import Projection
+
+KIND = "release"
+_KNOWN = {
+    "protect": PROTECTS,
+    "calibration": tuple(name for name in CALIBRATIONS if name != "auto"),
+    "noise": tuple(name for name in NOISES if name != "auto"),
+}
+
+
+@dataclass(frozen=True)
+class ReleaseDescription:
+    """A released table in words and numbers.
+
+    `columns` are the released ones, `carried` those that were copied without any protection.
+    `record` are the columns of a record, in their order, if they have names; `n_records` is
+    the number of rows, which is public. `noise_variance` and `noise_fourth_moment` are of the
+    noise of one released number. `seed` is that of a public matrix, None for one that was drawn
+    without; `matrix_name` tells any matrix from others: distances need rows of the same one.
+    """
+
+    columns: tuple[str, ...]
+    carried: tuple[str, ...]
+    dim: int
+    record: tuple[str, ...] | None
+    n_records: int
+    domain: Domain
+    protect: str
+    calibration: str
+    noise: str
+    noise_variance: float
+    noise_fourth_moment: float
+    seed: int | None
+    matrix_name: str
+    receipt: Receipt
+
+    @classmethod
+    def of(
+        cls,
+        projection: Projection,
+        receipt: Receipt,
+        *,
+        n_records: int,
+        record: tuple[str, ...] | None = None,
+        carried: tuple[str, ...] = (),
+    ) -> ReleaseDescription:
+        """The description of what a projection released."""
+        return cls(
+            columns=released_names(projection.n_components),
+            carried=carried,
+            dim=projection.dim,
+            record=record,
+            n_records=n_records,
+            domain=projection.protection.domain,
+            protect=projection.protection.protect,
+            calibration=projection.noise.calibration,
+            noise=projection.noise.law.kind,
+            noise_variance=projection.noise_variance,
+            noise_fourth_moment=projection.noise_fourth_moment,
+            seed=projection.seed,
+            matrix_name=projection.matrix_name,
+            receipt=receipt,
+        )
+
+    @property
+    def n_components(self) -> int:
+        """Number of released columns."""
+        return len(self.columns)
+
+    def public_matrix(self) -> npt.NDArray[np.float64]:
+        """The matrix of a public seed, (dim, n_components)."""
+        if self.seed is None:
+            raise ParameterError("seed: this matrix was drawn without one; its holder may have it")
+        return public_matrix(self.dim, self.n_components, self.seed).values
+
+    def describe(self) -> str:
+        """In plain words, several lines."""
+        matrix = "drawn without a seed" if self.seed is None else f"public, of seed {self.seed}"
+        lines = [
+            f"released    {self.n_components} projections of {self.dim} columns of each record, "
+            f"{self.n_records} rows",
+            f"record      {self._record_in_words()}",
+            f"domain      {self.domain.describe()}",
+            f"noise       {self.noise}, standard deviation {self.noise_variance**0.5:.6g} of each "
+            "number, whatever the number of records",
+            f"matrix      {matrix}",
+        ]
+        if self.carried:
+            lines.append(f"UNPROTECTED {', '.join(self.carried)}: copied as they are")
+        return "\n".join(lines) + "\n" + self.receipt.describe()
+
+    def _record_in_words(self) -> str:
+        if self.record is None:
+            return f"{self.dim} columns without names"
+        more = f", ... ({self.dim} columns)" if self.dim > 12 else ""
+        return ", ".join(self.record[:12]) + more
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write JSON; the file appears under its name only when it is complete."""
+        write_file(Path(path), document(KIND, self._to_json()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ReleaseDescription:
+        """Read what `save` wrote; FileError for anything else."""
+        content = document_content(read_file(Path(path)), KIND, str(path))
+        try:
+            return cls._from_json(content)
+        except (KeyError, TypeError, ParameterError) as error:
+            raise FileError(f"{path}: not a valid description of a release: {error}") from None
+
+    def _to_json(self) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {
+            **values,
+            "columns": list(self.columns),
+            "carried": list(self.carried),
+            "record": None if self.record is None else list(self.record),
+            "domain": domain_to_json(self.domain),
+            "receipt": receipt_to_json(self.receipt),
+        }
+
+    @classmethod
+    def _from_json(cls, content: dict[str, Any]) -> ReleaseDescription:
+        if set(content) != set(cls.__dataclass_fields__):
+            raise ParameterError("unknown or missing fields")
+        for name in ("columns", "carried"):
+            if not (
+                isinstance(content[name], list) and all(isinstance(c, str) for c in content[name])
+            ):
+                raise ParameterError(f"{name}: expected a list of names")
+        names = [*content["columns"], *content["carried"]]
+        if not content["columns"] or len(set(names)) < len(names):
+            raise ParameterError("columns, carried: expected at least one released, no name twice")
+        for name, known in _KNOWN.items():
+            if content[name] not in known:
+                raise ParameterError(f"{name}: expected one of {', '.join(map(repr, known))}")
+        variance, fourth = content["noise_variance"], content["noise_fourth_moment"]
+        if not (type(variance) is type(fourth) is float and 0 < variance * variance <= fourth):
+            raise ParameterError("noise_variance, noise_fourth_moment: expected those of a noise")
+        dim, seed = content["dim"], content["seed"]
+        if type(dim) is not int or dim < 1:
+            raise ParameterError("dim: expected an integer of at least 1")
+        record, count = content["record"], content["n_records"]
+        if record is not None and not (
+            isinstance(record, list)
+            and len(record) == dim
+            and all(isinstance(name, str) for name in record)
+        ):
+            raise ParameterError(f"record: expected {dim} names, or null")
+        if type(count) is not int or count < 1:
+            raise ParameterError("n_records: expected an integer of at least 1")
+        if re.fullmatch("[0-9a-f]{32}", str(content["matrix_name"])) is None:
+            raise ParameterError("matrix_name: expected 32 hex digits")
+        if not (seed is None or (type(seed) is int and 0 <= seed < 2**64)):
+            raise ParameterError("seed: expected an integer from 0 to 2**64 - 1, or null")
+        domain = domain_from_json(content["domain"])
+        if domain.dim != dim:
+            raise ParameterError(f"domain: expected one of dim={dim} columns")
+        return cls(
+            **{
+                **content,
+                "columns": tuple(content["columns"]),
+                "carried": tuple(content["carried"]),
+                "record": None if record is None else tuple(record),
+                "domain": domain,
+                "receipt": receipt_from_json(content["receipt"]),
+            }
+        )
+
+
+def released_names(n_components: int) -> tuple[str, ...]:
+    """Names of the released columns."""
+    return tuple(f"projection{j}" for j in range(n_components))

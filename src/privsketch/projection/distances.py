@@ -1,0 +1,306 @@
+"""Squared distances of records from released rows: JLL Algorithm 2, corrected.
+
+    D(i, j) = |Z_i - Z_j|^2 - 2 k s2
+
+for k components with noise of variance s2 in each. Given the matrix P it is unbiased for the
+squared distance |a P|^2 of the projected records, a = x_i - x_j; over the matrix too, for |a|^2.
+The printed variance of D (Claim 7) is wrong; docs/projection.md, "Distances", has the right one
+and measured coverage of the intervals.
+
+All of this is post-processing of released numbers. It costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.errors import ParameterError, require_count
+from privsketch.projection.intervals import DistanceLaw
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
+METHODS = ("gamma", "chebyshev")
+STRIP = 2**20  # numbers that are worked on at a time
+
+
+class KnownNoise(Protocol):
+    """What distances need to know: `Projection` and `ReleaseDescription` both say it."""
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise of one released number."""
+
+    @property
+    def noise_fourth_moment(self) -> float:
+        """Fourth moment of the noise of one released number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """Released rows, (n, k) float64, and what is known about their noise.
+
+    `noise` is the `Projection` that released them, or the `ReleaseDescription` that lies beside
+    their file. None is for points of the released space that are exact, such as public centres.
+    Columns that were carried along do not belong here.
+    """
+
+    values: Floats
+    noise: KnownNoise | None
+
+    def __post_init__(self) -> None:
+        try:
+            values = np.asarray(self.values, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise ParameterError(
+                "values: expected a table of numbers; of a frame with carried columns, give "
+                "frame[list(description.columns)]"
+            ) from None
+        if values.ndim != 2 or values.shape[1] == 0 or not np.isfinite(values).all():
+            raise ParameterError(
+                f"values: expected a table of finite numbers, (n, components), got shape "
+                f"{values.shape} or missing values"
+            )
+        object.__setattr__(self, "values", values)
+        columns = getattr(self.noise, "n_components", values.shape[1])
+        if columns != values.shape[1]:
+            raise ParameterError(
+                f"values: {values.shape[1]} columns of a release of {columns}; give the released "
+                "columns only"
+            )
+        variance, fourth = self.variance, self.fourth_moment
+        is_some = variance > 0 or self.noise is None
+        if not (is_some and 0 <= variance * variance <= fourth < math.inf):
+            raise ParameterError(
+                f"noise: variance {variance!r} and fourth moment {fourth!r} are of no noise"
+            )
+
+    @property
+    def n_components(self) -> int:
+        """Number of columns."""
+        return int(self.values.shape[1])
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise of one number."""
+        return 0.0 if self.noise is None else float(self.noise.noise_variance)
+
+    @property
+    def fourth_moment(self) -> float:
+        """Fourth moment of the noise of one number."""
+        return 0.0 if self.noise is None else float(self.noise.noise_fourth_moment)
+
+    def squared_norms(self) -> Floats:
+        """(n,) unbiased squared distances of the records from the centre of the domain."""
+        squares: Floats = np.einsum("ij,ij->i", self.values, self.values)
+        return squares - self.n_components * self.variance
+
+
+def require_released(name: str, value: object) -> Released:
+    """The value; a ParameterError unless it is `Released`."""
+    if isinstance(value, Released):
+        return value
+    raise ParameterError(f"{name}: expected Released(values, noise), got {type(value).__name__}")
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Unbiased squared distances of the rows of one release, or from those to other rows.
+
+    `others` may be another release that used the same matrix, or exact points of the released
+    space; the rows themselves if left out or the same object. Nothing is computed before it is
+    asked for, and nothing larger than the answer is held.
+
+    Distances of near rows are often negative. Averages need them as they are: `clip` puts 0 in
+    their place, for algorithms that take no negative numbers, and makes small distances too
+    large on average.
+    """
+
+    rows: Released
+    others: Released | None = None
+    clip: bool = False
+
+    def __post_init__(self) -> None:
+        require_released("rows", self.rows)
+        if self.others is self.rows:
+            object.__setattr__(self, "others", None)
+        require_released("others", self.columns)
+        if self.columns.n_components != self.rows.n_components:
+            raise ParameterError(
+                f"others: {self.columns.n_components} components and {self.rows.n_components} of "
+                "the rows; distances need the same matrix"
+            )
+        names = {getattr(side.noise, "matrix_name", None) for side in (self.rows, self.columns)}
+        if len(names - {None}) > 1:
+            raise ParameterError(
+                "others: released with another matrix, so that distances mean nothing; use one "
+                "seed, or one fitted estimator, for both releases"
+            )
+        if self.rows.noise is None and self.columns.noise is None:
+            raise ParameterError("noise=None on both sides: exact points have exact distances")
+
+    @property
+    def columns(self) -> Released:
+        """What distances lead to."""
+        return self.rows if self.others is None else self.others
+
+    @property
+    def law(self) -> DistanceLaw:
+        """How distances vary."""
+        sides = (self.rows, self.columns)
+        noises = [(side.variance, side.fourth_moment) for side in sides]
+        return DistanceLaw.of(self.rows.n_components, noises)
+
+    def pairs(self, first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
+        """(m,) distances from the rows `first` to the rows `second`, by their numbers."""
+        left = _numbers("first", first, len(self.rows.values))
+        right = _numbers("second", second, len(self.columns.values))
+        if len(left) != len(right):
+            raise ParameterError(f"first, second: {len(left)} and {len(right)} rows; not pairs")
+        found = np.empty(len(left))
+        step = max(1, STRIP // self.rows.n_components)
+        for start in range(0, len(left), step):
+            part = slice(start, start + step)
+            gap = self.rows.values[left[part]] - self.columns.values[right[part]]
+            np.einsum("ij,ij->i", gap, gap, out=found[part])
+        return self._corrected(found, left, right)
+
+    def block(self, rows: Any = None, columns: Any = None) -> Floats:
+        """Distances from some rows to some others: slices or numbers; all if left out."""
+        left = _numbers("rows", rows, len(self.rows.values))
+        right = _numbers("columns", columns, len(self.columns.values))
+        # Slices of a table are no copies of it.
+        every = slice(None) if columns is None else columns
+        there = self.columns.values[every if isinstance(every, slice) else right]
+        squares = np.einsum("ij,ij->i", there, there)
+        found = np.empty((len(left), len(right)))
+        step = _strip_rows(len(right))
+        for start in range(0, len(left), step):
+            strip = found[start : start + step]
+            numbers = left[start : start + step]
+            here = self.rows.values[numbers]
+            np.matmul(here, there.T, out=strip)
+            strip *= -2
+            strip += np.einsum("ij,ij->i", here, here)[:, np.newaxis]
+            strip += squares
+            self._corrected(strip, numbers[:, np.newaxis], right)
+        return found
+
+    def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Floats]]:
+        """All distances, some rows at a time: which rows, and their distances to all others."""
+        total = len(self.rows.values)
+        if n_rows is None:
+            step = _strip_rows(len(self.columns.values))
+        else:
+            step = require_count("n_rows", n_rows)
+        for start in range(0, total, step):
+            part = slice(start, min(start + step, total))
+            yield part, self.block(part, slice(None))
+
+    def matrix(self) -> Floats:
+        """All distances at once; exactly symmetric between rows of one release."""
+        if self.others is not None:
+            return self.block()
+        n = len(self.rows.values)
+        found = np.empty((n, n))
+        step = _strip_rows(n)
+        for start in range(0, n, step):
+            end = min(start + step, n)
+            strip = self.block(slice(start, end), slice(start, None))
+            corner = strip[:, : end - start]
+            corner += corner.T.copy()
+            corner /= 2
+            found[start:end, start:] = strip
+            found[start:, start:end] = strip.T
+        return found
+
+    def _corrected(self, squares: Floats, left: Indices, right: Indices) -> Floats:
+        """In place: without what noise adds, and 0 from a row to itself."""
+        squares -= self.law.excess
+        if self.others is None:
+            squares[left == right] = 0
+        return np.maximum(squares, 0, out=squares) if self.clip else squares
+
+    def variance(self, true: npt.ArrayLike, *, given_matrix: bool = False) -> Floats:
+        """Variance of D where the true squared distance is `true`.
+
+        Over matrix and noise, for |a|^2; or over noise alone, for |a P|^2. The first takes the
+        noise as given: "realised" noise follows the matrix, which adds a little. It also needs
+        others that are images of records: of exact points, the origin is one.
+        """
+        values = _floats("true", true)
+        if not (values >= 0).all():
+            raise ParameterError("true: squared distances are at least 0")
+        return self.law.cumulants(values, given_matrix)[0]
+
+    def interval(
+        self,
+        found: npt.ArrayLike,
+        *,
+        level: float = 0.95,
+        given_matrix: bool = False,
+        method: str = "gamma",
+    ) -> tuple[Floats, Floats]:
+        """Ends of confidence intervals for |a|^2, or for |a P|^2 given the matrix.
+
+        They hold the true values under which a distance as small or as large as `found`, not
+        clipped, is not too improbable; each true value with its own spread. Ends are at least 0,
+        and the upper end of a negative distance is that of 0.
+
+        Parameters
+        ----------
+        found : array of distances
+        level : float
+            Probability of holding the true value, for each interval by itself.
+        given_matrix : bool
+        method : {"gamma", "chebyshev"}
+            "gamma" takes (D + excess) to a power to be a gamma variable, with the first three
+            cumulants that it really has; this is exact for |a|^2 and Gaussian noise and
+            approximate otherwise, worst for k < 5. "chebyshev" uses the variance only, as JLL
+            does: at least the level whatever the law, and very wide. Its upper ends for |a|^2
+            are infinite for k <= 2 / (1 - level).
+        """
+        if method not in METHODS:
+            raise ParameterError(f"method={method!r}: expected one of 'gamma', 'chebyshev'")
+        is_number = isinstance(level, int | float | np.number)
+        if not (is_number and 0 < level < 1):
+            raise ParameterError(f"level={level!r}: expected a number between 0 and 1")
+        values = _floats("found", found)
+        if not np.isfinite(values).all():
+            raise ParameterError("found: expected finite distances")
+        if method == "gamma":
+            return self.law.gamma_interval(values, level, given_matrix)
+        return self.law.chebyshev_interval(values, level, given_matrix)
+
+
+def _strip_rows(width: int) -> int:
+    return max(8, STRIP // max(1, width))
+
+
+def _numbers(name: str, chosen: Any, count: int) -> Indices:
+    every = np.arange(count)
+    if chosen is None:
+        return every
+    refusal = ParameterError(f"{name}: expected a slice, or a list of numbers of {count} rows")
+    try:
+        places = chosen if isinstance(chosen, slice) else np.asarray(chosen)
+        if not isinstance(places, slice) and places.size == 0:
+            places = places.astype(np.intp)  # an empty list has floats in it
+        numbers = np.atleast_1d(every[places])
+    except (IndexError, TypeError, ValueError):
+        raise refusal from None
+    if numbers.ndim != 1:
+        raise refusal
+    return numbers
+
+
+def _floats(name: str, values: npt.ArrayLike) -> Floats:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(f"{name}: expected numbers") from None

@@ -1,0 +1,187 @@
+"""Files of records to a file of released rows with its receipt beside it, in constant memory.
+
+Row i of the output belongs to row i of the input. Both files are written under temporary names
+and appear when they are complete, the receipt first: no table is ever without one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from privsketch.budget import Receipt, checked_source
+from privsketch.errors import FileError, RecordError
+from privsketch.formats import require_writable
+from privsketch.projection.description import ReleaseDescription, released_names
+from privsketch.projection.rows import Floats, Projection
+from privsketch.tables.carried import RecordFiles
+from privsketch.tables.memory import Block
+from privsketch.tables.writing import KINDS, require_carried, table_writer
+
+
+def receipt_path(table: Path) -> Path:
+    """Where the receipt of a released table stands: released.parquet, released.receipt.json."""
+    return table.with_suffix(".receipt.json")
+
+
+def receipt_beside(table: Path) -> Path | None:
+    """The receipt of a released table, if this is a table and has one."""
+    if not (table.suffix.lower() in KINDS and table.is_file()):
+        return None
+    receipt = receipt_path(table)
+    return receipt if receipt.is_file() else None
+
+
+def release_files(
+    records: RecordFiles,
+    projection: Projection,
+    output: Path,
+    *,
+    source: str | None = None,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    finish: Callable[[], None] | None = None,
+) -> tuple[ReleaseDescription, int]:
+    """Release all records, replacing what stands at `output`; its description, and how many rows.
+
+    `finish` is called when both files are complete, before they get their names: the last moment
+    to stop.
+
+    Charges: epsilon and delta of the projection, once. An error leaves no file, and nothing to
+    be charged for. Carried columns are copied as they are, and protected by nothing.
+    """
+    source = checked_source(source or output.stem)
+    receipt_file = receipt_path(output)
+    names = released_names(projection.n_components)
+    require_carried(output, names, records.carried)
+    _require_own_receipt(output)
+    for path in (output, receipt_file):
+        require_writable(path)
+    table, words = _temporary(output), _temporary(receipt_file)
+    receipts: list[Receipt] = []
+    try:
+        with table_writer(output, table, names, records.carried) as write:
+            n_rows = _copy(
+                records,
+                lambda blocks: projection.releases(
+                    blocks,
+                    source=source,
+                    missing_to_center=missing_to_center,
+                    n_threads=n_threads,
+                    on_receipt=receipts.append,
+                ),
+                write,
+                progress,
+            )
+        if n_rows == 0:
+            raise RecordError(
+                "the table has no records: their number is public here, and must be at least 1"
+            )
+        carried = records.chosen.carried
+        if carried:
+            told = f"columns copied without protection: {', '.join(carried)}"
+            receipts[0] = replace(receipts[0], assumption=told)
+        description = ReleaseDescription.of(
+            projection,
+            receipts[0],
+            n_records=n_rows,
+            record=records.record_names,
+            carried=carried,
+        )
+        description.save(words)
+        if finish is not None:
+            finish()
+        _name_both(table, output, words, receipt_file)
+    finally:
+        for path in (table, words):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+    return description, n_rows
+
+
+def _copy(
+    records: RecordFiles,
+    releases: Callable[[Iterator[Block]], Iterator[Floats]],
+    write: Callable[[Floats, Any], None],
+    progress: Callable[[int], None] | None,
+) -> int:
+    """Every released row with what was carried of its own record; the number of rows."""
+    carried = _Waiting()
+
+    def blocks() -> Iterator[Block]:
+        for block, batch in records.rows():
+            if batch is not None:
+                carried.append(batch)
+            yield block
+
+    n_rows = 0
+    for released in releases(blocks()):
+        rows = carried.take(len(released)) if records.chosen.carried else None
+        write(released, rows)
+        n_rows += len(released)
+        if progress is not None:
+            progress(len(released))
+    return n_rows
+
+
+@dataclass
+class _Waiting:
+    """Rows that were read and are not yet written: threads work ahead, and cut as they like."""
+
+    batches: deque[Any] = field(default_factory=deque)
+
+    def append(self, batch: Any) -> None:
+        self.batches.append(batch)
+
+    def take(self, n_rows: int) -> Any:
+        """The next rows, in their order."""
+        import pyarrow as pa
+
+        parts = []
+        while n_rows:
+            batch = self.batches.popleft()
+            parts.append(batch.slice(0, n_rows))
+            if batch.num_rows > n_rows:
+                self.batches.appendleft(batch.slice(n_rows))
+            n_rows -= len(parts[-1])
+        if len(parts) == 1:
+            return parts[0]
+        return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+
+
+def _temporary(path: Path) -> Path:
+    return path.parent / f".{secrets.token_hex(8)}.part"
+
+
+def _name_both(table: Path, output: Path, words: Path, receipt_file: Path) -> None:
+    """Give both files their names; a table never stands beside the receipt of another one."""
+    try:
+        output.unlink(missing_ok=True)
+        os.chmod(table, words.stat().st_mode)
+        os.replace(words, receipt_file)
+        os.replace(table, output)
+    except BaseException as error:
+        if not output.exists():
+            with suppress(OSError):
+                receipt_file.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise FileError(f"{output}: {error.strerror or 'cannot be written'}") from None
+        raise
+
+
+def _require_own_receipt(output: Path) -> None:
+    """Refuse a name that another table has but for its ending: they would share a receipt."""
+    for suffix in KINDS:
+        other = output.with_suffix(suffix)
+        if suffix != output.suffix.lower() and other.exists():
+            raise FileError(
+                f"{output}: its receipt {receipt_path(output)} would seem to be that of {other} "
+                "too; choose another name"
+            )

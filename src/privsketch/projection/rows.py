@@ -1,0 +1,299 @@
+"""Records to private projections of them: JLL Algorithm 1 in integers.
+
+    record -> cut to the domain -> integers -> integer matrix -> + exact noise -> a few numbers
+
+Between the quantised record and the noise no float is rounded: products of integers below 2^53
+are exact in float64, in any order. A `Projection` holds the matrix and the noise; it is secret
+until a release as far as its matrix is.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._parallel import checked_threads, chunks, in_threads
+from privsketch.budget import Budget, Receipt, checked_source
+from privsketch.domain import Box, Domain
+from privsketch.errors import ParameterError, RecordError, require_count
+from privsketch.features.frequencies import public_seed
+from privsketch.noise.mechanism import OWN, add_noise
+from privsketch.projection.calibration import (
+    RowNoise,
+    check_choices,
+    fixed_before,
+    is_fresh,
+    least,
+    paper_noise,
+    realised,
+)
+from privsketch.projection.change import Protection
+from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
+
+Floats = npt.NDArray[np.float64]
+MOST_COMPONENTS = 1024
+SMALLEST_EPSILON = 1e-9
+_CHUNK_VALUES = 2**20
+_one_at_a_time = Lock()
+
+
+@dataclass(eq=False)
+class Projection:
+    """A matrix with the noise that makes projections by it private.
+
+    Made by `Projection.draw`. `values` of a release are in the units of the records, around
+    the centre of the domain: (record - centre) P + noise.
+    """
+
+    matrix: Matrix = field(repr=False)
+    seed: int | None
+    noise: RowNoise
+    protection: Protection
+    budget: Budget
+    asked: str
+    asked_noise: str
+    was_used: bool = False
+    process: int = field(default_factory=os.getpid, repr=False)
+
+    @classmethod
+    def draw(
+        cls,
+        domain: Domain,
+        n_components: int,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        protect: str = "row",
+        bound: float | None = None,
+        bound_norm: str = "l2",
+        noise: str = "auto",
+        calibration: str = "auto",
+        random_state: int | None = None,
+    ) -> Projection:
+        """Fix the noise, draw the matrix. Charges nothing: only a release does.
+
+        Parameters
+        ----------
+        domain : Box or Ball, with its dimension
+            Public bounds of the records; those outside are moved to its edge.
+        n_components : int
+            Numbers that are released for each record.
+        epsilon, delta : float
+            Budget of one release. delta = 0 is pure differential privacy.
+        protect : {"row", "element"}
+            What is hidden: all that a record says, or one entry of it.
+        bound : float, optional
+            Hide only changes of a row, or of an element, by at most this distance, as the paper
+            does; the diameter of the domain, which hides all of it, if left out.
+        bound_norm : {"l2", "l1"}
+            Distance of rows that `bound` speaks of.
+        noise : {"auto", "laplace", "gaussian"}
+        calibration : {"auto", "realised", "fresh", "union", "paper"}
+            "realised": private at this very matrix, which may be public and used again.
+            "fresh": the matrix is new and used once; less noise from about ten components on.
+            "auto": the less noisy of the two that is allowed. "union", "paper": comparison.
+        random_state : int, optional
+            Public seed of the matrix, which then is public; fresh if left out.
+        """
+        require_count("n_components", n_components)
+        if n_components > MOST_COMPONENTS:
+            raise ParameterError(f"n_components={n_components}: at most {MOST_COMPONENTS}")
+        budget = Budget(epsilon, delta, "replace")
+        if budget.epsilon < SMALLEST_EPSILON:
+            raise ParameterError(
+                f"epsilon={epsilon!r}: below {SMALLEST_EPSILON:g} nothing is left of a record"
+            )
+        is_public = random_state is not None
+        check_choices(budget, noise, calibration, is_public)
+        protection = Protection.of(domain, protect, bound, bound_norm)
+        change = protection.change()
+        dim, k = len(change.widths), int(n_components)
+        fixed = None
+        if not is_public and is_fresh(dim, k, budget, noise, calibration):
+            fixed = fixed_before(change, dim, k, budget, noise, calibration)
+        seed = None if random_state is None else public_seed(random_state)
+        matrix = fresh_matrix(dim, k) if seed is None else public_matrix(dim, k, seed)
+        if calibration == "paper":
+            chosen = paper_noise(change, matrix, budget, protect)
+        elif fixed is None:
+            chosen = realised(change, matrix, budget, noise)
+        elif calibration == "auto":
+            chosen = least(fixed, change, matrix, budget, noise)
+        else:
+            chosen = fixed
+        made = cls(matrix, seed, chosen, protection, budget, calibration, noise)
+        made._require_exact_products()
+        if not 1e-70 < made.noise.law.scale * made.unit < 1e70:  # its fourth power is a number
+            raise ParameterError(
+                "domain: so large or small that noise has no size; use other units"
+            )
+        return made
+
+    def reused(self) -> Projection:
+        """The same matrix with noise for any use of it: what "auto" becomes after a release."""
+        if self.asked == "auto":
+            change = self.protection.change()
+            noise = realised(change, self.matrix, self.budget, self.asked_noise)
+            return replace(self, noise=noise, was_used=False)
+        if self._may_be_reused:
+            return self
+        raise self._used_up()
+
+    def _used_up(self) -> ParameterError:
+        return ParameterError(
+            f"calibration={self.asked!r}: its matrix is fresh for one release only and has been "
+            "used or copied; draw another one, or use calibration='realised'"
+        )
+
+    @property
+    def was_used_here(self) -> bool:
+        """Whether the one release of a fresh matrix is gone, perhaps to another process."""
+        return self.was_used or self.process != os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies share the matrix, and nobody knows who uses it first: it is no longer fresh."""
+        self.was_used = True
+        return self.__dict__.copy()
+
+    @property
+    def _may_be_reused(self) -> bool:
+        return self.noise.calibration == "realised" or self.matrix.is_public
+
+    @property
+    def dim(self) -> int:
+        """Number of columns of a record."""
+        return self.matrix.dim
+
+    @property
+    def n_components(self) -> int:
+        """Number of columns of a released record."""
+        return self.matrix.n_components
+
+    @property
+    def matrix_name(self) -> str:
+        """What tells the matrix from others, once it is used."""
+        return self.matrix.name
+
+    @property
+    def unit(self) -> float:
+        """Length of one integer that noise is added to, in the units of the records."""
+        return float(2.0**self.noise.shift / (self.protection.units_per_length * UNIT))
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise of one released number."""
+        return self.noise.law.variance * self.unit**2
+
+    @property
+    def noise_fourth_moment(self) -> float:
+        """Fourth moment of the noise of one released number."""
+        return self.noise.fourth_moment * self.unit**4
+
+    def receipt(self, source: str | None = None, sampler: str = OWN) -> Receipt:
+        """What one release costs."""
+        law = self.noise.law
+        plain = law.receipt(law.scale, source, sampler)
+        names = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"}
+        return replace(
+            plain,
+            mechanism=f"{names[law.kind]} noise on {law.n_components} projections of each record",
+            unit=self.protection.unit_in_words,
+            scale=law.scale * self.unit,
+            sensitivity=_sensitivity_in_words(self.noise, self.unit),
+            calibration=f"{self.noise.calibration}: {self.noise.words}",
+        )
+
+    def releases(
+        self,
+        blocks: Iterable[npt.NDArray[Any]],
+        *,
+        source: str | None = None,
+        missing_to_center: bool = False,
+        n_threads: int | None = None,
+        on_receipt: Callable[[Receipt], None] | None = None,
+    ) -> Iterator[Floats]:
+        """Released rows for blocks (n, dim) of records, in their order, in constant memory.
+
+        Charges: epsilon and delta of the projection, once for all blocks together, as soon as
+        the first of them is out. A matrix that is fresh for one release is refused a second time.
+        """
+        checked_threads(n_threads)
+        source = None if source is None else checked_source(source)
+        with _one_at_a_time:
+            if self.was_used_here and not self._may_be_reused:
+                raise self._used_up()
+            self.was_used = True
+        return self._releases(blocks, source, missing_to_center, n_threads, on_receipt)
+
+    def _releases(
+        self,
+        blocks: Iterable[npt.NDArray[Any]],
+        source: str | None,
+        missing_to_center: bool,
+        n_threads: int | None,
+        on_receipt: Callable[[Receipt], None] | None,
+    ) -> Iterator[Floats]:
+        if isinstance(blocks, np.ndarray):
+            blocks = [blocks]
+        quantise = self.protection.quantiser(missing_to_center=missing_to_center)
+        matrix = self.matrix.integers.astype(np.float64)
+        unit = self.unit
+
+        def work(chunk: npt.NDArray[Any]) -> tuple[Floats, Receipt]:
+            exact = np.empty((len(chunk), self.n_components), dtype=np.float64)
+            for first in range(0, len(chunk), quantise.rows_at_once):
+                rows = slice(first, first + quantise.rows_at_once)
+                np.matmul(quantise.whole_numbers(chunk[rows]), matrix, out=exact[rows])
+            integers = exact.astype(np.int64)
+            integers >>= self.noise.shift
+            noisy, receipt = add_noise(integers, self.noise.law, source=source)
+            return np.multiply(noisy, unit, dtype=np.float64), receipt
+
+        rows = max(1, _CHUNK_VALUES // max(self.dim, self.n_components))
+        is_first = True
+        for released, receipt in in_threads(work, chunks(self._checked(blocks), rows), n_threads):
+            if is_first and on_receipt is not None:
+                on_receipt(self.receipt(source, receipt.sampler))
+            is_first = False
+            yield released
+
+    def _checked(self, blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
+        """Tables only: anything else could be stretched to one, with records in it twice."""
+        for block in blocks:
+            # Of subclasses, matrices multiply as such and masked arrays are read under their mask.
+            if (
+                type(block) not in (np.ndarray, np.memmap)
+                or block.ndim != 2
+                or block.dtype.kind not in "fiub"
+            ):
+                raise RecordError("blocks: expected plain arrays of numbers (n_records, n_columns)")
+            if block.shape[1] != self.dim:
+                raise RecordError(
+                    f"blocks: {block.shape[1]} columns, the projection has dim={self.dim}"
+                )
+            yield block
+
+    def _require_exact_products(self) -> None:
+        """Every partial sum of a product must be below 2^53, whatever the record."""
+        limits = self.protection.quantiser().limits
+        longest = math.sqrt(float(np.square(limits.astype(np.float64)).sum()))
+        if not isinstance(self.protection.domain, Box):
+            longest = float(limits[0])
+        columns = math.sqrt(float(np.square(self.matrix.integers.astype(np.float64)).sum(0).max()))
+        if longest * columns * 1.001 >= 2.0**53:
+            raise ParameterError("dim: too many columns for exact products; release fewer columns")
+
+
+def _sensitivity_in_words(noise: RowNoise, unit: float) -> str:
+    norm = "L1" if noise.law.kind == "laplace" else "L2"
+    where = "records" if noise.calibration == "fresh" and norm == "L2" else "projections"
+    if noise.calibration != "realised" and norm == "L1":
+        where += "; of some matrices it is larger, which delta is for"
+    return f"{noise.law.sensitivity * unit:.12g} ({norm} distance of {where})"

@@ -1,0 +1,102 @@
+"""Records to their private sketch: the only way from one to the other."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from privsketch.budget import checked_source
+from privsketch.design.recipe import Design
+from privsketch.errors import ParameterError, RecordError
+from privsketch.sketching.sketch import Sketch
+from privsketch.tables.reading import checked_missing
+
+
+def sketch(
+    data: Any,
+    design: Design,
+    *,
+    source: str | None = None,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    missing: str = "error",
+    n_threads: int | None = None,
+    engine: str | None = None,
+    n_workers: int | None = None,
+    scheduler: Any = None,
+    progress: Callable[[int], None] | None = None,
+) -> Sketch:
+    """Read records once and release their sketch.
+
+    Charges: epsilon and delta of the design, once, at the very end; nothing if an
+    error stops it before.
+
+    Parameters
+    ----------
+    data : array, table, path, list of paths, iterable of blocks, or Dask collection
+        See `privsketch.tables.reading`; a Dask DataFrame or a Dask Array is read by its workers.
+    design : Design
+    source : str, optional
+        Name of the set of records. Sketches of the same source do not merge, because
+        their costs add; a random name if left out.
+    columns : list of str or int, optional
+        Which columns make a record, in order; those of the design, or all, if left out.
+    header : bool, optional
+        Whether CSV and TSV files begin with a line of names. If left out, the first line is one,
+        and refused if it has numbers. False: it is a record, and columns are called "0", "1", ...
+    missing : {"error", "center"}
+        What to do with missing or infinite values: refuse, or put them at the centre
+        of the domain.
+    n_threads : int, optional
+        As many as there are cores if left out. For engine "threads".
+    engine : {"threads", "pool", "dask"}, optional
+        Where records are read and summed; all give the same sums, bit for bit. Threads of
+        this process if left out ("dask" for Dask's tables); "pool": processes of this
+        machine; "dask": a cluster, which must be the holder's own.
+    n_workers : int, optional
+        Processes of the pool, or threads of Dask without a cluster; one per core if left out.
+    scheduler : str or distributed.Client, optional
+        Of the Dask cluster; the current client, or threads of this process, if left out.
+    progress : callable, optional
+        Called with numbers of records done. For the holder only: it counts records.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
+    >>> released = ps.sketch(np.zeros((1000, 2)), design, source="site-1")
+    >>> released.sums.shape, released.receipt.epsilon
+    ((100,), 1.0)
+    """
+    if not isinstance(design, Design):
+        raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
+    identity = secrets.token_hex(16)
+    source = checked_source(f"unnamed-{identity[:12]}" if source is None else source)
+    missing_to_center = checked_missing(missing)
+    from privsketch.sketching.engines.choose import engine_sums
+
+    exact = engine_sums(
+        data,
+        design,
+        engine=engine,
+        columns=columns,
+        header=header,
+        missing_to_center=missing_to_center,
+        n_threads=n_threads,
+        n_workers=n_workers,
+        scheduler=scheduler,
+        progress=progress,
+    )
+    is_public = design.count == "public"
+    if is_public and exact.n_records == 0:
+        raise RecordError(
+            "the table has no records: under neighbours='replace' the number of records is "
+            "public and must be at least 1; under 'add-remove' an empty table is fine"
+        )
+    values, receipt = design.sum_noise.release(
+        exact.sums, exact.n_records, n_kept=exact.n_kept, source=source
+    )
+    public_count = exact.n_records if is_public else None
+    return Sketch(values, design, receipt, (identity,), (source,), public_count)

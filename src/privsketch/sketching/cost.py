@@ -1,0 +1,165 @@
+"""What sketching takes: nanoseconds per record and core, from a small model.
+
+Reading and quantising a record costs the same for every sketch; then every feature has
+its price. A dense kernel multiplies by every column, structured frequencies by a logarithm
+of them. Leaving out records saves all the work for them. Masks of whole blocks save the work
+for the others but draw and list blocks, which pays from about twenty columns on.
+Scattered masks save nothing: the whole sketch is computed, and secret random numbers,
+drawn from the operating system for every feature of every record, say what of it counts.
+
+The constants are those of one machine and one core; ratios carry over better than times.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from privsketch.design.recipe import Design
+from privsketch.errors import ParameterError
+from privsketch.features.hadamard import block_size
+from privsketch.features.masks import Masks
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Nanoseconds, of one core with AVX-512.
+
+    benchmarks/speed.py: `quantise`, `fourier`, `one_bit`, `column`, at 2 to 256 columns.
+    benchmarks/masks.py: all others, at 10, 64 and 1024 columns, within 50 %; `quadratic`,
+    `product` and `coarse` from the same measurement of designs for principal components.
+
+    Attributes
+    ----------
+    quantise : float
+        A value of a record into fixed point.
+    fourier, one_bit, quadratic : float
+        A feature, apart from its product with the record.
+    column : float
+        A multiplication of that product, dense frequencies.
+    transform, level : float
+        The same by fast transforms: a feature, and a feature at each level.
+    product, coarse : float
+        An entry of the second-moment matrix, and a value of a record for it.
+    uniform_pick, uniform_mask, poisson_mask : float
+        Secret random numbers for a feature that is kept, and bits for one that may be.
+    block_pick, block_mask, gather : float
+        The same for a block, and a value of a record that is moved to a structured block.
+    record_draw : float
+        That for a record.
+    """
+
+    quantise: float = 2.2
+    fourier: float = 0.20
+    one_bit: float = 0.07
+    quadratic: float = 0.13
+    column: float = 0.009
+    transform: float = 0.12
+    level: float = 0.033
+    product: float = 0.08
+    coarse: float = 1.8
+    uniform_pick: float = 30.0
+    uniform_mask: float = 5.5
+    poisson_mask: float = 4.4
+    block_pick: float = 22.0
+    block_mask: float = 1.4
+    gather: float = 0.9
+    record_draw: float = 13.0
+
+
+COSTS = CostModel()
+# Nanoseconds per quantised record that the model follows (benchmarks/masks.py), by columns,
+# features and whether frequencies are structured. Scattered masks take 20, 14 and 2 times
+# (uniform) or 14, 6 and 1.5 times (Poisson) as long as none at 10, 64 and 1024 columns.
+MEASURED = {
+    (10, 1000, False): {
+        "none": 305.0,
+        "uniform:100": 6222.0,
+        "poisson:0.1": 4320.0,
+        "block:120": 444.0,
+        "records:0.1": 40.0,
+    },
+    (64, 4096, False): {
+        "none": 3139.0,
+        "uniform:409": 42664.0,
+        "poisson:0.1": 19463.0,
+        "block:512": 660.0,
+        "records:0.1": 330.0,
+    },
+    (64, 4096, True): {
+        "none": 2076.0,
+        "uniform:409": 45313.0,
+        "poisson:0.1": 22604.0,
+        "block:512": 1156.0,
+        "records:0.1": 223.0,
+    },
+    (1024, 8192, False): {
+        "none": 77291.0,
+        "uniform:819": 149415.0,
+        "poisson:0.1": 116137.0,
+        "block:1024": 14393.0,
+        "records:0.1": 7190.0,
+    },
+    (1024, 8192, True): {
+        "none": 5140.0,
+        "uniform:819": 79212.0,
+        "poisson:0.1": 42683.0,
+        "block:1024": 1685.0,
+        "records:0.1": 631.0,
+    },
+}
+
+
+def design_cost(design: Design) -> float:
+    """Nanoseconds of one core per record that sketching by a design takes."""
+    return sketching_cost(
+        feature_map=design.feature_map,
+        n_features=design.n_features,
+        dim=design.dim,
+        structured=design.frequencies.law == "structured",
+        masks=design.masks,
+    )
+
+
+def sketching_cost(
+    *,
+    feature_map: str,
+    n_features: int,
+    dim: int,
+    structured: bool = False,
+    masks: Masks | None = None,
+    model: CostModel = COSTS,
+) -> float:
+    """Nanoseconds of one core per record, those left out by sampling included."""
+    every = model.quantise * dim
+    work = _whole(feature_map, n_features, dim, structured, model)
+    if masks is None:
+        return every + work
+    if masks.records < 1:
+        every += model.record_draw
+    if masks.features == "uniform":
+        picks = masks.feature_rate(n_features) * n_features
+        work += model.uniform_mask * n_features + model.uniform_pick * picks
+    elif masks.features == "poisson":
+        work += model.poisson_mask * n_features
+    elif masks.features == "block":
+        n_blocks = n_features / (block_size(dim) if structured else dim)
+        kept = masks.feature_rate(n_features)
+        pick = model.block_pick + (model.gather * dim if structured else 0.0)
+        work = kept * work + n_blocks * (model.block_mask + kept * pick)
+    return every + masks.records * work
+
+
+def _whole(
+    feature_map: str, n_features: int, dim: int, structured: bool, model: CostModel
+) -> float:
+    """All features of a quantised record."""
+    if feature_map == "second-moments":
+        return model.product * dim * (dim + 1) / 2 + model.coarse * dim
+    each = {"fourier": model.fourier, "one-bit": model.one_bit, "quadratic": model.quadratic}
+    if feature_map not in each:
+        raise ParameterError(f"feature_map={feature_map!r}: no cost is known for it")
+    product = model.column * dim
+    if structured:
+        product = model.transform + model.level * math.log2(block_size(dim))
+    return n_features * (each[feature_map] + product)

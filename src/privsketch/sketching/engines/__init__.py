@@ -1,0 +1,1 @@
+"""The same sums on many processes or machines; noise is drawn once, by the caller."""

@@ -1,0 +1,222 @@
+"""Dask: parts of the records are summed on its workers, sums add up in a tree.
+
+Workers send integer sums and a count, never a record; noise is added later, by whoever
+called. If a worker dies, Dask does its tasks again, and one result of each enters the sum.
+
+Sums before noise are private. Their keys are random names, so that no result is found
+again by anybody, and they are freed when the total is known, or when anything fails.
+Beside each part's sums a second, tiny task tells the driver the part's count or error:
+progress, and an early end, without moving sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from privsketch.errors import ParameterError, PrivsketchError, RecordError
+from privsketch.sketching.blocks import ExactSums
+from privsketch.sketching.engines.dask_parts import Graph, dask_parts
+from privsketch.sketching.engines.work import Outcome, Work, add_outcomes, foreign_error, part_sums
+from privsketch.sketching.exact import exact_sums
+
+_FAN_IN = 8
+Progress = Callable[[int], None]
+
+
+def dask_sums(
+    data: Any,
+    work: Work,
+    *,
+    scheduler: Any = None,
+    n_workers: int | None = None,
+    progress: Progress | None = None,
+) -> ExactSums:
+    """Exact sums over a Dask DataFrame, a Dask Array, or files that the workers can read.
+
+    `scheduler` is an address or a `distributed.Client`. Without it the current client is
+    used; if there is none, `n_workers` threads of this process.
+    """
+    _require_dask()
+    with _client(scheduler, n_workers) as client:
+        parts = dask_parts(data, work.chosen)
+        if not parts.keys:
+            return exact_sums((), work.design, n_threads=1)
+        computation = _computation(parts.graph, parts.keys, work.on(parts.chosen))
+        total = _total(computation, client, n_workers, progress)
+    if isinstance(total, PrivsketchError):
+        raise total  # here, where no foreign error is its context
+    return total
+
+
+def _total(
+    computation: _Computation, client: Any, n_workers: int | None, progress: Progress | None
+) -> Outcome:
+    try:
+        if client is None:
+            return _on_threads(computation, n_workers, progress)
+        return _on_cluster(computation, client, progress)
+    except PrivsketchError as error:
+        return error
+    except Exception as error:
+        return _our_error(error)
+
+
+def _require_dask() -> None:
+    try:
+        import dask
+        import distributed
+    except ImportError:
+        raise ParameterError(
+            "engine='dask': Dask is not installed; pip install 'privsketch[dask]'"
+        ) from None
+    del dask, distributed
+
+
+# ---------------------------------------------------------------- the graph
+
+
+@dataclass(frozen=True)
+class _Computation:
+    """A graph with the keys of its total and of what is told about each part."""
+
+    graph: Graph
+    total: str
+    told: tuple[str, ...]
+
+
+def _computation(graph: Graph, parts: list[Any], work: Work) -> _Computation:
+    """The graph that makes the parts, extended by their sums and the tree above them."""
+    graph = dict(graph)
+    sums = [_add_task(graph, "sums", (partial(part_sums, work), part)) for part in parts]
+    told = [_add_task(graph, "told", (_tell, key)) for key in sums]
+    while len(sums) > 1:
+        sums = [
+            _add_task(graph, "tree", (add_outcomes, sums[first : first + _FAN_IN]))
+            for first in range(0, len(sums), _FAN_IN)
+        ]
+    return _Computation(graph, sums[0], tuple(told))
+
+
+def _add_task(graph: Graph, name: str, task: tuple[Any, ...]) -> str:
+    key = f"privsketch-{name}-{uuid4().hex}"
+    graph[key] = task
+    return key
+
+
+def _tell(outcome: Outcome) -> int | PrivsketchError:
+    """What the driver wants to know of a part at once."""
+    return outcome if isinstance(outcome, PrivsketchError) else outcome.n_records
+
+
+def _hear(told: int | PrivsketchError, progress: Progress | None) -> None:
+    if isinstance(told, BaseException):
+        raise told
+    if progress is not None:
+        progress(told)
+
+
+# ---------------------------------------------------------------- where it runs
+
+
+@contextmanager
+def _client(scheduler: Any, n_workers: int | None) -> Iterator[Any]:
+    """The client to use, or None for threads of this process."""
+    from distributed import Client
+
+    if isinstance(scheduler, str):
+        try:
+            client = Client(scheduler, set_as_default=False)
+        except (OSError, ValueError, TypeError):
+            raise ParameterError(
+                f"scheduler={scheduler!r}: no Dask scheduler answers there; expected an address "
+                "like 'tcp://host:8786'"
+            ) from None
+        with client:
+            yield client
+        return
+    scheduler = _current_client() if scheduler is None else scheduler
+    if scheduler is None:
+        yield None
+        return
+    if not isinstance(scheduler, Client) or scheduler.asynchronous:
+        raise ParameterError(
+            f"scheduler: got {type(scheduler).__name__}; expected an address like "
+            "'tcp://host:8786' or a distributed.Client that is not asynchronous"
+        )
+    if n_workers is not None:
+        raise ParameterError(
+            f"n_workers={n_workers} with a Dask client: its cluster has the workers it has; leave "
+            "n_workers out"
+        )
+    yield scheduler
+
+
+def _current_client() -> Any:
+    from distributed import Client
+
+    try:
+        return Client.current()
+    except ValueError:
+        return None
+
+
+def _on_threads(
+    computation: _Computation, n_workers: int | None, progress: Progress | None
+) -> Outcome:
+    """The total, from Dask's own threads in this process."""
+    from dask.callbacks import Callback
+    from dask.threaded import get
+
+    told = frozenset(computation.told)
+
+    def finished(key: Any, result: Any, *_: Any) -> None:
+        if key in told:
+            _hear(result, progress)
+
+    with Callback(posttask=finished):
+        total, *_ = get(
+            computation.graph, [computation.total, *computation.told], num_workers=n_workers
+        )
+    return total  # type: ignore[no-any-return]
+
+
+def _on_cluster(computation: _Computation, client: Any, progress: Progress | None) -> Outcome:
+    """The total, from the workers of a cluster."""
+    from distributed import as_completed
+
+    keys = [computation.total, *computation.told]
+    futures = client.get(computation.graph, keys, sync=False)
+    try:
+        for _, told in as_completed(futures[1:], loop=client.loop, with_results=True):
+            _hear(told, progress)
+        return futures[0].result()  # type: ignore[no-any-return]
+    finally:
+        # Frees what is there and stops what is not: nothing of ours stays on the cluster.
+        client.cancel(futures)
+
+
+def _our_error(error: Exception) -> PrivsketchError:
+    """What to say when Dask, or a task that made a part, failed; never in its own words."""
+    from distributed import CancelledError
+    from distributed.scheduler import KilledWorker
+
+    if isinstance(error, KilledWorker):
+        return RecordError(
+            "engine='dask': workers died again and again while reading the same part; nothing was "
+            "released. Perhaps a partition needs more memory than a worker has"
+        )
+    if isinstance(error, CancelledError | OSError):
+        return RecordError(
+            "engine='dask': the cluster was lost or its tasks were cancelled; nothing was released"
+        )
+    if isinstance(error, ImportError):
+        return RecordError(
+            "engine='dask': a worker cannot import what it needs; install the same versions of "
+            "privsketch and its dependencies on all machines"
+        )
+    return foreign_error("a task on a Dask worker", error)

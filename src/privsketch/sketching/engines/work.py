@@ -1,0 +1,74 @@
+"""What a worker does with its part of the records, on whatever machine it runs.
+
+A worker never raises. An error is a result like any other, because what others make of an
+exception is not ours to decide: schedulers log and keep it with its traceback and its
+task, and the message of a foreign one may quote a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from privsketch import __version__
+from privsketch.design.recipe import Design
+from privsketch.errors import PrivsketchError, RecordError
+from privsketch.sketching.blocks import ExactSums
+from privsketch.sketching.exact import add_exact, exact_sums
+from privsketch.tables.columns import Selection
+from privsketch.tables.reading import part_blocks
+
+Outcome = ExactSums | PrivsketchError
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is done with every part. Small and public: it travels with each task."""
+
+    design: Design
+    chosen: Selection
+    missing_to_center: bool
+    version: str = __version__
+
+    def on(self, chosen: Selection) -> Work:
+        """The same work on parts with other columns."""
+        return replace(self, chosen=chosen)
+
+
+def part_sums(work: Work, part: Any) -> Outcome:
+    """Exact sums of one part, on one thread; or our error, which quotes no value."""
+    if work.version != __version__:
+        return RecordError(
+            f"a worker has privsketch {__version__}, the driver {work.version}: install the same "
+            "version on all machines"
+        )
+    try:
+        return exact_sums(
+            part_blocks(part, work.chosen),
+            work.design,
+            missing_to_center=work.missing_to_center,
+            n_threads=1,
+        )
+    except PrivsketchError as error:
+        return type(error)(str(error))  # without the traceback, whose frames hold records
+    except Exception as error:
+        return foreign_error("a worker", error)
+
+
+def add_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
+    """The sum of at least one outcome; the first error if there is one."""
+    parts: list[ExactSums] = []
+    for outcome in outcomes:
+        if isinstance(outcome, PrivsketchError):
+            return outcome
+        parts.append(outcome)
+    return add_exact(parts)
+
+
+def foreign_error(where: str, error: BaseException) -> RecordError:
+    """Our error for somebody else's, whose message may quote a record."""
+    return RecordError(
+        f"{where} failed with {type(error).__name__}; nothing was released. engine='threads' on a "
+        "table in memory or a file shows more"
+    )

@@ -1,0 +1,97 @@
+"""How sketches add up. Nothing here reads a record; everything is a function of releases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from privsketch.budget import INSECURE
+from privsketch.errors import MergeError, require_count
+from privsketch.noise.sums import saturating_add, saturating_multiply
+from privsketch.sketching.sketch import MOST_WEIGHT, Sketch, merged_receipt, releases_of
+
+
+def merge(
+    sketches: Iterable[Sketch],
+    *,
+    same_records: bool = False,
+    weights: Sequence[int] | None = None,
+) -> Sketch:
+    """Add sketches of one design up.
+
+    Charges nothing: it only rearranges what was released. Different sources hold
+    different records, so their costs do not add. The same source twice is refused
+    unless `same_records=True` says that its costs are to add.
+
+    Sums of records add up to the sum over all records: every record counts alike, and a
+    holder in proportion to its number of records, as in ICASSP Definition 4 for holders of
+    different sizes. Whole-number `weights`, one for each sketch, let the records of some
+    count more often than once; their noise does so too.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
+    >>> sites = [ps.sketch(np.zeros((1000, 2)), design, source=name) for name in "ab"]
+    >>> ps.merge(sites).receipt.epsilon
+    1.0
+    """
+    parts = list(sketches) if isinstance(sketches, Iterable) else [None]
+    if not parts:
+        raise MergeError("merge: no sketches given")
+    if not all(isinstance(part, Sketch) for part in parts):
+        raise MergeError("merge: expected sketches, in a list; load files with Sketch.load")
+    if len(parts) == 1 and weights is None:
+        return parts[0]
+    design = parts[0].design
+    for part in parts[1:]:
+        if part.design.fingerprint != design.fingerprint:
+            raise MergeError(
+                f"merge: design {part.design.fingerprint[:16]} is not {design.fingerprint[:16]}; "
+                "only sketches of the same study add up"
+            )
+    if len({part.receipt.sampler.startswith(INSECURE) for part in parts}) > 1:
+        raise MergeError("merge: a sketch made without real noise does not add to real ones")
+    ids = [identity for part in parts for identity in part.ids]
+    sources = [source for part in parts for source in part.sources]
+    if len(set(ids)) < len(ids):
+        identity = Counter(ids).most_common(1)[0][0]
+        name = sources[ids.index(identity)]
+        raise MergeError(f"merge: the same sketch is given twice, that of source {name!r}")
+    repeated = [source for source, times in Counter(sources).items() if times > 1]
+    if repeated and not same_records:
+        raise MergeError(
+            f"merge: source {repeated[0]!r} occurs more than once; its budgets would add. Use "
+            "same_records=True if that is meant; holders of different records need different "
+            "source names"
+        )
+    factors = _checked_weights(weights, len(parts))
+    values = np.zeros_like(parts[0].values)
+    for part, factor in zip(parts, factors, strict=True):
+        values = saturating_add(values, saturating_multiply(part.values, factor))
+    count = None
+    if design.count == "public":
+        counts = zip(parts, factors, strict=True)
+        count = sum((part.exact_count or 0) * factor for part, factor in counts)
+    whole = [
+        factor * weight
+        for part, factor in zip(parts, factors, strict=True)
+        for weight in part.weights
+    ]
+    if max(whole) > MOST_WEIGHT:
+        raise MergeError(f"weights: a release would count more than {MOST_WEIGHT} times")
+    releases = [single for part in parts for single in releases_of(part)]
+    receipt = releases[0] if len(releases) == 1 else merged_receipt(releases)
+    return Sketch(values, design, receipt, tuple(ids), tuple(sources), count, tuple(whole))
+
+
+def _checked_weights(weights: Sequence[int] | None, count: int) -> list[int]:
+    if weights is None:
+        return [1] * count
+    given = list(weights)
+    if len(given) != count:
+        raise MergeError(f"weights: {len(given)} for {count} sketches")
+    return [require_count("weights", weight, "whole numbers of at least 1") for weight in given]

@@ -1,0 +1,305 @@
+"""The sketch: what a holder releases.
+
+How a sketch is made of records is another room, `sketching`; nothing here reads one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import (
+    Receipt,
+    compose_parallel,
+    compose_sequential,
+    receipt_from_json,
+    receipt_to_json,
+)
+from privsketch.design.recipe import Design
+from privsketch.errors import FileError, ParameterError
+from privsketch.features.fixedpoint import RECORD_UNIT
+from privsketch.features.moments import (
+    DIAGONAL,
+    MOMENT_UNIT,
+    ROUNDING_VARIANCE,
+    moment_weights,
+)
+from privsketch.formats import (
+    pack_sketch,
+    read_file,
+    reading,
+    require_fields,
+    unpack_sketch,
+    write_file,
+)
+
+Integers = npt.NDArray[np.int64]
+MOST_WEIGHT = 10**6  # of one release in a sum
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A private release: noisy integer sums with their design and their receipt.
+
+    Attributes
+    ----------
+    values : int64
+        Everything released: sums of cosines and of sines (of squares or products for principal
+        components), those of coordinates if the mean is released, the count if there is one.
+    design : Design
+    receipt : Receipt
+    ids : tuple of str
+        Random names of the releases added up in here, one for an unmerged sketch.
+    sources : tuple of str
+        Whose records they are, aligned with `ids`.
+    exact_count : int or None
+        Number of records where the design makes it public, else None.
+    weights : tuple of int
+        How often each release counts in the sum, aligned with `ids`; all 1 if left out.
+    """
+
+    values: Integers
+    design: Design
+    receipt: Receipt
+    ids: tuple[str, ...]
+    sources: tuple[str, ...]
+    exact_count: int | None = None
+    weights: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.weights:
+            object.__setattr__(self, "weights", (1,) * len(self.ids))
+
+    @property
+    def sums(self) -> Integers:
+        """The noisy sums as released: cosines, then sines, (2 n_features,); or one per feature."""
+        return self.values[: self.design.n_values]
+
+    @property
+    def n_records(self) -> float | None:
+        """The number of records: exact if public, a noisy estimate if released, else None."""
+        if self.design.count == "released":
+            return float(self.values[-1]) / self.design.sum_noise.count_unit
+        return None if self.exact_count is None else float(self.exact_count)
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise per real component of `moments`; releases add theirs."""
+        return sum(weight**2 for weight in self.weights) * self.design.noise_std**2
+
+    @property
+    def assumed_records(self) -> float:
+        """`n_records`, or what the design was planned for if no number was released."""
+        known = self.n_records
+        return sum(self.weights) * self.design.n_records if known is None else known
+
+    @property
+    def repetition(self) -> float:
+        """How often a record that was kept counts: the sums vary like those of fewer records.
+
+        n records that each count w times vary by w^2 n; those of holders of equal sizes with
+        weights w by n times the sum of w^2 over the sum of w. Masks that keep a record with
+        probability beta let it count 1 / beta times.
+        """
+        squares = sum(weight**2 for weight in self.weights)
+        return squares / sum(self.weights) / self.design.record_rate
+
+    @property
+    def masking_variance(self) -> float:
+        """Variance that masks of features add per real component of `moments`."""
+        squares = sum(weight**2 for weight in self.weights) / sum(self.weights)
+        return self.design.masking_variance * squares * max(self.assumed_records, 0.0)
+
+    def moments(self) -> npt.NDArray[np.complex128]:
+        """Noisy sums over records of exp(i w.(x - center)), (n_features,).
+
+        For the one-bit map its first harmonic, with the dither taken back.
+        """
+        if not self.design.map.has_table:
+            raise ParameterError(
+                "moments: this is a sketch for principal components; use quadratic_sums or "
+                "second_moments"
+            )
+        cosines, sines = self.sums.astype(np.float64).reshape(2, -1) / self.design.unit
+        design = self.design
+        dither = design.frequencies.offsets(design.domain) * (
+            2 * np.pi * 2.0**-design.frequencies.turn_bits
+        )
+        return np.asarray((cosines + 1j * sines) * np.exp(-1j * dither))
+
+    def quadratic_sums(self) -> npt.NDArray[np.float64]:
+        """Noisy sums over records of (w.(x - center))^2, (n_features,), for quadratic features.
+
+        Half a unit for each record, what flooring takes off on average, is added back where
+        the number of records is known.
+        """
+        design = self.design
+        if design.feature_map != "quadratic":
+            raise ParameterError("quadratic_sums: the design has no quadratic features")
+        sums = self.sums / design.unit
+        if self.n_records is not None:
+            sums = sums + max(self.n_records, 0.0) * 0.5 / design.amplitude
+        return np.asarray(sums * float(design.domain.half_widths[0]) ** 2)
+
+    def second_moments(self) -> npt.NDArray[np.float64]:
+        """Noisy sum over records of (x - center)(x - center)', (dim, dim), for second moments.
+
+        What rounding adds to squares is taken off where the number of records is known.
+        """
+        design = self.design
+        if design.feature_map != "second-moments":
+            raise ParameterError("second_moments: the design has no second moments")
+        entries = self.sums * (DIAGONAL / moment_weights(design.dim)) / design.unit
+        matrix = np.zeros((design.dim, design.dim))
+        matrix[np.triu_indices(design.dim)] = entries
+        matrix = matrix + np.triu(matrix, 1).T
+        if self.n_records is not None:
+            rounding = max(self.n_records, 0.0) * ROUNDING_VARIANCE / MOMENT_UNIT**2
+            matrix[np.diag_indices(design.dim)] -= rounding
+        return np.asarray(matrix * float(design.domain.half_widths[0]) ** 2)
+
+    def record_sums(self) -> tuple[npt.NDArray[np.float64], float] | None:
+        """Noisy sum over records of x - center, (dim,), and its variance; None if not released."""
+        design, noise = self.design, self.design.sum_noise
+        if not noise.mean_weight:
+            return None
+        start = design.n_values
+        unit = noise.mean_weight * RECORD_UNIT / float(design.domain.half_widths[0])
+        variance = sum(weight**2 for weight in self.weights) * noise.sums_law.variance / unit**2
+        return self.values[start : start + design.dim] / unit, variance
+
+    def mean(self, n_records: float | None = None) -> npt.NDArray[Any]:
+        """Features per record: `moments`, the noisy characteristic function, (n_features,).
+
+        For principal components `quadratic_sums` or `second_moments` per record.
+
+        Divides by the released or public number of records, at least 1; a design that
+        omits the count needs `n_records`.
+        """
+        count = self.n_records if n_records is None else n_records
+        if count is None:
+            raise ParameterError(
+                "mean: this design omits the count; give n_records=, or plan with count='released'"
+            )
+        if self.design.feature_map == "quadratic":
+            return self.quadratic_sums() / max(count, 1.0)
+        if self.design.feature_map == "second-moments":
+            return self.second_moments() / max(count, 1.0)
+        return self.moments() / max(count, 1.0)
+
+    def describe(self) -> str:
+        """The sketch in plain words, several lines."""
+        names = ", ".join(self.sources[:8]) + (", ..." if len(self.sources) > 8 else "")
+        lines = [
+            f"sketch      {len(self.values)} integers from {len(self.ids)} release(s): {names}"
+        ]
+        if self.n_records is not None:
+            kind = "exact, public" if self.exact_count is not None else "noisy"
+            lines.append(f"records     {self.n_records:.0f} ({kind})")
+        noise = math.sqrt(self.noise_variance)
+        unit = "records" if self.design.map.has_table else "squared radii"
+        lines.append(f"noise       standard deviation {noise:.4g} {unit} per number")
+        if set(self.weights) != {1}:
+            weights = ", ".join(map(str, self.weights[:8])) + ("..." if len(self.ids) > 8 else "")
+            lines.append(f"weights     {weights}: records count that often")
+        return "\n".join([*lines, "", self.design.describe(), "", self.receipt.describe()])
+
+    def to_bytes(self) -> bytes:
+        """The bytes of a sketch file."""
+        header: dict[str, Any] = {
+            "design": self.design.to_json(),
+            "receipt": receipt_to_json(self.receipt),
+            "ids": list(self.ids),
+            "sources": list(self.sources),
+            "exact_count": self.exact_count,
+        }
+        if set(self.weights) != {1}:
+            header["weights"] = list(self.weights)
+        return pack_sketch(header, self.values)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str = "sketch") -> Sketch:
+        """The sketch from `to_bytes`; FileError for anything but a whole, intact one."""
+        header, values = unpack_sketch(data, what)
+        names = ("design", "receipt", "ids", "sources", "exact_count", "weights")
+        header = require_fields({"weights": [], **header}, names, what)
+        design = Design.from_json(header["design"], what)
+        with reading(what):
+            receipt = receipt_from_json(header["receipt"])
+        n_means = design.dim if design.mean == "released" else 0
+        if len(values) != design.n_values + n_means + (design.count == "released"):
+            raise FileError(f"{what}: {len(values)} values do not fit its design")
+        ids, sources, count = header["ids"], header["sources"], header["exact_count"]
+        if not (_are_names(ids) and _are_names(sources) and len(ids) == len(sources) >= 1):
+            raise FileError(f"{what}: ids and sources must be lists of names")
+        if len(set(ids)) != len(ids):
+            raise FileError(f"{what}: the same release is added up twice")
+        is_count = type(count) is int and count >= 1
+        if not (is_count if design.count == "public" else count is None):
+            raise FileError(f"{what}: the number of records does not go with the design")
+        weights = header["weights"]
+        if not isinstance(weights, list) or not all(
+            type(weight) is int and 1 <= weight <= MOST_WEIGHT for weight in weights
+        ):
+            raise FileError(f"{what}: weights must be a list of whole numbers")
+        if weights and (len(weights) != len(ids) or set(weights) == {1}):
+            raise FileError(f"{what}: weights do not go with the releases")
+        sketch = cls(values, design, receipt, tuple(ids), tuple(sources), count, tuple(weights))
+        if not _receipt_fits(sketch):
+            raise FileError(f"{what}: the receipt does not state what this design costs")
+        return sketch
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the sketch to a file; the file appears only when it is complete."""
+        write_file(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Sketch:
+        """Read a sketch written by `save`."""
+        return cls.from_bytes(read_file(path), os.fspath(path))
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) and name for name in value)
+
+
+def releases_of(part: Sketch) -> Sequence[Receipt]:
+    """Receipts of the single releases inside a sketch that may itself be merged."""
+    if len(part.ids) == 1:
+        return [part.receipt]
+    singles: list[Receipt] = []
+    for receipt in part.receipt.parts:
+        is_repeat = receipt.mechanism == _REPEATED
+        singles.extend(receipt.parts if is_repeat else [receipt])
+    return singles
+
+
+def _receipt_fits(sketch: Sketch) -> bool:
+    """Whether the receipt is the one that releases of this design by these sources have."""
+    releases = releases_of(sketch)
+    if sorted(str(release.source) for release in releases) != sorted(sketch.sources):
+        return False
+    if not all(sketch.design.sum_noise.covers(release) for release in releases):
+        return False
+    return sketch.receipt == (releases[0] if len(releases) == 1 else merged_receipt(releases))
+
+
+_REPEATED = "several sketches of the same records"
+
+
+def merged_receipt(releases: Sequence[Receipt]) -> Receipt:
+    """Costs of the same source add; over sources the largest counts."""
+    by_source: dict[str | None, list[Receipt]] = {}
+    for receipt in releases:
+        by_source.setdefault(receipt.source, []).append(receipt)
+    totals = [
+        group[0] if len(group) == 1 else compose_sequential(_REPEATED, group, source)
+        for source, group in by_source.items()
+    ]
+    return compose_parallel(f"merged sketches of {len(totals)} source(s)", totals, None)

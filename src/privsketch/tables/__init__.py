@@ -1,0 +1,1 @@
+"""Tables of many kinds to blocks of records, and released rows to files."""

@@ -1,0 +1,195 @@
+"""Files of records together with columns that come along: what a release of rows reads.
+
+The schemas of all files are looked at before any record is: names and types are public, and
+decide alone which columns make a record. No column is left out or taken in by its values.
+Carried columns keep their values and their rows; those of CSV are text, as they stand there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privsketch.errors import RecordError
+from privsketch.tables.columns import FoundName, Selection, require_numeric, selected_names
+from privsketch.tables.files import file_identity, file_kind, file_rows, file_schema
+from privsketch.tables.memory import Rows, array_places, own_errors
+from privsketch.tables.text import may_be_shown
+
+
+@dataclass(frozen=True)
+class RecordFiles:
+    """Files that fit together, read in their order; `carried` is the schema of those columns."""
+
+    paths: tuple[Path, ...]
+    chosen: Selection
+    carried: Any
+
+    @classmethod
+    def of(
+        cls,
+        paths: Sequence[Path],
+        columns: Sequence[str | int] | None = None,
+        carry: Sequence[str] = (),
+        header: bool | None = None,
+    ) -> RecordFiles:
+        """Look at the schemas, and refuse files that do not fit.
+
+        `columns` make a record, in that order; all but the carried ones if left out. Then all
+        files must have the same columns, which are found by their names. `header` is what the
+        caller says of the first line of text files.
+        """
+        _require_distinct(paths, carry)
+        schemas = {path: file_schema(path, header) for path in paths}
+        chosen = _selection(schemas, columns, tuple(carry), header)
+        carried: Any = None
+        for path, schema in schemas.items():
+            if isinstance(schema, int):
+                array_places(schema, chosen)
+                continue
+            may_show = file_kind(path) != "csv" or may_be_shown(schema.names, header)
+            names = selected_names(schema.names, chosen, str(path), may_show=may_show)
+            _require_apart(names, chosen.carried)
+            if file_kind(path) != "csv":  # which has no types; its reader sees what is no number
+                _require_numeric(schema, names, path)
+            carried = _same(carried, _carried_schema(schema, chosen.carried), path)
+        return cls(tuple(paths), chosen, carried)
+
+    @property
+    def dim(self) -> int:
+        """Number of columns of a record."""
+        return self.chosen.dim
+
+    @property
+    def looked_at(self) -> str:
+        """What was seen of the files so far, in words."""
+        if all(file_kind(path) != "csv" for path in self.paths):
+            return "no record was read, only the number, names and types of columns"
+        if self.chosen.header is False:
+            return "no record was read, but for the number of cells in the first line of text files"
+        return "no record was read, only the header of text files"
+
+    @property
+    def record_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of a record that may be published, in their order.
+
+        Those that were stated, or that are part of a schema. What stands in the first line of a
+        text file is neither.
+        """
+        names = self.chosen.columns or self.chosen.names
+        if names is None or self.chosen.is_found or any(isinstance(n, int) for n in names):
+            return None
+        return tuple(str(name) for name in names)
+
+    def rows(self) -> Iterator[Rows]:
+        """Blocks (n, dim) of records, each with an Arrow batch of what comes along, or None."""
+        for path in self.paths:
+            for block, batch in own_errors(file_rows(path, self.chosen)):
+                yield block, None if batch is None else _plain(batch, self.carried)
+
+
+def _require_distinct(paths: Sequence[Path], carry: Sequence[str]) -> None:
+    places = [file_identity(path) for path in paths]
+    for path, place in zip(paths, places, strict=True):
+        if places.count(place) > 1:  # its records would be released twice, and cost twice
+            raise RecordError(f"{path}: the same file is given twice")
+    for name in carry:
+        if list(carry).count(name) > 1:
+            raise RecordError(f"carry: column {name!r} is named twice")
+
+
+def _require_apart(names: Sequence[str], carry: Sequence[str]) -> None:
+    for name in carry:
+        if name in names:
+            raise RecordError(
+                f"carry: column {name!r} is part of the record: carried along, it would be "
+                "published as it is; leave it out of one of the two"
+            )
+
+
+def _selection(
+    schemas: dict[Path, Any],
+    columns: Sequence[str | int] | None,
+    carry: tuple[str, ...],
+    header: bool | None,
+) -> Selection:
+    """The columns of a record, from the first file that has names."""
+    named = {path: schema for path, schema in schemas.items() if not isinstance(schema, int)}
+    if carry and len(named) < len(schemas):
+        path = next(path for path in schemas if path not in named)
+        raise RecordError(f"carry: {path} is an array, whose columns have no names to carry")
+    if columns is not None:
+        return Selection(len(columns), tuple(columns), None, carry, header)
+    if not named:
+        width = next(iter(schemas.values()))
+        return Selection(_some_columns(width), None, None, carry, header)
+    first, schema = next(iter(named.items()))
+    for path, other in named.items():
+        if sorted(other.names) != sorted(schema.names):
+            raise RecordError(
+                f"{path}: its columns are not those of {first}; name those that make a record "
+                "with columns=[...]"
+            )
+    names = tuple(name for name in schema.names if name not in carry)
+    if header is not False and all(file_kind(path) == "csv" for path in named):
+        names = tuple(FoundName(name) for name in names)
+    return Selection(_some_columns(len(names)), None, names, carry, header)
+
+
+def _some_columns(dim: int) -> int:
+    if dim == 0:
+        raise RecordError("columns: none is left to make a record of")
+    return dim
+
+
+def _require_numeric(schema: Any, names: Sequence[str], path: Path) -> None:
+    try:
+        require_numeric(schema, names, str(path))
+    except RecordError as error:
+        raise RecordError(
+            f"{error}; name the columns that make a record with columns=[...], or copy it "
+            "unprotected with carry=[...]"
+        ) from None
+
+
+def _carried_schema(schema: Any, carry: Sequence[str]) -> Any:
+    """Types alone: what else a file notes about its columns may tell more than their values."""
+    import pyarrow as pa
+
+    return pa.schema([(name, _plain_type(schema.field(name).type)) for name in carry])
+
+
+def _plain_type(kind: Any) -> Any:
+    """Without dictionaries, which may differ between batches, and without views of other memory."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
+
+
+def _plain(batch: Any, schema: Any) -> Any:
+    """The same values in plain types."""
+    import pyarrow as pa
+
+    columns = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
+    cast = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, schema=schema)
+
+
+def _same(first: Any, other: Any, path: Path) -> Any:
+    """The schema that all files share."""
+    if first is not None and first != other:
+        misfit = next(a for a, b in zip(other, first, strict=True) if a != b)
+        raise RecordError(
+            f"{path}: column {misfit.name!r} is {misfit.type}, in the first file "
+            f"{first.field(misfit.name).type}; carried columns need one type"
+        )
+    return other

@@ -1,0 +1,208 @@
+"""Tables in memory or in a stream: arrays, pandas frames, anything that speaks Arrow."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.errors import RecordError
+from privsketch.tables.columns import (
+    Selection,
+    column_places,
+    require_numeric_type,
+    rows_per_block,
+    selected,
+    selected_names,
+    wrong_width,
+)
+
+Block = npt.NDArray[Any]
+# Records, and an Arrow batch of the carried columns of the same rows; None without such columns.
+Rows = tuple[Block, Any]
+
+
+_Item = TypeVar("_Item")
+
+
+def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
+    """The same items; errors of ours as they are, without those that they were made from.
+
+    Libraries quote what they stumble over, and an exception keeps the one that it replaced.
+    """
+    failure = ""
+    try:
+        yield from items
+    except RecordError as error:
+        failure = str(error)
+    if failure:
+        raise RecordError(failure)
+
+
+def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
+    """Blocks of a NumPy array."""
+    if array.ndim != 2:
+        raise RecordError(
+            f"expected a table with rows and columns (2 dimensions), got {array.ndim}; reshape "
+            "your data: array.reshape(-1, 1) for one column"
+        )
+    if array.dtype.kind not in "fiubO":
+        kind = array.dtype.type.__name__  # of text, not how long the longest is
+        raise RecordError(f"a column is not numeric (array of {kind})")
+    places = array_places(array.shape[1], chosen)
+    if isinstance(array, np.matrix):  # which would multiply as such
+        array = np.asarray(array)
+    rows = rows_per_block(chosen.dim)
+    for first in range(0, len(array), rows):
+        block = array[first : first + rows]
+        if places is not None:
+            block = block[:, places]
+        mask = np.ma.getmaskarray(block) if isinstance(block, np.ma.MaskedArray) else None
+        block = np.asarray(block)
+        if block.dtype == object:
+            cells = block.copy()
+            cells[slice(0) if mask is None else mask] = None  # what is under it is not looked at
+            block = object_numbers(cells)
+        elif mask is not None:  # masked means missing
+            block = np.where(mask, np.nan, block.astype(np.float64))
+        yield block
+
+
+def array_places(width: int, chosen: Selection) -> list[int] | None:
+    """Numbers of the columns of an array to read; None for all of them."""
+    if chosen.columns is None:
+        if width != chosen.dim:
+            raise RecordError(wrong_width("table", width, chosen.dim))
+        return None
+    if any(isinstance(column, str) for column in chosen.columns):
+        raise RecordError("columns: an array has no column names; give column numbers")
+    return column_places([int(column) for column in chosen.columns], width)
+
+
+def is_pandas(data: Any) -> bool:
+    """Whether this is a frame or a series of pandas, or of a class made from them."""
+    # Whoever has one has loaded the module; nobody else should wait for it.
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(data, pandas.DataFrame | pandas.Series)
+
+
+def pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:
+    """Blocks of a pandas frame, whose index is not part of a record."""
+    if getattr(frame, "ndim", 0) != 2:
+        raise RecordError("expected a table with rows and columns; use series.to_frame()")
+    labels = [str(label) for label in frame.columns]
+    names = selected_names(labels, chosen, "table")
+    places = [labels.index(name) for name in names]
+    rows = rows_per_block(chosen.dim)
+    for first in range(0, len(frame), rows):
+        part = frame.iloc[first : first + rows]
+        block = np.empty((len(part), chosen.dim), dtype=np.float64)
+        for j, place in enumerate(places):
+            block[:, j] = _pandas_column(part.iloc[:, place], names[j])
+        yield block
+
+
+def _pandas_column(column: Any, name: str) -> npt.NDArray[np.float64]:
+    """One column as float64.
+
+    Cells of type object are converted one by one: a type inferred from a block would
+    let one record change how the others are read.
+    """
+    import pyarrow as pa
+
+    if column.dtype == object:
+        return np.array([cell_number(cell, f"column {name!r}") for cell in column], np.float64)
+    try:
+        array = pa.array(column, from_pandas=True)  # the index of a frame is not part of a record
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise RecordError(f"table: column {name!r} is not numeric but {column.dtype}") from None
+    require_numeric_type(array.type, name, "table")
+    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+
+def list_blocks(rows: Sequence[Any], chosen: Selection) -> Iterator[Block]:
+    """Blocks of a nested list of numbers, read as float64 whatever else is in it."""
+    is_masked = any(isinstance(row, np.ma.MaskedArray) for row in rows)
+    try:
+        array = np.ma.vstack(rows) if is_masked else np.asarray(rows)
+    except ValueError:
+        raise RecordError("the rows of the list do not all have the same length") from None
+    # NumPy takes a type from all cells: integers, floats, or objects where a cell is None. The
+    # number that becomes of a cell is the same, as each of these is rounded to float64 once.
+    if array.dtype.kind in "fiub":
+        with np.errstate(over="ignore"):  # a long double beyond all floats is infinite
+            array = array.astype(np.float64)
+    yield from array_blocks(array, chosen)
+
+
+def object_numbers(cells: Block) -> npt.NDArray[np.float64]:
+    """An array of Python objects as float64, each by itself."""
+    flat = [cell_number(cell, "a column") for cell in cells.ravel()]
+    return np.array(flat, dtype=np.float64).reshape(cells.shape)
+
+
+def cell_number(cell: Any, where: str) -> float:
+    """A cell as a number; NaN if it is missing, or no float holds it.
+
+    One record must not stop all others: an integer or a decimal beyond all floats and a
+    signalling NaN are missing values, as infinite ones are.
+    """
+    is_missing = cell is None or type(cell).__name__ in ("NAType", "NaTType", "MaskedConstant")
+    is_time = isinstance(cell, np.datetime64 | np.timedelta64)  # the latter calls itself an integer
+    if is_missing or (is_time and np.isnat(cell)):
+        return float("nan")
+    if is_time or not isinstance(cell, Real | np.bool_ | Decimal):
+        raise RecordError(f"table: {where} is not numeric")
+    try:
+        with np.errstate(over="ignore"):  # a long double beyond all floats is infinite
+            return float(cell)
+    except (OverflowError, ValueError, ArithmeticError):
+        return float("nan")
+
+
+def stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
+    """Blocks of anything that offers an Arrow stream or array."""
+    import pyarrow as pa
+
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(data)
+        else:
+            batch = pa.record_batch(data)
+            reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
+        with reader:
+            names = selected(reader.schema, chosen, "table")
+            for batch in reader:
+                for block, _ in batch_rows(batch, names):
+                    yield block
+    except RecordError:
+        raise
+    except Exception:
+        # Whatever produces the stream may fail while it is read, and quote a record.
+        raise RecordError("table: its Arrow stream cannot be read as a table") from None
+
+
+def batch_rows(batch: Any, names: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Rows]:
+    """A record batch in blocks of moderate size, with the carried columns beside them."""
+    rows = rows_per_block(len(names))
+    for first in range(0, batch.num_rows, rows):
+        part = batch.slice(first, rows)
+        yield _batch_block(part, names), part.select(list(carried)) if carried else None
+
+
+def _batch_block(batch: Any, names: Sequence[str]) -> Block:
+    """A record batch as float64 (n, dim); nulls become NaN, which the quantiser refuses."""
+    import pyarrow as pa
+
+    block = np.empty((batch.num_rows, len(names)), dtype=np.float64)
+    for j, name in enumerate(names):
+        column = batch.column(name)
+        if not pa.types.is_floating(column.type) or column.null_count:
+            column = column.cast(pa.float64(), safe=False)
+        block[:, j] = column.to_numpy(zero_copy_only=False)
+    return block

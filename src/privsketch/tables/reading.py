@@ -1,0 +1,206 @@
+"""Tables of many kinds to blocks of records, one pass, constant memory.
+
+Accepts NumPy arrays and nested lists, sparse matrices of SciPy, anything that offers an
+Arrow stream (pandas, polars, duckdb, pyarrow), paths of .npy, .parquet, .csv and Arrow
+files, lists of paths, and iterables of blocks. A value keeps its number type until it is
+quantised, so every reader gives the same sums. `read_parts` cuts the same tables into
+parts that other processes can read.
+
+Errors raised here are for the holder of the table. They name files and columns,
+never a value.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from privsketch.errors import ParameterError, RecordError
+from privsketch.tables.columns import Selection
+from privsketch.tables.files import count_in_file, file_blocks, file_identity
+from privsketch.tables.memory import (
+    Block,
+    array_blocks,
+    is_pandas,
+    list_blocks,
+    own_errors,
+    pandas_blocks,
+    stream_blocks,
+)
+from privsketch.tables.parts import BlockPart, FilePart, Part, file_parts, packed
+from privsketch.tables.sparse import csr_blocks, is_sparse, sparse_blocks
+
+
+def read_blocks(
+    data: Any,
+    dim: int,
+    columns: Sequence[str | int] | None = None,
+    names: Sequence[str] | None = None,
+    *,
+    header: bool | None = None,
+) -> Iterator[Block]:
+    """Blocks (n, dim) of records from `data`.
+
+    See `chosen_columns` for `columns`, `names` and `header`.
+    """
+    yield from own_errors(_blocks(data, chosen_columns(dim, columns, names, header), file_blocks))
+
+
+def read_sparse_blocks(
+    data: Any,
+    dim: int,
+    columns: Sequence[str | int] | None = None,
+    *,
+    header: bool | None = None,
+) -> Iterator[Any]:
+    """Blocks of records as CSR arrays (n, dim), columns in order and each of them once.
+
+    Sparse matrices, and lists of them, are never made dense; everything else is read in blocks.
+    """
+    from scipy.sparse import csr_array
+
+    if is_sparse(data):
+        yield from csr_blocks(data, chosen_columns(dim, columns, None))
+    elif isinstance(data, list | tuple) and any(is_sparse(part) for part in data):
+        for part in data:
+            yield from read_sparse_blocks(part, dim, columns, header=header)
+    else:
+        for block in read_blocks(data, dim, columns, header=header):
+            yield csr_array(np.asarray(block))
+
+
+def read_parts(data: Any, chosen: Selection) -> Iterator[Part]:
+    """Parts of `data` for other processes: stretches of files, and blocks of all else."""
+    yield from own_errors(packed(_blocks(data, chosen, file_parts)))
+
+
+def part_blocks(part: Any, chosen: Selection) -> Iterator[Block]:
+    """Blocks (n, dim) of records from one part, or from a table that was never cut."""
+    if isinstance(part, BlockPart):
+        yield from part.blocks
+    elif isinstance(part, FilePart):
+        yield from own_errors(file_blocks(part.path, chosen, part.stretch))
+    else:
+        yield from own_errors(_blocks(part, chosen, file_blocks))
+
+
+def chosen_columns(
+    dim: int,
+    columns: Sequence[str | int] | None,
+    names: Sequence[str] | None,
+    header: bool | None = None,
+) -> Selection:
+    """Which columns make a record of `dim` numbers.
+
+    `columns` are the columns asked for, in that order. Without them, tables with named
+    columns use `names`, the design's; everything else uses all columns. `header` says whether
+    text files have one; the first line is taken for it if nothing is said.
+    """
+    if header not in (None, True, False):
+        raise ParameterError(f"header={header!r}: expected True, False or None")
+    if columns is not None:
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            raise RecordError("columns: expected a list of column names or column numbers")
+        columns = [c if isinstance(c, str) else _column_number(c) for c in columns]
+        if len(columns) != dim:
+            raise RecordError(f"columns: {len(columns)} named, a record has dim={dim}")
+        if names is not None and columns != list(names) and set(columns) == set(names):
+            raise RecordError(
+                "columns: the columns of the design in another order; leave them out, they are "
+                "found by their names wherever they stand"
+            )
+    return Selection(
+        dim,
+        None if columns is None else tuple(columns),
+        None if names is None else tuple(names),
+        header=header,
+    )
+
+
+def _column_number(column: Any) -> int:
+    if isinstance(column, bool) or not isinstance(column, int | np.integer):
+        raise RecordError("columns: expected a list of column names or column numbers")
+    return int(column)
+
+
+_Piece = TypeVar("_Piece")
+
+
+def _blocks(
+    data: Any,
+    chosen: Selection,
+    of_file: Callable[[Path, Selection], Iterator[_Piece]],
+    seen: set[Any] | None = None,
+) -> Iterator[Block | _Piece]:
+    """Blocks of tables, and of files whatever `of_file` makes of them.
+
+    `seen` are the files of the lists that this is a part of.
+    """
+    if isinstance(data, str | os.PathLike):
+        yield from of_file(Path(data), chosen)
+    elif isinstance(data, np.ndarray):
+        yield from array_blocks(data, chosen)
+    elif is_pandas(data):
+        yield from pandas_blocks(data, chosen)
+    elif hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        yield from stream_blocks(data, chosen)
+    elif hasattr(type(data), "__dask_graph__"):
+        raise RecordError(
+            f"cannot read records from a Dask {type(data).__name__} here: give one Dask DataFrame "
+            "or Dask Array alone, with engine='dask' or without engine"
+        )
+    elif is_sparse(data):
+        yield from sparse_blocks(data, chosen)
+    elif isinstance(data, list | tuple) and len(data) == 0:
+        return
+    elif isinstance(data, list | tuple) and not _is_list_of_parts(data):
+        yield from list_blocks(data, chosen)
+    elif isinstance(data, Iterable) and not isinstance(data, dict | bytes | set | frozenset):
+        seen = set() if seen is None else seen
+        for part in data:
+            if isinstance(part, str | os.PathLike):
+                identity = file_identity(Path(part))
+                if identity in seen:  # its records would count twice, and cost twice
+                    raise RecordError(f"{part}: the same file is given twice")
+                seen.add(identity)
+            yield from _blocks(part, chosen, of_file, seen)
+    else:
+        raise RecordError(
+            f"cannot read records from {type(data).__name__}: expected an array, a table with an "
+            "Arrow stream (pandas, polars, duckdb, pyarrow), a path, or an iterable of blocks"
+        )
+
+
+def _is_list_of_parts(data: Sequence[Any]) -> bool:
+    """Whether a list holds paths or blocks rather than rows of numbers."""
+    if len(data) == 0:
+        return False
+    first = data[0]
+    return (
+        isinstance(first, str | os.PathLike)
+        or hasattr(first, "__arrow_c_stream__")
+        or hasattr(first, "__arrow_c_array__")
+        or getattr(first, "ndim", 0) == 2
+    )
+
+
+def count_records(data: Any) -> int | None:
+    """Number of records if it is known without reading them, for the holder's progress bar."""
+    if isinstance(data, str | os.PathLike):
+        return count_in_file(Path(data))
+    if isinstance(data, list | tuple) and _is_list_of_parts(data):
+        counts = [count_records(part) for part in data]
+        return None if None in counts else sum(count for count in counts if count is not None)
+    shape = getattr(data, "shape", None)
+    return int(shape[0]) if isinstance(shape, tuple) and shape else None
+
+
+def checked_missing(missing: str) -> bool:
+    """True for "center", False for "error"; errors for anything else."""
+    if missing not in ("error", "center"):
+        raise ParameterError(f"missing={missing!r}: expected 'error' or 'center'")
+    return missing == "center"

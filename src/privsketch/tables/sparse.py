@@ -1,0 +1,126 @@
+"""Sparse matrices of SciPy: blocks of their rows, dense or as they are.
+
+Only stored entries are copied, a few rows at a time. Entries stored twice are added up, in the
+order they are stored in, so that a record does not depend on how others are stored. Rows of CSR
+matrices are read where they lie; other formats are turned into CSR once for each pass, which
+takes as much memory again as the stored entries do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from privsketch.errors import RecordError
+from privsketch.tables.columns import Selection, rows_per_block
+from privsketch.tables.memory import Block, array_places
+
+_BLOCK_ENTRIES = 2**18
+_BLOCK_ROWS = 2**14
+
+
+def is_sparse(data: Any) -> bool:
+    """Whether this is a sparse matrix or sparse array of SciPy."""
+    # Whoever has one has loaded the module; nobody else should wait for it.
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and bool(sparse.issparse(data))
+
+
+def sparse_blocks(matrix: Any, chosen: Selection) -> Iterator[Block]:
+    """Blocks of dense rows."""
+    places = array_places(_width(matrix), chosen)
+    rows = _by_rows(matrix)
+    step = rows_per_block(rows.shape[1])
+    for first in range(0, rows.shape[0], step):
+        block = _as_numbers(rows[first : first + step]).toarray()
+        yield block if places is None else block[:, places]
+
+
+def csr_blocks(matrix: Any, chosen: Selection) -> Iterator[Any]:
+    """Blocks of rows as CSR arrays of their own, columns in order and each of them once."""
+    from scipy.sparse import csr_array
+
+    places = array_places(_width(matrix), chosen)
+    rows = _by_rows(matrix)
+    first, n_rows = 0, rows.shape[0]
+    while first < n_rows:
+        # As many rows as have so many entries, but one at least.
+        fits = np.searchsorted(rows.indptr, rows.indptr[first] + _BLOCK_ENTRIES, side="right") - 1
+        last = min(max(int(fits), first + 1), first + _BLOCK_ROWS, n_rows)
+        # A copy: what is done to it is not done to the table.
+        block = csr_array(_as_numbers(rows[first:last]), copy=True)
+        if places is not None:
+            block = csr_array(block[:, places])
+        yield _summed(block)
+        first = last
+
+
+def _by_rows(matrix: Any) -> Any:
+    if matrix.dtype.kind not in "fiub":
+        raise RecordError(f"a column is not numeric (sparse matrix of type {matrix.dtype})")
+    if matrix.format == "csr":
+        starts = matrix.indptr
+        fits = len(starts) == matrix.shape[0] + 1 and starts[0] == 0
+        fits = fits and starts[-1] <= min(len(matrix.indices), len(matrix.data))
+        if not (fits and (np.diff(starts) >= 0).all() and _within(matrix.indices, matrix.shape[1])):
+            raise RecordError(_BEYOND)
+        return matrix
+    return _rows_in_order(matrix.tocoo())
+
+
+_BEYOND = "sparse matrix: its arrays do not fit together, or name a column that it does not have"
+
+
+def _within(numbers: Any, size: int) -> bool:
+    """SciPy does not look: a column beyond the last one would write into other rows."""
+    return len(numbers) == 0 or bool(numbers.min() >= 0 and numbers.max() < size)
+
+
+def _rows_in_order(matrix: Any) -> Any:
+    """A COO matrix as CSR, every entry as it is stored.
+
+    SciPy would add up entries stored twice, in an order that depends on other rows.
+    """
+    from scipy.sparse import csr_array
+
+    if not all(map(_within, matrix.coords, matrix.shape)):
+        raise RecordError(_BEYOND)
+    order = np.argsort(matrix.coords[0], kind="stable")
+    rows, columns = (numbers[order] for numbers in matrix.coords)
+    starts = np.searchsorted(rows, np.arange(matrix.shape[0] + 1))
+    return csr_array((matrix.data[order], columns, starts), shape=matrix.shape)
+
+
+def _summed(block: Any) -> Any:
+    """CSR with columns in order, entries stored twice added up in the order they are stored in.
+
+    `sum_duplicates` sorts equal columns into any order, and sorts all rows if one needs it: what
+    a record says would depend on another.
+    """
+    from scipy.sparse import csr_array
+
+    rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+    order = np.lexsort((block.indices, rows))  # stable
+    rows, columns = rows[order], block.indices[order]
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = (np.diff(rows) != 0) | (np.diff(columns) != 0)
+    values = np.zeros(int(new.sum()), dtype=block.data.dtype)
+    np.add.at(values, np.cumsum(new) - 1, block.data[order])
+    starts = np.searchsorted(rows[new], np.arange(block.shape[0] + 1))
+    return csr_array((values, columns[new], starts), shape=block.shape)
+
+
+def _as_numbers(rows: Any) -> Any:
+    """Integers and flags as float64, so that entries stored twice cannot overflow."""
+    return rows if rows.dtype.kind == "f" else rows.astype(np.float64)
+
+
+def _width(matrix: Any) -> int:
+    if matrix.ndim != 2:
+        raise RecordError(
+            f"expected a sparse matrix with rows and columns (2 dimensions), got {matrix.ndim}"
+        )
+    return int(matrix.shape[1])
