@@ -1,9 +1,9 @@
 """Accuracy of private k-means: tables of RSSE over data sets.
 
-    python benchmarks/accuracy.py                 the private table
-    python benchmarks/accuracy.py --noise-free    what the search itself leaves
-    python benchmarks/accuracy.py --others        more kinds of data
-    python benchmarks/accuracy.py --data records.parquet -k 10 --box -8 8
+    python -m benchmarks accuracy                 the private table
+    python -m benchmarks accuracy --noise-free    what the search itself leaves
+    python -m benchmarks accuracy --others        more kinds of data
+    python -m benchmarks accuracy --data records.parquet -k 10 --box -8 8
 
 Every repetition has its own records, its own frequencies and its own noise. The width
 of the clusters is told to nobody.
@@ -16,7 +16,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from datasets import (
+
+import privsketch as ps
+from benchmarks.datasets import (
     NOISE_FREE,
     OTHERS,
     PRIVATE,
@@ -25,8 +27,6 @@ from datasets import (
     reference_error,
     squared_error,
 )
-
-import privsketch as ps
 from privsketch.tables.reading import read_blocks
 
 NO_NOISE = 100.0  # the largest epsilon there is leaves next to none

@@ -1,7 +1,7 @@
 """Time to learn clusters from a sketch, against the number of clusters, columns and features.
 
-    python benchmarks/decoders.py            the table of benchmarks/README.md
-    python benchmarks/decoders.py --epsilon 0.3
+    python -m benchmarks decoders            the table of benchmarks/README.md
+    python -m benchmarks decoders --epsilon 0.3
 
 One core. Every row is a seed mixture of 1e5 records in a box, one sketch per repetition;
 the first call of a process, which compiles, is not counted.
@@ -15,9 +15,9 @@ import time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
-from datasets import seed_mixture, squared_error
 
 import privsketch as ps
+from benchmarks.datasets import seed_mixture, squared_error
 
 # Clusters, columns, features, bound in seconds.
 ROWS: list[tuple[int, int, int, float]] = [

@@ -1,9 +1,9 @@
 """What can be recovered from released rows: the tables of docs/projection.md, "Distances".
 
-    python benchmarks/distances.py                  all of them
-    python benchmarks/distances.py pairs            means and variances over a million pairs
-    python benchmarks/distances.py coverage         how often intervals hold the true distance
-    python benchmarks/distances.py clusters         shares of right labels by k-means
+    python -m benchmarks distances                  all of them
+    python -m benchmarks distances pairs            means and variances over a million pairs
+    python -m benchmarks distances coverage         how often intervals hold the true distance
+    python -m benchmarks distances clusters         shares of right labels by k-means
 
 Pairs are released for real, and differ from run to run. The other two draw their noise from
 NumPy with a seed: they are about what follows a release.

@@ -1,7 +1,7 @@
 """How well a design's forecast foretells: predicted range and measured RSSE, one table.
 
-    python benchmarks/forecast.py                 measure, print, write results/forecast.csv
-    python benchmarks/forecast.py --calibrate     fit the constants to the table written last
+    python -m benchmarks forecast                 measure, print, write results/forecast.csv
+    python -m benchmarks forecast --calibrate     fit the constants to the table written last
 
 The forecast sees public facts only. Its constants are calibrated on one half of the
 grid, seed mixtures in a box of four times their spread, and checked on the other:
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from datasets import DataSet, Floats, in_a_ball, seed_mixture, squared_error, tight_plane
 from scipy.optimize import least_squares
 from scipy.stats import spearmanr
 from sklearn.cluster import KMeans
 
 import privsketch as ps
+from benchmarks.datasets import DataSet, Floats, in_a_ball, seed_mixture, squared_error, tight_plane
 from privsketch.design.forecast import CALIBRATION, Calibration, Reference, excess, forecast
 
 RESULTS = Path(__file__).parent / "results" / "forecast.csv"

@@ -1,7 +1,7 @@
 """Interrupts at random moments: no file is left behind, and one sentence says what was spent.
 
-    python benchmarks/interruptions.py            200 interrupts of each command
-    python benchmarks/interruptions.py 20
+    python -m benchmarks interruptions            200 interrupts of each command
+    python -m benchmarks interruptions 20
 
 Commands run as a person runs them, in a process group of their own, which gets SIGINT at a moment
 that is uniform over the time until the result of an undisturbed run has its name, but for the first

@@ -4,7 +4,7 @@ Ratios are measured in one run, one thread, the smallest of several turns. Scatt
 (uniform, Poisson) need the whole sketch and secret bits for every feature; blocks and
 records save what they leave out. `sketching/cost.py` holds the numbers that plans use.
 
-    python benchmarks/masks.py
+    python -m benchmarks masks
 """
 
 from __future__ import annotations

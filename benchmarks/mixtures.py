@@ -1,7 +1,7 @@
 """Accuracy of private Gaussian mixtures: one row of losses per setting.
 
-    python benchmarks/mixtures.py                 the acceptance table
-    python benchmarks/mixtures.py --others        more kinds of data and designs
+    python -m benchmarks mixtures                 the acceptance table
+    python -m benchmarks mixtures --others        more kinds of data and designs
 
 The loss is the mean log-likelihood of fresh records under the reference minus that under
 the mixture learned, in nats per record. The reference is the better of the mixture the
@@ -20,10 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from datasets import Floats
 from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
+from benchmarks.datasets import Floats
 from privsketch.design.unknowns import CovarianceType, mixture_unknowns
 from privsketch.learning.mixture.learner import learn_gaussian_mixture
 

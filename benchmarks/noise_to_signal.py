@@ -1,6 +1,6 @@
 """Expected and measured noise-to-signal ratio of real releases, one table.
 
-    python benchmarks/noise_to_signal.py        1,000 releases of every combination, 5 minutes
+    python -m benchmarks noise_to_signal        1,000 releases of every combination, 5 minutes
 
 Every feature map and relation of neighbours with every kind of masks and noise that is
 allowed for them, against both references of CLP Lemma 26: the law that records come from (a

@@ -1,7 +1,7 @@
 """Accuracy of private principal components: one row of losses per setting.
 
-    python benchmarks/pca.py                 the acceptance table
-    python benchmarks/pca.py --others        other sizes, budgets, spectra and centres
+    python -m benchmarks pca                 the acceptance table
+    python -m benchmarks pca --others        other sizes, budgets, spectra and centres
 
 The loss is the share of the variance along the best k components of the raw records, clipped
 to the ball, that the components learned do not hold: 100 % minus "captured variance". Records
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from datasets import Floats
 
 import privsketch as ps
+from benchmarks.datasets import Floats
 from privsketch.design.pca.forecast import predicted_loss
 from privsketch.learning.pca.learner import learn_pca
 

@@ -1,6 +1,6 @@
 """How much noise a released number gets by each calibration: a table of docs/projection.md.
 
-    python benchmarks/projection_noise.py
+    python -m benchmarks projection_noise
 
 Standard deviations at epsilon = 1, delta = 1e-6 for rows that differ by at most 1. Calibrations
 to the matrix at hand ("realised") depend on it: medians over public matrices of seeds 0, 1, ...,

@@ -1,8 +1,8 @@
 """Sparse records: cost of k-means by every way to recover centres, time and peak memory.
 
-    python benchmarks/sparse.py              cost and seconds of each way
-    python benchmarks/sparse.py --dense      the dense recovery too, which takes minutes
-    python benchmarks/sparse.py --memory     peak memory of one run in a process of its own
+    python -m benchmarks sparse              cost and seconds of each way
+    python -m benchmarks sparse --dense      the dense recovery too, which takes minutes
+    python -m benchmarks sparse --memory     peak memory of one run in a process of its own
 
 100,000 records in 10,000 columns, 10 clusters of unequal sizes. A cluster has 40 columns of its
 own; a record has 16 of them, and 4 anywhere, with values between 0 and 1. Costs are mean squared
@@ -167,7 +167,7 @@ def main() -> None:
     if arguments.one_run:
         one_run()
     elif arguments.memory:
-        subprocess.run([sys.executable, __file__, "--one-run"], check=True)
+        subprocess.run([sys.executable, "-m", "benchmarks.sparse", "--one-run"], check=True)
     else:
         budgets = [ps.Budget(1.0), ps.Budget(4.0), ps.Budget(0.3, 1e-6), ps.Budget(1.0, 1e-6)]
         table_of_costs(arguments.seeds, arguments.dense, budgets)

@@ -1,6 +1,6 @@
 """Whether a model may be believed: intervals that cover, numbers of clusters that are right.
 
-    python benchmarks/trust.py                 both tables of benchmarks/README.md
+    python -m benchmarks trust                 both tables of benchmarks/README.md
 
 Coverage: how often centre +- 1.645 standard errors contains the true coordinate, over simulated
 tables and releases; 0.90 is ideal. True are the k-means centres of the population (of 400,000
@@ -16,10 +16,10 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from datasets import Floats
 from sklearn.cluster import KMeans
 
 import privsketch as ps
+from benchmarks.datasets import Floats
 
 
 def coverage(

@@ -23,20 +23,13 @@ from privsketch.errors import ParameterError
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _path():
-    sys.path.insert(0, str(BENCHMARKS))
-    yield
-    sys.path.remove(str(BENCHMARKS))
-
-
 def module(name):
     return importlib.import_module(name)
 
 
 @pytest.fixture
 def protocol():
-    return module("peers.protocol")
+    return module("benchmarks.peers.protocol")
 
 
 @pytest.fixture
@@ -68,7 +61,7 @@ def ask(tmp_path, monkeypatch, protocol):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     def made(request, script=None, adapter=None, patience=30.0):
-        command = [sys.executable, "-m", f"peers.{adapter}"]
+        command = [sys.executable, "-m", f"benchmarks.peers.{adapter}"]
         if script is not None:
             (tmp_path / "peer.py").write_text(script)
             command = [sys.executable, str(tmp_path / "peer.py")]
@@ -93,7 +86,7 @@ def stand_in(folder, files):
 
 OWN = """
 import numpy as np
-from peers.protocol import Found, PeerRefusal, serve
+from benchmarks.peers.protocol import Found, PeerRefusal, serve
 
 def fit(records, request):
     print("a peer may print what it likes")
@@ -159,7 +152,7 @@ def test_a_domain_is_a_box_and_a_ball(request_for):
     assert box.ball[1] == pytest.approx(np.sqrt(2))
     ball = request_for(domain={"center": [1.0, 0.0], "radius": 2.0})
     assert [side.tolist() for side in ball.bounds] == [[-1.0, -2.0], [3.0, 2.0]]
-    told = module("compare_runs").domain_as_json
+    told = module("benchmarks.compare.runs").domain_as_json
     assert told(ps.Box([2, 2], [4, 4])) == box.domain
     assert told(ps.Ball(2, 2.0, [1.0, 0.0])) == ball.domain
 
@@ -187,7 +180,7 @@ class PCA:
 def test_diffprivlib_is_asked_as_stated_and_corrected(tmp_path, ask, request_for, protocol):
     stand_in(tmp_path, {"diffprivlib/models.py": DIFFPRIVLIB})
     (tmp_path / "diffprivlib/__init__.py").write_text("__version__ = 'stand-in'")
-    spent = module("peers.diffprivlib").spend(2)
+    spent = module("benchmarks.peers.diffprivlib").spend(2)
     stated = ask(request_for(), adapter="diffprivlib")
     assert stated.centers.tolist() == [[3, 2.0], [2.0, 2.0], [4.0, 4.0], [7, 0]]
     assert stated.spends == pytest.approx(spent)
@@ -260,8 +253,8 @@ class CLOMP_CKM:
 @pytest.fixture
 def setting():
     """Two tight clusters, one budget without delta."""
-    datasets = module("datasets")
-    cells = module("compare_cells")
+    datasets = module("benchmarks.datasets")
+    cells = module("benchmarks.compare.cells")
     data = datasets.DataSet("two", 2, ps.Box(-1, 1, dim=2), datasets.tight_plane(2, 400, 0.05))
     return cells.Setting(data, [(1.0, 0.0)], 2)
 
@@ -269,7 +262,7 @@ def setting():
 @pytest.fixture
 def peers(tmp_path):
     (tmp_path / "peer.py").write_text(OWN)
-    method = module("compare_methods").PeerMethod
+    method = module("benchmarks.compare.methods").PeerMethod
     return [
         method("mine", (sys.executable, str(tmp_path / "peer.py"))),
         method("broken", (sys.executable, "-c", "import nothing_like_this")),
@@ -277,7 +270,7 @@ def peers(tmp_path):
 
 
 def small_run(monkeypatch, store, setting, peers):
-    runs = module("compare_runs")
+    runs = module("benchmarks.compare.runs")
     monkeypatch.setattr(runs, "OURS", ("sketch",))
     monkeypatch.setattr(runs, "BASELINES", ("grid", "lloyd uniform"))
     work = runs.tasks([setting], peers, 5, store)
@@ -286,7 +279,7 @@ def small_run(monkeypatch, store, setting, peers):
 
 
 def test_what_has_its_row_is_not_run_again(tmp_path, monkeypatch, setting, peers):
-    store = module("compare_runs").Store(tmp_path / "compare.csv")
+    store = module("benchmarks.compare.runs").Store(tmp_path / "compare.csv")
     store.begin()
     work = small_run(monkeypatch, store, setting, peers)
     assert [task.seed for task in work] == [0, 1]  # as many repetitions as the setting allows
@@ -317,7 +310,7 @@ def test_what_has_its_row_is_not_run_again(tmp_path, monkeypatch, setting, peers
 
 
 def test_a_method_that_refuses_a_cell_leaves_the_others(tmp_path, monkeypatch, setting):
-    runs = module("compare_runs")
+    runs = module("benchmarks.compare.runs")
     right = runs.fitted
 
     def refusing(method, *facts):
@@ -334,7 +327,7 @@ def test_a_method_that_refuses_a_cell_leaves_the_others(tmp_path, monkeypatch, s
 
 
 def test_a_peer_that_is_slow_is_not_asked_again(setting):
-    runs, methods = module("compare_runs"), module("compare_methods")
+    runs, methods = module("benchmarks.compare.runs"), module("benchmarks.compare.methods")
     slow = methods.PeerMethod("slow", (sys.executable, "-c", "import time; time.sleep(60)"))
     asked = tuple((slow, epsilon, 0.0) for epsilon in (1.0, 2.0, 3.0))
     added = []
@@ -349,17 +342,19 @@ def test_peers_that_do_not_start_are_left_out_with_a_message(tmp_path):
     told = []
     (tmp_path / "peer.py").write_text(OWN)
     given = {"mine": [sys.executable, str(tmp_path / "peer.py")]}
-    found = module("compare_methods").peer_methods(tmp_path / "python", given, told.append)
+    found = module("benchmarks.compare.methods").peer_methods(
+        tmp_path / "python", given, told.append
+    )
     assert [method.name for method in found] == ["mine"]
     assert [line.split(" ")[0] for line in told] == ["diffprivlib", "pycle", "google", "mine:"]
     assert all("left out: cannot be started" in line for line in told[:3])
     with pytest.raises(SystemExit, match="NAME=COMMAND"):
-        module("compare").parsed_peers(["no command"])
-    assert module("compare").parsed_peers(["a=b 'c d'"]) == {"a": ["b", "c d"]}
+        module("benchmarks.compare.__main__").parsed_peers(["no command"])
+    assert module("benchmarks.compare.__main__").parsed_peers(["a=b 'c d'"]) == {"a": ["b", "c d"]}
 
 
 def test_a_receipt_over_the_budget_stops_the_run():
-    require = module("compare_methods").require_within
+    require = module("benchmarks.compare.methods").require_within
     model = lloyd.cluster(
         np.zeros((5, 2)), 1, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(0.5, 1e-6)
     )
@@ -370,7 +365,7 @@ def test_a_receipt_over_the_budget_stops_the_run():
 
 
 def test_every_method_of_the_package_joins_in():
-    methods, cells = module("compare_methods"), module("compare_cells")
+    methods, cells = module("benchmarks.compare.methods"), module("benchmarks.compare.cells")
     assert set(METHODS) <= {*methods.OURS, *methods.BASELINES}
     data = cells.QUICK[1].data
     records = data.make(np.random.default_rng(0))[:1000]
@@ -410,14 +405,14 @@ ROWS = rows_of(
 
 
 def test_the_lowest_median_is_bold_unless_it_breaks_the_budget():
-    lines = module("compare_tables").table_of_medians(ROWS).splitlines()
+    lines = module("benchmarks.compare.tables").table_of_medians(ROWS).splitlines()
     assert lines[0] == "| data | epsilon | delta | auto | sketch | grid | mine |"
     assert lines[2] == "| a | 0.1 | 1e-06 |  | **1.5** |  | 1.6 |"
     assert lines[3] == "| a | 1 | 0 | 1.3 | 1.2 | **1.1** | (0.5) |"
 
 
 def test_cells_that_others_win_are_named():
-    tables = module("compare_tables")
+    tables = module("benchmarks.compare.tables")
     (line,) = tables.losses(ROWS)
     assert line.startswith("a, epsilon = 1, delta = 0: grid has 1.1, our best (sketch) 1.2")
     assert line.endswith('8.3 % less; "auto" chose grid there')
@@ -427,17 +422,17 @@ def test_cells_that_others_win_are_named():
 
 
 def test_a_picture_for_every_data_set(tmp_path):
-    (path,) = module("compare_tables").plot(ROWS, tmp_path)
+    (path,) = module("benchmarks.compare.tables").plot(ROWS, tmp_path)
     assert path.name == "compare-a.png"
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size < 40_000
-    assert module("compare_tables").slug("64 in R^100, 1 % outliers") == (
+    assert module("benchmarks.compare.tables").slug("64 in R^100, 1 % outliers") == (
         "64-in-r-100-1-percent-outliers"
     )
 
 
 def test_other_tasks_have_tables_too(tmp_path):
-    tasks = module("compare_tasks")
+    tasks = module("benchmarks.compare.tasks")
     cell = {"task": "pca", "data": "x", "delta": "0"}
     rows = [
         {**dict(zip(("epsilon", "method", "loss"), run, strict=True)), "kind": kind, **cell}
@@ -469,7 +464,7 @@ def test_other_tasks_have_tables_too(tmp_path):
 
 def test_the_fault_of_diffprivlib():
     # Shares of Su et al. exchanged: a coordinate gets what is for the count, and back.
-    spend = module("peers.diffprivlib").spend
+    spend = module("benchmarks.peers.diffprivlib").spend
     for dim in range(2, 1001):
         for_coordinate, for_count = lloyd.split(dim)
         assert spend(dim) == pytest.approx(float(dim * for_count + for_coordinate), rel=1e-12)
@@ -511,7 +506,7 @@ def test_receipts_of_rounds_add_up(dim, k):
     importlib.util.find_spec("diffprivlib") is None, reason="diffprivlib is not installed"
 )
 def test_diffprivlib_itself_has_the_fault(monkeypatch):
-    spend = module("peers.diffprivlib").spend
+    spend = module("benchmarks.peers.diffprivlib").spend
     k_means = importlib.import_module("diffprivlib.models.k_means")
     charged = []
     for name in ("GeometricFolded", "LaplaceBoundedDomain"):

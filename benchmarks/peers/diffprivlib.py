@@ -1,4 +1,4 @@
-"""diffprivlib's KMeans and PCA: `python -m peers.diffprivlib` in an environment that has it.
+"""diffprivlib's KMeans and PCA: `python -m benchmarks.peers.diffprivlib` where it is installed.
 
 Version 0.6.6 hands the share of a count to every coordinate and that of a coordinate to the
 count. With q = (4 d 0.225^2)^(1/3) it spends (1 + d q) / (d + q) of the epsilon it states: 0.91
@@ -13,7 +13,7 @@ import warnings
 
 import numpy as np
 
-from peers.protocol import Found, PeerRefusal, Request, serve
+from benchmarks.peers.protocol import Found, PeerRefusal, Request, serve
 
 RHO = 0.225
 

@@ -1,4 +1,4 @@
-"""Google's private clustering by LSH trees: `python -m peers.google` where it can be imported.
+"""Google's private clustering by LSH trees: `python -m benchmarks.peers.google`.
 
 It is not on the package index. Clone github.com/google/differential-privacy, make an environment
 with scikit-learn, absl-py and dp-accounting, and put the checkout's `learning` folder, which has
@@ -8,12 +8,10 @@ the package `clustering`, on PYTHONPATH.
 from __future__ import annotations
 
 import importlib
-import sys
-from pathlib import Path
 
 import numpy as np
 
-from peers.protocol import Found, PeerRefusal, Request, serve
+from benchmarks.peers.protocol import Found, PeerRefusal, Request, serve
 
 
 def kmeans(records: np.ndarray, request: Request) -> Found:
@@ -31,8 +29,5 @@ def kmeans(records: np.ndarray, request: Request) -> Found:
 
 
 if __name__ == "__main__":
-    # Modules beside this package may have the names of its own: clustering.py has.
-    mine = Path(__file__).resolve().parents[1]
-    sys.path = [path for path in sys.path if Path(path).resolve() != mine]
     importlib.import_module("clustering.clustering_algorithm")
     serve("Google's LSH trees, of a checkout", {"kmeans": kmeans})

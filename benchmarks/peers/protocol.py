@@ -224,8 +224,8 @@ class Peer:
         return answer
 
     def _started(self) -> subprocess.Popen[bytes]:
-        # So that `python -m peers.NAME` and `from peers.protocol import serve` work anywhere.
-        paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        # So that peers find this module from wherever they are run.
+        paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
         threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
         path = os.pathsep.join(filter(None, paths))
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it

@@ -1,4 +1,4 @@
-"""pycle, the compressive learning toolbox: `python -m peers.pycle` where it can be imported.
+"""pycle, the compressive learning toolbox: `python -m benchmarks.peers.pycle`.
 
 Random Fourier features, 10 k d of them, with its private sketch and the best of three searches by
 its CL-OMPR. Its user must know the scale of the frequencies: it gets four times the variance that
@@ -13,7 +13,7 @@ import importlib.metadata
 
 import numpy as np
 
-from peers.protocol import Found, PeerRefusal, Request, serve
+from benchmarks.peers.protocol import Found, PeerRefusal, Request, serve
 
 PER_UNKNOWN, SCALE, SEARCHES = 10, 4.0, 3
 MOST_UNKNOWNS, MOST_RECORDS = 200, 200_000  # beyond these a run takes minutes

@@ -2,7 +2,7 @@
 
 Losses are those of pca.py (share of the best variance that is missed) and mixtures.py (nats a
 record below the better of the truth and scikit-learn). Baselines are noisy second moments and
-noisy rounds of EM. One row a run, as in compare_runs.py; a peer that was too slow for a table once
+noisy rounds of EM. One row a run, as in compare/runs.py; a peer that was too slow for a table once
 is not asked about others of its kind.
 """
 
@@ -16,14 +16,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import mixtures
 import numpy as np
-import pca
-from compare_methods import PeerMethod, require_within
-from compare_runs import Store, domain_as_json
-from peers.protocol import PATIENCE, Peer, PeerError, PeerRefusal, Request
 
 import privsketch as ps
+from benchmarks import mixtures, pca
+from benchmarks.compare.methods import PeerMethod, require_within
+from benchmarks.compare.runs import Store, domain_as_json
+from benchmarks.peers.protocol import PATIENCE, Peer, PeerError, PeerRefusal, Request
 from privsketch.estimators.mixture import PrivateGaussianMixture
 from privsketch.estimators.pca import PrivatePCA
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from datasets import DataSet, Floats
-from peers.protocol import Peer, PeerError
-
 import privsketch as ps
+from benchmarks.datasets import DataSet, Floats
+from benchmarks.peers.protocol import Peer, PeerError
 from privsketch.budget import Receipt, exact
 from privsketch.clustering import lloyd
 from privsketch.clustering.choose import METHODS
@@ -115,7 +114,7 @@ BUILT_IN = ("diffprivlib", "pycle", "google")
 
 def peer_methods(python: Path, given: dict[str, list[str]], tell: Callable[[str], None]) -> Any:
     """Peers that answer, in all their ways; what is left out is told."""
-    commands = {name: [str(python), "-m", f"peers.{name}"] for name in BUILT_IN}
+    commands = {name: [str(python), "-m", f"benchmarks.peers.{name}"] for name in BUILT_IN}
     found = []
     for name, command in {**commands, **given}.items():
         peer = Peer(command)

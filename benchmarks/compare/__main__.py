@@ -1,10 +1,10 @@
 """Our methods, baselines and installed peers side by side: quality, time and memory.
 
-    python benchmarks/compare.py             run what is missing, then write tables and plots
-    python benchmarks/compare.py --quick     three data sets, two repetitions, under two minutes
-    python benchmarks/compare.py --tables    tables and plots of what was run
-    python benchmarks/compare.py --large     time and memory of the pipeline, 1e6 x 100 float32
-    python benchmarks/compare.py --peer mine='/path/to/python my_adapter.py'
+    python -m benchmarks compare             run what is missing, then write tables and plots
+    python -m benchmarks compare --quick     three data sets, two repetitions, under two minutes
+    python -m benchmarks compare --tables    tables and plots of what was run
+    python -m benchmarks compare --large     time and memory of the pipeline, 1e6 x 100 float32
+    python -m benchmarks compare --peer mine='/path/to/python my_adapter.py'
 
 Results: benchmarks/results/compare.csv (a row for each run; what has its row is not run again),
 compare-tasks.csv (principal components, mixtures), compare.md (tables) and compare-DATA.png
@@ -26,15 +26,16 @@ import tempfile
 import time
 from pathlib import Path
 
-import compare_tasks
 import numpy as np
-from compare_cells import GRID, QUICK, is_here
-from compare_methods import fitted, peer_methods
-from compare_runs import Store, run_all, tasks
-from compare_tables import plot, report
 
-ROOT = Path(__file__).parents[1]
-RESULTS = Path(__file__).parent / "results"
+from benchmarks.compare import tasks as compare_tasks
+from benchmarks.compare.cells import GRID, QUICK, is_here
+from benchmarks.compare.methods import fitted, peer_methods
+from benchmarks.compare.runs import Store, run_all, tasks
+from benchmarks.compare.tables import plot, report
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).parents[1] / "results"
 QUICK_RESULTS = Path(tempfile.gettempdir()) / "privsketch-compare"  # not to be mistaken for results
 THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
@@ -43,7 +44,7 @@ LARGE = """
 import time
 import numpy as np
 import privsketch as ps
-from peers.protocol import peak
+from benchmarks.peers.protocol import peak
 rng = np.random.default_rng(0)
 centers = 0.9 * rng.normal(size=(20, 100)) / 10
 records = np.empty((1_000_000, 100), dtype=np.float32)
@@ -138,14 +139,15 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args()
     if given.large:
-        paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         path = os.pathsep.join(filter(None, paths))
         environment = {**os.environ, "PYTHONPATH": path}
         subprocess.run([sys.executable, "-c", LARGE], check=True, env=environment)
         return
     if not given.tables and any(os.environ.get(name) != "1" for name in THREADS):
         # Processes share the cores, so each has one thread; libraries read this when they start.
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **THREADS})
+        command = [sys.executable, "-m", "benchmarks.compare", *sys.argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, **THREADS})
     folder = given.results or (QUICK_RESULTS if given.quick else RESULTS)
     folder.mkdir(exist_ok=True)
     if not given.tables:

@@ -10,8 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from compare_methods import BASELINES, OURS
-
+from benchmarks.compare.methods import BASELINES, OURS
 from privsketch.report.drawing import FAINT, INK, PALETTE, figure_of
 
 Rows = Sequence[dict[str, str]]

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from compare_cells import Setting
-from compare_methods import BASELINES, OURS, PeerMethod, Run, fitted, kind_of, serves
-from datasets import DataSet, Floats, reference_error, squared_error
-from peers.protocol import Peer, PeerError, PeerRefusal, PeerTimeoutError, Request, peak
 
+from benchmarks.compare.cells import Setting
+from benchmarks.compare.methods import BASELINES, OURS, PeerMethod, Run, fitted, kind_of, serves
+from benchmarks.datasets import DataSet, Floats, reference_error, squared_error
+from benchmarks.peers.protocol import Peer, PeerError, PeerRefusal, PeerTimeoutError, Request, peak
 from privsketch.domain import Ball, Box
 from privsketch.errors import ParameterError
 from privsketch.learning.threads import one_thread

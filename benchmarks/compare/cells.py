@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from datasets import (
+
+import privsketch as ps
+from benchmarks.datasets import (
     BOTH,
     CELLS,
     FAR,
@@ -26,8 +28,6 @@ from datasets import (
     Maker,
     correlated,
 )
-
-import privsketch as ps
 
 DELTA = 1e-6
 Budgets = list[tuple[float, float]]
