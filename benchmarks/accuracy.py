@@ -18,15 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
-from benchmarks.datasets import (
-    NOISE_FREE,
-    OTHERS,
-    PRIVATE,
-    DataSet,
-    Floats,
-    reference_error,
-    squared_error,
-)
+from benchmarks.datasets import NOISE_FREE, OTHERS, PRIVATE, DataSet, reference_error, squared_error
+from privsketch._typing import Floats
 from privsketch.tables.reading import read_blocks
 
 NO_NOISE = 100.0  # the largest epsilon there is leaves next to none

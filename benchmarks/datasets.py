@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.cluster import KMeans
 
 import privsketch as ps
+from privsketch._typing import Floats
 from privsketch.models.rows import nearest
 
-Floats = npt.NDArray[np.float64]
 Maker = Callable[[np.random.Generator], Floats]
 
 

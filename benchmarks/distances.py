@@ -22,11 +22,11 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
 import privsketch as ps
+from privsketch._typing import Floats
 from privsketch.projection.intervals import DistanceLaw
 from privsketch.projection.kmeans import cluster_released
 from privsketch.projection.matrix import fresh_matrix
 
-Floats = npt.NDArray[np.float64]
 KURTOSIS = {"laplace": 6.0, "gaussian": 3.0}
 RATIOS = (0, 0.1, 0.3, 1, 2, 3, 4, 6, 10, 30, 300)  # true distances over k v
 

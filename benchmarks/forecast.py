@@ -26,7 +26,8 @@ from scipy.stats import spearmanr
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from benchmarks.datasets import DataSet, Floats, in_a_ball, seed_mixture, squared_error, tight_plane
+from benchmarks.datasets import DataSet, in_a_ball, seed_mixture, squared_error, tight_plane
+from privsketch._typing import Floats
 from privsketch.design.forecast import CALIBRATION, Calibration, Reference, excess, forecast
 
 RESULTS = Path(__file__).parent / "results" / "forecast.csv"

@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
-from benchmarks.datasets import Floats
+from privsketch._typing import Floats
 from privsketch.design.unknowns import CovarianceType, mixture_unknowns
 from privsketch.learning.mixture.learner import learn_gaussian_mixture
 

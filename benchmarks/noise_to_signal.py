@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
-import numpy.typing as npt
 
 import privsketch as ps
+from privsketch._typing import Floats
 from privsketch.design.noise import feature_and_record_rate
 from privsketch.design.noise_to_signal import NoiseToSignal, Reference, noise_parts
 from privsketch.noise.mechanism import _insecure_sampler
@@ -37,8 +37,6 @@ WHOLE_MASKS = ("none", "records:0.4")  # a matrix is released whole
 NOISES = ("gaussian", "laplace", "cube")
 MAPS = ("fourier", "one-bit", "quadratic", "second-moments")
 SUSPICIOUS = 4.5  # of 200 rows none should be so far away: the chance is about 1e-3
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 import privsketch as ps
-from benchmarks.datasets import Floats
+from privsketch._typing import Floats
 from privsketch.design.pca.forecast import predicted_loss
 from privsketch.learning.pca.learner import learn_pca
 

@@ -19,14 +19,13 @@ import time
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
 import privsketch as ps
+from privsketch._typing import Floats
 from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 
-Floats = npt.NDArray[np.float64]
 N_RECORDS, DIM, K, N_NONZERO, SUPPORT, ELSEWHERE = 100_000, 10_000, 10, 20, 40, 4
 WAYS: list[tuple[str, dict[str, Any]]] = [
     ("sketch, largest, 2 rounds", {}),

@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from benchmarks.datasets import Floats
+from privsketch._typing import Floats
 
 
 def coverage(

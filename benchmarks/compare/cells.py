@@ -24,10 +24,10 @@ from benchmarks.datasets import (
     SIXTY_FOUR,
     SIZES,
     DataSet,
-    Floats,
     Maker,
     correlated,
 )
+from privsketch._typing import Floats
 
 DELTA = 1e-6
 Budgets = list[tuple[float, float]]

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import privsketch as ps
-from benchmarks.datasets import DataSet, Floats
+from benchmarks.datasets import DataSet
 from benchmarks.peers.protocol import Peer, PeerError
+from privsketch._typing import Floats
 from privsketch.budget import Receipt, exact
 from privsketch.clustering import lloyd
 from privsketch.clustering.choose import METHODS

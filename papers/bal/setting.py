@@ -16,13 +16,12 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.domain import Ball, Box
 from privsketch.errors import FileError
 
 PAPER = "BAL 2017"
-Floats = npt.NDArray[np.float64]
 SIZES = (2, 4, 8, 16, 32, 64)  # numbers of clusters of Figure 2 (a-c)
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 _PARTS = ("train-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte.gz")

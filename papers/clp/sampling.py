@@ -14,16 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from papers.clp.setting import (
-    CKM_SCALE,
-    Floats,
-    centers_of,
-    design_of,
-    draw_table,
-    release,
-    sums_of,
-)
+from papers.clp.setting import CKM_SCALE, centers_of, design_of, draw_table, release, sums_of
 from papers.harness.cells import Cell, Row
+from privsketch._typing import Floats
 from privsketch.budget import Budget
 from privsketch.design.noise import feature_and_record_rate
 from privsketch.design.noise_to_signal import NoiseToSignal, noise_parts

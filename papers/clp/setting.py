@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.budget import Budget
 from privsketch.design.recipe import Design
 from privsketch.domain import Box
@@ -32,7 +33,6 @@ from privsketch.sketching.exact import exact_sums
 from privsketch.sketching.sketch import Sketch
 
 PAPER = "CLP 2021"
-Floats = npt.NDArray[np.float64]
 SEPARATION = 1.5  # of the centres, times k^(1/d)
 HALF_WIDTH = 8.0  # of the box; centres have a standard deviation of about 2
 KMEANS_STARTS = 3  # of the reference: "w.r.t. k-means with 3 trials", Figure 4

@@ -20,7 +20,6 @@ from papers.icassp.setting import (
     N_CLUSTERS,
     OUR_DECODER,
     PAPER_DECODER,
-    Floats,
     Mixture,
     at_epsilon,
     devices_sketch,
@@ -31,6 +30,7 @@ from papers.icassp.setting import (
     predicted_snr,
     without_privacy,
 )
+from privsketch._typing import Floats
 from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.clustering import grid, lloyd
 from privsketch.clustering.starts import Start

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats, Integers
 from privsketch.budget import Budget
 from privsketch.design.noise_to_signal import ICASSP_SIGNAL, icassp_snr
 from privsketch.design.recipe import Design
@@ -41,8 +42,6 @@ PAPER_STARTS = 3  # searches of CL-OMPR; the paper gives 3 to k-means and no num
 _SEED = 2019
 _ROWS = 50_000  # records at a time
 Table = npt.NDArray[np.float32]
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,6 @@ from papers.icassp.setting import (
     N_CLUSTERS,
     OUR_DECODER,
     PAPER_DECODER,
-    Integers,
     Mixture,
     at_epsilon,
     devices_sketch,
@@ -33,6 +32,7 @@ from papers.icassp.setting import (
     sketch_law,
     without_privacy,
 )
+from privsketch._typing import Integers
 from privsketch.design.noise_to_signal import icassp_snr
 from privsketch.design.recipe import Design
 from privsketch.sketching.exact import exact_sums

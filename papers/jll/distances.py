@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from papers.harness.cells import Cell, Row
-from papers.jll.setting import BOUND, EPSILON, Floats, ball, records, released
+from papers.jll.setting import BOUND, EPSILON, ball, records, released
+from privsketch._typing import Floats
 from privsketch.domain import Ball
 from privsketch.projection.distances import Distances, Released
 from privsketch.projection.rows import Projection

@@ -10,7 +10,8 @@ import numpy as np
 from papers.harness.cells import Row
 from papers.harness.results import aligned, number
 from papers.jll.scatter import PANELS
-from papers.jll.setting import BOUND, DISTANCE, Floats
+from papers.jll.setting import BOUND, DISTANCE
+from privsketch._typing import Floats
 from privsketch.report.drawing import FAINT, PALETTE, figure_of
 
 _TITLES = {

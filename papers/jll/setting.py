@@ -16,6 +16,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.domain import Ball
 from privsketch.errors import ParameterError
 from privsketch.projection.calibration import paper_noise
@@ -23,7 +24,6 @@ from privsketch.projection.matrix import UNIT, Matrix
 from privsketch.projection.rows import Projection
 
 PAPER = "JLL 2019"
-Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 SIZES = ((3, 2), (10, 3), (50, 10), (100, 20))  # (d, k) of Table 1
 EPSILON = 4.0

@@ -12,7 +12,8 @@ import math
 import numpy as np
 
 from papers.harness.cells import Cell, Row
-from papers.jll.setting import EPSILON, Floats, Labels, draw, records, released
+from papers.jll.setting import EPSILON, Labels, draw, records, released
+from privsketch._typing import Floats
 
 DIM = 100  # the widest records of Table 1
 # Numbers of components; releases to average over; records of a release.

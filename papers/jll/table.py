@@ -16,13 +16,13 @@ from papers.jll.setting import (
     DISTANCE,
     N_RECORDS,
     SIZES,
-    Floats,
     Labels,
     draw,
     paper_matrix,
     records,
     released,
 )
+from privsketch._typing import Floats
 from privsketch.learning.threads import one_thread
 
 PRINTED = {

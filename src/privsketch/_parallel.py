@@ -7,14 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy.typing as npt
-
+from privsketch._typing import Block
 from privsketch.errors import ParameterError
 
 _Result = TypeVar("_Result")
-Block = npt.NDArray[Any]
 
 
 def in_threads(

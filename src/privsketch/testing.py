@@ -19,16 +19,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats, Integers
 from privsketch.budget import Neighbours, Receipt, exact
 from privsketch.domain import Domain
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import NoiseLaw, Sampler, _insecure_sampler
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
 
 # ---------------------------------------------------------------- noise that is replaced
 

@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._parallel import chunks
+from privsketch._typing import Integers, Whole
 from privsketch.budget import Budget
 from privsketch.clustering.counting import count_mode, known_number
-from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.passes import Passes, Progress
 from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
 from privsketch.clustering.starts import start_centers
 from privsketch.domain import Domain
@@ -37,7 +38,6 @@ from privsketch.models.centers import CenterModel
 from privsketch.noise.account import Account
 from privsketch.noise.shares import Shares
 
-Floats = npt.NDArray[np.float64]
 PER_CLUSTER = 10  # records of a block for every cluster, about
 MOST_BLOCKS = 2000
 _MOST_VALUES = 2**25  # of all blocks in memory

@@ -8,8 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from privsketch._typing import Integers, Whole
 from privsketch.budget import Budget, Receipt
-from privsketch.clustering.passes import Integers, Passes, Whole
+from privsketch.clustering.passes import Passes
 from privsketch.errors import require_records
 from privsketch.noise.account import Account
 from privsketch.noise.calibration import rho_of_budget

@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats, Integers, Whole
 from privsketch.budget import Budget, Receipt
 from privsketch.clustering.em_shares import WHOLE_SHARE, Gaussians, responsibilities, whitenings
-from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.passes import Passes, Progress
 from privsketch.clustering.starts import start_centers
 from privsketch.design.unknowns import COVARIANCE_TYPES, CovarianceType
 from privsketch.domain import Ball, Domain
@@ -40,7 +41,6 @@ from privsketch.noise.account import Account
 from privsketch.noise.shares import Shares
 from privsketch.noise.sums import saturating_multiply
 
-Floats = npt.NDArray[np.float64]
 Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 N_ROUNDS = 10
 DIAGONAL, BESIDE = 5, 7  # factors of products: 7/5 is just below the square root of 2

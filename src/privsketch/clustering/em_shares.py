@@ -11,11 +11,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from privsketch.clustering.passes import Whole
+from privsketch._typing import Floats, Whole
 
-Floats = npt.NDArray[np.float64]
 WHOLE_SHARE = 2**10  # shares are whole numbers that add up to this, or less
 _WHITE_BITS = 30
 # Taylor's series of 2^-f for f in [0, 1): ln(2)^n / n!

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats, Integers, Whole
 from privsketch.budget import Budget
 from privsketch.clustering.lloyd import enclosing_box
-from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.passes import Passes, Progress
 from privsketch.clustering.starts import start_centers
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
@@ -31,7 +32,6 @@ from privsketch.models.centers import CenterModel
 from privsketch.noise.account import Account
 from privsketch.noise.shares import Shares
 
-Floats = npt.NDArray[np.float64]
 MOST_CELLS = 2**22
 _N_INIT = 5  # runs of k-means on the cells, of which the best counts
 

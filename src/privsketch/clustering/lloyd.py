@@ -33,10 +33,10 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats, Integers, Whole
 from privsketch.budget import Budget
-from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.passes import Passes, Progress
 from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.starts import Start, start_centers
 from privsketch.domain import Ball, Box, Domain
@@ -49,7 +49,6 @@ from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
 from privsketch.noise.shares import Shares
 from privsketch.noise.sums import saturating_multiply
 
-Floats = npt.NDArray[np.float64]
 LloydNoise = Literal["laplace-joint", "laplace", "cube", "gaussian"]
 N_ROUNDS = 5
 FEWEST_ROUNDS, MOST_ROUNDS = 2, 7  # of a number of rounds that is chosen

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._parallel import chunks, in_threads
+from privsketch._typing import Integers, Whole
 from privsketch.budget import Neighbours
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
@@ -23,8 +24,6 @@ from privsketch.features.fixedpoint import FAR, Quantiser
 from privsketch.noise.sums import saturating_add
 from privsketch.tables.reading import read_blocks
 
-Integers = npt.NDArray[np.int64]
-Whole = npt.NDArray[np.float64]
 Progress = Callable[[str, int], None]
 Work = Callable[[Whole], tuple[Integers, ...]]
 _MOST_BITS = 18

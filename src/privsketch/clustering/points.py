@@ -12,16 +12,13 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from privsketch._typing import Floats, Integers
 from privsketch.budget import Budget
-from privsketch.clustering.passes import Integers, Passes
+from privsketch.clustering.passes import Passes
 from privsketch.domain import Ball, Domain
 from privsketch.errors import ParameterError
 from privsketch.noise.account import Account
 
-Floats = npt.NDArray[np.float64]
 PointNoise = Literal["laplace", "cube", "gaussian"]
 POINT_NOISES: tuple[PointNoise, ...] = ("laplace", "cube", "gaussian")
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.domain import Ball, Domain
 from privsketch.errors import ParameterError
 
-Floats = npt.NDArray[np.float64]
 Start = Literal["packing", "uniform"]
 STARTS: tuple[Start, ...] = ("packing", "uniform")
 _TRIES = 100  # random places tried for a point before all of them start again

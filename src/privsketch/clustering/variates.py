@@ -22,12 +22,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from privsketch._parallel import chunks
+from privsketch._typing import Integers, Whole
 from privsketch.budget import Budget
 from privsketch.clustering.counting import count_mode, known_number
-from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.passes import Passes, Progress
 from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
 from privsketch.domain import Domain
 from privsketch.errors import require_count
@@ -35,7 +35,6 @@ from privsketch.models.centers import CenterModel
 from privsketch.noise.account import Account
 from privsketch.noise.shares import Shares
 
-Floats = npt.NDArray[np.float64]
 _ROWS = 2**14
 
 

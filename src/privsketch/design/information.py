@@ -18,11 +18,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
-
 
 def band_share(law: str, scales: tuple[float, float], width: float, dim: int) -> float:
     """B = E[x exp(-x)]: the share of features in the band where a width can be seen.

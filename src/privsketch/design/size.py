@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.budget import Budget
 from privsketch.design.unknowns import CovarianceType, kmeans_unknowns, mixture_unknowns
 from privsketch.errors import ParameterError
@@ -25,7 +26,6 @@ from privsketch.features.masks import Masks
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise
 
-Floats = npt.NDArray[np.float64]
 MIN_FEATURES = 50  # fewer leave small problems to the luck of the frequencies
 # Per coordinate of a centre. Seed mixtures need 4. Records of other shapes gain from more: digits
 # in 10 principal components at epsilon = 1 had RSSE 1.10 with 4, 1.03 with 8, 1.02 with 12.

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from privsketch._typing import Floats
 from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.clustering import em
 from privsketch.design.recipe import Design
@@ -22,8 +23,6 @@ from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.reading import checked_missing
-
-Floats = npt.NDArray[np.float64]
 
 
 class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]

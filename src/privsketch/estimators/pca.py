@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from privsketch._typing import Floats
 from privsketch.budget import Neighbours
 from privsketch.design.recipe import Design
 from privsketch.domain import Domain
@@ -17,7 +17,6 @@ from privsketch.estimators.validation import column_names, completed, public_fac
 from privsketch.learning.pca.learner import check_choices, learn_pca
 from privsketch.sketching.build import sketch
 
-Floats = npt.NDArray[np.float64]
 DEFAULT_MAX_COMPONENTS = 10
 MAPS = {"auto": None, "sketch": "quadratic", "covariance": "second-moments"}
 

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from privsketch._parallel import checked_threads
+from privsketch._typing import Floats
 from privsketch.budget import Neighbours, Receipt, compose_sequential
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError, RecordError
@@ -18,8 +19,6 @@ from privsketch.estimators.validation import public_facts, validated
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
 from privsketch.tables.reading import checked_missing
-
-Floats = npt.NDArray[np.float64]
 
 
 class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

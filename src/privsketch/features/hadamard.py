@@ -32,6 +32,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Integers
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.fixedpoint import RECORD_BITS
@@ -50,7 +51,6 @@ MAX_INTEGER_NORM = 2.0**30
 _PURPOSE_STRUCTURED = 4  # streams of the public seed: frequencies 0, 1; learners 2, 3
 _ROW_BLOCK_VALUES = 2**20
 
-Integers = npt.NDArray[np.int64]
 _Integer = TypeVar("_Integer", np.int32, np.int64)
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.features.stream import PublicStream
 
-Floats = npt.NDArray[np.float64]
 QUADRATIC_LAWS = ("orthobases", "normal")
 VECTOR_BITS = 14  # binary digits of a vector of length 1
 LARGEST_COORDINATE = 0.99 * (2**15 - 1)  # rounding lengthens vectors a little

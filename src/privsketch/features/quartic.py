@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from privsketch._typing import Floats
+
 LARGEST_SPLIT = 2500  # rows of the matrices whose eigenvalues B2 is worth waiting for,
 LARGEST_SVEC = 2**27  # and entries of A; beyond, B3 alone
 MARGIN = 1.0 + 1e-8  # dwarfs the error of an eigenvalue, and costs nothing

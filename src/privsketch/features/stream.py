@@ -14,9 +14,8 @@ Noise never comes from here: it has no seed.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from privsketch._typing import Floats
 
 LN_2 = 0.6931471805599453
 TWO_PI = 6.283185307179586

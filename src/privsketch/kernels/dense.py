@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Bits, Integers
 from privsketch.features.fixedpoint import INDEX_BITS, start_phase, table_index
 from privsketch.features.maps import FeatureMap
 from privsketch.features.quadratic import quadratic_values, value_shift
@@ -32,9 +33,7 @@ from privsketch.kernels.machine import (
     vector_bits,
 )
 
-Integers = npt.NDArray[np.int64]
 Quantised = npt.NDArray[np.int16]
-Bits = npt.NDArray[np.bool_]
 # 32-bit partial sums of values up to 2^15 cannot wrap within this many records.
 MAX_BLOCK = 2**16 - 1
 MAX_QUADRATIC_BLOCK = 2**9  # and of values below 2^21

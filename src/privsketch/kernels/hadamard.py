@@ -14,12 +14,13 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Bits, Integers
 from privsketch.errors import ParameterError
 from privsketch.features.fixedpoint import start_phase
 from privsketch.features.hadamard import TURN_BITS, StructuredBlocks, fwht
 from privsketch.features.maps import FeatureMap
 from privsketch.kernels.butterflies import kernel_source
-from privsketch.kernels.dense import MAX_BLOCK, Bits, Integers, Quantised
+from privsketch.kernels.dense import MAX_BLOCK, Quantised
 from privsketch.kernels.layout import Transform, orders
 from privsketch.kernels.machine import (
     INTEGER,

@@ -16,9 +16,8 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.blas import dsyrk, ssyrk
 from scipy.optimize import nnls
 
-from privsketch.learning.problem import Array
+from privsketch._typing import Floats, Real
 
-RealArray = NDArray[Any]  # float32 or float64
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
 SINGLE_GRAM_RIDGE = 1e-5  # the same for products in single precision
 
@@ -31,9 +30,9 @@ class Atoms:
     column per axis or a single one for all directions.
     """
 
-    weights: Array
-    centers: Array
-    variances: Array
+    weights: Floats
+    centers: Floats
+    variances: Floats
 
     @property
     def size(self) -> int:
@@ -45,7 +44,7 @@ class Atoms:
         """Whether all atoms have the same variances."""
         return len(self.variances) == 1
 
-    def axis_variances(self) -> Array:
+    def axis_variances(self) -> Floats:
         """(size, dim) variances, shared ones repeated."""
         return np.broadcast_to(self.variances, self.centers.shape).copy()
 
@@ -70,10 +69,10 @@ class Target:
     The floating-point type of the arrays decides the precision of the fit.
     """
 
-    frequencies: RealArray  # (m, dim)
-    squares: RealArray  # (m, dim), of the frequencies
-    moments: RealArray  # (2 m,) real parts, then imaginary parts
-    taper: RealArray  # (m,)
+    frequencies: Real  # (m, dim)
+    squares: Real  # (m, dim), of the frequencies
+    moments: Real  # (2 m,) real parts, then imaginary parts
+    taper: Real  # (m,)
 
     @property
     def n_features(self) -> int:
@@ -81,15 +80,15 @@ class Target:
         return len(self.frequencies)
 
     @property
-    def squared_norms(self) -> RealArray:
+    def squared_norms(self) -> Real:
         """(m,) squared lengths of the frequencies."""
         return np.asarray(self.squares.sum(axis=1))
 
-    def exponents(self, variances: Array) -> RealArray:
+    def exponents(self, variances: Floats) -> Real:
         """(m, columns of `variances`) what each variance is multiplied by in -2 log envelope."""
         return self.squares.sum(axis=1, keepdims=True) if variances.shape[1] == 1 else self.squares
 
-    def tapered(self, taper: Array, keep: NDArray[np.bool_] | None = None) -> "Target":
+    def tapered(self, taper: Floats, keep: NDArray[np.bool_] | None = None) -> "Target":
         """The same moments under another taper, restricted to the features kept."""
         taper = taper.astype(self.taper.dtype)
         if keep is None:
@@ -111,7 +110,7 @@ class Target:
         )
 
 
-def make_target(frequencies: Array, moments: NDArray[np.complex128]) -> Target:
+def make_target(frequencies: Floats, moments: NDArray[np.complex128]) -> Target:
     """All moments in double precision, without a taper."""
     return Target(
         frequencies,
@@ -121,7 +120,7 @@ def make_target(frequencies: Array, moments: NDArray[np.complex128]) -> Target:
     )
 
 
-def features(target: Target, centers: Array, variances: Array) -> RealArray:
+def features(target: Target, centers: Floats, variances: Floats) -> Real:
     """(size, 2 m) moments of every atom at unit weight, without the taper."""
     dtype = target.frequencies.dtype
     m = target.n_features
@@ -136,7 +135,7 @@ def features(target: Target, centers: Array, variances: Array) -> RealArray:
     return result
 
 
-def residual_vector(target: Target, atoms: Atoms) -> RealArray:
+def residual_vector(target: Target, atoms: Atoms) -> Real:
     """(2 m,) model minus moments, without the taper."""
     matrix = features(target, atoms.centers, atoms.variances)
     return atoms.weights.astype(matrix.dtype) @ matrix - target.moments
@@ -177,21 +176,21 @@ def cost_and_gradient(target: Target, atoms: Atoms) -> tuple[float, Atoms]:
     return float(np.dot(tapered.astype(np.float64), residual)), gradient
 
 
-def tapered_features(target: Target, centers: Array, variances: Array) -> RealArray:
+def tapered_features(target: Target, centers: Floats, variances: Floats) -> Real:
     """(size, 2 m) moments of every atom at unit weight, with the taper."""
     matrix = features(target, centers, variances)
     matrix *= np.tile(target.taper, 2)
     return matrix
 
 
-def inner_products(rows: RealArray) -> Array:
+def inner_products(rows: Real) -> Floats:
     """All inner products of the rows, at half of the work of a matrix product."""
     syrk = ssyrk if rows.dtype == np.float32 else dsyrk
     half = syrk(1.0, rows.T, trans=1, lower=1).astype(np.float64)
     return half + np.tril(half, -1).T
 
 
-def ridged(target: Target, gram_matrix: Array) -> Array:
+def ridged(target: Target, gram_matrix: Floats) -> Floats:
     """The Gram matrix, made safely positive definite.
 
     The floor is relative to the squared norm of a Dirac atom, because envelopes may
@@ -203,7 +202,7 @@ def ridged(target: Target, gram_matrix: Array) -> Array:
     return gram_matrix + ridge * np.eye(len(gram_matrix))
 
 
-def best_weights(target: Target, centers: Array, variances: Array) -> Array:
+def best_weights(target: Target, centers: Floats, variances: Floats) -> Floats:
     """Non-negative least-squares weights of given atoms, lightly ridged.
 
     Solved on the Cholesky factor of the Gram matrix, whose size does not grow

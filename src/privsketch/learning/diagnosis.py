@@ -9,9 +9,10 @@ import math
 
 import numpy as np
 
+from privsketch._typing import Floats
 from privsketch.design.forecast import HOPELESS
 from privsketch.domain import Ball, Domain
-from privsketch.models.clusters import Floats, KMeansModel
+from privsketch.models.clusters import KMeansModel
 from privsketch.sketching.sketch import Sketch
 
 EDGE = 0.999  # of the way from the centre of the domain

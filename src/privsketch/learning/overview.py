@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from privsketch._typing import Floats
 from privsketch.learning.atoms import Atoms, features, make_target
-from privsketch.learning.problem import Array, Problem
+from privsketch.learning.problem import Problem
 from privsketch.learning.refine import refine
 
 N_STARTS = 64
@@ -22,7 +23,7 @@ class Overview:
     """The whole cloud of records as one isotropic Gaussian."""
 
     weight: float
-    center: Array
+    center: Floats
     variance: float
     n_evaluations: int
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privsketch._typing import Floats
 from privsketch.errors import ParameterError
 from privsketch.sketching.sketch import Sketch
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,11 @@ class Problem:
         How often a record counts; n records vary like n / repetition of them.
     """
 
-    frequencies: Array
+    frequencies: Floats
     moments: NDArray[np.complex128]
     noise_variance: float
-    low: Array
-    high: Array
+    low: Floats
+    high: Floats
     one_bit: bool = False
     repetition: float = 1.0
 

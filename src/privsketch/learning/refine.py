@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
+from privsketch._typing import Floats
 from privsketch.learning.atoms import Atoms, Target
 from privsketch.learning.evaluation import Evaluator
-from privsketch.learning.problem import Array
 
 # In units of the target, where all weights together are about one. Atoms whose envelope
 # damps them to nothing would otherwise grow without limit.
@@ -17,8 +17,8 @@ LARGEST_WEIGHT = 1e6
 def refine(
     target: Target,
     atoms: Atoms,
-    low: Array,
-    high: Array,
+    low: Floats,
+    high: Floats,
     *,
     n_iterations: int,
     fit_variances: bool = True,
@@ -45,7 +45,7 @@ def refine(
         upper.append(np.tile(largest, len(atoms.variances)))
     scale = np.concatenate([s.ravel() for s in scales[: len(parts)]])
 
-    def unpack(x: Array) -> Atoms:
+    def unpack(x: Floats) -> Atoms:
         plain = x / scale
         return Atoms(
             plain[:n_atoms],
@@ -57,7 +57,7 @@ def refine(
 
     evaluate = Evaluator(target, atoms)
 
-    def objective(x: Array) -> tuple[float, Array]:
+    def objective(x: Floats) -> tuple[float, Floats]:
         value, gradient = evaluate(unpack(x))
         pieces = [gradient.weights, gradient.centers.ravel()]
         if fit_variances:
@@ -80,7 +80,7 @@ def refine(
     return found, float(result.fun), int(result.nfev)
 
 
-def _curvature_scales(target: Target, atoms: Atoms) -> tuple[Array, Array, Array]:
+def _curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floats]:
     """Square roots of the Gauss-Newton diagonal for weights, centres, variances."""
     n_atoms, dim = atoms.centers.shape
     squares = target.squares.astype(np.float64)

@@ -18,16 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from privsketch._typing import Floats, Real
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
-from privsketch.learning.atoms import (
-    Atoms,
-    RealArray,
-    Target,
-    features,
-    inner_products,
-    make_target,
-)
-from privsketch.learning.problem import Array, Problem
+from privsketch.learning.atoms import Atoms, Target, features, inner_products, make_target
+from privsketch.learning.problem import Problem
 
 N_SAMPLES = 400
 RIDGE = 1e-5  # relative; twins have the same derivatives, and products are in float32
@@ -60,7 +54,7 @@ class Uncertainty:
         spread = None if self._spread is None else self._spread.scaled(factor)
         return Uncertainty(factor**2 * self.expected_cost, factor**2 * self.cost_spread, spread)
 
-    def errors(self, by_weights: Array, by_centers: Array) -> Array | None:
+    def errors(self, by_weights: Floats, by_centers: Floats) -> Floats | None:
         """Standard errors of linear functions of the fitted weights and centres.
 
         Parameters
@@ -86,8 +80,8 @@ class _ParameterSpread:
     """How weights and centres vary: by noise, and with the sample of records."""
 
     n_weights: int
-    by_noise: Array  # (p, p) square root of a covariance, one column per direction
-    by_sample: Array  # (n_samples, p), scaled to add up to a covariance
+    by_noise: Floats  # (p, p) square root of a covariance, one column per direction
+    by_sample: Floats  # (n_samples, p), scaled to add up to a covariance
 
     def scaled(self, factor: float) -> _ParameterSpread:
         """The same for weights, which come first, in another unit."""
@@ -97,7 +91,7 @@ class _ParameterSpread:
             self.n_weights, self.by_noise * units[:, None], self.by_sample * units
         )
 
-    def errors(self, directions: Array) -> Array:
+    def errors(self, directions: Floats) -> Floats:
         flat = directions.reshape(-1, directions.shape[-1])
         variances = np.zeros(len(flat))
         for factor in (self.by_noise, self.by_sample.T):
@@ -137,7 +131,7 @@ def assess_fit(
     )
 
 
-def harmonic_moments(frequencies: Array, atoms: Atoms, order: int) -> NDArray[np.complex128]:
+def harmonic_moments(frequencies: Floats, atoms: Atoms, order: int) -> NDArray[np.complex128]:
     """(m,) moments of the atoms at a multiple of the frequencies."""
     multiples = order * frequencies
     damping = np.square(multiples) @ atoms.axis_variances().T / 2
@@ -212,7 +206,7 @@ def assess(
     )
 
 
-def _unit_moments(target: Target, atoms: Atoms, total: float) -> RealArray:
+def _unit_moments(target: Target, atoms: Atoms, total: float) -> Real:
     """(2 m,) mean features of one record."""
     if total <= 0:
         return np.zeros(2 * target.n_features, np.float32)
@@ -220,7 +214,7 @@ def _unit_moments(target: Target, atoms: Atoms, total: float) -> RealArray:
     return np.asarray(moments, dtype=np.float32)
 
 
-def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) -> RealArray:
+def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) -> Real:
     """(N_SAMPLES, 2 m) features of records drawn from the mixture."""
     shares = np.cumsum(atoms.weights) / atoms.weights.sum()
     # Even spacing: every atom gets its share of the samples, up to one.
@@ -231,7 +225,7 @@ def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) ->
     return features(target, records, np.zeros((1, 1)))
 
 
-def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> RealArray:
+def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> Real:
     """(n_parameters, 2 m) derivatives of the model by weights, centres and variances."""
     m, (size, dim) = target.n_features, atoms.centers.shape
     # Atoms of no weight have no derivative by their centre: any positive weight tells the

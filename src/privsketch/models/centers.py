@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.budget import Receipt, receipt_from_json, receipt_to_json
 from privsketch.domain import Domain, domain_from_json, domain_to_json
 from privsketch.errors import ParameterError
@@ -27,7 +28,6 @@ from privsketch.formats import (
 from privsketch.models.base import checked_columns, checked_concerns
 from privsketch.models.rows import as_rows, nearest
 
-Floats = npt.NDArray[np.float64]
 KIND = "center-model"
 LOSSES = ("squares", "distances")
 COUNTS = ("released", "public", "stated")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
 from privsketch.formats import document_content, read_file, reading, require_fields
 from privsketch.models.base import save_model, shared_fields
 from privsketch.models.rows import as_rows, nearest
 
-Floats = npt.NDArray[np.float64]
 KIND = "kmeans-model"
 DECODERS = ("joint", "cl-ompr")
 

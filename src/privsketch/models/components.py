@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
 from privsketch.formats import document_content, read_file, reading, require_fields
 from privsketch.models.base import save_model, shared_fields
 from privsketch.models.rows import as_rows
 
-Floats = npt.NDArray[np.float64]
 KIND = "pca-model"
 FITS = ("eigenvectors", "burer-monteiro", "convex")
 

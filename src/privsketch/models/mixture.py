@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
+from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.design.unknowns import COVARIANCE_TYPES, CovarianceType
 from privsketch.errors import ParameterError
@@ -19,7 +20,6 @@ from privsketch.formats import document_content, read_file, reading, require_fie
 from privsketch.models.base import save_model, shared_fields
 from privsketch.models.rows import as_rows
 
-Floats = npt.NDArray[np.float64]
 ROWS_PER_BLOCK = 8192
 KIND = "gaussian-mixture-model"
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.errors import ParameterError
-
-Floats = npt.NDArray[np.float64]
 
 
 def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:

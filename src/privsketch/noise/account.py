@@ -7,8 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats, Integers
 from privsketch.budget import Budget, Receipt, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.choice import choice_law
@@ -22,9 +22,6 @@ from privsketch.noise.mechanism import (
 )
 from privsketch.noise.shares import Shares
 from privsketch.noise.sums import saturating_multiply
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class Account:

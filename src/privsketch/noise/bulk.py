@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+from privsketch._typing import Integers, Words
+
 RandomBytes = Callable[[int], bytes]
 CHUNK = 2**15  # numbers drawn together: their intermediate arrays stay in the cache
 _TABLE = 2**11  # values of the upper part before it starts again, which it does without memory

@@ -21,8 +21,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Integers
 from privsketch.budget import Neighbours, Receipt, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.binomial import MOST_EXPECTED, MOST_TRIALS, draw_binomial, draw_subset
@@ -32,7 +32,6 @@ from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.picks import PicksLaw, pick_largest
 from privsketch.noise.samplers import RandomBelow
 
-Integers = npt.NDArray[np.int64]
 _MOST_EXPONENT = 10**6  # threshold / scale, for the digits that noise/binomial has to spare
 
 

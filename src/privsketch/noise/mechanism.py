@@ -16,8 +16,8 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Integers
 from privsketch.budget import INSECURE, Neighbours, Receipt, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
@@ -31,7 +31,6 @@ from privsketch.noise.calibration import (
 )
 from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace, draw_cube
 
-Integers = npt.NDArray[np.int64]
 NoiseKind = Literal["laplace", "gaussian", "cube"]
 ChoiceKind = Literal["choice", "threshold", "picks"]  # noise/choice.py, picks.py
 CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks")

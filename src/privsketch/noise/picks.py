@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Integers
 from privsketch.budget import Neighbours, Receipt, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.bulk import RandomBytes, discrete_laplace
 from privsketch.noise.calibration import laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
 
-Integers = npt.NDArray[np.int64]
 _MOST_PROPOSALS = 2**15  # at a time
 
 

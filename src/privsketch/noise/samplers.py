@@ -17,12 +17,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Integers
 from privsketch.budget import exact
 from privsketch.errors import ParameterError
 
-Integers = npt.NDArray[np.int64]
 RandomBelow = Callable[[int], int]  # uniform on 0..bound-1
 
 

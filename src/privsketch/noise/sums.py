@@ -19,8 +19,8 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Integers
 from privsketch.budget import Budget, Neighbours, Receipt, compose_sequential, exact
 from privsketch.errors import ParameterError
 from privsketch.features.contribution import Contribution
@@ -39,7 +39,6 @@ from privsketch.noise.mechanism import (
     laplace_law,
 )
 
-Integers = npt.NDArray[np.int64]
 CountMode = Literal["released", "omitted", "public"]
 COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")
 MAX_RECORDS = 2**40  # public ceiling that int64 headroom is planned for

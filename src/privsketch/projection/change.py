@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Integers
 from privsketch.budget import UNIT, number_text
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError
@@ -28,7 +28,6 @@ from privsketch.projection.norms import (
     two_to_one_squared,
 )
 
-Integers = npt.NDArray[np.int64]
 Kind = Literal["entry", "l1", "l2", "box"]
 PROTECTS = ("row", "element")
 BOUND_NORMS = ("l2", "l1")

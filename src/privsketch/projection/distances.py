@@ -20,11 +20,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats, Indices
 from privsketch.errors import ParameterError, require_count
 from privsketch.projection.intervals import DistanceLaw
 
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.intp]
 METHODS = ("gamma", "chebyshev")
 STRIP = 2**20  # numbers that are worked on at a time
 

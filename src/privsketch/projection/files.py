@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from privsketch._typing import Block, Floats
 from privsketch.budget import Receipt, checked_source
 from privsketch.errors import FileError, RecordError
 from privsketch.formats import require_writable
 from privsketch.projection.description import ReleaseDescription, released_names
-from privsketch.projection.rows import Floats, Projection
+from privsketch.projection.rows import Projection
 from privsketch.tables.carried import RecordFiles
-from privsketch.tables.memory import Block
 from privsketch.tables.writing import KINDS, require_carried, table_writer
 
 

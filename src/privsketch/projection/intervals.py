@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaincinv
 
-Floats = npt.NDArray[np.float64]
+from privsketch._typing import Floats
+
 _TABLE = 4096  # true distances that the ends of intervals are interpolated between
 _LEAST_POWER = 0.05  # below, a power is as good as the logarithm
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.projection.distances import Released, require_released
 
-Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
 STRIP = 2**20  # distances from rows to centres that are in memory together
 

@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats, Integers
 from privsketch.features.stream import PublicStream, normal_pairs
 from privsketch.projection.norms import integer_product
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 UNIT_BITS = 16
 UNIT = 2.0**UNIT_BITS
 # Rounding moves an entry by half a unit, arithmetic and the grid of uniforms by far less.

@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats, Integers
 from privsketch.errors import ParameterError, require_count
 from privsketch.projection.distances import Distances, Released, require_released
 
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.int64]
 QUERIES, CANDIDATES = 128, 2**14  # distances that are in memory together
 
 
@@ -32,8 +30,8 @@ class NearestRows:
     nearest rows were selected for being small, so they are too small on average.
     """
 
-    rows: Numbers
-    releases: Numbers
+    rows: Integers
+    releases: Integers
     squared_distances: Floats
 
 
@@ -94,8 +92,8 @@ class _Best:
     """The nearest rows so far, sorted."""
 
     def __init__(self, n_queries: int) -> None:
-        self.rows: Numbers = np.empty((n_queries, 0), dtype=np.int64)
-        self.releases: Numbers = np.empty((n_queries, 0), dtype=np.int64)
+        self.rows: Integers = np.empty((n_queries, 0), dtype=np.int64)
+        self.releases: Integers = np.empty((n_queries, 0), dtype=np.int64)
         self.squared: Floats = np.empty((n_queries, 0))
 
     def take(self, block: Floats, first: int, release: int, n_nearest: int) -> None:

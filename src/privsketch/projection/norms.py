@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import eigh
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from privsketch._typing import Floats, Integers
+
 MARGIN = 1 + 1e-8
 EXACT_COMPONENTS = 20  # up to here all 2^(k - 1) sign vectors are looked at
 EXACT_COLUMNS = 16  # and up to here all corners of a box

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._parallel import checked_threads, chunks, in_threads
+from privsketch._typing import Floats
 from privsketch.budget import Budget, Receipt, checked_source
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, RecordError, require_count
@@ -37,7 +38,6 @@ from privsketch.projection.calibration import (
 from privsketch.projection.change import Protection
 from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
 
-Floats = npt.NDArray[np.float64]
 MOST_COMPONENTS = 1024
 SMALLEST_EPSILON = 1e-9
 _CHUNK_VALUES = 2**20

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.domain import Ball
-from privsketch.models.centers import CenterModel, Floats
+from privsketch.models.centers import CenterModel
 from privsketch.report.drawing import FAINT, INK, cluster_colors, figure_of, label, svg_of
 from privsketch.report.plots import MAX_LINES, weight_plot
 

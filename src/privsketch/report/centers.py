@@ -6,8 +6,9 @@ from html import escape
 
 import numpy as np
 
+from privsketch._typing import Floats
 from privsketch.budget import number_text
-from privsketch.models.centers import CenterModel, Floats
+from privsketch.models.centers import CenterModel
 from privsketch.report.center_plots import center_plots, column_scales
 from privsketch.report.content import NO_PLOTS, Content, notes_of, part_table
 from privsketch.report.cost import leaves, receipt_table, receipt_words, step_table

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-import numpy as np
-import numpy.typing as npt
-
+from privsketch._typing import Floats
 from privsketch.report.drawing import cluster_colors
 from privsketch.sketching.sketch import Sketch
 
-Floats = npt.NDArray[np.float64]
 NO_PLOTS = '<div class="note">Plots need matplotlib: pip install "privsketch[plot]".</div>'
 
 

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from privsketch import __version__
+from privsketch._typing import Floats
 from privsketch.budget import number_text
 from privsketch.errors import ParameterError
 from privsketch.formats import write_file
@@ -26,7 +27,7 @@ from privsketch.report.centers import center_content, center_cost, center_facts
 from privsketch.report.components import pca_content
 from privsketch.report.content import NO_PLOTS, Content, notes_of, part_table, record_card
 from privsketch.report.cost import receipt_table, receipt_words
-from privsketch.report.picture import Floats, Picture, picture_of
+from privsketch.report.picture import Picture, picture_of
 from privsketch.report.plots import all_plots
 from privsketch.sketching.sketch import Sketch
 

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
 from privsketch.models.clusters import KMeansModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.sketching.sketch import Sketch
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._parallel import chunks, in_threads
+from privsketch._typing import Integers
 from privsketch.domain import Domain
 from privsketch.features.fixedpoint import Quantiser
 from privsketch.noise.sums import saturating_add
 
-Integers = npt.NDArray[np.int64]
 Records = npt.NDArray[np.floating]
 _CHUNK_VALUES, _CHUNK_ROWS = 2**18, 2**13
 

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Bits, Integers
 from privsketch.design.recipe import Design
 from privsketch.features.masks import Masks
 from privsketch.features.moments import moment_sums
-from privsketch.kernels.dense import Bits, BlockKernel, CompiledKernel, Integers, Quantised
+from privsketch.kernels.dense import BlockKernel, CompiledKernel, Quantised
 from privsketch.kernels.hadamard import StructuredKernel
 from privsketch.noise.sums import saturating_add
 from privsketch.sketching.blocks import ExactSums, sum_records

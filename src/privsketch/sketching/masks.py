@@ -12,9 +12,8 @@ import os
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Bits
 from privsketch.features.masks import RATE_BITS
-
-Bits = npt.NDArray[np.bool_]
 
 
 def bernoulli(count: int, rate: float) -> Bits:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Integers
 from privsketch.budget import (
     Receipt,
     compose_parallel,
@@ -39,7 +40,6 @@ from privsketch.formats import (
     write_file,
 )
 
-Integers = npt.NDArray[np.int64]
 MOST_WEIGHT = 10**6  # of one release in a sum
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._typing import Block
 from privsketch.errors import RecordError
 from privsketch.tables.columns import Selection, rows_per_block, selected
-from privsketch.tables.memory import Block, Rows, array_blocks, batch_rows
+from privsketch.tables.memory import Rows, array_blocks, batch_rows
 from privsketch.tables.text import text_names, text_rows
 
 SUFFIXES = {

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Block
 from privsketch.errors import RecordError
 from privsketch.tables.columns import (
     Selection,
@@ -22,7 +23,6 @@ from privsketch.tables.columns import (
     wrong_width,
 )
 
-Block = npt.NDArray[Any]
 # Records, and an Arrow batch of the carried columns of the same rows; None without such columns.
 Rows = tuple[Block, Any]
 

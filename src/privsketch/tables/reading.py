@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from privsketch._typing import Block
 from privsketch.errors import ParameterError, RecordError
 from privsketch.tables.columns import Selection
 from privsketch.tables.files import count_in_file, file_blocks, file_identity
 from privsketch.tables.memory import (
-    Block,
     array_blocks,
     is_pandas,
     list_blocks,

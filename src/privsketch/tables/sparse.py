@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._typing import Block
 from privsketch.errors import RecordError
 from privsketch.tables.columns import Selection, rows_per_block
-from privsketch.tables.memory import Block, array_places
+from privsketch.tables.memory import array_places
 
 _BLOCK_ENTRIES = 2**18
 _BLOCK_ROWS = 2**14

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.errors import FileError
 
-Floats = npt.NDArray[np.float64]
 KINDS = {
     ".parquet": "parquet",
     ".pq": "parquet",

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._typing import Integers, Whole
 from privsketch.budget import Budget
 from privsketch.clustering.counting import known_number
 from privsketch.clustering.medians.rounds import release_least, release_round
 from privsketch.clustering.medians.start import release_start, start_weights
-from privsketch.clustering.passes import Integers, Passes, Progress, Whole
+from privsketch.clustering.passes import Passes, Progress
 from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.pipeline.subspace import enclosing_ball
 from privsketch.clustering.tree.method import cluster_by_tree

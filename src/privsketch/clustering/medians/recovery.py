@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from privsketch._typing import Integers, Whole
 from privsketch.clustering.medians.vectors import (
     ONE,
     l1_norm,
@@ -22,7 +23,6 @@ from privsketch.clustering.medians.vectors import (
     unit_vectors,
     whole_sums,
 )
-from privsketch.clustering.passes import Integers, Whole
 from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.tree.projection import Projected
 from privsketch.clustering.tree.recovery import Recovered, moved_into_ball, release_centers

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from privsketch._typing import Floats, Integers, Whole
 from privsketch.clustering.medians.vectors import (
     ONE,
-    Floats,
     l1_norm,
     members,
     shrunk,
     unit_vectors,
     whole_sums,
 )
-from privsketch.clustering.passes import Integers, Passes, Whole
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.rounds import Bins, nearest, residual_lengths
 from privsketch.clustering.tree.recovery import moved_into_ball
 from privsketch.noise.account import Account

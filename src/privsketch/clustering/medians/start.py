@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-from privsketch.clustering.passes import Integers, Passes, Whole
+from privsketch._typing import Floats, Integers, Whole
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
 from privsketch.clustering.tree.recovery import moved_into_ball
 from privsketch.clustering.tree.swap import WIDTH, whole_losses
@@ -26,7 +26,6 @@ from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
 
-Floats = npt.NDArray[np.float64]
 MOST_COLUMNS = 20  # of a sketch without a subspace
 N_DIRECTIONS = 10
 SKETCH_SHARE, STARTS_SHARE = Fraction(1, 2), Fraction(1, 25)

@@ -13,9 +13,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.clustering.passes import Integers, Whole
+from privsketch._typing import Floats, Integers, Whole
 
-Floats = npt.NDArray[np.float64]
 ONE = 2**16  # a vector of norm 1; 2^40 of them add up within 62 bits
 FEWEST_TO_SHRINK = 3
 

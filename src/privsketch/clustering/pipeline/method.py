@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.budget import Budget
 from privsketch.clustering.counting import known_number
 from privsketch.clustering.passes import Passes, Progress
@@ -50,7 +50,6 @@ from privsketch.noise.account import Account, part_receipt
 from privsketch.noise.shares import Shares
 from privsketch.sketching.build import sketch
 
-Floats = npt.NDArray[np.float64]
 DOUBTFUL = 1.0  # forecast error from which on centres say more about noise than about records
 TOO_NOISY = "with so few records for this budget the centres may describe the noise"
 INSIDE = 0.8  # share of the residuals that is not cut

@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.clustering.passes import Integers, Passes, Whole
+from privsketch._typing import Floats, Integers, Whole
+from privsketch.clustering.passes import Passes
 
-Floats = npt.NDArray[np.float64]
 Norm = Literal[1, 2]
 N_BINS = 48
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.clustering.pipeline.subspace import Subspace
-
-Floats = npt.NDArray[np.float64]
 
 
 def pulled_counts(before: Floats, noisy: Floats, variance: float) -> Floats:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.tree.projection import projected_radius
 from privsketch.design.recipe import Design
@@ -24,7 +24,6 @@ from privsketch.learning.pca.learner import learn_pca
 from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
 
-Floats = npt.NDArray[np.float64]
 _UNIT = 2.0**14  # of the coordinates of a direction
 _ROWS = 4096
 _TAIL = 1e-6

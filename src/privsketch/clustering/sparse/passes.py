@@ -13,17 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from privsketch._parallel import in_threads
+from privsketch._typing import Integers, Whole
 from privsketch.budget import Neighbours
-from privsketch.clustering.passes import Integers, Passes, Progress, added
+from privsketch.clustering.passes import Passes, Progress, added
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError, require_count
 from privsketch.features.fixedpoint import FAR
 from privsketch.tables.reading import read_sparse_blocks
 
-Whole = npt.NDArray[np.float64]
 SparseWork = Callable[[Any], tuple[Integers, ...]]
 _MOST_BITS = 18
 

@@ -23,14 +23,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.clustering.passes import Integers
+from privsketch._typing import Floats, Integers
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.noise.account import Account
 from privsketch.noise.mechanism import choose
 from privsketch.noise.picks import picks_law
 from privsketch.noise.shares import Shares
 
-Floats = npt.NDArray[np.float64]
 Labels = Callable[[Any], npt.NDArray[np.intp]]
 Recovery = Literal["largest", "picks"]
 RECOVERIES: tuple[Recovery, ...] = ("largest", "picks")

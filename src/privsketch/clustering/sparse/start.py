@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from privsketch.clustering.passes import Whole
+from privsketch._typing import Whole
 from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.sparse.recovery import Labels

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privsketch.clustering.passes import Integers, Whole
+from privsketch._typing import Integers, Whole
 from privsketch.clustering.tree.cubes import Tree, grow
 from privsketch.clustering.tree.projection import RADIUS, Projected, cut_to_ball
 from privsketch.features.stream import PublicStream

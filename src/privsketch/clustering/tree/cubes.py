@@ -17,8 +17,8 @@ from threading import Lock
 
 import numpy as np
 
+from privsketch._typing import Integers, Whole
 from privsketch.budget import Budget
-from privsketch.clustering.passes import Integers, Whole
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.noise.account import Account
 from privsketch.noise.choice import threshold_law

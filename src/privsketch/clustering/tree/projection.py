@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from privsketch.clustering.passes import Integers, Passes, Whole, Work
+from privsketch._typing import Integers, Whole
+from privsketch.clustering.passes import Passes, Work
 from privsketch.errors import ParameterError
 from privsketch.features.stream import PublicStream
 

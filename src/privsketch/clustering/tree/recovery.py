@@ -13,15 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from privsketch.clustering.passes import Integers, Passes, Whole
+from privsketch._typing import Floats, Integers, Whole
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.tree.projection import Projected
 from privsketch.clustering.tree.swap import WIDTH, whole_losses
 from privsketch.noise.account import Account
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,15 +16,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-from privsketch.clustering.passes import Integers, Whole
+from privsketch._typing import Indices, Integers, Whole
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.features.stream import PublicStream
 from privsketch.noise.account import Account
 from privsketch.noise.shares import Shares
 
-Indices = npt.NDArray[np.intp]
 WIDTH_BITS = 22  # 2^40 losses of this width add up within 62 bits
 WIDTH = 2**WIDTH_BITS
 _BLOCK = 2**17  # losses at a time: they stay in the cache

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from privsketch._typing import Floats
 from privsketch.learning.atoms import Atoms, Target, cost
 from privsketch.learning.kmeans.pruning import prune
-from privsketch.learning.problem import Array
 from privsketch.learning.refine import refine
 
 SIZES = (4.0, 3.0, 2.0, 1.5)  # atoms per cluster of the richer mixtures
@@ -30,8 +30,8 @@ def choose_density(
     atoms: Atoms,
     particles: Atoms,
     expected: float,
-    low: Array,
-    high: Array,
+    low: Floats,
+    high: Floats,
 ) -> tuple[Atoms, Atoms | None, int]:
     """The best mixture of the size of `atoms`, the best of any size, and evaluations.
 
@@ -63,7 +63,7 @@ def choose_density(
 
 
 def with_own_envelopes(
-    target: Target, atoms: Atoms, low: Array, high: Array
+    target: Target, atoms: Atoms, low: Floats, high: Floats
 ) -> tuple[list[Atoms], int]:
     """The atoms with a width each, and with a width along every axis each."""
     start = replace(atoms, variances=atoms.axis_variances().mean(axis=1, keepdims=True))
@@ -72,7 +72,7 @@ def with_own_envelopes(
     return [round_ones, shaped], n_round + n_shaped
 
 
-def with_shapes(target: Target, atoms: Atoms, low: Array, high: Array) -> tuple[Atoms, int]:
+def with_shapes(target: Target, atoms: Atoms, low: Floats, high: Floats) -> tuple[Atoms, int]:
     """Give every atom a width of its own along every axis and refine."""
     start = replace(atoms, variances=atoms.axis_variances())
     shaped, _, n_evaluations = refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)

@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from privsketch._typing import Floats
 from privsketch.errors import ParameterError
 from privsketch.learning.atoms import Atoms, Target, cost, make_target
 from privsketch.learning.kmeans.density import choose_density
 from privsketch.learning.kmeans.pruning import prune
 from privsketch.learning.kmeans.solution import Solution
 from privsketch.learning.overview import Overview, find_overview
-from privsketch.learning.problem import Array, Problem
+from privsketch.learning.problem import Problem
 from privsketch.learning.refine import refine
 from privsketch.learning.threads import one_thread
 from privsketch.learning.uncertainty import Uncertainty, assess_fit
@@ -134,7 +135,7 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_start
     )
 
 
-def whole_box(overview: Overview, low: Array, high: Array) -> Overview:
+def whole_box(overview: Overview, low: Floats, high: Floats) -> Overview:
     """The overview of a cloud that fills the box.
 
     A fit of one Gaussian to few far clusters may settle on one of them. A start from
@@ -150,8 +151,8 @@ def run_start(
     target: Target,
     overview: Overview,
     n_clusters: int,
-    low: Array,
-    high: Array,
+    low: Floats,
+    high: Floats,
     rng: np.random.Generator,
 ) -> tuple[Atoms, float, int]:
     """One run from fresh particles: atoms of one width, their cost, evaluations spent."""
@@ -163,7 +164,7 @@ def run_start(
 
 
 def scatter_particles(
-    overview: Overview, n_atoms: int, low: Array, high: Array, rng: np.random.Generator
+    overview: Overview, n_atoms: int, low: Floats, high: Floats, rng: np.random.Generator
 ) -> Atoms:
     """Equal particles over the cloud, as wide as half of it."""
     spread = 0.8 * np.sqrt(overview.variance)
@@ -176,7 +177,7 @@ def scatter_particles(
 
 
 def sharpen(
-    target: Target, atoms: Atoms, variance: float, low: Array, high: Array
+    target: Target, atoms: Atoms, variance: float, low: Floats, high: Floats
 ) -> tuple[Atoms, int]:
     """Fit ever higher frequencies, until the atoms' own width damps what comes next."""
     dim = len(low)
@@ -197,7 +198,7 @@ def sharpen(
 
 
 def finish(
-    target: Target, atoms: Atoms, n_clusters: int, low: Array, high: Array
+    target: Target, atoms: Atoms, n_clusters: int, low: Floats, high: Floats
 ) -> tuple[Atoms, int]:
     """Fit all frequencies and prune the surplus away in four rounds."""
     atoms, _, n_evaluations = refine(target, atoms, low, high, n_iterations=LEVEL_ITERATIONS)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from privsketch._typing import Floats
 from privsketch.design.recipe import Design, require_features
 from privsketch.design.unknowns import carried_clusters
 from privsketch.errors import ParameterError, require_count
@@ -19,7 +20,7 @@ from privsketch.learning.kmeans.number import choose_size
 from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.kmeans.solution import Solution
 from privsketch.learning.problem import Problem, checked_sketch, problem_of
-from privsketch.models.clusters import DECODERS, Floats, KMeansModel
+from privsketch.models.clusters import DECODERS, KMeansModel
 from privsketch.models.rows import nearest
 from privsketch.sketching.sketch import Sketch
 

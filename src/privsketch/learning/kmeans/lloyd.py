@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 
+from privsketch._typing import Floats
 from privsketch.learning.atoms import Atoms
 from privsketch.learning.kmeans.solution import Solution
-from privsketch.learning.problem import Array
 from privsketch.learning.threads import one_thread
 from privsketch.models.rows import nearest
 
@@ -42,13 +42,13 @@ class Clusters:
         Weighted squared distance of the mixture to its centres.
     """
 
-    centers: Array
-    masses: Array
-    means: Array
+    centers: Floats
+    masses: Floats
+    means: Floats
     cost: float
 
     @property
-    def records(self) -> Array:
+    def records(self) -> Floats:
         """(n_clusters,) weight that each cluster serves."""
         return np.asarray(self.masses.sum(axis=1))
 
@@ -57,8 +57,8 @@ class Clusters:
 class Samples:
     """Samples of a mixture, (n, dim), the weight of each, and its component."""
 
-    places: Array
-    weights: Array
+    places: Floats
+    weights: Floats
     component: NDArray[np.intp]
 
     def thinned(self, n: int) -> Samples:
@@ -86,14 +86,14 @@ def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: in
     )
 
 
-def assign(centers: Array, samples: Samples) -> tuple[NDArray[np.intp], float]:
+def assign(centers: Floats, samples: Samples) -> tuple[NDArray[np.intp], float]:
     """Index of the nearest centre of each sample, and the weighted squared distance of all."""
     labels = nearest(samples.places, centers)
     misses = samples.places - centers[labels]
     return labels, float(samples.weights @ np.einsum("nd,nd->n", misses, misses))
 
 
-def weighted_sums(labels: NDArray[np.intp], samples: Samples, n: int) -> tuple[Array, Array]:
+def weighted_sums(labels: NDArray[np.intp], samples: Samples, n: int) -> tuple[Floats, Floats]:
     """(n,) weights and (n, dim) weighted sums of the samples of each label."""
     mass = np.bincount(labels, samples.weights, n).astype(np.float64)
     columns = [
@@ -103,7 +103,7 @@ def weighted_sums(labels: NDArray[np.intp], samples: Samples, n: int) -> tuple[A
     return mass, np.stack(columns, axis=1)
 
 
-def lloyd_round(centers: Array, samples: Samples) -> tuple[Array, float]:
+def lloyd_round(centers: Floats, samples: Samples) -> tuple[Floats, float]:
     """One round, and the cost before it; a centre that receives no weight stays where it is."""
     labels, cost = assign(centers, samples)
     mass, sums = weighted_sums(labels, samples, len(centers))
@@ -113,7 +113,7 @@ def lloyd_round(centers: Array, samples: Samples) -> tuple[Array, float]:
     return moved, cost
 
 
-def lloyd(centers: Array, samples: Samples, n_rounds: int) -> Array:
+def lloyd(centers: Floats, samples: Samples, n_rounds: int) -> Floats:
     """Rounds until the cost no longer falls, at most `n_rounds`."""
     previous = np.inf
     for _ in range(n_rounds):
@@ -136,8 +136,8 @@ def default_samples(n_clusters: int, dim: int) -> int:
 def cluster_density(
     solution: Solution,
     rng: np.random.Generator,
-    low: Array,
-    high: Array,
+    low: Floats,
+    high: Floats,
     n_rounds: int = 30,
     n_samples: int | None = None,
     n_seeds: int = 3,
@@ -179,7 +179,7 @@ def cluster_density(
     return replace(clusters, centers=np.clip(clusters.centers, low, high))
 
 
-def _clusters(centers: Array, samples: Samples, size: int) -> Clusters:
+def _clusters(centers: Floats, samples: Samples, size: int) -> Clusters:
     """What each centre serves of each of `size` components."""
     labels, cost = assign(centers, samples)
     n_clusters = len(centers)

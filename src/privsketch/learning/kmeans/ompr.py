@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
+from privsketch._typing import Floats
 from privsketch.errors import ParameterError
 from privsketch.learning.atoms import (
     Atoms,
@@ -23,7 +24,7 @@ from privsketch.learning.atoms import (
 )
 from privsketch.learning.kmeans.solution import Solution
 from privsketch.learning.overview import find_overview
-from privsketch.learning.problem import Array, Problem
+from privsketch.learning.problem import Problem
 from privsketch.learning.refine import refine
 from privsketch.learning.threads import one_thread
 from privsketch.learning.uncertainty import assess_fit
@@ -89,7 +90,7 @@ def keep_best(runs: Sequence[tuple[Atoms, float, int]]) -> tuple[Atoms, float, i
 
 
 def run_start(
-    target: Target, n_clusters: int, low: Array, high: Array, rng: np.random.Generator
+    target: Target, n_clusters: int, low: Floats, high: Floats, rng: np.random.Generator
 ) -> tuple[Atoms, float, int]:
     """One run from no atoms at all: atoms, their cost and evaluations spent."""
     single = target.astype(np.float32)
@@ -110,7 +111,7 @@ def run_start(
 
 
 def add_atom(
-    target: Target, atoms: Atoms, low: Array, high: Array, rng: np.random.Generator
+    target: Target, atoms: Atoms, low: Floats, high: Floats, rng: np.random.Generator
 ) -> tuple[Atoms, int]:
     """Add the atom a random start leads to when it climbs the residual correlation."""
     residual = -residual_vector(target, atoms)
@@ -122,7 +123,7 @@ def add_atom(
     scale = float(np.sqrt(np.mean(target.squared_norms))) or 1.0
     height = float(np.linalg.norm(residual)) * np.sqrt(m) or 1.0
 
-    def descent(x: Array) -> tuple[float, Array]:
+    def descent(x: Floats) -> tuple[float, Floats]:
         row = features(target, x[None] / scale, DIRAC)[0]
         turned = row * rotated
         gradient = (turned[:m] + turned[m:]) @ target.frequencies

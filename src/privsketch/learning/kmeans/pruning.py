@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import inv
 
+from privsketch._typing import Floats, Real
 from privsketch.learning.atoms import (
     Atoms,
-    RealArray,
     Target,
     best_weights,
     features,
@@ -14,7 +14,6 @@ from privsketch.learning.atoms import (
     ridged,
     tapered_features,
 )
-from privsketch.learning.problem import Array
 
 N_NEIGHBOURS = 3  # merge partners tried per atom
 PAIRS_PER_BLOCK = 64  # bounds the memory of the merge candidates
@@ -81,7 +80,7 @@ def remove_cheapest(target: Target, atoms: Atoms, n_remove: int) -> Atoms:
     )
 
 
-def deletion_prices(weights: Array, gram: Array) -> Array:
+def deletion_prices(weights: Floats, gram: Floats) -> Floats:
     """Growth of the cost when one atom goes and the others refit: a_i^2 / (G^-1)_ii."""
     return np.asarray(weights**2 / np.diag(inv(gram)))
 
@@ -104,7 +103,7 @@ def merge_pairs(atoms: Atoms, pairs: NDArray[np.intp]) -> Atoms:
     return Atoms(weights, centers, inside + spread)
 
 
-def nearest_neighbours(centers: Array, n_neighbours: int) -> NDArray[np.intp]:
+def nearest_neighbours(centers: Floats, n_neighbours: int) -> NDArray[np.intp]:
     """(size, at most n_neighbours) indices of the nearest other centres."""
     norms = np.einsum("kd,kd->k", centers, centers)
     distances = norms[:, None] + norms[None, :] - 2 * centers @ centers.T
@@ -123,11 +122,11 @@ def _unique_pairs(nearest: NDArray[np.intp]) -> NDArray[np.intp]:
 def _merge_prices(
     target: Target,
     atoms: Atoms,
-    matrix: RealArray,
-    residual: RealArray,
+    matrix: Real,
+    residual: Real,
     pairs: NDArray[np.intp],
     merged: Atoms,
-) -> Array:
+) -> Floats:
     """Growth of the cost when each pair is replaced by its merged atom.
 
     `matrix` holds the tapered features of the atoms, `residual` the tapered

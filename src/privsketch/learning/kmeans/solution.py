@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privsketch._typing import Floats
 from privsketch.learning.atoms import Atoms
-from privsketch.learning.problem import Array
 from privsketch.learning.uncertainty import Uncertainty
 
 
@@ -35,17 +35,17 @@ class Solution:
     n_evaluations: int
 
     @property
-    def centers(self) -> Array:
+    def centers(self) -> Floats:
         """(n_clusters, dim) centres of the atoms."""
         return self.atoms.centers
 
     @property
-    def weights(self) -> Array:
+    def weights(self) -> Floats:
         """(n_clusters,) weights of the atoms, in records."""
         return self.atoms.weights
 
     @property
-    def axis_widths(self) -> Array:
+    def axis_widths(self) -> Floats:
         """(n_clusters, dim) standard deviations of the atoms along each axis."""
         return np.sqrt(self.atoms.axis_variances())
 

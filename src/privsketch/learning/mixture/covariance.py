@@ -15,15 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
+from privsketch._typing import Floats
 from privsketch.learning.mixture.gaussians import Gaussians, features, quadratics
-from privsketch.learning.problem import Array
 
 MAX_FEATURES = 2000  # above, the covariance is replaced by its diagonal
 BLOCK = 48  # rows
 RIDGE = 1e-6  # of a record's variance: no moment is known better than its fixed-point rounding
 
 
-def sampling_covariance(frequencies: Array, gaussians: Gaussians) -> Array:
+def sampling_covariance(frequencies: Floats, gaussians: Gaussians) -> Floats:
     """(2 m, 2 m) covariance of one record's features, cosines before sines.
 
     With the envelopes `D-` and `D+` at the differences and the sums of the frequencies,
@@ -72,7 +72,7 @@ def sampling_covariance(frequencies: Array, gaussians: Gaussians) -> Array:
     return result
 
 
-def sampling_variances(frequencies: Array, gaussians: Gaussians) -> Array:
+def sampling_variances(frequencies: Floats, gaussians: Gaussians) -> Floats:
     """(2 m,) the diagonal of `sampling_covariance`."""
     total = max(float(gaussians.weights.sum()), 1e-300)
     quadratic = quadratics(frequencies, gaussians.covariance_type)
@@ -84,7 +84,7 @@ def sampling_variances(frequencies: Array, gaussians: Gaussians) -> Array:
     return np.asarray(np.maximum(squares - np.square(mean), 0.0))
 
 
-def _envelopes(left: Array, right: Array, matrix: Array) -> tuple[Array, Array]:
+def _envelopes(left: Floats, right: Floats, matrix: Floats) -> tuple[Floats, Floats]:
     """Half the sum and half the difference of the envelopes at `w_j - w_l` and `w_j + w_l`."""
     turned = left @ matrix
     cross = turned @ right.T
@@ -106,9 +106,9 @@ class Weighting:
     `factor` is the Cholesky factor, (2 m, 2 m), or the standard deviations alone, (2 m,).
     """
 
-    factor: Array
+    factor: Floats
 
-    def whiten(self, values: Array) -> Array:
+    def whiten(self, values: Floats) -> Floats:
         """Values (2 m, ...) in independent units."""
         if self.factor.ndim == 1:
             deviations = self.factor.reshape(-1, *[1] * (values.ndim - 1))
@@ -127,11 +127,11 @@ class Weighting:
 
 
 def make_weighting(
-    frequencies: Array,
+    frequencies: Floats,
     gaussians: Gaussians,
     *,
     n_records: float,
-    noise_variance: float | Array,
+    noise_variance: float | Floats,
     unit: float,
 ) -> Weighting:
     """Covariance of the sums under a mixture, in squared units of the weights.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from privsketch._typing import Floats
 from privsketch.design.unknowns import CovarianceType
 from privsketch.errors import ParameterError
 from privsketch.learning.mixture.distortion import Project, make_distortion
@@ -21,7 +22,7 @@ from privsketch.learning.mixture.gaussians import Gaussians
 from privsketch.learning.mixture.search import POLISH_STEPS, Candidate, Search
 from privsketch.learning.mixture.shrinkage import log_variance_prior, shrinking_step
 from privsketch.learning.mixture.standard_errors import error_covariance
-from privsketch.learning.problem import Array, Problem
+from privsketch.learning.problem import Problem
 from privsketch.learning.threads import one_thread
 
 DEFAULT_STARTS = 5
@@ -52,7 +53,7 @@ class MixtureSolution:
     """
 
     gaussians: Gaussians
-    standard_errors: Array
+    standard_errors: Floats
     chi_square: float
     degrees_of_freedom: int
     outside_share: float
@@ -67,7 +68,7 @@ def decode_mixture(
     *,
     n_starts: int = DEFAULT_STARTS,
     project: Project | None = None,
-    dither: Array | None = None,
+    dither: Floats | None = None,
 ) -> MixtureSolution:
     """Fit a mixture of `n_components` Gaussians to a sketch.
 
@@ -90,7 +91,7 @@ def decode_mixture(
     """
     if project is None:
 
-        def project(points: Array) -> Array:
+        def project(points: Floats) -> Floats:
             return np.clip(points, problem.low, problem.high)
 
     # The matrix products are small: threads would cost more than they bring.
@@ -159,7 +160,7 @@ def finish(search: Search, best: Candidate, n_starts: int) -> MixtureSolution:
     )
 
 
-def errors_of(search: Search, found: Candidate, dispersion: float) -> Array:
+def errors_of(search: Search, found: Candidate, dispersion: float) -> Floats:
     """Covariance of the errors of the fit's variables, a misfit taken for further noise."""
     n_records = float(found.fit.gaussians.weights.sum()) * search.unit
     return error_covariance(

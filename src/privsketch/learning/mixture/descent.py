@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
+from privsketch._typing import Floats
 from privsketch.learning.mixture.gaussians import Gaussians, Sums, cost_and_gradient, features
-from privsketch.learning.problem import Array
 
 LARGEST_WEIGHT = 1e6  # in units in which all weights together are about one
 SMALLEST_VARIANCE = 1e-4  # times the square of the shortest wavelength, over 2 pi
@@ -24,24 +24,24 @@ SMALLEST_VARIANCE = 1e-4  # times the square of the shortest wavelength, over 2 
 class Limits:
     """Where components may lie: means in the box, standard deviations from `smallest` up."""
 
-    low: Array
-    high: Array
+    low: Floats
+    high: Floats
     smallest: float  # variance
 
     @property
-    def largest(self) -> Array:
+    def largest(self) -> Floats:
         """No distribution on an interval has a larger variance than this, (dim,)."""
         return np.maximum(np.square(self.high - self.low) / 4, 4 * self.smallest)
 
 
-def make_limits(frequencies: Array, low: Array, high: Array) -> Limits:
+def make_limits(frequencies: Floats, low: Floats, high: Floats) -> Limits:
     """Limits for a design: widths far below the shortest wavelength look all the same."""
     highest = float(np.max(np.square(frequencies).sum(axis=1), initial=0.0))
     fallback = float(np.max(high - low)) ** 2
     return Limits(low, high, SMALLEST_VARIANCE / highest if highest > 0 else fallback)
 
 
-def pack(gaussians: Gaussians, limits: Limits) -> Array:
+def pack(gaussians: Gaussians, limits: Limits) -> Floats:
     """All components as one vector of variables."""
     if not gaussians.has_matrices:
         shapes = gaussians.covariances
@@ -55,7 +55,7 @@ def pack(gaussians: Gaussians, limits: Limits) -> Array:
     return np.concatenate([gaussians.weights, gaussians.means.ravel(), shapes.ravel()])
 
 
-def unpack(variables: Array, like: Gaussians, limits: Limits) -> Gaussians:
+def unpack(variables: Floats, like: Gaussians, limits: Limits) -> Gaussians:
     """The components of a vector of variables, of the size and kind of `like`."""
     size, dim = like.means.shape
     shapes = variables[size * (dim + 1) :]
@@ -68,7 +68,7 @@ def unpack(variables: Array, like: Gaussians, limits: Limits) -> Gaussians:
     return replace(like, weights=variables[:size], means=means, covariances=covariances)
 
 
-def as_factors(shapes: Array, dim: int) -> Array:
+def as_factors(shapes: Floats, dim: int) -> Floats:
     """(any, dim, dim) lower triangles from their entries."""
     rows, columns = np.tril_indices(dim)
     factors = np.zeros((shapes.size // len(rows), dim, dim))
@@ -76,7 +76,9 @@ def as_factors(shapes: Array, dim: int) -> Array:
     return factors
 
 
-def objective(variables: Array, sums: Sums, like: Gaussians, limits: Limits) -> tuple[float, Array]:
+def objective(
+    variables: Floats, sums: Sums, like: Gaussians, limits: Limits
+) -> tuple[float, Floats]:
     """Cost and gradient by the variables."""
     value, gradient = cost_and_gradient(sums, unpack(variables, like, limits))
     size, dim = like.means.shape
@@ -111,7 +113,7 @@ def descend(
     lower = np.concatenate([np.zeros(size), np.tile(limits.low, size), lower_shape])
     upper = np.concatenate([np.full(size, LARGEST_WEIGHT), np.tile(limits.high, size), upper_shape])
 
-    def scaled(x: Array) -> tuple[float, Array]:
+    def scaled(x: Floats) -> tuple[float, Floats]:
         value, gradient = objective(x / scale, sums, gaussians, limits)
         return value, gradient / scale
 
@@ -128,7 +130,7 @@ def descend(
     return unpack(found, gaussians, limits), float(result.fun)
 
 
-def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Array) -> Array:
+def _curvature_scales(sums: Sums, gaussians: Gaussians, variables: Floats) -> Floats:
     """Square roots of the Gauss-Newton diagonal."""
     size, dim = gaussians.means.shape
     m = len(sums.frequencies)

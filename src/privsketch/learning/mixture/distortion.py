@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privsketch._typing import Floats
 from privsketch.learning.mixture.gauss_newton import log_changes
 from privsketch.learning.mixture.gaussians import Gaussians, moments
-from privsketch.learning.problem import Array
 
 N_NUMBERS = 100_000  # standard normal ones, for all draws of a component
 MAX_OUTSIDE = 2000  # draws per component that are worked out, fewer if there is much to do
@@ -26,7 +26,7 @@ MAX_PHASES = 5_000_000  # draws x features, of all components
 # sgn cos t + i sgn sin t = (4 / pi) (exp(it) + exp(-3it) / -3 + exp(5it) / 5 + ...). At the
 # lowest frequencies many orders count.
 ALL_HARMONICS = tuple(order if order % 4 == 1 else -order for order in range(3, 64, 2))
-Project = Callable[[Array], Array]
+Project = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class _Outside:
     component: int
     weight: float
     share: float  # of the component
-    points: Array  # (n, dim)
-    inside: Array  # (n, dim)
+    points: Floats  # (n, dim)
+    inside: Floats  # (n, dim)
 
-    def waves(self, frequencies: Array) -> NDArray[np.float32]:
+    def waves(self, frequencies: Floats) -> NDArray[np.float32]:
         """(2 n, 2 m) cosines and sines, draws moved in before draws outside.
 
         Half of the digits are plenty for an average of draws.
@@ -57,17 +57,17 @@ class Distortion:
     """
 
     project: Project  # in the coordinates of the problem
-    draws: Array  # (n, dim) standard normal, in antithetic pairs
-    dither: Array | None  # (m,) radians; None for maps without harmonics
+    draws: Floats  # (n, dim) standard normal, in antithetic pairs
+    dither: Floats | None  # (m,) radians; None for maps without harmonics
 
-    def shift(self, frequencies: Array, gaussians: Gaussians) -> tuple[Array, float]:
+    def shift(self, frequencies: Floats, gaussians: Gaussians) -> tuple[Floats, float]:
         """(2 m,) distorted moments minus plain ones, and the mixture's share outside."""
         result, share = self._edge(frequencies, gaussians)
         if self.dither is not None:
             result += self._harmonics(frequencies, gaussians, self.dither)
         return result, share
 
-    def _edge(self, frequencies: Array, gaussians: Gaussians) -> tuple[Array, float]:
+    def _edge(self, frequencies: Floats, gaussians: Gaussians) -> tuple[Floats, float]:
         m = len(frequencies)
         result = np.zeros(2 * m)
         weight_outside = 0.0
@@ -77,7 +77,7 @@ class Distortion:
             result += piece.weight / len(piece.points) * (signs @ piece.waves(frequencies))
         return result, weight_outside / max(float(gaussians.weights.sum()), 1e-300)
 
-    def slopes(self, frequencies: Array, gaussians: Gaussians) -> Array:
+    def slopes(self, frequencies: Floats, gaussians: Gaussians) -> Floats:
         """(2 m, p) derivatives of the edge's part of the shift by weights, means and logs.
 
         A draw moves with its component: by the step of the mean, and by
@@ -122,7 +122,7 @@ class Distortion:
             by_log[:, k if len(changes) > 1 else 0] += derivative[:, dim:]
         return result
 
-    def _outside(self, frequencies: Array, gaussians: Gaussians) -> Iterator[_Outside]:
+    def _outside(self, frequencies: Floats, gaussians: Gaussians) -> Iterator[_Outside]:
         """The draws outside the domain, component by component."""
         factors = np.linalg.cholesky(gaussians.matrices())
         n_phases = len(frequencies) * gaussians.size
@@ -138,7 +138,7 @@ class Distortion:
                 yield _Outside(int(k), weight, share, points[outside], inside[outside])
 
     @staticmethod
-    def _harmonics(frequencies: Array, gaussians: Gaussians, dither: Array) -> Array:
+    def _harmonics(frequencies: Floats, gaussians: Gaussians, dither: Floats) -> Floats:
         """Harmonics of the moments, with the dither of the first one taken back."""
         total = np.zeros(len(frequencies), dtype=np.complex128)
         for order in ALL_HARMONICS:
@@ -148,7 +148,7 @@ class Distortion:
 
 
 def make_distortion(
-    project: Project, dim: int, dither: Array | None, rng: np.random.Generator
+    project: Project, dim: int, dither: Floats | None, rng: np.random.Generator
 ) -> Distortion:
     """The distortion of a design, with fresh draws."""
     half = rng.standard_normal((max(N_NUMBERS // (2 * dim), 500), dim))

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from privsketch._typing import Floats
 from privsketch.learning.mixture.covariance import Weighting
 from privsketch.learning.mixture.descent import LARGEST_WEIGHT, Limits
 from privsketch.learning.mixture.gaussians import Gaussians, Sums, entries, features
-from privsketch.learning.problem import Array
 
 NEGLIGIBLE = 0.02  # a change of chi-square that no statistics would notice
 RELATIVE = 1e-4  # the same where a misfit dwarfs all errors
@@ -27,16 +27,16 @@ MAX_DAMPING = 1e6
 class Prior:
     """Normal beliefs about the logarithms: precisions and centres, one for each entry."""
 
-    precisions: Array  # (n_log_entries,), 0 where nothing is believed
-    centers: Array
+    precisions: Floats  # (n_log_entries,), 0 where nothing is believed
+    centers: Floats
 
 
 @dataclass(frozen=True)
 class Tilt:
     """What the model gains, to first order, as variables leave an origin: the edge's part."""
 
-    slopes: Array  # (2 m, p)
-    origin: Array  # (p,)
+    slopes: Floats  # (2 m, p)
+    origin: Floats  # (p,)
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Fit:
 
     gaussians: Gaussians
     chi_square: float  # without the prior
-    information: Array  # (p, p) with the prior; weights, means, log entries
+    information: Floats  # (p, p) with the prior; weights, means, log entries
 
 
-def logarithms(gaussians: Gaussians) -> Array:
+def logarithms(gaussians: Gaussians) -> Floats:
     """(size or 1, q) distinct entries of the logarithms of the covariances."""
     if not gaussians.has_matrices:
         return np.log(gaussians.covariances)
@@ -57,13 +57,13 @@ def logarithms(gaussians: Gaussians) -> Array:
     return entries((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
 
 
-def variables(gaussians: Gaussians) -> Array:
+def variables(gaussians: Gaussians) -> Floats:
     """(p,) weights, means and log entries."""
     logs = logarithms(gaussians)
     return np.concatenate([gaussians.weights, gaussians.means.ravel(), logs.ravel()])
 
 
-def jacobian(sums: Sums, gaussians: Gaussians) -> Array:
+def jacobian(sums: Sums, gaussians: Gaussians) -> Floats:
     """(2 m, p) derivatives of the moments by weights, means and log entries."""
     m, dim = sums.frequencies.shape
     size = gaussians.size
@@ -85,7 +85,7 @@ def jacobian(sums: Sums, gaussians: Gaussians) -> Array:
     return result
 
 
-def log_slopes(sums: Sums, gaussians: Gaussians) -> Array:
+def log_slopes(sums: Sums, gaussians: Gaussians) -> Floats:
     """(size or 1, m, q) derivatives of `w'Sw` by the entries of log S."""
     if not gaussians.has_matrices:
         return np.asarray(sums.quadratic[None] * gaussians.covariances[:, None, :])
@@ -97,7 +97,7 @@ def log_slopes(sums: Sums, gaussians: Gaussians) -> Array:
     return np.asarray(back[:, :, rows, columns] * np.where(rows == columns, 1.0, 2.0))
 
 
-def log_changes(gaussians: Gaussians) -> Array:
+def log_changes(gaussians: Gaussians) -> Floats:
     """(size or 1, q, dim, dim) derivatives of the covariance matrices by the entries of log S."""
     dim = gaussians.dim
     if gaussians.covariance_type == "spherical":
@@ -116,7 +116,7 @@ def log_changes(gaussians: Gaussians) -> Array:
     )
 
 
-def _spectral_ratios(matrices: Array) -> tuple[Array, Array]:
+def _spectral_ratios(matrices: Floats) -> tuple[Floats, Floats]:
     """Eigenvectors, and what turns changes of log S into changes of S in their basis.
 
     With eigenvalues l, d S_ij = d(log S)_ij (l_i - l_j) / (log l_i - log l_j) (Daleckii
@@ -132,7 +132,7 @@ def _spectral_ratios(matrices: Array) -> tuple[Array, Array]:
     return vectors, np.asarray(mean * np.where(near, 1 + half**2 / 6, np.sinh(safe) / safe))
 
 
-def moved(gaussians: Gaussians, step: Array, limits: Limits) -> Gaussians:
+def moved(gaussians: Gaussians, step: Floats, limits: Limits) -> Gaussians:
     """The components after a step in the variables, kept within their limits."""
     size, dim = gaussians.means.shape
     weights = np.clip(gaussians.weights + step[:size], 0.0, LARGEST_WEIGHT)
@@ -173,7 +173,7 @@ def gauss_newton(
         prior = Prior(np.zeros(n_logs), np.zeros(n_logs))
     precisions = np.concatenate([np.zeros(gaussians.size * (gaussians.dim + 1)), prior.precisions])
 
-    def residual_of(candidate: Gaussians) -> tuple[Array, float, Array]:
+    def residual_of(candidate: Gaussians) -> tuple[Floats, float, Floats]:
         model = candidate.weights @ features(sums.frequencies, sums.quadratic, candidate)
         if tilt is not None:
             model = model + tilt.slopes @ (variables(candidate) - tilt.origin)
@@ -212,7 +212,7 @@ def gauss_newton(
     return Fit(gaussians, float(residual @ residual), information)
 
 
-def _solved(matrix: Array, right: Array) -> Array:
+def _solved(matrix: Floats, right: Floats) -> Floats:
     """The solution for a positive definite matrix; no step at all if rounding spoils it."""
     try:
         step = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)

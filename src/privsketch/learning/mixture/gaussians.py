@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privsketch._typing import Floats
 from privsketch.design.unknowns import CovarianceType
-from privsketch.learning.problem import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +32,9 @@ class Gaussians:
         (size, 1) spherical, (size, dim) diag, (size, dim, dim) full, (1, dim, dim) tied.
     """
 
-    weights: Array
-    means: Array
-    covariances: Array
+    weights: Floats
+    means: Floats
+    covariances: Floats
     covariance_type: CovarianceType
 
     @property
@@ -52,7 +52,7 @@ class Gaussians:
         """Whether covariances are matrices rather than variances along the axes."""
         return self.covariances.ndim == 3
 
-    def matrices(self) -> Array:
+    def matrices(self) -> Floats:
         """(size, dim, dim) covariance matrices."""
         if self.has_matrices:
             return np.broadcast_to(self.covariances, (self.size, self.dim, self.dim)).copy()
@@ -75,7 +75,7 @@ class Gaussians:
 
 
 def from_variances(
-    weights: Array, means: Array, variances: Array, covariance_type: CovarianceType
+    weights: Floats, means: Floats, variances: Floats, covariance_type: CovarianceType
 ) -> Gaussians:
     """Components with axis variances, (1 or size, 1 or dim), in the form of another kind.
 
@@ -95,7 +95,7 @@ def from_variances(
     return Gaussians(weights, means, covariances, covariance_type)
 
 
-def quadratics(frequencies: Array, covariance_type: CovarianceType) -> Array:
+def quadratics(frequencies: Floats, covariance_type: CovarianceType) -> Floats:
     """(m, q) numbers Q with `w'Sw = Q . entries(S)` (see `entries`)."""
     if covariance_type == "spherical":
         return np.asarray(np.square(frequencies).sum(axis=1, keepdims=True))
@@ -106,7 +106,7 @@ def quadratics(frequencies: Array, covariance_type: CovarianceType) -> Array:
     return np.asarray(frequencies[:, rows] * frequencies[:, columns] * twice)
 
 
-def entries(covariances: Array) -> Array:
+def entries(covariances: Floats) -> Floats:
     """(size or 1, q) the distinct entries: variances, or lower triangles row by row."""
     if covariances.ndim == 2:
         return covariances
@@ -114,7 +114,7 @@ def entries(covariances: Array) -> Array:
     return np.asarray(covariances[:, rows, columns])
 
 
-def features(frequencies: Array, quadratic: Array, gaussians: Gaussians) -> Array:
+def features(frequencies: Floats, quadratic: Floats, gaussians: Gaussians) -> Floats:
     """(size, 2 m) moments of every component at unit weight: cosines, then sines."""
     m = len(frequencies)
     phases = gaussians.means @ frequencies.T
@@ -125,7 +125,7 @@ def features(frequencies: Array, quadratic: Array, gaussians: Gaussians) -> Arra
     return result
 
 
-def moments(frequencies: Array, gaussians: Gaussians) -> NDArray[np.complex128]:
+def moments(frequencies: Floats, gaussians: Gaussians) -> NDArray[np.complex128]:
     """(m,) moments of the whole mixture."""
     quadratic = quadratics(frequencies, gaussians.covariance_type)
     total = gaussians.weights @ features(frequencies, quadratic, gaussians)
@@ -137,13 +137,13 @@ def moments(frequencies: Array, gaussians: Gaussians) -> NDArray[np.complex128]:
 class Sums:
     """Moments to explain, as real numbers: all cosines before all sines."""
 
-    frequencies: Array  # (m, dim)
-    quadratic: Array  # (m, q), see `quadratics`
-    values: Array  # (2 m,)
+    frequencies: Floats  # (m, dim)
+    quadratic: Floats  # (m, q), see `quadratics`
+    values: Floats  # (2 m,)
 
 
 def make_sums(
-    frequencies: Array, values: NDArray[np.complex128], covariance_type: CovarianceType
+    frequencies: Floats, values: NDArray[np.complex128], covariance_type: CovarianceType
 ) -> Sums:
     """Complex moments as a target for components of one kind."""
     stacked = np.concatenate([values.real, values.imag])

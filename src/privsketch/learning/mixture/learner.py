@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from privsketch._typing import Floats
 from privsketch.design.forecast import HOPELESS
 from privsketch.design.recipe import Design
 from privsketch.design.unknowns import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
@@ -16,7 +17,7 @@ from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.learning.diagnosis import missing_records, no_knowledge, on_the_edge
 from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
 from privsketch.learning.problem import Problem, checked_sketch, problem_of
-from privsketch.models.mixture import Floats, GaussianMixtureModel
+from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.sketching.sketch import Sketch
 
 MISFIT = 1.5  # residual over its expectation above which the records are no such mixture

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import nnls
 
+from privsketch._typing import Floats
 from privsketch.learning.mixture.gaussians import Gaussians, Sums, features, merge_pairs
-from privsketch.learning.problem import Array
 
 N_NEIGHBOURS = 4  # merge partners tried per component
 RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
@@ -94,7 +94,7 @@ def _nearest(gaussians: Gaussians, n_neighbours: int) -> NDArray[np.intp]:
     return np.argsort(distances, axis=1, kind="stable")[:, : min(n_neighbours, len(steps) - 1)]
 
 
-def _best_weights(inner: Array, right: Array, ridge: float) -> Array:
+def _best_weights(inner: Floats, right: Floats, ridge: float) -> Floats:
     """Non-negative least squares from a Gram matrix."""
     inner = inner + ridge * np.eye(len(inner))
     weights = cho_solve(cho_factor(inner), right)

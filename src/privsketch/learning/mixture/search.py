@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from privsketch._typing import Floats
 from privsketch.design.unknowns import CovarianceType, mixture_unknowns
 from privsketch.learning.atoms import make_target
 from privsketch.learning.kmeans.joint import run_start, whole_box
@@ -23,7 +24,7 @@ from privsketch.learning.mixture.gauss_newton import Fit, Prior, Tilt, gauss_new
 from privsketch.learning.mixture.gaussians import Gaussians, Sums, from_variances, make_sums
 from privsketch.learning.mixture.pruning import remove_cheapest
 from privsketch.learning.overview import Overview, find_overview
-from privsketch.learning.problem import Array, Problem
+from privsketch.learning.problem import Problem
 
 SURPLUS = 0.3  # further atoms per component; at least MIN_SURPLUS
 MIN_SURPLUS = 3
@@ -56,7 +57,7 @@ class Candidate:
         """Minus twice the log-likelihood of the sums."""
         return self.fit.chi_square + self.weighting.log_determinant
 
-    def predicted(self) -> Array:
+    def predicted(self) -> Floats:
         """(2 m,) the sums without distortion, as far as the fit foresaw it."""
         if self.tilt is None:
             return self.sums.values

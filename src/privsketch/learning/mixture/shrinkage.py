@@ -12,15 +12,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from privsketch._typing import Floats
 from privsketch.learning.mixture.gauss_newton import Prior, logarithms
 from privsketch.learning.mixture.gaussians import Gaussians
-from privsketch.learning.problem import Array
 
 MIN_ENTRIES = 3  # fewer say nothing about their variance
 GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
 
 
-def log_variance_prior(gaussians: Gaussians, errors: Array, half_widths: Array) -> Prior:
+def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats) -> Prior:
     """Beliefs about the entries of the logarithms of the covariances.
 
     Parameters
@@ -56,7 +56,7 @@ def log_variance_prior(gaussians: Gaussians, errors: Array, half_widths: Array) 
     return Prior(precisions, centers)
 
 
-def between(values: Array, errors: Array, *, has_mean: bool) -> tuple[float, float]:
+def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, float]:
     """Mean and variance of what `values` estimate with normal errors: most likely ones.
 
     In the eigenbasis of the errors' covariance all values are independent. The mean is 0
@@ -78,7 +78,7 @@ def between(values: Array, errors: Array, *, has_mean: bool) -> tuple[float, flo
     return float(means[best]), float(GRID[best])
 
 
-def shrinking_step(gaussians: Gaussians, errors: Array, prior: Prior) -> Array:
+def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats:
     """(p,) the step from a fit to what its errors and the prior together make most likely.
 
     The linear form of a fit with the prior, for fits whose cost is not in units of the

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from privsketch._typing import Floats
 from privsketch.learning.mixture.covariance import Weighting
 from privsketch.learning.mixture.gauss_newton import Fit, jacobian
 from privsketch.learning.mixture.gaussians import Gaussians, Sums
-from privsketch.learning.problem import Array
 
 N_DRAWS = 2000
 
@@ -28,7 +28,7 @@ def error_covariance(
     noise_variance: float,
     unit: float,
     rng: np.random.Generator,
-) -> Array:
+) -> Floats:
     """(p, p) covariance of the errors of weights, means and log entries of covariances."""
     inverse = _inverse(fit.information)
     if weighting.factor.ndim == 2:
@@ -41,7 +41,7 @@ def error_covariance(
     return np.asarray((sampling + noise_variance * (gain @ gain.T)) / unit**2)
 
 
-def draw(gaussians: Gaussians, n_draws: int, rng: np.random.Generator) -> Array:
+def draw(gaussians: Gaussians, n_draws: int, rng: np.random.Generator) -> Floats:
     """(n_draws, dim) independent draws of the mixture."""
     share = gaussians.weights + 1e-300
     label = rng.choice(gaussians.size, size=n_draws, p=share / share.sum())
@@ -54,7 +54,7 @@ def draw(gaussians: Gaussians, n_draws: int, rng: np.random.Generator) -> Array:
     return points
 
 
-def _inverse(information: Array) -> Array:
+def _inverse(information: Floats) -> Floats:
     # What the sums do not determine has an error beyond any use, but a finite one.
     diagonal = np.diag(information)
     scale = np.sqrt(np.maximum(diagonal, 1e-12 * float(np.max(diagonal)) + 1e-100))

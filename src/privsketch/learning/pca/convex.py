@@ -17,13 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.learning.pca.factors import Factors
 from privsketch.learning.pca.loss import Loss
 from privsketch.learning.pca.measurements import Measurements
 
-Floats = npt.NDArray[np.float64]
 MAX_ITERATIONS = 1000
 TOLERANCE = 1e-6
 

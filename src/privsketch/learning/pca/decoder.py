@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.design.recipe import pca_unknowns, require_components
 from privsketch.learning.pca.convex import MAX_ITERATIONS, TOLERANCE, refit
 from privsketch.learning.pca.factors import Factors
@@ -19,7 +19,6 @@ from privsketch.learning.pca.search import Search, carried_components
 from privsketch.learning.pca.uncertainty import spread_of, summarise
 from privsketch.learning.threads import one_thread
 
-Floats = npt.NDArray[np.float64]
 METHODS = ("auto", "burer-monteiro", "convex")
 SAFE = 2.0  # values per unknown that a fit should have
 SHOWING = 4.0  # standard errors that are said to show

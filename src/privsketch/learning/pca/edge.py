@@ -14,12 +14,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.learning.pca.loss import squares_of
 from privsketch.learning.pca.observations import Observations
 
-Floats = npt.NDArray[np.float64]
 N_DRAWS, N_DRAWS_WIDE = 100, 20  # the largest eigenvalues of wide matrices vary little
 WIDE = 50  # columns
 DEVIATIONS = 2.0  # above the mean of the draws: one false alarm in some thirty

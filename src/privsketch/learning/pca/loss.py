@@ -12,11 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.learning.pca.observations import Observations
 
-Floats = npt.NDArray[np.float64]
 HUBER = 0.8  # standard deviations of the noise
 
 

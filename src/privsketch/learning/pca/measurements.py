@@ -14,9 +14,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.features.moments import moment_count
-
-Floats = npt.NDArray[np.float64]
 
 
 class Measurements(Protocol):

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.learning.pca.measurements import (
     EntryMeasurements,
     Measurements,
@@ -20,7 +20,6 @@ from privsketch.learning.pca.measurements import (
 )
 from privsketch.learning.pca.problem import MomentProblem, PCAProblem
 
-Floats = npt.NDArray[np.float64]
 LEAST_NOISE = 1e-7  # of the values' size: what a fit regards as exact
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.errors import ParameterError
 from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL
 from privsketch.sketching.sketch import Sketch
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,14 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.learning.pca.factors import Factors, fit_factors
 from privsketch.learning.pca.loss import Loss, loss_of
 from privsketch.learning.pca.measurements import EntryMeasurements
 from privsketch.learning.pca.observations import Observations
 
-Floats = npt.NDArray[np.float64]
 MAX_SIZE = 2000  # values beyond which the covariance of R is cut to its diagonal
 ROUNDS = 4
 

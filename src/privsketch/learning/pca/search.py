@@ -9,8 +9,8 @@ off, and none of those from the convex one.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from privsketch._typing import Floats
 from privsketch.design.recipe import pca_unknowns
 from privsketch.learning.pca.convex import ConvexFit, fit_convex
 from privsketch.learning.pca.edge import noise_edge, top_rate
@@ -19,7 +19,6 @@ from privsketch.learning.pca.loss import Loss, loss_of, squares_of
 from privsketch.learning.pca.measurements import EntryMeasurements, Measurements
 from privsketch.learning.pca.observations import Observations
 
-Floats = npt.NDArray[np.float64]
 ROUGH = 1e-5  # relative fall of the cost per step
 MANY = 4  # values per unknown from which a spectral start is safe
 PENALTY = 0.25  # of the noise edge
