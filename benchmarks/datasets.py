@@ -17,7 +17,7 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from privsketch._typing import Floats
-from privsketch.models.rows import nearest
+from privsketch.models.base import nearest
 
 Maker = Callable[[np.random.Generator], Floats]
 

@@ -23,7 +23,7 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from privsketch._typing import Floats
-from privsketch.projection.intervals import DistanceLaw
+from privsketch.projection.distances import DistanceLaw
 from privsketch.projection.kmeans import cluster_released
 from privsketch.projection.matrix import fresh_matrix
 

@@ -17,7 +17,7 @@ import numpy as np
 import privsketch as ps
 from privsketch.features.fixedpoint import Quantiser
 from privsketch.features.masks import Masks
-from privsketch.sketching.exact import RecordSums
+from privsketch.sketching.sums import RecordSums
 
 CASES = [  # columns, features, law
     (10, 1000, "multi-scale"),

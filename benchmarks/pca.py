@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 import privsketch as ps
 from privsketch._typing import Floats
-from privsketch.design.pca.forecast import predicted_loss
+from privsketch.design.pca import predicted_loss
 from privsketch.learning.pca.learner import learn_pca
 
 SEED = 20110727

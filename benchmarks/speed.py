@@ -26,8 +26,7 @@ from privsketch.features.hadamard import draw_blocks
 from privsketch.features.maps import feature_map
 from privsketch.kernels.dense import CompiledKernel, Kernel
 from privsketch.kernels.hadamard import StructuredKernel
-from privsketch.sketching.blocks import sum_records
-from privsketch.sketching.exact import RecordSums
+from privsketch.sketching.sums import RecordSums, sum_records
 
 N_FEATURES, N_RECORDS = 1024, 50_000
 STRUCTURED = ((16, 4096), (32, 4096), (48, 4096), (64, 4096), (128, 4096), (256, 4096),

@@ -99,7 +99,7 @@ def test_learning_alone_loads_no_reader():
     code = (
         "import sys, privsketch.learning.kmeans.learner, privsketch.report.html;"
         "print([m for m in sys.modules if m in ('privsketch.tables.reading',"
-        " 'privsketch.sketching.blocks', 'llvmlite', 'opendp')])"
+        " 'privsketch.sketching.sums', 'llvmlite', 'opendp')])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

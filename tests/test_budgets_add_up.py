@@ -13,7 +13,8 @@ import pytest
 
 import privsketch as ps
 from privsketch.budget import exact
-from privsketch.clustering import aggregate, counting, em, grid, lloyd, variates
+from privsketch.clustering import aggregate, em, grid, lloyd, variates
+from privsketch.clustering import passes as counting
 from privsketch.clustering.passes import Passes
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import rho_of_budget

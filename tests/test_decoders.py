@@ -19,17 +19,20 @@ from privsketch.learning.atoms import (
     make_target,
     tapered_features,
 )
-from privsketch.learning.evaluation import Evaluator
-from privsketch.learning.kmeans.density import information_criterion
-from privsketch.learning.kmeans.joint import decode_joint
-from privsketch.learning.kmeans.lloyd import Samples, cluster_density, lloyd_round
+from privsketch.learning.kmeans.joint import (
+    decode_joint,
+    deletion_prices,
+    information_criterion,
+    merge_pairs,
+    prune,
+    remove_cheapest,
+)
+from privsketch.learning.kmeans.learner import Samples, cluster_density, lloyd_round
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.kmeans.pruning import deletion_prices, merge_pairs, prune, remove_cheapest
-from privsketch.learning.kmeans.solution import Solution
 from privsketch.learning.overview import find_overview
 from privsketch.learning.problem import Problem
-from privsketch.learning.refine import refine
-from privsketch.learning.uncertainty import Uncertainty
+from privsketch.learning.refine import Evaluator, refine
+from privsketch.learning.uncertainty import Solution, Uncertainty
 
 DECODERS = [decode_joint, decode_ompr]
 

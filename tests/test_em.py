@@ -14,14 +14,15 @@ from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
-from privsketch.clustering import em, em_shares
-from privsketch.clustering.em_shares import WHOLE_SHARE, Gaussians, responsibilities, whitenings
+from privsketch.clustering import em
+from privsketch.clustering import em as em_shares
+from privsketch.clustering.em import WHOLE_SHARE, Gaussians, responsibilities, whitenings
 from privsketch.clustering.passes import Passes
 from privsketch.errors import FileError, ParameterError, RecordError
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.report.picture import picture_of
+from privsketch.report.clusters import picture_of
 
 RELATIONS = ["add-remove", "replace"]
 TYPES = ["full", "tied", "diag", "spherical"]

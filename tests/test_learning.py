@@ -6,8 +6,8 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from privsketch.design.forecast import cautions
-from privsketch.models.rows import nearest
-from privsketch.report.picture import picture_of
+from privsketch.models.base import nearest
+from privsketch.report.clusters import picture_of
 
 
 def mixture(k, dim, n, seed, width=1.0, spread=1.5):

@@ -16,8 +16,8 @@ from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 from privsketch.noise.laws import gaussian_noise, laplace_noise
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.noise.subsampling import LogMoments
-from privsketch.sketching import masks as drawing
-from privsketch.sketching.exact import exact_sums
+from privsketch.sketching import sums as drawing
+from privsketch.sketching.sums import exact_sums
 
 FALSE_ALARM = 1e-6
 
@@ -380,7 +380,7 @@ def test_uniform_numbers_are_exact(monkeypatch):
 
 
 def test_many_features_are_masked_a_few_records_at_a_time():
-    from privsketch.sketching.exact import MASK_BYTES, RecordSums
+    from privsketch.sketching.sums import MASK_BYTES, RecordSums
 
     design = plan(n_features=6000, masks="poisson:0.5")
     assert RecordSums(design).most_records * 6000 <= MASK_BYTES

@@ -34,15 +34,18 @@ from privsketch.clustering.medians.recovery import (
     vector_sums,
 )
 from privsketch.clustering.medians.rounds import (
+    ONE,
     WEIGHT,
+    l1_norm,
     median_sums,
     release_least,
     release_round,
     sensitivities,
+    shrunk,
     steps_of,
+    unit_vectors,
 )
 from privsketch.clustering.medians.start import start_losses
-from privsketch.clustering.medians.vectors import ONE, l1_norm, shrunk, unit_vectors
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.tree.method import share_weights as tree_share_weights
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected

@@ -11,7 +11,14 @@ import privsketch as ps
 from privsketch.learning.mixture import covariance as generalised
 from privsketch.learning.mixture import distortion
 from privsketch.learning.mixture.covariance import sampling_covariance, sampling_variances
-from privsketch.learning.mixture.descent import make_limits, objective, pack, unpack
+from privsketch.learning.mixture.decoder import between
+from privsketch.learning.mixture.descent import (
+    make_limits,
+    objective,
+    pack,
+    remove_cheapest,
+    unpack,
+)
 from privsketch.learning.mixture.distortion import make_distortion
 from privsketch.learning.mixture.gauss_newton import jacobian, logarithms, moved
 from privsketch.learning.mixture.gaussians import (
@@ -23,8 +30,6 @@ from privsketch.learning.mixture.gaussians import (
     moments,
 )
 from privsketch.learning.mixture.learner import learn_gaussian_mixture
-from privsketch.learning.mixture.pruning import remove_cheapest
-from privsketch.learning.mixture.shrinkage import between
 from privsketch.models.mixture import GaussianMixtureModel
 
 KINDS = ("full", "tied", "diag", "spherical")

@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import privsketch as ps
-from privsketch.sketching.engines.dask_parts import dask_parts
+from privsketch.sketching.engines.dask import dask_parts
 from privsketch.tables import columns as selection
 from privsketch.tables import text
 from privsketch.tables.carried import RecordFiles

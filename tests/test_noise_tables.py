@@ -17,7 +17,7 @@ from privsketch.features.contribution import TableContribution
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import feature_map
 from privsketch.features.masks import Masks
-from privsketch.features.quadratic_contribution import QuadraticContribution
+from privsketch.features.quadratic import QuadraticContribution
 from privsketch.features.quartic import quartic_bounds
 from privsketch.noise.calibration import kappa, rho_of_budget
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise

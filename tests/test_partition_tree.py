@@ -11,12 +11,25 @@ import pytest
 import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering.passes import Passes
-from privsketch.clustering.tree.candidates import candidate_centers
-from privsketch.clustering.tree.cubes import SIDE_BITS, Tree, default_threshold, grow, occupied
+from privsketch.clustering.tree.cubes import (
+    SIDE_BITS,
+    Tree,
+    candidate_centers,
+    default_threshold,
+    grow,
+    occupied,
+)
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree, share_weights
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected, projected_radius
-from privsketch.clustering.tree.recovery import Recovered, release_best, release_centers
-from privsketch.clustering.tree.swap import WIDTH, release_swaps, swap_losses, whole_losses
+from privsketch.clustering.tree.swap import (
+    WIDTH,
+    Recovered,
+    release_best,
+    release_centers,
+    release_swaps,
+    swap_losses,
+    whole_losses,
+)
 from privsketch.errors import ParameterError
 from privsketch.features.stream import PublicStream
 from privsketch.noise.account import Account

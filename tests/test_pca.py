@@ -3,20 +3,25 @@
 import numpy as np
 import pytest
 
-from privsketch.design.pca.error import lost_variance
+from privsketch._parallel import one_thread
+from privsketch.design.pca import lost_variance
 from privsketch.design.recipe import pca_unknowns
 from privsketch.learning.pca.convex import fit_convex, refit
-from privsketch.learning.pca.decoder import decode_pca, signed
-from privsketch.learning.pca.edge import noise_edge
-from privsketch.learning.pca.factors import Factors, cost_and_gradient, fit_factors, leading
-from privsketch.learning.pca.loss import HUBER, Loss, loss_of, squares_of
+from privsketch.learning.pca.decoder import decode_pca, fit_with_remainder, signed
+from privsketch.learning.pca.factors import (
+    HUBER,
+    Factors,
+    Loss,
+    cost_and_gradient,
+    fit_factors,
+    leading,
+    loss_of,
+    squares_of,
+)
 from privsketch.learning.pca.measurements import EntryMeasurements, QuadraticMeasurements
-from privsketch.learning.pca.observations import observations_of
-from privsketch.learning.pca.problem import MomentProblem, QuadraticProblem
-from privsketch.learning.pca.remainder import fit_with_remainder
-from privsketch.learning.pca.search import Search, carried_components
+from privsketch.learning.pca.problem import MomentProblem, QuadraticProblem, observations_of
+from privsketch.learning.pca.search import Search, carried_components, noise_edge
 from privsketch.learning.pca.uncertainty import Spread, summarise
-from privsketch.learning.threads import one_thread
 
 N_RECORDS = 1e5
 

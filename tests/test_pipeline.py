@@ -11,10 +11,14 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.pipeline.method import cluster
+from privsketch.clustering.pipeline.method import (
+    cluster,
+    pulled_counts,
+    shrunk_steps,
+    shrunk_together,
+)
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline, share_weights
 from privsketch.clustering.pipeline.rounds import Bins, nearest, residual_sums
-from privsketch.clustering.pipeline.shrinkage import pulled_counts, shrunk_steps, shrunk_together
 from privsketch.clustering.pipeline.subspace import Subspace
 from privsketch.noise.account import Account
 from privsketch.noise.calibration import rho_of_budget

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.design.capacity import kmeans_cost
 from privsketch.design.forecast import (
     GOOD,
     cautions,
@@ -18,12 +17,14 @@ from privsketch.design.forecast import (
     noise_to_signal,
     references,
 )
-from privsketch.design.information import band_share, centre_error, energy_share
-from privsketch.design.size import noise_variance
+from privsketch.design.size import kmeans_cost, noise_variance
 from privsketch.design.unknowns import (
     COVARIANCE_TYPES,
+    band_share,
     carried_clusters,
     carried_gaussians,
+    centre_error,
+    energy_share,
     kmeans_unknowns,
     mixture_unknowns,
 )

@@ -18,7 +18,7 @@ import privsketch as ps
 from privsketch.noise import fresh
 from privsketch.noise.calibration import kappa, kappa_discrete, log_delta_continuous
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.projection import norms
+from privsketch.projection import matrix as norms
 from privsketch.projection.calibration import realised_gaussian, realised_laplace
 from privsketch.projection.change import Change, Protection
 from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix

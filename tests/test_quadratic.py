@@ -11,15 +11,18 @@ from privsketch.features import quartic
 from privsketch.features.fixedpoint import RECORD_MAX, Quantiser
 from privsketch.features.maps import feature_map
 from privsketch.features.masks import Masks
-from privsketch.features.moment_contribution import MomentContribution
-from privsketch.features.moments import MOMENT_RADIUS, coarse_records, moment_sums
-from privsketch.features.quadratic import quadratic_values
-from privsketch.features.quadratic_contribution import QuadraticContribution
+from privsketch.features.moments import (
+    MOMENT_RADIUS,
+    MomentContribution,
+    coarse_records,
+    moment_sums,
+)
+from privsketch.features.quadratic import QuadraticContribution, quadratic_values
 from privsketch.features.quartic import quartic_bounds
 from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.sketching.exact import exact_sums
+from privsketch.sketching.sums import exact_sums
 
 
 def plan(**overrides):

@@ -24,7 +24,7 @@ import pytest
 from scipy import sparse
 
 import privsketch as ps
-from privsketch.sketching import blocks
+from privsketch.sketching import sums as blocks
 from privsketch.tables import columns as selection
 
 NAMES = ("age", "bmi", "dose")

@@ -307,7 +307,7 @@ def test_a_mixture_has_a_report_too(covariance_type, dim):
 
 
 def test_ellipses_have_the_axes_of_the_covariance():
-    from privsketch.report.plots import _ellipse
+    from privsketch.report.clusters import _ellipse
 
     angle = np.radians(30)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])

@@ -30,8 +30,8 @@ from papers.jll import (
 from papers.jll import (
     table as jll_table,
 )
+from privsketch._parallel import one_thread
 from privsketch.errors import FileError, ParameterError
-from privsketch.learning.threads import one_thread
 from privsketch.projection.matrix import UNIT
 
 NAMES = [

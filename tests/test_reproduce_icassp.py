@@ -14,7 +14,7 @@ from privsketch.design.noise_to_signal import icassp_snr
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import icassp_to_laplace_scale
 from privsketch.noise.mechanism import OPENDP, OWN
-from privsketch.sketching.exact import exact_sums
+from privsketch.sketching.sums import exact_sums
 
 
 def test_records_of_a_trial_are_those_of_the_paper():

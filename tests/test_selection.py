@@ -10,8 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 from privsketch.errors import ParameterError
-from privsketch.noise.binomial import draw_binomial, draw_subset
-from privsketch.noise.choice import choice_law, reaching, threshold_law
+from privsketch.noise.choice import choice_law, draw_binomial, draw_subset, reaching, threshold_law
 from privsketch.noise.mechanism import _insecure_sampler, choose, laplace_law
 
 FALSE_ALARM = 1e-7

@@ -10,7 +10,7 @@ from privsketch.features.fixedpoint import Quantiser
 from privsketch.kernels.dense import ReferenceKernel
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.noise.sums import saturating_add
-from privsketch.sketching.exact import exact_sums
+from privsketch.sketching.sums import exact_sums
 
 
 def plan(**overrides):

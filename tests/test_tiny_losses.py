@@ -28,10 +28,12 @@ from privsketch.clustering.pipeline.rounds import (
     residual_sums,
     round_sensitivities,
 )
-from privsketch.clustering.tree import candidates, recovery, swap
+from privsketch.clustering.tree import cubes as candidates
 from privsketch.clustering.tree import cubes as tree
+from privsketch.clustering.tree import swap
+from privsketch.clustering.tree import swap as recovery
 from privsketch.clustering.tree.projection import RADIUS, Projected
-from privsketch.clustering.tree.recovery import Recovered
+from privsketch.clustering.tree.swap import Recovered
 from privsketch.features.stream import PublicStream
 from privsketch.noise import account as accounts
 from privsketch.noise import mechanism

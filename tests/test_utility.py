@@ -10,8 +10,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.design.alternatives import alternatives, masks_text, percent, recommend
-from privsketch.design.forecast import expected_noise, noise_to_signal
-from privsketch.design.noise import feature_and_record_rate
+from privsketch.design.forecast import expected_noise, feature_and_record_rate, noise_to_signal
 from privsketch.design.noise_to_signal import (
     NoiseToSignal,
     direction_moments,

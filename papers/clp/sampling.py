@@ -18,12 +18,12 @@ from papers.clp.setting import CKM_SCALE, centers_of, design_of, draw_table, rel
 from papers.harness.cells import Cell, Row
 from privsketch._typing import Floats
 from privsketch.budget import Budget
-from privsketch.design.noise import feature_and_record_rate
+from privsketch.design.forecast import feature_and_record_rate
 from privsketch.design.noise_to_signal import NoiseToSignal, noise_parts
 from privsketch.design.recipe import Design
 from privsketch.features.masks import Masks
 from privsketch.noise.subsampling import amplified, amplified_replace
-from privsketch.sketching.blocks import ExactSums
+from privsketch.sketching.sums import ExactSums
 
 K = DIM = 10
 N_FEATURES, N_RECORDS = 1000, 10_000  # of Figure 7

@@ -37,9 +37,8 @@ from privsketch.clustering.starts import Start
 from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError
 from privsketch.features.frequencies import Frequencies
-from privsketch.sketching.blocks import ExactSums
-from privsketch.sketching.exact import exact_sums
 from privsketch.sketching.sketch import Sketch
+from privsketch.sketching.sums import ExactSums, exact_sums
 
 EVALUATED = 1_000_000  # records that RSSE is measured on
 DELTA = 1e-8  # of our Gaussian curves; the paper's are pure

@@ -35,7 +35,7 @@ from papers.icassp.setting import (
 from privsketch._typing import Integers
 from privsketch.design.noise_to_signal import icassp_snr
 from privsketch.design.recipe import Design
-from privsketch.sketching.exact import exact_sums
+from privsketch.sketching.sums import exact_sums
 
 N_RECORDS = 100_000  # the paper's, at least of the right panel
 SIZE = 10.0  # of the left panel: m = 10 k d

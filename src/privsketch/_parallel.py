@@ -1,4 +1,10 @@
-"""Work on blocks of records in several threads, with few of them in memory at a time."""
+"""Work on blocks of records in several threads, with few of them in memory at a time.
+
+One thread for linear algebra.
+
+Matrices of decoders are small: several threads cost more than they bring, on a busy machine
+many times more.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 from privsketch._typing import Block
 from privsketch.errors import ParameterError
@@ -50,3 +59,27 @@ def checked_threads(n_threads: int | None) -> int:
     if isinstance(n_threads, bool) or not isinstance(n_threads, int) or n_threads < 1:
         raise ParameterError(f"n_threads={n_threads!r}: expected an integer of at least 1")
     return n_threads
+
+
+def one_thread() -> Any:
+    """A context in which matrix products use one thread."""
+    return _controller().limit(limits=1)
+
+
+def one_thread_of_kmeans() -> Any:
+    """A context in which scikit-learn's k-means uses one thread too.
+
+    Its threads are limited only once they are loaded, which may be after the others.
+    """
+    import sklearn.cluster  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(limits=1)
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    # Looking for the libraries takes milliseconds; NumPy's and SciPy's are loaded by now.
+    import scipy.linalg  # noqa: F401
+
+    return ThreadpoolController()

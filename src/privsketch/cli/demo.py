@@ -16,7 +16,7 @@ import numpy.typing as npt
 import privsketch as ps
 from privsketch.cli.progress import record_bar, spinner
 from privsketch.errors import FileError
-from privsketch.models.rows import nearest
+from privsketch.models.base import nearest
 from privsketch.report.html import save_report
 
 COLUMNS = ("age", "bmi", "systolic", "glucose", "cholesterol", "heart_rate")

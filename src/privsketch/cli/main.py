@@ -2,6 +2,8 @@
 
 Only click is imported here; everything heavy is imported by the command that needs
 it, so that --help answers at once.
+
+Messages about parameters in the words of the shell.
 """
 
 from __future__ import annotations
@@ -20,13 +22,31 @@ from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.sketch import sketch
 from privsketch.cli.stopping import stoppable
-from privsketch.cli.words import as_options
 
 if TYPE_CHECKING:
     from privsketch import GaussianMixtureModel, KMeansModel, PCAModel
     from privsketch.models.centers import CenterModel
+import re
 
 _PATH = click.Path(path_type=Path)
+_OPTIONS = (
+    "task",
+    "noise",
+    "count",
+    "mean",
+    "masks",
+    "neighbours",
+    "missing",
+    "engine",
+    "decoder",
+    "method",
+    "frequencies",
+    "feature_map",
+    "covariance_type",
+    "protect",
+    "bound_norm",
+    "calibration",
+)
 
 
 class _Failure(click.ClickException):
@@ -266,3 +286,31 @@ def inspect(file: Path) -> None:
         click.echo(ps.Design.load(file).describe())
         return
     click.echo(model.describe() + "\n\n" + model.receipt.describe())
+
+
+def as_options(message: str) -> str:
+    """A message about parameters in the words of the shell."""
+    words = {
+        "same_records=True": "--same-records",
+        "columns=[...]": "--columns a,b,c",
+        "header=False": "--no-header",
+        "header=True": "--header",
+        "give dim=": "give --dim",
+        "needs frequency_scale=": "needs --scale",
+        "frequency_scale=": "--scale ",
+        "n_workers=": "--workers ",
+        "n_features=": "--features ",
+        "n_records=": "--records ",
+        "scheduler=": "--scheduler ",
+        "carry=[...]": "--carry a,b,c",
+        "with bound=,": "with --bound,",
+        "with random_state:": "with --seed:",
+        "leave random_state out": "leave --seed out",
+    }
+    for python, shell in words.items():
+        message = message.replace(python, shell)
+    return re.sub(
+        r"\b(" + "|".join(_OPTIONS) + r")='([^']*)'",
+        lambda found: f"--{found[1].replace('_', '-')} {found[2]}",
+        message,
+    )

@@ -23,17 +23,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._parallel import chunks
+from privsketch._parallel import chunks, one_thread_of_kmeans
 from privsketch._typing import Integers, Whole
 from privsketch.budget import Budget
-from privsketch.clustering.counting import count_mode, known_number
-from privsketch.clustering.passes import Passes, Progress
+from privsketch.clustering.passes import Passes, Progress, count_mode, known_number
 from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
 from privsketch.clustering.starts import start_centers
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
-from privsketch.learning.threads import one_thread_of_kmeans
 from privsketch.models.centers import CenterModel
 from privsketch.noise.account import Account
 from privsketch.noise.shares import Shares

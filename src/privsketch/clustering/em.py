@@ -13,6 +13,12 @@ Everything that is summed is a whole number that depends on its record and on re
 alone. Records have few bits, so that sums of products are exact. Off-diagonal products have the
 factor 7/5 in place of the square root of 2, which makes the norm of x x' that of a symmetric
 matrix.
+
+How a record shares itself out among Gaussian components, in whole numbers.
+
+What a record adds must depend on that record and on released numbers alone, to the last bit. So
+distances come from exact matrix products and elementwise steps, and exponentials from a
+polynomial: those of a library may depend on where in a block a record stands.
 """
 
 from __future__ import annotations
@@ -26,16 +32,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._parallel import one_thread
 from privsketch._typing import Floats, Integers, Whole
 from privsketch.budget import Budget, Receipt
-from privsketch.clustering.em_shares import WHOLE_SHARE, Gaussians, responsibilities, whitenings
 from privsketch.clustering.passes import Passes, Progress
 from privsketch.clustering.starts import start_centers
 from privsketch.design.unknowns import COVARIANCE_TYPES, CovarianceType
 from privsketch.domain import Ball, Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
-from privsketch.learning.threads import one_thread
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.noise.account import Account
 from privsketch.noise.shares import Shares
@@ -48,6 +53,10 @@ _MOST_BITS = 11
 _SUM_BITS = 62 - 26  # a record's numbers stay below: 2^26 of them add up
 _LEAST_WIDTH = 0.01  # of a component, in radii of the domain
 _START_WIDTH = 0.25
+WHOLE_SHARE = 2**10  # shares are whole numbers that add up to this, or less
+_WHITE_BITS = 30
+# Taylor's series of 2^-f for f in [0, 1): ln(2)^n / n!
+_SERIES = [(-math.log(2)) ** n / math.factorial(n) for n in range(17)]
 
 
 def learn(
@@ -268,3 +277,72 @@ def _bits(domain: Domain) -> int:
     dim = 1 if isinstance(domain, Ball) else len(domain.half_widths)
     spare = _SUM_BITS - math.log2(DIAGONAL * WHOLE_SHARE * dim)
     return max(1, min(_MOST_BITS, math.floor(spare / 2)))
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """What makes a component round: a record x becomes unit (whole @ x) - middle.
+
+    `height` is the log, to base 2, of the component's density at its mean, but for a constant.
+    """
+
+    whole: Whole
+    unit: float
+    middle: Floats
+    height: float
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussians:
+    """Released parameters, in integer units about the centre of the domain."""
+
+    weights: Floats
+    means: Floats
+    covariances: Floats  # (k, dim, dim)
+
+
+def whitenings(state: Gaussians) -> list[Whitening]:
+    """One for each component, from released numbers alone."""
+    found = []
+    for weight, mean, covariance in zip(state.weights, state.means, state.covariances, strict=True):
+        factor = np.linalg.cholesky(covariance)
+        inverse = np.linalg.inv(factor)
+        unit = float(np.abs(inverse).max()) / 2.0**_WHITE_BITS
+        height = math.log2(max(weight, 1e-9)) - float(np.log2(np.diagonal(factor)).sum())
+        found.append(Whitening(np.rint(inverse / unit), unit, inverse @ mean, height))
+    return found
+
+
+def responsibilities(records: Whole, components: list[Whitening]) -> Whole:
+    """Shares of each record among the components, (k, n), whole numbers: at most WHOLE_SHARE.
+
+    Every step is exact or elementwise: a column depends on its record and the components alone.
+    """
+    logs = np.empty((len(components), len(records)))
+    for place, one in enumerate(components):
+        white = one.whole @ records.T  # whole numbers below 2^53
+        squared = np.zeros(len(records))
+        for row, middle in zip(white, one.middle, strict=True):
+            row *= one.unit
+            row -= middle
+            row *= row
+            squared += row
+        logs[place] = squared * (-0.5 / math.log(2)) + one.height
+    below = logs.max(axis=0) - logs
+    shares = _power_of_half(below)
+    total = np.zeros(len(records))
+    for row in shares:
+        total += row
+    return np.asarray(np.floor(shares / total * WHOLE_SHARE))
+
+
+def _power_of_half(exponents: Floats) -> Floats:
+    """2^-h for h >= 0, by steps that are each rounded in one way only."""
+    exponents = np.minimum(exponents, 60.0)
+    whole = np.floor(exponents)
+    rest = exponents - whole
+    result = np.full_like(rest, _SERIES[-1])
+    for coefficient in _SERIES[-2::-1]:
+        result *= rest
+        result += coefficient
+    return np.ldexp(result, -whole.astype(np.int32))

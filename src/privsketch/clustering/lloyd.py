@@ -34,6 +34,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from privsketch._parallel import one_thread
 from privsketch._typing import Floats, Integers, Whole
 from privsketch.budget import Budget
 from privsketch.clustering.passes import Passes, Progress
@@ -42,7 +43,6 @@ from privsketch.clustering.starts import Start, start_centers
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.features.frequencies import public_seed
-from privsketch.learning.threads import one_thread
 from privsketch.models.centers import CenterModel
 from privsketch.noise.account import Account
 from privsketch.noise.mechanism import add_noise, cube_factor, cube_law

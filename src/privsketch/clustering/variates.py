@@ -26,8 +26,7 @@ import numpy as np
 from privsketch._parallel import chunks
 from privsketch._typing import Integers, Whole
 from privsketch.budget import Budget
-from privsketch.clustering.counting import count_mode, known_number
-from privsketch.clustering.passes import Passes, Progress
+from privsketch.clustering.passes import Passes, Progress, count_mode, known_number
 from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
 from privsketch.domain import Domain
 from privsketch.errors import require_count

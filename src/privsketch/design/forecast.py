@@ -1,6 +1,6 @@
 """Whether a study can work, told before any record is read.
 
-From public facts alone: the Fisher information of the centres (design/information.py)
+From public facts alone: the Fisher information of the centres (design/unknowns.py)
 gives the error that noise and sampling leave, for reference data that differ in how
 wide and how far apart clusters are. Where that error is large the search itself goes
 astray, suddenly, and the forecast follows what was measured (`excess`).
@@ -8,6 +8,12 @@ astray, suddenly, and the forecast follows what was measured (`excess`).
 Errors are given as RSSE: squared error of the centres over that of k-means without
 privacy. For Gaussian mixtures it is the RSSE of their means, with the unknowns of the
 covariances fitted as well.
+
+The noise-to-signal ratio of a design, for records as they may be (CLP Lemma 26).
+
+How much signal features carry depends on the records, which nobody has seen yet; for the
+ratio, reference records stand in: those of the forecast for clusters, those of
+design/pca.py for principal components.
 """
 
 from __future__ import annotations
@@ -15,23 +21,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from privsketch.design.information import band_share, centre_error
-from privsketch.design.noise import design_noise_parts, feature_and_record_rate
-from privsketch.design.noise_to_signal import NoiseToSignal
+from privsketch.design.noise_to_signal import (
+    NoiseToSignal,
+    direction_moments,
+    gaussian_second_moments,
+    noise_parts,
+)
+from privsketch.design.pca import EXTENT, ISOTROPIC_SHARE
 from privsketch.design.recipe import Design
-from privsketch.design.unknowns import kmeans_unknowns, mixture_unknowns, richest_shape
+from privsketch.design.unknowns import (
+    Verdict,
+    band_share,
+    centre_error,
+    energy_share,
+    kmeans_unknowns,
+    mixture_unknowns,
+    richest_shape,
+)
 from privsketch.domain import Domain
 from privsketch.errors import require_count
+from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.noise.sums import MAX_RECORDS
 
-Verdict = Literal["good", "rough", "hopeless"]
 GOOD, TOO_MUCH = 1.15, 1.5  # RSSE: end of a good range, middle of a hopeless one
 HOPELESS = 0.75  # noise per number over a cluster of average size: learners doubt such fits
 MANY_COLUMNS = 150  # seen: 100 columns learn well in seconds; of 300, tight clusters fail
-
 SCATTER = 2.0  # of the excess of data sets around what is expected
+STEEPNESS = 6  # of the turning point: searches fail suddenly
 
 
 @dataclass(frozen=True)
@@ -58,7 +75,6 @@ class Calibration:
 
 
 CALIBRATION = Calibration()
-STEEPNESS = 6  # of the turning point: searches fail suddenly
 
 
 @dataclass(frozen=True)
@@ -263,3 +279,50 @@ def cautions(design: Design) -> list[str]:
             "near; scale records by their bounds (Box.to_unit) if all should count alike"
         )
     return found
+
+
+def design_noise_parts(design: Design, reference: Reference, n_holders: int = 1) -> NoiseToSignal:
+    """Parts of the ratio, the law of the records as reference; `n_holders` sketches merged."""
+    alpha, beta = feature_and_record_rate(design)
+    is_pca = not design.map.has_table
+    signal, energy = _pca_signal(design) if is_pca else _cluster_signal(design, reference)
+    numbers_per_feature = design.n_values / design.n_features
+    return noise_parts(
+        n_records=design.n_records * n_holders,
+        n_features=design.n_features,
+        signal=design.n_features * signal,
+        energy=design.n_features * energy,
+        noise_variance=numbers_per_feature * n_holders * (design.noise_std * beta) ** 2,
+        feature_rate=alpha,
+        record_rate=beta,
+    )
+
+
+def feature_and_record_rate(design: Design) -> tuple[float, float]:
+    """alpha and beta: the shares of features and of records that masks keep."""
+    masks = design.masks
+    return (1.0, 1.0) if masks is None else (masks.feature_rate(design.n_features), masks.records)
+
+
+def _cluster_signal(design: Design, reference: Reference) -> tuple[float, float]:
+    """|z|^2 and E|features|^2 per feature of modulus 1.
+
+    |z|^2 is the mean square of the characteristic function over features, for centres
+    drawn around a common mean, as in the seed mixture.
+    """
+    law, scales, k = design.frequencies.law, design.frequencies.scales, design.n_components
+    alone = energy_share(law, scales, reference.width, design.dim)
+    whole = math.hypot(reference.width, reference.spread)
+    together = energy_share(law, scales, whole, design.dim)
+    return alone / k + together * (1 - 1 / k), 1 + SIGN_VARIANCE * design.map.dithered
+
+
+def _pca_signal(design: Design) -> tuple[float, float]:
+    """The same for squares, in units of the radius: k equal eigenvalues and a floor."""
+    k, dim = design.n_components, design.dim
+    floor, each = EXTENT**2 * ISOTROPIC_SHARE / dim, EXTENT**2 * (1 - ISOTROPIC_SHARE) / k
+    eigenvalues = [floor + each] * k + [floor] * (dim - k)
+    squared, energy = gaussian_second_moments(eigenvalues)
+    if design.feature_map == "second-moments":
+        return squared / design.n_features, energy / design.n_features
+    return direction_moments(math.fsum(eigenvalues), squared, dim)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from privsketch.budget import Budget
-from privsketch.design.pca.plan import plan_pca
+from privsketch.design.pca import plan_pca
 from privsketch.design.recipe import TASKS, Design, maps_for
 from privsketch.design.regimes import enough_records
 from privsketch.design.size import choose_count, choose_size, largest_size

@@ -54,7 +54,7 @@ from privsketch.noise.sums import (
 
 if TYPE_CHECKING:
     from privsketch.design.forecast import Forecast
-    from privsketch.design.pca.forecast import PCAForecast
+    from privsketch.design.pca import PCAForecast
 
 TASKS = ("kmeans", "gaussian-mixture", "pca")
 MEAN_MODES = ("omitted", "released")
@@ -398,7 +398,7 @@ class Design:
         `n_holders` sketches of `n_records` records each are merged.
         """
         if self.task == "pca":
-            from privsketch.design.pca.forecast import pca_forecast
+            from privsketch.design.pca import pca_forecast
 
             return pca_forecast(self, n_holders=n_holders)
         from privsketch.design.forecast import forecast
@@ -407,7 +407,7 @@ class Design:
 
     def describe(self) -> str:
         """The design in plain words, several lines."""
-        from privsketch.design.description import describe_design
+        from privsketch.design.size import describe_design
 
         return describe_design(self)
 

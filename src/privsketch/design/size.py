@@ -1,12 +1,16 @@
 """The size of a sketch and the kind of its noise, by the least predicted error.
 
 The error of a centre is proportional to (v(m) + n / 2) / (m - P): v is the variance of
-the noise, n / 2 that of sampling, P the number of unknowns (design/information.py).
+the noise, n / 2 that of sampling, P the number of unknowns (design/unknowns.py).
 Gaussian noise has v ~ m, so more features never hurt, and the time they cost sets the
 size; where the noise dominates they are worth it, because the P unknowns then follow
 less of it. Pure noise has v ~ m^2, and where it dominates the least error is at m = 2 P. The
 minimum is flat and the search is surer with more features, so the largest size within
 a few percent of the least error is taken: 2.5 P for pure noise that dominates.
+
+What a sketch of a given size can carry, and what serving several tasks costs.
+
+A design in plain words, with what it promises to carry and what to think about.
 """
 
 from __future__ import annotations
@@ -18,11 +22,21 @@ import numpy.typing as npt
 
 from privsketch._typing import Floats
 from privsketch.budget import Budget
-from privsketch.design.unknowns import CovarianceType, kmeans_unknowns, mixture_unknowns
+from privsketch.design.forecast import cautions
+from privsketch.design.recipe import Design
+from privsketch.design.unknowns import (
+    CovarianceType,
+    carried_clusters,
+    carried_gaussians,
+    kmeans_unknowns,
+    mixture_unknowns,
+)
 from privsketch.errors import ParameterError
 from privsketch.features.contribution import TableContribution
+from privsketch.features.frequencies import NO_LAW
 from privsketch.features.maps import FeatureMap
 from privsketch.features.masks import Masks
+from privsketch.features.quadratic import QUADRATIC_LAWS
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise
 
@@ -37,6 +51,17 @@ MOST_FEATURES = 6000  # beyond what is needed: larger sketches take long to lear
 WORTH = 0.07  # fall of the predicted error that doubling the sketch is worth
 TOLERANCE = 1.05  # of the least error: what a surer search may cost
 COUNT_TOLERANCE = 1.1  # by how much a released count may raise the variance of the sums
+_PREFERENCE: tuple[NoiseKind, ...] = ("gaussian", "cube", "laplace")
+_COUNTS = {
+    "released": "a noisy one is part of the sketch",
+    "omitted": "not part of the sketch",
+    "public": "public",
+}
+_MOST_NAMES = 12
+_CENTERS = {
+    "released": "the mean of the records, a noisy one of which is part of the sketch",
+    "omitted": "that of the domain: components are those around it, not around the mean",
+}
 
 
 @dataclass(frozen=True)
@@ -159,9 +184,6 @@ def _doubled(size: Size, n_unknowns: int, variance: float, n_records: float, lar
     return replace(size, n_features=m, error=error(m))
 
 
-_PREFERENCE: tuple[NoiseKind, ...] = ("gaussian", "cube", "laplace")
-
-
 def _allowed(kind: NoiseKind, budget: Budget) -> bool:
     """Pure noise is valid for any delta; Gaussian noise needs delta > 0."""
     return kind in NOISE_KINDS and (kind != "gaussian" or budget.delta > 0)
@@ -186,3 +208,84 @@ def choose_count(
         for mode in modes
     )
     return "released" if released <= COUNT_TOLERANCE * omitted else "omitted"
+
+
+def kmeans_cost(design: Design) -> float:
+    """Predicted excess error of k-means from this design over that of one for k-means alone.
+
+    Both for the same budget and number of records; below 1 if this design is larger
+    and that helps.
+    """
+    k, dim = design.n_components, design.dim
+    largest, n_unknowns = largest_size("kmeans", k, dim)
+    alone = choose_size(
+        largest=largest,
+        n_unknowns=n_unknowns,
+        n_features=None,
+        feature_map=design.map,
+        budget=design.budget,
+        noise=None,
+        count=design.count,
+        n_records=design.n_records,
+    )
+    error = relative_error(
+        design.n_features,
+        kmeans_unknowns(k, dim),
+        design.noise_std**2,
+        design.n_records,
+        largest,
+    )
+    return float(error) / alone.error
+
+
+def capacity(design: Design) -> str:
+    """In words, one line."""
+    dim, size = design.dim, design.n_features
+    full = carried_gaussians(dim, size, "full")
+    line = (
+        f"carries up to {carried_clusters(dim, size)} clusters, "
+        f"{carried_gaussians(dim, size, 'diag')} diagonal or {full} full Gaussians"
+    )
+    if design.task == "kmeans":
+        return line
+    return (
+        f"{line}; k-means from it has {kmeans_cost(design):.2g} times the excess error "
+        "of a sketch for k-means alone"
+    )
+
+
+def describe_design(design: Design) -> str:
+    """Several lines, each with a heading of twelve characters."""
+    columns = design.columns
+    names = "by position" if columns is None else ", ".join(columns[:_MOST_NAMES])
+    more = ", ..." if columns is not None and len(columns) > _MOST_NAMES else ""
+    lines = [
+        f"design      {design.fingerprint[:16]} for {design.task}, "
+        f"{design.n_components} components",
+        f"records     {design.domain.describe()}; planned for {design.n_records:g} of them",
+        f"columns     {names}{more}",
+        f"features    {_features(design)}",
+        f"noise       {design.noise}, standard deviation {design.noise_std:.4g} "
+        f"{'records' if design.map.has_table else 'squared radii'} per number",
+        f"forecast    {design.forecast().describe()}",
+    ]
+    if design.masks is not None:
+        lines.append(f"masks       {design.masks.describe()}; secret, drawn for each record")
+    if design.task == "pca":
+        lines.append(f"center      {_CENTERS[design.mean]}")
+    else:
+        lines.append(f"size        {capacity(design)}")
+    lines += [f"count       {_COUNTS[design.count]}", f"budget      {design.budget.describe()}"]
+    return "\n".join(lines + [f"careful     {text}" for text in cautions(design)])
+
+
+def _features(design: Design) -> str:
+    recipe = design.frequencies
+    if recipe.law == NO_LAW:
+        return f"{design.n_features} ({design.feature_map})"
+    start = f"{design.n_features} ({design.feature_map}), "
+    if recipe.law in QUADRATIC_LAWS:
+        return f"{start}vectors {recipe.law}, public seed {recipe.seed}"
+    low, high = recipe.scales
+    scale = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    return f"{start}frequencies {recipe.law} at scales {scale}, public seed {recipe.seed}"

@@ -19,10 +19,8 @@ from privsketch.domain import Domain
 from privsketch.features.frequencies import Frequencies
 from privsketch.features.maps import FeatureMap, PairBounds
 from privsketch.features.masks import Masks
-from privsketch.features.moment_contribution import MomentContribution
-from privsketch.features.moments import DIAGONAL, MOMENT_UNIT
-from privsketch.features.quadratic import value_unit
-from privsketch.features.quadratic_contribution import QuadraticContribution
+from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, MomentContribution
+from privsketch.features.quadratic import QuadraticContribution, value_unit
 
 
 class Contribution(Protocol):

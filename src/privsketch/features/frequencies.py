@@ -11,7 +11,7 @@ scale has a name:
 - "structured": the radii of the multi-scale law (of the adapted one at one scale) with
   directions from sign flips and fast Walsh-Hadamard transforms (features/hadamard.py).
 
-Quadratic features have vectors instead, without a scale (features/quadratic_vectors.py).
+Quadratic features have vectors instead, without a scale (features/quadratic.py).
 
 The drawn values are rounded to integers once, and the integers are what everybody
 uses: holders for phases, learners as exact frequencies. Only the seed is stored; a
@@ -39,10 +39,11 @@ from privsketch.features.hadamard import (
     draw_blocks,
 )
 from privsketch.features.hadamard import block_size as structured_size
-from privsketch.features.quadratic import MAX_VECTOR_NORM_SQUARED, squared_norms
-from privsketch.features.quadratic_vectors import (
+from privsketch.features.quadratic import (
+    MAX_VECTOR_NORM_SQUARED,
     QUADRATIC_LAWS,
     VECTOR_BITS,
+    squared_norms,
     unrounded_vectors,
     vector_resolution,
 )

@@ -20,7 +20,7 @@ from privsketch.errors import ParameterError
 from privsketch.features.fourier import AMPLITUDE, fourier_table
 from privsketch.features.frequencies import FOURIER_LAWS, NO_LAW
 from privsketch.features.onebit import FIRST_HARMONIC, onebit_table
-from privsketch.features.quadratic_vectors import QUADRATIC_LAWS
+from privsketch.features.quadratic import QUADRATIC_LAWS
 
 
 @dataclass(frozen=True)

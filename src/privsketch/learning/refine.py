@@ -1,17 +1,39 @@
-"""Joint descent in the weights, centres and variances of all atoms."""
+"""Joint descent in the weights, centres and variances of all atoms.
 
-from dataclasses import replace
+Cost and gradient of many atoms from compiled code.
+
+`atoms.cost_and_gradient` is the definition; this is the same in one pass over the
+frequencies. A target is packed once, for all evaluations of a descent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
 
 from privsketch._typing import Floats
+from privsketch.kernels.decoder import ATOMS, Shape, evaluation_source
+from privsketch.kernels.machine import (
+    INTEGER,
+    POINTER,
+    Code,
+    aligned,
+    compile_function,
+    vector_bits,
+)
 from privsketch.learning.atoms import Atoms, Target
-from privsketch.learning.evaluation import Evaluator
 
 # In units of the target, where all weights together are about one. Atoms whose envelope
 # damps them to nothing would otherwise grow without limit.
 LARGEST_WEIGHT = 1e6
+TURN = 2 * math.pi
+HALF_BITS = -0.5 / math.log(2)  # exp(-x / 2) = 2^(HALF_BITS x)
 
 
 def refine(
@@ -100,3 +122,113 @@ def _curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Flo
         np.repeat(np.maximum(weights * by_center, tiny)[:, None], dim, axis=1),
         np.maximum(total[:, None] * by_variance, tiny),
     )
+
+
+class Evaluator:
+    """Evaluates atoms like those it is made with against one target.
+
+    Parameters
+    ----------
+    target : Target
+        Its floating-point type is that of the computation.
+    atoms : Atoms
+        An example: the number of atoms and the shape of the variances stay.
+    """
+
+    def __init__(self, target: Target, atoms: Atoms) -> None:
+        self._target = target
+        # One width for all atoms and directions is a factor of the whole model.
+        self._one_width = atoms.variances.shape == (1, 1)
+        self._kernel = _compile(
+            "float" if target.moments.dtype == np.float32 else "double", not self._one_width
+        )
+        dtype = target.moments.dtype
+        shape = self._kernel.shape
+        self._exponents = target.exponents(atoms.variances)
+        self._dim, self._widths = target.frequencies.shape[1], self._exponents.shape[1]
+        self._tiles = -(-target.n_features // shape.tile)
+        self._pairs = -(-atoms.size // ATOMS)
+        m = target.n_features
+        self._packed = {
+            "frequencies": self._pack(target.frequencies / TURN),
+            "exponents": self._pack(self._exponents * HALF_BITS),
+            "moments": self._pack(target.moments.reshape(2, m).T),
+            "squared_taper": self._pack(target.taper[:, None] ** 2),
+            "envelope": self._pack(np.ones((m, 1), dtype)),
+        }
+        n_atoms, lanes = ATOMS * self._pairs, shape.lanes
+        self._weights = aligned(np.zeros(n_atoms, dtype))
+        self._centers = aligned(np.zeros((n_atoms, self._dim), dtype))
+        self._variances = aligned(np.zeros((n_atoms, self._widths), dtype))
+        self._scratch = aligned(np.zeros((n_atoms, 2, shape.tile), dtype))
+        self._model = aligned(np.zeros((self._tiles, 2, shape.tile), dtype))
+        # One room for all sums over frequencies, cleared before every evaluation.
+        self._sums = aligned(np.zeros((n_atoms * (1 + self._dim + self._widths), lanes), dtype))
+        ends = np.cumsum([n_atoms, n_atoms * self._dim])
+        self._parts = np.split(self._sums, ends)
+        self._addresses = [
+            array.ctypes.data
+            for array in (
+                *self._packed.values(),
+                self._weights,
+                self._centers,
+                self._variances,
+                self._scratch,
+                self._model,
+                *self._parts,
+            )
+        ]
+
+    def _pack(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """(m, columns) to (tiles, columns, frequencies of a tile), zero padded."""
+        tile = self._kernel.shape.tile
+        padded = np.zeros((self._tiles * tile, rows.shape[1]), self._target.moments.dtype)
+        padded[: len(rows)] = rows
+        return aligned(padded.reshape(self._tiles, tile, -1).transpose(0, 2, 1))
+
+    def __call__(self, atoms: Atoms) -> tuple[float, Atoms]:
+        """The cost, and its gradient in the shape of the atoms."""
+        size, dim = atoms.centers.shape
+        self._weights[:size] = atoms.weights
+        self._centers[:size] = atoms.centers
+        envelope = self._packed["envelope"]
+        if self._one_width:
+            np.exp2(self._packed["exponents"][:, 0] * atoms.variances[0, 0], out=envelope[:, 0])
+        else:
+            self._variances[:size] = atoms.variances
+        self._sums[:] = 0
+        self._kernel.code.function(
+            self._tiles, self._pairs, self._dim, self._widths, *self._addresses
+        )
+        difference = self._model - self._packed["moments"]
+        weighted = difference * self._packed["squared_taper"]
+        cost = float(np.vdot(weighted, difference))
+        sums = [part.sum(axis=1, dtype=np.float64) for part in self._parts]
+        by_weight = 2 * sums[0][:size]
+        by_center = sums[1].reshape(-1, dim)[:size] * (2 * TURN * atoms.weights[:, None])
+        if self._one_width:
+            along = np.einsum("tpj,tpj->tj", weighted, self._model)
+            slope = float(np.vdot(along, self._packed["exponents"][:, 0]))
+            by_variance = np.array([[2 * math.log(2) * slope]])
+        else:
+            by_variance = sums[2].reshape(-1, self._widths)[:size] * (
+                2 * math.log(2) * atoms.weights[:, None]
+            )
+            if atoms.shared:
+                by_variance = by_variance.sum(axis=0, keepdims=True)
+        return cost, Atoms(by_weight, by_center, by_variance)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    code: Code
+    shape: Shape
+
+
+@cache
+def _compile(kind: str, own_widths: bool) -> _Kernel:
+    lanes = vector_bits() // (32 if kind == "float" else 64)
+    shape = Shape(kind, lanes, vectors=4 if vector_bits() == 512 else 2)
+    source = evaluation_source(shape, own_widths=own_widths)
+    arguments = (*[INTEGER] * 4, *[POINTER] * 13)
+    return _Kernel(compile_function(source, "evaluate", *arguments), shape)

@@ -25,8 +25,7 @@ from privsketch.formats import (
     require_fields,
     write_file,
 )
-from privsketch.models.base import checked_columns, checked_concerns
-from privsketch.models.rows import as_rows, nearest
+from privsketch.models.base import as_rows, checked_columns, checked_concerns, nearest
 
 KIND = "center-model"
 LOSSES = ("squares", "distances")

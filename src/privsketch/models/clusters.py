@@ -12,8 +12,7 @@ from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
 from privsketch.formats import document_content, read_file, reading, require_fields
-from privsketch.models.base import save_model, shared_fields
-from privsketch.models.rows import as_rows, nearest
+from privsketch.models.base import as_rows, nearest, save_model, shared_fields
 
 KIND = "kmeans-model"
 DECODERS = ("joint", "cl-ompr")

@@ -13,8 +13,7 @@ from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
 from privsketch.formats import document_content, read_file, reading, require_fields
-from privsketch.models.base import save_model, shared_fields
-from privsketch.models.rows import as_rows
+from privsketch.models.base import as_rows, save_model, shared_fields
 
 KIND = "pca-model"
 FITS = ("eigenvectors", "burer-monteiro", "convex")

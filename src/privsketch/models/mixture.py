@@ -17,8 +17,7 @@ from privsketch.design.unknowns import COVARIANCE_TYPES, CovarianceType
 from privsketch.errors import ParameterError
 from privsketch.features.frequencies import public_seed
 from privsketch.formats import document_content, read_file, reading, require_fields
-from privsketch.models.base import save_model, shared_fields
-from privsketch.models.rows import as_rows
+from privsketch.models.base import as_rows, save_model, shared_fields
 
 ROWS_PER_BLOCK = 8192
 KIND = "gaussian-mixture-model"

@@ -8,12 +8,31 @@ width / scale and "replace" twice that.
 `threshold_law`: which of very many counts reach a threshold after discrete Laplace noise. Nearly
 all of them are 0 and are not looked at one by one.
 
-`mechanism.choose` draws from both, and from noise/picks.py; no function here takes a seed.
+`mechanism.choose` draws from both, and from noise/choice.py; no function here takes a seed.
+
+Exact draws of how many, and of which: Binomial numbers and random subsets.
+
+A Binomial number is found in its distribution function by a uniform number whose bits are drawn
+as they are needed: 64 at first, more where these leave open on which side of a bound it lies.
+The bounds are computed in decimal numbers with an error that is known, and with more digits
+whenever more bits are. So the law is the stated one, not one close to it, also for 2^60 trials
+of a tiny irrational probability.
+
+No function takes a seed. `RandomBelow` is a private seam for tests.
+
+Several of many sums, picked one after another, large magnitudes more likely.
+
+The exponential mechanism without replacement, exact: no chance is computed, coins decide. It is
+how Balcan et al. (2017, Algorithm 5) choose the coordinates of a sparse centre; what a sequence
+of picks costs is in docs/sparse.md. No function here takes a seed.
 """
 
 from __future__ import annotations
 
+import decimal
+import os
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -25,14 +44,19 @@ import numpy as np
 from privsketch._typing import Integers
 from privsketch.budget import Neighbours, Receipt, exact
 from privsketch.errors import ParameterError
-from privsketch.noise.binomial import MOST_EXPECTED, MOST_TRIALS, draw_binomial, draw_subset
 from privsketch.noise.bulk import RandomBytes, discrete_laplace
 from privsketch.noise.calibration import discrete_laplace_variance, laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
-from privsketch.noise.picks import PicksLaw, pick_largest
 from privsketch.noise.samplers import RandomBelow
 
-_MOST_EXPONENT = 10**6  # threshold / scale, for the digits that noise/binomial has to spare
+_MOST_EXPONENT = 10**6  # threshold / scale, for the digits that noise/choice has to spare
+MOST_TRIALS = 2**62
+MOST_EXPECTED = 1e5  # the distribution function is walked through one value at a time
+_WORD = 64
+# Digits lost at most: 19 by the power of up to 2^62 trials, 7 by the exponent of the
+# probability (below 1e7), 6 by the walk, and some that are never missed.
+_SPARE = 45
+_MOST_PROPOSALS = 2**15  # at a time
 
 
 @dataclass(frozen=True)
@@ -213,3 +237,152 @@ def reaching(
 def _exp_minus(exponent: Fraction) -> Decimal:
     """exp(-exponent) in the current decimal context."""
     return (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
+
+
+def draw_binomial(
+    n_trials: int,
+    probability: Callable[[], Decimal],
+    random_below: RandomBelow = secrets.randbelow,
+) -> int:
+    """How many of `n_trials` independent trials succeed.
+
+    `probability` computes that of one trial in the current decimal context, to a relative error
+    of at most 10^(8 - digits).
+    """
+    if not 0 <= n_trials < MOST_TRIALS:
+        raise ParameterError(f"n_trials={n_trials}: expected 0 to 2^62")
+    if n_trials == 0:
+        return 0
+    if n_trials * float(probability()) > 2 * MOST_EXPECTED:
+        raise ParameterError("probability: too many successes are expected for an exact draw")
+    word, bits = random_below(2**_WORD), _WORD
+    while True:
+        found = _located(word, bits, n_trials, probability)
+        if found is not None:
+            return found
+        word, bits = word << _WORD | random_below(2**_WORD), bits + _WORD
+
+
+def _located(word: int, bits: int, n_trials: int, probability: Callable[[], Decimal]) -> int | None:
+    """The value for every uniform number that starts with these bits, or None if it depends."""
+    digits = bits // 3 + 2 * _SPARE
+    context = decimal.Context(prec=digits, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[])
+    with decimal.localcontext(context):
+        error = Decimal(10) ** (_SPARE - digits)
+        low, high = Decimal(word) / 2**bits, Decimal(word + 1) / 2**bits
+        success = probability()
+        odds = success / (1 - success)
+        term = ((1 - success).ln() * n_trials).exp()
+        below = term
+        for value in range(n_trials):
+            if high <= below - error:
+                return value
+            if low < below + error:
+                return None
+            term *= odds * (n_trials - value) / (value + 1)
+            below += term
+    return n_trials
+
+
+def draw_subset(
+    n_things: int, n_chosen: int, random_below: RandomBelow = secrets.randbelow
+) -> list[int]:
+    """Uniform among all sets of `n_chosen` of the numbers 0..n_things-1 (Floyd's algorithm)."""
+    chosen: set[int] = set()
+    for last in range(n_things - n_chosen, n_things):
+        candidate = random_below(last + 1)
+        chosen.add(last if candidate in chosen else candidate)
+    return sorted(chosen)
+
+
+@dataclass(frozen=True)
+class PicksLaw(NoiseLaw):
+    """`n_picks` of `n_components` sums, by the exponential mechanism without replacement.
+
+    `sensitivity` is what one record adds to all exponents of the chance of a sequence of picks,
+    in the units of the sums; docs/sparse.md.
+    """
+
+    n_picks: int = 1
+
+    def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
+        """What one sequence of picks costs."""
+        doubled = "" if self.neighbours == "add-remove" else "2 "
+        return Receipt(
+            mechanism=f"exponential mechanism: {self.n_picks} of {self.n_components} sums, "
+            "one after another",
+            epsilon=self.epsilon,
+            delta=0.0,
+            neighbours=self.neighbours,
+            source=source,
+            sensitivity=f"{self.sensitivity:.12g} (picks times the largest entry, and L1)",
+            scale=scale,
+            calibration=f"scale = {doubled}sensitivity / epsilon",
+            sampler=sampler,
+        )
+
+
+def picks_law(
+    linf: int, l1: int, n_sums: int, n_picks: int, epsilon: float, neighbours: Neighbours
+) -> PicksLaw:
+    """Picks with chances in proportion to exp(|sum| / scale), of those not yet picked.
+
+    A record adds at most `linf` to one sum and `l1` to any `n_picks` of them together. It moves
+    the logarithm of each normaliser by at most linf / scale, and all numerators together by at
+    most l1 / scale. Permute-and-flip has no normalisers; it would cost 2 linf / scale a pick.
+    """
+    if not 1 <= n_picks <= n_sums:
+        raise ParameterError(f"picks={n_picks!r}: expected 1 to {n_sums}, the number of columns")
+    sensitivity = n_picks * linf + l1
+    doubled = sensitivity if neighbours == "add-remove" else 2 * sensitivity
+    scale = laplace_scale(doubled, epsilon)
+    return PicksLaw(
+        "picks",
+        n_sums,
+        sensitivity,
+        epsilon,
+        0.0,
+        neighbours,
+        scale,
+        scale**2,
+        n_picks=n_picks,
+    )
+
+
+def pick_largest(sums: Integers, law: PicksLaw, random_bytes: RandomBytes = os.urandom) -> Integers:
+    """Places (k, n_picks) of large magnitudes in rows (k, n_components), in the order picked.
+
+    A record is in one row. A uniform proposal r is taken if discrete Laplace noise reaches the
+    distance from |sum r| to the largest magnitude left: the chance of that, exp(-distance /
+    scale) over a constant, is what the exponential mechanism asks for.
+    """
+    doubled = law.sensitivity if law.neighbours == "add-remove" else 2 * law.sensitivity
+    if sums.ndim != 2 or sums.shape[1] != law.n_components:
+        raise ParameterError(f"sums: expected rows of {law.n_components}")
+    if Fraction(doubled) > Fraction(law.scale) * exact(law.epsilon):
+        raise ParameterError("picks: not calibrated to their epsilon")
+    picked = np.empty((len(sums), law.n_picks), dtype=np.int64)
+    for row, magnitudes in enumerate(np.abs(sums)):
+        left = np.arange(law.n_components)
+        for number in range(law.n_picks):
+            distances = magnitudes[left].max() - magnitudes[left]
+            place = _reached(distances, law.scale, random_bytes)
+            picked[row, number] = left[place]
+            left = np.delete(left, place)
+    return picked
+
+
+def _reached(distances: Integers, scale: float, random_bytes: RandomBytes) -> int:
+    """First of uniform proposals whose noise reaches its distance."""
+    bits = (len(distances) - 1).bit_length()
+    batch = 64
+    while True:
+        words = np.frombuffer(random_bytes(8 * batch), dtype=np.uint64)
+        # The top bits, and none of the words that name no place: uniform.
+        places = (words >> np.uint64(64 - bits)).view(np.int64) if bits else np.zeros(batch, int)
+        places = places[places < len(distances)]
+        noise = discrete_laplace(len(places), scale, random_bytes)
+        taken = np.flatnonzero(noise >= distances[places])
+        if len(taken):
+            return int(places[taken[0]])
+        batch = min(2 * batch, _MOST_PROPOSALS)

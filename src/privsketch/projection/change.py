@@ -20,8 +20,8 @@ from privsketch.budget import UNIT, number_text
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError
 from privsketch.features.fixedpoint import FAR, Quantiser
-from privsketch.projection.matrix import Matrix
-from privsketch.projection.norms import (
+from privsketch.projection.matrix import (
+    Matrix,
     box_to_one,
     box_to_two_squared,
     spectral_squared,

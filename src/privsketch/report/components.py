@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 
 from privsketch.models.components import PCAModel
-from privsketch.report.content import Content, notes_of, record_card
-from privsketch.report.drawing import FAINT, INK, PALETTE, figure_of, label, svg_of
+from privsketch.report.drawing import (
+    FAINT,
+    INK,
+    PALETTE,
+    Content,
+    figure_of,
+    label,
+    notes_of,
+    record_card,
+    svg_of,
+)
 from privsketch.sketching.sketch import Sketch
 
 MAX_TABLE_COLUMNS = 50

@@ -24,11 +24,10 @@ from privsketch.models.clusters import KMeansModel
 from privsketch.models.components import PCAModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.report.centers import center_content, center_cost, center_facts
+from privsketch.report.clusters import Picture, all_plots, picture_of
 from privsketch.report.components import pca_content
-from privsketch.report.content import NO_PLOTS, Content, notes_of, part_table, record_card
 from privsketch.report.cost import receipt_table, receipt_words
-from privsketch.report.picture import Picture, picture_of
-from privsketch.report.plots import all_plots
+from privsketch.report.drawing import NO_PLOTS, Content, notes_of, part_table, record_card
 from privsketch.sketching.sketch import Sketch
 
 MAX_TABLE_COLUMNS = 50

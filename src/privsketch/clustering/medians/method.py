@@ -15,19 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._parallel import one_thread
 from privsketch._typing import Integers, Whole
 from privsketch.budget import Budget
-from privsketch.clustering.counting import known_number
 from privsketch.clustering.medians.rounds import release_least, release_round
 from privsketch.clustering.medians.start import release_start, start_weights
-from privsketch.clustering.passes import Passes, Progress
+from privsketch.clustering.passes import Passes, Progress, known_number
 from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.pipeline.subspace import enclosing_ball
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.features.frequencies import public_seed
-from privsketch.learning.threads import one_thread
 from privsketch.models.centers import CenterModel
 from privsketch.noise.account import Account
 from privsketch.noise.shares import Shares

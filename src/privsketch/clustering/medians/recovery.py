@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from privsketch._typing import Integers, Whole
-from privsketch.clustering.medians.vectors import (
+from privsketch.clustering.medians.rounds import (
     ONE,
     l1_norm,
     members,
@@ -25,8 +25,13 @@ from privsketch.clustering.medians.vectors import (
 )
 from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.tree.projection import Projected
-from privsketch.clustering.tree.recovery import Recovered, moved_into_ball, release_centers
-from privsketch.clustering.tree.swap import WIDTH, whole_losses
+from privsketch.clustering.tree.swap import (
+    WIDTH,
+    Recovered,
+    moved_into_ball,
+    release_centers,
+    whole_losses,
+)
 from privsketch.noise.account import Account
 from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.noise.choice import choice_law

@@ -17,8 +17,7 @@ import numpy as np
 from privsketch._typing import Floats, Integers, Whole
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
-from privsketch.clustering.tree.recovery import moved_into_ball
-from privsketch.clustering.tree.swap import WIDTH, whole_losses
+from privsketch.clustering.tree.swap import WIDTH, moved_into_ball, whole_losses
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball, Domain
 from privsketch.learning.kmeans.learner import learn_kmeans

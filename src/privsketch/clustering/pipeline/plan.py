@@ -24,7 +24,7 @@ from typing import Literal
 from privsketch.budget import Budget
 from privsketch.clustering.pipeline.rounds import N_BINS
 from privsketch.design.forecast import excess, expected_range, references
-from privsketch.design.pca.forecast import predicted_loss
+from privsketch.design.pca import predicted_loss
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball
 from privsketch.errors import ParameterError

@@ -18,8 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privsketch.budget import Budget
-from privsketch.clustering.counting import known_number
-from privsketch.clustering.passes import Progress
+from privsketch.clustering.passes import Progress, known_number
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.sparse.recovery import (
     RECOVERIES,

@@ -10,12 +10,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from privsketch._parallel import one_thread
 from privsketch._typing import Whole
 from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.sparse.recovery import Labels
-from privsketch.clustering.tree.candidates import candidate_centers, release_candidates
-from privsketch.clustering.tree.cubes import default_threshold
+from privsketch.clustering.tree.cubes import (
+    candidate_centers,
+    default_threshold,
+    release_candidates,
+)
 from privsketch.clustering.tree.method import MOST_CANDIDATES, MOST_LOSS, TreeSettings
 from privsketch.clustering.tree.projection import MOST_DIMENSIONS, RADIUS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps
@@ -23,7 +27,6 @@ from privsketch.design.recipe import Design
 from privsketch.domain import Ball
 from privsketch.features.stream import PublicStream
 from privsketch.learning.kmeans.learner import learn_kmeans
-from privsketch.learning.threads import one_thread
 from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
 

@@ -17,21 +17,29 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._parallel import one_thread
 from privsketch.budget import Budget
-from privsketch.clustering.counting import known_number
 from privsketch.clustering.medians.recovery import MEDIAN_SHARES, release_medians
-from privsketch.clustering.passes import Passes, Progress
+from privsketch.clustering.passes import Passes, Progress, known_number
 from privsketch.clustering.pipeline.subspace import enclosing_ball
-from privsketch.clustering.tree.candidates import candidate_centers, release_candidates
-from privsketch.clustering.tree.cubes import MOST_LEVELS, default_threshold
+from privsketch.clustering.tree.cubes import (
+    MOST_LEVELS,
+    candidate_centers,
+    default_threshold,
+    release_candidates,
+)
 from privsketch.clustering.tree.projection import MOST_DIMENSIONS, Projected, projected_radius
-from privsketch.clustering.tree.recovery import Recovered, release_best, release_centers
-from privsketch.clustering.tree.swap import WIDTH, release_swaps
+from privsketch.clustering.tree.swap import (
+    WIDTH,
+    Recovered,
+    release_best,
+    release_centers,
+    release_swaps,
+)
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import PublicStream
-from privsketch.learning.threads import one_thread
 from privsketch.models.centers import CenterModel
 from privsketch.noise.account import Account
 from privsketch.noise.shares import Shares

@@ -8,23 +8,45 @@ which pull the particles to their clusters. The surplus is then pruned by deleti
 and merging, with a joint refinement after every step. Atoms have a Gaussian
 envelope whose variance is fitted too: clusters have width, and Dirac atoms would
 be pushed off their means by it.
+
+How rich a mixture a sketch supports.
+
+Records need not come in n_clusters round clusters of one width: clusters differ in
+shape, or there are more of them than centres asked for. Then no n_clusters atoms of
+one width explain the sketch, and their places are a compromise of no meaning to
+k-means. A richer mixture that does explain it is a density whose k-means centres can
+be computed (`lloyd.py`). This file fits richer and richer mixtures and stops where
+further parameters no longer pay.
+
+Fewer atoms for nearly the same moments: delete the idle, merge the twins.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import inv
 
-from privsketch._typing import Floats
+from privsketch._parallel import one_thread
+from privsketch._typing import Floats, Real
 from privsketch.errors import ParameterError
-from privsketch.learning.atoms import Atoms, Target, cost, make_target
-from privsketch.learning.kmeans.density import choose_density
-from privsketch.learning.kmeans.pruning import prune
-from privsketch.learning.kmeans.solution import Solution
+from privsketch.learning.atoms import (
+    Atoms,
+    Target,
+    best_weights,
+    cost,
+    features,
+    inner_products,
+    make_target,
+    ridged,
+    tapered_features,
+)
 from privsketch.learning.overview import Overview, find_overview
 from privsketch.learning.problem import Problem
 from privsketch.learning.refine import refine
-from privsketch.learning.threads import one_thread
-from privsketch.learning.uncertainty import Uncertainty, assess_fit
+from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
 
 SURPLUS = 2  # particles per cluster: with one, two particles may share a cluster for good
 RICH_SURPLUS = 4  # when the records turn out to have more structure than clusters
@@ -39,6 +61,14 @@ SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs that found t
 # cluster may explain the sketch as well: a few are made, and the best is kept.
 STRONG_NOISE = 0.2
 STRONG_NOISE_STARTS = 3
+SIZES = (4.0, 3.0, 2.0, 1.5)  # atoms per cluster of the richer mixtures
+# Unknowns per number of the sketch. The misfit of clusters of a wrong shape is no white noise, and
+# more unknowns follow it away from the records: on correlated clusters RSSE rose up to 1.07.
+RICHEST = 0.2
+SHAPE_ITERATIONS = 100
+SIZE_ITERATIONS = 60
+N_NEIGHBOURS = 3  # merge partners tried per atom
+PAIRS_PER_BLOCK = 64  # bounds the memory of the merge candidates
 
 
 @dataclass(frozen=True)
@@ -209,3 +239,205 @@ def finish(
         atoms, _, n_more = refine(target, atoms, low, high, n_iterations=n_iterations)
         n_evaluations += n_more
     return atoms, n_evaluations
+
+
+def choose_density(
+    target: Target,
+    atoms: Atoms,
+    particles: Atoms,
+    expected: float,
+    low: Floats,
+    high: Floats,
+) -> tuple[Atoms, Atoms | None, int]:
+    """The best mixture of the size of `atoms`, the best of any size, and evaluations.
+
+    `atoms` are one for each cluster, `particles` a large surplus to be pruned, both with
+    one width for all; `expected` is the cost that noise and sampling alone would leave.
+    The second mixture is None where the first is the best of all.
+    """
+    own, n_evaluations = with_own_envelopes(target, atoms, low, high)
+    same_size = [atoms, *own]
+    richer: list[Atoms] = []
+    rich, _, n_more = refine(target, particles, low, high, n_iterations=SHAPE_ITERATIONS)
+    n_evaluations += n_more
+    for size in SIZES:
+        n_atoms = int(size * atoms.size)
+        if not atoms.size < n_atoms <= rich.size:
+            continue
+        rich = prune(target, rich, n_atoms)
+        rich, _, n_more = refine(target, rich, low, high, n_iterations=SIZE_ITERATIONS)
+        own, n_own = with_own_envelopes(target, rich, low, high)
+        richer += [rich, *own]
+        n_evaluations += n_more + n_own
+
+    def score(mixture: Atoms) -> float:
+        return information_criterion(target, mixture, expected)
+
+    best_same = min(same_size, key=score)
+    best = min([best_same, *richer], key=score)
+    return best_same, None if best is best_same else best, n_evaluations
+
+
+def with_own_envelopes(
+    target: Target, atoms: Atoms, low: Floats, high: Floats
+) -> tuple[list[Atoms], int]:
+    """The atoms with a width each, and with a width along every axis each."""
+    start = replace(atoms, variances=atoms.axis_variances().mean(axis=1, keepdims=True))
+    round_ones, _, n_round = refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)
+    shaped, n_shaped = with_shapes(target, round_ones, low, high)
+    return [round_ones, shaped], n_round + n_shaped
+
+
+def with_shapes(target: Target, atoms: Atoms, low: Floats, high: Floats) -> tuple[Atoms, int]:
+    """Give every atom a width of its own along every axis and refine."""
+    start = replace(atoms, variances=atoms.axis_variances())
+    shaped, _, n_evaluations = refine(target, start, low, high, n_iterations=SHAPE_ITERATIONS)
+    return shaped, n_evaluations
+
+
+def information_criterion(target: Target, atoms: Atoms, expected: float) -> float:
+    """Schwarz' criterion with unknown variance, floored by the noise; small is good.
+
+    `2m log(variance) + p log(2m)` for p parameters and 2m real moments. What a mixture
+    leaves unexplained is mostly its misfit, so it sets the scale of what is worth
+    explaining: the variance is cost / (2m - p). Adding the expected cost takes the
+    profit out of fitting noise.
+    """
+    n_values = 2 * target.n_features
+    n_parameters = atoms.weights.size + atoms.centers.size + atoms.variances.size
+    if n_parameters > RICHEST * n_values:
+        return float("inf")
+    misfit = cost(target, atoms) / (1 - n_parameters / n_values)
+    variance = max(misfit + expected, np.finfo(float).tiny)
+    return float(n_values * np.log(variance) + n_parameters * np.log(n_values))
+
+
+def prune(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:
+    """Reduce to `n_atoms` atoms, half of the surplus at a time.
+
+    The price of a removal is only exact as long as the other atoms stay, so few
+    are removed before prices and weights are computed afresh.
+    """
+    while atoms.size > n_atoms:
+        surplus = atoms.size - n_atoms
+        atoms = remove_cheapest(target, atoms, (surplus + 1) // 2)
+        weights = best_weights(target, atoms.centers, atoms.variances)
+        atoms = Atoms(weights, atoms.centers, atoms.variances)
+    return atoms
+
+
+def remove_cheapest(target: Target, atoms: Atoms, n_remove: int) -> Atoms:
+    """Apply up to `n_remove` of the cheapest deletions and merges.
+
+    An atom takes part in one change only; the nearest neighbour of a deleted
+    atom is left alone too, because it inherits the weight: of two twins either
+    looks idle, but not both.
+    """
+    matrix = tapered_features(target, atoms.centers, atoms.variances)
+    nearest = nearest_neighbours(atoms.centers, N_NEIGHBOURS)
+    pairs = _unique_pairs(nearest)
+    merged = merge_pairs(atoms, pairs)
+    residual = atoms.weights @ matrix - target.moments * np.tile(target.taper, 2)
+    prices = np.concatenate(
+        [
+            deletion_prices(atoms.weights, ridged(target, inner_products(matrix))),
+            _merge_prices(target, atoms, matrix, residual, pairs, merged),
+        ]
+    )
+    touched = np.zeros(atoms.size, dtype=bool)
+    removed = np.zeros(atoms.size, dtype=bool)
+    accepted: list[int] = []
+    n_removed = 0
+    for choice in np.argsort(prices, kind="stable"):
+        if n_removed == n_remove:
+            break
+        if choice < atoms.size:
+            members = np.array([choice, *nearest[choice, :1]])
+            if touched[choice] or removed.all():
+                continue
+            removed[choice] = True
+        else:
+            members = pairs[choice - atoms.size]
+            if touched[members].any():
+                continue
+            removed[members] = True
+            accepted.append(int(choice) - atoms.size)
+        touched[members] = True
+        n_removed += 1
+    kept = atoms.subset(np.flatnonzero(~removed))
+    new = merged.subset(np.array(accepted, dtype=np.intp))
+    return Atoms(
+        np.concatenate([kept.weights, new.weights]),
+        np.concatenate([kept.centers, new.centers]),
+        atoms.variances if atoms.shared else np.concatenate([kept.variances, new.variances]),
+    )
+
+
+def deletion_prices(weights: Floats, gram: Floats) -> Floats:
+    """Growth of the cost when one atom goes and the others refit: a_i^2 / (G^-1)_ii."""
+    return np.asarray(weights**2 / np.diag(inv(gram)))
+
+
+def merge_pairs(atoms: Atoms, pairs: NDArray[np.intp]) -> Atoms:
+    """One atom for each pair with its total weight, its mean and, if own, its variances."""
+    first, second = pairs.T
+    weights = atoms.weights[first] + atoms.weights[second]
+    share = np.full(len(pairs), 0.5)
+    np.divide(atoms.weights[second], weights, out=share, where=weights > 0)
+    step = atoms.centers[second] - atoms.centers[first]
+    centers = atoms.centers[first] + share[:, None] * step
+    if atoms.shared:
+        return Atoms(weights, centers, atoms.variances)
+    share = share[:, None]
+    spread = share * (1 - share) * step**2
+    if atoms.variances.shape[1] == 1:
+        spread = spread.mean(axis=1, keepdims=True)
+    inside = (1 - share) * atoms.variances[first] + share * atoms.variances[second]
+    return Atoms(weights, centers, inside + spread)
+
+
+def nearest_neighbours(centers: Floats, n_neighbours: int) -> NDArray[np.intp]:
+    """(size, at most n_neighbours) indices of the nearest other centres."""
+    norms = np.einsum("kd,kd->k", centers, centers)
+    distances = norms[:, None] + norms[None, :] - 2 * centers @ centers.T
+    np.fill_diagonal(distances, np.inf)
+    n_neighbours = min(n_neighbours, len(centers) - 1)
+    return np.argsort(distances, axis=1, kind="stable")[:, :n_neighbours]
+
+
+def _unique_pairs(nearest: NDArray[np.intp]) -> NDArray[np.intp]:
+    n_atoms, n_neighbours = nearest.shape
+    first = np.repeat(np.arange(n_atoms), n_neighbours)
+    pairs = np.sort(np.stack([first, nearest.ravel()], axis=1), axis=1)
+    return np.unique(pairs, axis=0).astype(np.intp).reshape(-1, 2)
+
+
+def _merge_prices(
+    target: Target,
+    atoms: Atoms,
+    matrix: Real,
+    residual: Real,
+    pairs: NDArray[np.intp],
+    merged: Atoms,
+) -> Floats:
+    """Growth of the cost when each pair is replaced by its merged atom.
+
+    `matrix` holds the tapered features of the atoms, `residual` the tapered
+    residual of the model.
+    """
+    prices = np.empty(len(pairs))
+    # The atoms as they are in the model; differences of twins need few digits.
+    dtype = target.frequencies.dtype
+    weighted = (atoms.weights[:, None] * matrix).astype(dtype)
+    residual = residual.astype(dtype)
+    taper = np.tile(target.taper, 2)
+    for begin in range(0, len(pairs), PAIRS_PER_BLOCK):
+        block = np.arange(begin, min(begin + PAIRS_PER_BLOCK, len(pairs)), dtype=np.intp)
+        new = merged.subset(block)
+        change = features(target, new.centers, new.variances)
+        change *= new.weights.astype(dtype)[:, None]
+        change *= taper
+        change -= weighted[pairs[block, 0]]
+        change -= weighted[pairs[block, 1]]
+        prices[block] = np.einsum("pj,pj->p", change, change) + 2 * (change @ residual)
+    return prices

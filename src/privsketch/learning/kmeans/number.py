@@ -14,14 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privsketch._parallel import one_thread
 from privsketch.learning.atoms import Atoms, Target, cost, make_target
-from privsketch.learning.kmeans.density import with_shapes
-from privsketch.learning.kmeans.joint import EXPLAINED, run_start, whole_box
-from privsketch.learning.kmeans.pruning import prune
+from privsketch.learning.kmeans.joint import EXPLAINED, prune, run_start, whole_box, with_shapes
 from privsketch.learning.overview import Overview, find_overview
 from privsketch.learning.problem import Problem
 from privsketch.learning.refine import refine
-from privsketch.learning.threads import one_thread
 from privsketch.learning.uncertainty import assess_fit
 
 SIZE_ITERATIONS = 60

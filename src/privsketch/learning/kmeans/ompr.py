@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
+from privsketch._parallel import one_thread
 from privsketch._typing import Floats
 from privsketch.errors import ParameterError
 from privsketch.learning.atoms import (
@@ -22,12 +23,10 @@ from privsketch.learning.atoms import (
     make_target,
     residual_vector,
 )
-from privsketch.learning.kmeans.solution import Solution
 from privsketch.learning.overview import find_overview
 from privsketch.learning.problem import Problem
 from privsketch.learning.refine import refine
-from privsketch.learning.threads import one_thread
-from privsketch.learning.uncertainty import assess_fit
+from privsketch.learning.uncertainty import Solution, assess_fit
 
 DIRAC = np.zeros((1, 1))
 N_CANDIDATES = 20  # random points compared before the ascent of a new atom

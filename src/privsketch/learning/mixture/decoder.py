@@ -5,6 +5,21 @@ again from other particles, until one explains it or the best one has come up tw
 covariances of the best one borrow from each other what the sketch leaves vague
 (`shrinkage.py`). Where no mixture explains the sketch, its misfit counts as further noise
 (quasi-likelihood: errors grow by the square root of chi-square per degree of freedom).
+
+Covariances that borrow strength from each other where the sketch alone is vague.
+
+The variances of a mixture's components are of a kind. Where noise leaves each of them
+uncertain, their logarithms are drawn towards their common mean, and the correlations
+towards none, by what makes the estimates most likely: empirical Bayes (Efron and Morris
+1975). The variance of the errors is known from the fit, the variance between components
+is estimated, and where errors are small beside it nothing happens.
+
+How far a fit may be off: the covariance of the errors of its variables.
+
+In units of the full covariance of the sums the inverse of Fisher's information is the
+answer. Large sketches are fitted in units of variances alone, as if features were
+independent, which they are not; there the covariance of one record's features is taken
+from draws of the mixture (White's sandwich).
 """
 
 from __future__ import annotations
@@ -12,24 +27,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 
+from privsketch._parallel import one_thread
 from privsketch._typing import Floats
 from privsketch.design.unknowns import CovarianceType
 from privsketch.errors import ParameterError
+from privsketch.learning.mixture.covariance import Weighting
 from privsketch.learning.mixture.distortion import Project, make_distortion
-from privsketch.learning.mixture.gauss_newton import moved
-from privsketch.learning.mixture.gaussians import Gaussians
+from privsketch.learning.mixture.gauss_newton import Fit, Prior, jacobian, logarithms, moved
+from privsketch.learning.mixture.gaussians import Gaussians, Sums
 from privsketch.learning.mixture.search import POLISH_STEPS, Candidate, Search
-from privsketch.learning.mixture.shrinkage import log_variance_prior, shrinking_step
-from privsketch.learning.mixture.standard_errors import error_covariance
 from privsketch.learning.problem import Problem
-from privsketch.learning.threads import one_thread
 
 DEFAULT_STARTS = 5
 DOUBTFUL = 3.0  # standard deviations of chi-square above which the search goes on
 CUT = 0.02  # share outside the domain above which one search is not enough
 CUT_STARTS = 3
 SAME = 0.01  # of chi-square: difference of the scores of two runs with the same end
+MIN_ENTRIES = 3  # fewer say nothing about their variance
+GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
+N_DRAWS = 2000
 
 
 @dataclass(frozen=True)
@@ -172,3 +191,123 @@ def errors_of(search: Search, found: Candidate, dispersion: float) -> Floats:
         unit=search.unit,
         rng=search.rng,
     )
+
+
+def log_variance_prior(gaussians: Gaussians, errors: Floats, half_widths: Floats) -> Prior:
+    """Beliefs about the entries of the logarithms of the covariances.
+
+    Parameters
+    ----------
+    gaussians : Gaussians
+        The fit.
+    errors : (p, p)
+        Covariance of the errors of its variables (see `gauss_newton`).
+    half_widths : (dim,)
+        Of the domain: variances of columns are comparable in units of these.
+    """
+    logs = logarithms(gaussians)
+    values = logs.ravel()
+    errors = errors[-len(values) :, -len(values) :]
+    diagonal = np.ones(logs.shape[1], dtype=bool)
+    units = np.full(logs.shape[1], 2 * np.log(np.mean(half_widths)))
+    if logs.shape[1] > 1:
+        units = 2 * np.log(half_widths)
+    if gaussians.has_matrices:
+        rows, columns = np.tril_indices(gaussians.dim)
+        diagonal = rows == columns
+        units = np.where(diagonal, 2 * np.log(half_widths)[rows], 0.0)
+    own = np.tile(diagonal, len(logs))
+    offsets = np.tile(units, len(logs))
+    precisions, centers = np.zeros(len(values)), values.copy()
+    for group, has_mean in ((own, True), (~own, False)):
+        chosen = np.flatnonzero(group)
+        if len(chosen) >= MIN_ENTRIES:
+            block = errors[np.ix_(chosen, chosen)]
+            mean, variance = between(values[chosen] - offsets[chosen], block, has_mean=has_mean)
+            precisions[chosen] = 1 / variance
+            centers[chosen] = mean + offsets[chosen]
+    return Prior(precisions, centers)
+
+
+def between(values: Floats, errors: Floats, *, has_mean: bool) -> tuple[float, float]:
+    """Mean and variance of what `values` estimate with normal errors: most likely ones.
+
+    In the eigenbasis of the errors' covariance all values are independent. The mean is 0
+    unless `has_mean`; its uncertainty is accounted for (restricted likelihood).
+    """
+    spectrum, basis = np.linalg.eigh(errors)
+    spectrum = np.maximum(spectrum, 0.0)
+    turned, ones = basis.T @ values, basis.T @ np.ones(len(values))
+    variances = GRID[:, None] + spectrum
+    weight = (ones**2 / variances).sum(axis=1)
+    means = (ones * turned / variances).sum(axis=1) / weight
+    if not has_mean:
+        means = np.zeros(len(GRID))
+    scores = np.log(variances).sum(axis=1)
+    scores += ((turned - means[:, None] * ones) ** 2 / variances).sum(axis=1)
+    if has_mean:
+        scores += np.log(weight)
+    best = int(np.argmin(scores))
+    return float(means[best]), float(GRID[best])
+
+
+def shrinking_step(gaussians: Gaussians, errors: Floats, prior: Prior) -> Floats:
+    """(p,) the step from a fit to what its errors and the prior together make most likely.
+
+    The linear form of a fit with the prior, for fits whose cost is not in units of the
+    errors.
+    """
+    logs = logarithms(gaussians).ravel()
+    believed: NDArray[np.intp] = np.flatnonzero(prior.precisions > 0)
+    if not len(believed):
+        return np.zeros(len(errors))
+    columns = believed + len(errors) - len(logs)
+    cross = errors[:, columns]
+    inner = cross[columns] + np.diag(1 / prior.precisions[believed])
+    gap = logs[believed] - prior.centers[believed]
+    return np.asarray(-cross @ np.linalg.solve(inner, gap))
+
+
+def error_covariance(
+    fit: Fit,
+    sums: Sums,
+    weighting: Weighting,
+    *,
+    n_records: float,
+    noise_variance: float,
+    unit: float,
+    rng: np.random.Generator,
+) -> Floats:
+    """(p, p) covariance of the errors of weights, means and log entries of covariances."""
+    inverse = _inverse(fit.information)
+    if weighting.factor.ndim == 2:
+        return inverse
+    deviations = weighting.factor
+    gain = inverse @ (jacobian(sums, fit.gaussians) / deviations[:, None] ** 2).T  # (p, 2 m)
+    phases = draw(fit.gaussians, N_DRAWS, rng) @ sums.frequencies.T
+    moved = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) @ gain.T
+    sampling = np.atleast_2d(np.cov(moved.T)) * n_records
+    return np.asarray((sampling + noise_variance * (gain @ gain.T)) / unit**2)
+
+
+def draw(gaussians: Gaussians, n_draws: int, rng: np.random.Generator) -> Floats:
+    """(n_draws, dim) independent draws of the mixture."""
+    share = gaussians.weights + 1e-300
+    label = rng.choice(gaussians.size, size=n_draws, p=share / share.sum())
+    factors = np.linalg.cholesky(gaussians.matrices())
+    normal = rng.standard_normal((n_draws, gaussians.dim))
+    points = gaussians.means[label]
+    for k in range(gaussians.size):
+        mine = label == k
+        points[mine] += normal[mine] @ factors[k].T
+    return points
+
+
+def _inverse(information: Floats) -> Floats:
+    # What the sums do not determine has an error beyond any use, but a finite one.
+    diagonal = np.diag(information)
+    scale = np.sqrt(np.maximum(diagonal, 1e-12 * float(np.max(diagonal)) + 1e-100))
+    correlation = information / np.outer(scale, scale)
+    correlation.flat[:: len(correlation) + 1] += 1e-9
+    inverse = cho_solve(cho_factor(correlation), np.eye(len(scale)))
+    return np.asarray(inverse / np.outer(scale, scale))

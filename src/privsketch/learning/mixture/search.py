@@ -18,11 +18,10 @@ from privsketch.design.unknowns import CovarianceType, mixture_unknowns
 from privsketch.learning.atoms import make_target
 from privsketch.learning.kmeans.joint import run_start, whole_box
 from privsketch.learning.mixture.covariance import Weighting, make_weighting
-from privsketch.learning.mixture.descent import Limits, descend, make_limits
+from privsketch.learning.mixture.descent import Limits, descend, make_limits, remove_cheapest
 from privsketch.learning.mixture.distortion import Distortion
 from privsketch.learning.mixture.gauss_newton import Fit, Prior, Tilt, gauss_newton, variables
 from privsketch.learning.mixture.gaussians import Gaussians, Sums, from_variances, make_sums
-from privsketch.learning.mixture.pruning import remove_cheapest
 from privsketch.learning.overview import Overview, find_overview
 from privsketch.learning.problem import Problem
 

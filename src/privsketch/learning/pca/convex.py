@@ -19,8 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privsketch._typing import Floats
-from privsketch.learning.pca.factors import Factors
-from privsketch.learning.pca.loss import Loss
+from privsketch.learning.pca.factors import Factors, Loss
 from privsketch.learning.pca.measurements import Measurements
 
 MAX_ITERATIONS = 1000

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
-from privsketch.design.pca.error import cross_variance, robust_gain
+from privsketch.design.pca import cross_variance, robust_gain
 from privsketch.design.recipe import pca_unknowns
-from privsketch.learning.pca.loss import Loss
+from privsketch.learning.pca.factors import Loss
 from privsketch.learning.pca.measurements import EntryMeasurements, QuadraticMeasurements
-from privsketch.learning.pca.observations import Observations
+from privsketch.learning.pca.problem import Observations
 
 MAX_DESIGN = 4 * 10**6  # numbers in J; beyond, averages over directions
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError, require_count
-from privsketch.sketching.blocks import ExactSums
-from privsketch.sketching.engines.dask_parts import is_dask
+from privsketch.sketching.engines.dask import is_dask
 from privsketch.sketching.engines.work import Work
-from privsketch.sketching.exact import exact_sums
+from privsketch.sketching.sums import ExactSums, exact_sums
 from privsketch.tables.reading import chosen_columns, part_blocks, read_parts
 
 ENGINES = ("threads", "pool", "dask")

@@ -17,9 +17,8 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 
 from privsketch.errors import PrivsketchError, RecordError
-from privsketch.sketching.blocks import ExactSums
 from privsketch.sketching.engines.work import Outcome, Work, part_sums
-from privsketch.sketching.exact import add_exact, exact_sums
+from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
 from privsketch.tables.parts import Part
 
 _DIED = (

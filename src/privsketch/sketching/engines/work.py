@@ -14,8 +14,7 @@ from typing import Any
 from privsketch import __version__
 from privsketch.design.recipe import Design
 from privsketch.errors import PrivsketchError, RecordError
-from privsketch.sketching.blocks import ExactSums
-from privsketch.sketching.exact import add_exact, exact_sums
+from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
 from privsketch.tables.columns import Selection
 from privsketch.tables.reading import part_blocks
 

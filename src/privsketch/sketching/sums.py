@@ -2,28 +2,45 @@
 
 Private: the result never leaves its holder. Whatever machine or process reads a part of
 the records computes this for its part; sums of parts add up to the sum of the whole.
+
+Blocks of records to exact integer sums, in constant memory, on several threads.
+
+Integer addition has no order, so threads may finish in any order and blocks may have
+any size: the result has the same bits. Whatever is held at one time is bounded by the
+block size and the number of threads, never by the number of records.
+
+Secret masks, drawn for each record from the operating system's generator.
+
+A mask depends on nothing but fresh random bits: not on the row number, the block or the
+other records, since a record that leaves must not change the masks of the others. No seed
+exists, and no mask is stored.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._parallel import chunks, in_threads
 from privsketch._typing import Bits, Integers
 from privsketch.design.recipe import Design
-from privsketch.features.masks import Masks
+from privsketch.domain import Domain
+from privsketch.features.fixedpoint import Quantiser
+from privsketch.features.masks import RATE_BITS, Masks
 from privsketch.features.moments import moment_sums
 from privsketch.kernels.dense import BlockKernel, CompiledKernel, Quantised
 from privsketch.kernels.hadamard import StructuredKernel
 from privsketch.noise.sums import saturating_add
-from privsketch.sketching.blocks import ExactSums, sum_records
-from privsketch.sketching.masks import bernoulli, subsets
 
 MASK_BYTES = 2**23  # of one thread
+Records = npt.NDArray[np.floating]
+_CHUNK_VALUES, _CHUNK_ROWS = 2**18, 2**13
 
 
 def exact_sums(
@@ -129,3 +146,113 @@ def add_exact(parts: Iterable[ExactSums]) -> ExactSums:
         ),
         parts,
     )
+
+
+@dataclass(frozen=True)
+class ExactSums:
+    """Sums of features and number of records, before noise. Private: never leaves the holder.
+
+    `n_kept` of the records were kept by masks; all of them without.
+    """
+
+    sums: Integers
+    n_records: int
+    n_kept: int
+
+
+class Summer(Protocol):
+    """What records add to the sums."""
+
+    @property
+    def length(self) -> int:
+        """Number of sums."""
+
+    @property
+    def most_records(self) -> int:
+        """How many records may be summed at a time."""
+
+    def __call__(self, quantised: npt.NDArray[np.int16]) -> tuple[Integers, int]:
+        """Sums over quantised records (n, dim), and how many of them were kept."""
+
+
+def sum_records(
+    blocks: Iterable[Records],
+    domain: Domain,
+    summer: Summer,
+    *,
+    missing_to_center: bool = False,
+    n_threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ExactSums:
+    """Exact sums over all blocks (n, dim); reads each block once.
+
+    `progress` is called with the number of records done since the last call. It is
+    for the holder's own eyes: under "add-remove" the number of records is private.
+    """
+    total = np.zeros(summer.length, dtype=np.int64)
+    n_records = n_kept = 0
+    quantise = Quantiser(domain, missing_to_center=missing_to_center)
+
+    def work(chunk: Records) -> tuple[Integers, int, int]:
+        return *summer(quantise(chunk)), len(chunk)
+
+    rows = min(_CHUNK_ROWS, max(1, _CHUNK_VALUES // len(domain.half_widths)), summer.most_records)
+    for part, kept, count in in_threads(work, chunks(blocks, rows), n_threads):
+        total = saturating_add(total, part)
+        n_records, n_kept = n_records + count, n_kept + kept
+        if progress is not None:
+            progress(count)
+    return ExactSums(total, n_records, n_kept)
+
+
+def bernoulli(count: int, rate: float) -> Bits:
+    """`count` independent bits that are set with probability `rate`, a multiple of 2^-64, exactly.
+
+    64 uniform bits are below rate 2^64. Eight of them decide unless they equal those of the
+    threshold, one time in 256; only then are the others drawn.
+    """
+    if rate >= 1:
+        return np.ones(count, dtype=np.bool_)
+    threshold = int(rate * 2.0**RATE_BITS)  # exact: the rate is a multiple of 2^-64
+    first = threshold >> (RATE_BITS - 8)
+    leading = np.frombuffer(os.urandom(count), dtype=np.uint8)
+    kept = leading < first
+    tied = np.flatnonzero(leading == first)
+    rest = np.frombuffer(os.urandom(8 * len(tied)), dtype=np.uint64) >> np.uint64(8)
+    kept[tied] = rest < np.uint64(threshold & (2 ** (RATE_BITS - 8) - 1))
+    return kept
+
+
+def subsets(count: int, size: int, kept: int) -> Bits:
+    """(count, size) uniform subsets of `kept` of `size` elements, one for each record.
+
+    Floyd's algorithm (Bentley and Floyd, 1987): for j = size - kept, ..., size - 1 a uniform
+    number up to j joins, or j itself if it is in already.
+    """
+    if 2 * kept > size:
+        return ~subsets(count, size, size - kept)
+    chosen = np.zeros(size * count, dtype=np.bool_)  # element by element, records together
+    records = np.arange(count)
+    for j in range(size - kept, size):
+        place = _below(count, j + 1) * count + records
+        place = np.where(chosen[place], j * count + records, place)
+        chosen[place] = True
+    return chosen.reshape(size, count).T
+
+
+def _below(count: int, bound: int) -> npt.NDArray[np.int64]:
+    """`count` uniform integers below a bound of at most 2^31, exactly (Lemire, 2019).
+
+    The high half of a 32-bit word times the bound, unless the low half is below 2^32 mod bound:
+    then the word is drawn again.
+    """
+    product = _words(count) * bound
+    while True:
+        again = np.flatnonzero((product & 0xFFFFFFFF) < 2**32 % bound)
+        if len(again) == 0:
+            return product >> 32
+        product[again] = _words(len(again)) * bound
+
+
+def _words(count: int) -> npt.NDArray[np.int64]:
+    return np.frombuffer(os.urandom(4 * count), dtype=np.uint32).astype(np.int64)

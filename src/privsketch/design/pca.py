@@ -1,0 +1,404 @@
+"""A design for principal components: second moments or quadratic features, how many, which noise.
+
+Both release linear functions of the matrix C = sum (x - c)(x - c)'. Second moments are all
+of its d (d + 1) / 2 entries; m quadratic features determine it if its rank is low. Which is
+better depends on how noise grows: Gaussian noise hardly grows with the number of entries,
+so the matrix wins while it is affordable; Laplace noise grows with dim for the matrix and
+with m / dim for unions of orthonormal bases, so features win for low ranks. Candidates are
+ranked by the predicted loss of design/pca.py, with noise estimated from their sizes
+alone; only the best one is drawn and calibrated.
+
+What privacy noise costs principal components, before any record is read.
+
+An error E of the second-moment matrix turns an eigenvector v towards another one q by
+q'E v / gap, gap the distance of their eigenvalues. The k components found then hold less
+variance than the best k, by the sum over both of
+
+    Var(q'E v) / gap                                (Davis-Kahan to second order).
+
+For the matrix, Var(q'E v) is that of an off-diagonal entry. For m quadratic features along
+directions spread evenly, with noise of variance v each, least squares leaves
+
+    v d (d + 2) / (4 m) / (1 - P / m),   P unknowns fitted together.
+
+Laplace noise costs a little less where there are many numbers per unknown, because learners
+use a robust loss. The reference records have k equal eigenvalues and 5 % of their variance
+spread evenly over all directions, and lie half a radius from the centre, root mean square.
+Checked against simulations by `benchmarks/pca.py`.
+
+Whether principal components from a design can work, told before any record is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from privsketch.budget import Budget
+from privsketch.design.recipe import Design, pca_unknowns, require_components
+from privsketch.design.unknowns import Verdict
+from privsketch.domain import Domain
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.frequencies import NO_LAW, Frequencies, draw_frequencies, public_seed
+from privsketch.features.maps import feature_map
+from privsketch.features.masks import Masks
+from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
+from privsketch.noise.calibration import kappa_discrete
+from privsketch.noise.mechanism import NoiseKind
+from privsketch.noise.sums import MAX_RECORDS, CountMode
+
+LARGEST_MATRIX = 512  # columns: beyond, a matrix has more than 130,000 entries
+MOST_FEATURES = 6000
+LARGEST_BASES = 512  # columns: beyond, drawing orthonormal bases takes minutes
+SIZES = (2, 2.5, 3, 4, 6, 9)  # candidates, in features per component and column
+ISOTROPIC_SHARE = 0.05
+UNEVEN_SHARE = 0.02  # as of 5 % of the variance in directions of slowly falling variance
+EXTENT = 0.5  # root mean square distance from the centre over the radius
+GOOD_LOSS, HOPELESS_LOSS = 0.02, 0.2  # of the variance of the components
+SCATTER = 2.0  # of the loss of data sets around what is expected
+
+
+@dataclass(frozen=True)
+class PCACandidate:
+    """A feature map, the law of its vectors, how many, and the kind of noise."""
+
+    map_name: str
+    law: str
+    n_features: int
+    noise: NoiseKind
+
+
+def plan_pca(
+    *,
+    n_components: int,
+    domain: Domain,
+    budget: Budget,
+    n_records: float,
+    seed: int | None,
+    n_features: int | None,
+    map_name: str | None,
+    noise: NoiseKind | None,
+    masks: Masks | None,
+    law: str | None,
+    count: CountMode | None,
+    mean: str,
+    columns: tuple[str, ...] | None,
+) -> Design:
+    """The candidate of least predicted loss; what is given stays as given."""
+    dim = len(domain.half_widths)
+    require_components(n_components, dim, n_values=moment_count(dim))
+    kinds: list[NoiseKind] = ["gaussian"] if budget.delta > 0 else ["laplace"]
+    if budget.delta == 0 and mean == "omitted" and (masks is None or masks.features == "all"):
+        kinds.append("cube")
+    if noise is not None:
+        kinds = [noise]
+    best = min(
+        _candidates(dim, n_components, n_features, map_name, law, masks, kinds),
+        key=lambda candidate: estimated_loss(candidate, dim, n_components, n_records, budget),
+    )
+    return Design(
+        task="pca",
+        n_components=n_components,
+        domain=domain,
+        budget=budget,
+        feature_map=best.map_name,
+        frequencies=_draw(domain, best.law, best.n_features, public_seed(seed)),
+        noise=best.noise,
+        count=count or ("public" if budget.neighbours == "replace" else "released"),
+        n_records=n_records,
+        columns=columns,
+        masks=masks,
+        mean=mean,
+    )
+
+
+def estimated_loss(
+    candidate: PCACandidate, dim: int, n_components: int, n_records: float, budget: Budget
+) -> float:
+    """Predicted loss with noise estimated from sizes alone, for a ball of radius 1."""
+    m, epsilon = candidate.n_features, budget.epsilon
+    is_matrix = candidate.map_name == "second-moments"
+    replace = budget.neighbours == "replace"
+    if candidate.noise == "gaussian":
+        # S4 lies near 1 + sqrt(3 m / (d (d + 2))): 15 % above to 10 % below for 20 to 100 columns.
+        norm = 1.0 if is_matrix else 1 + math.sqrt(3 * m / (dim * (dim + 2)))
+        norm *= math.sqrt(2) if replace else 1.0
+        variance = (kappa_discrete(epsilon, budget.delta) * norm) ** 2
+    elif candidate.noise == "laplace":
+        norm = 1 + OFF_DIAGONAL / DIAGONAL * (dim - 1) / 2 if is_matrix else m / dim
+        if candidate.law == "normal":
+            norm *= (1 + math.sqrt(dim / m)) ** 2
+        variance = 2 * ((2 if replace else 1) * norm / epsilon) ** 2
+    else:
+        variance = (m + 1) * (m + 2) / 3 / epsilon / epsilon
+    return lost_variance(
+        dim,
+        n_components,
+        n_records,
+        map=candidate.map_name,
+        n_features=None if is_matrix else m,
+        noise=candidate.noise,
+        variance=variance * (DIAGONAL / OFF_DIAGONAL) ** 2 if is_matrix else variance,
+        diagonal_variance=variance if is_matrix else None,
+        uneven_share=UNEVEN_SHARE,
+    )
+
+
+def _candidates(
+    dim: int,
+    n_components: int,
+    n_features: int | None,
+    map_name: str | None,
+    law: str | None,
+    masks: Masks | None,
+    kinds: list[NoiseKind],
+) -> Iterator[PCACandidate]:
+    """Feature maps with numbers of features and kinds of noise, from few features to many."""
+    only_features = n_features is not None or law not in (None, NO_LAW)
+    only_features = only_features or (masks is not None and masks.features != "all")
+    for name in [map_name] if map_name is not None else ["second-moments", "quadratic"]:
+        chosen = feature_map(name)
+        if chosen.has_table:
+            raise ParameterError(
+                f"feature_map={name!r} with task='pca': expected 'quadratic' or 'second-moments'"
+            )
+        if name == "second-moments":
+            if map_name is None and (only_features or dim > LARGEST_MATRIX):
+                continue
+            if law not in (None, NO_LAW) or n_features not in (None, moment_count(dim)):
+                raise ParameterError(
+                    "feature_map='second-moments' has dim (dim + 1) / 2 features and no "
+                    "frequencies; leave n_features and frequencies out"
+                )
+            sizes, vectors = [moment_count(dim)], NO_LAW
+        else:
+            vectors = law or ("orthobases" if dim <= LARGEST_BASES else "normal")
+            if vectors not in chosen.laws:
+                raise ParameterError(
+                    f"frequencies={vectors!r} with feature_map='quadratic': expected "
+                    "'orthobases' or 'normal'"
+                )
+            sizes = [n_features] if n_features is not None else _sizes(n_components, dim)
+        for size in sizes:
+            for kind in kinds:
+                yield PCACandidate(name, vectors, size, kind)
+
+
+def _sizes(n_components: int, dim: int) -> list[int]:
+    """Whole bases: the noise of a part of one is that of all of it."""
+    bases = {max(2, round(factor * n_components)) for factor in SIZES}
+    affordable = [b * dim for b in sorted(bases) if b * dim <= max(MOST_FEATURES, 3 * dim)]
+    return affordable or [2 * n_components * dim]
+
+
+def _draw(domain: Domain, law: str, n_features: int, seed: int) -> Frequencies:
+    return draw_frequencies(
+        domain, law=law, n_features=n_features, scales=(1.0, 1.0), seed=seed, dithered=False
+    )
+
+
+def robust_gain(noise: str, per_value: float) -> float:
+    """Variance of a fit to Laplace noise over that of least squares.
+
+    `per_value` is the number of unknowns per value. From simulations; 0.5 is what a median
+    would reach with no unknowns to speak of.
+    """
+    return min(1.0, 0.6 + per_value) if noise == "laplace" else 1.0
+
+
+def cross_variance(
+    dim: int,
+    rank: int,
+    *,
+    map: str,
+    n_features: int | None = None,
+    noise: str,
+    variance: float,
+    diagonal_variance: float | None = None,
+) -> float:
+    """Var(q'E v) of a fitted matrix, averaged over directions; infinite if not identifiable.
+
+    `variance` is that of a feature along a direction of length 1, or of an off-diagonal entry.
+    """
+    unknowns = pca_unknowns(rank, dim)
+    if map == "second-moments":
+        diagonal = 2 * variance if diagonal_variance is None else diagonal_variance
+        average = variance + (diagonal - 2 * variance) / (dim + 2)
+        return average * robust_gain(noise, unknowns / moment_count(dim))
+    if map != "quadratic" or n_features is None:
+        raise ParameterError(
+            f"map={map!r}, n_features={n_features!r}: expected 'second-moments', or 'quadratic' "
+            "with the number of features"
+        )
+    if unknowns >= n_features:
+        return float("inf")
+    per_value = unknowns / n_features
+    plain = variance * dim * (dim + 2) / (4 * n_features) / (1 - per_value)
+    return plain * robust_gain(noise, per_value)
+
+
+def _uneven_variance(dim: int, map: str, n_features: int | None, size: float) -> float:
+    """Variance of a feature of a random symmetric matrix of this Frobenius norm.
+
+    As far as the features do not tell it apart: d (d + 1) / 2 of them tell everything.
+    """
+    entries = moment_count(dim)
+    if map == "second-moments" or n_features is None or n_features >= entries:
+        return 0.0
+    return size**2 / entries * (1 - n_features / entries)
+
+
+def lost_variance(
+    dim: int,
+    rank: int,
+    n_records: float,
+    *,
+    map: str,
+    n_features: int | None = None,
+    noise: str,
+    variance: float,
+    diagonal_variance: float | None = None,
+    uneven_share: float = 0.0,
+    radius: float = 1.0,
+) -> float:
+    """Share of the best components' variance that privacy noise is expected to cost.
+
+    For all components together, which lose nothing, the squared relative error of a variance.
+
+    Parameters
+    ----------
+    dim, rank : int
+    n_records : float
+    map : {"quadratic", "second-moments"}
+    n_features : int, optional
+        Number of quadratic features.
+    noise : {"gaussian", "laplace", "cube"}
+    variance : float
+        Of the noise, all holders together: of a feature along a direction of length 1, or
+        of an off-diagonal entry of the matrix.
+    diagonal_variance : float, optional
+        Of a diagonal entry; twice the other if left out.
+    uneven_share : float
+        Frobenius norm of what the components leave, beyond an even rest, over the total
+        variance. Features take it for noise unless there are enough of them to tell the
+        whole matrix; `UNEVEN_SHARE` is one to choose between maps with, for records are
+        never quite of low rank.
+    radius : float
+        Of the domain.
+
+    Examples
+    --------
+    >>> sigma = 38.93  # epsilon = 0.1, delta = 1e-6, radius 1
+    >>> loss = lost_variance(20, 3, 1e5, map="second-moments", noise="gaussian",
+    ...                      variance=sigma**2 / 2)
+    >>> round(loss, 5)
+    0.0002
+    """
+    total = (EXTENT * radius) ** 2
+    gap = (1 - ISOTROPIC_SHARE) * total / rank
+    best = (1 - ISOTROPIC_SHARE) * total + ISOTROPIC_SHARE * total * rank / dim
+    error = cross_variance(
+        dim,
+        rank,
+        map=map,
+        n_features=n_features,
+        noise=noise,
+        variance=variance
+        + _uneven_variance(dim, map, n_features, uneven_share * total * n_records),
+        diagonal_variance=diagonal_variance,
+    )
+    if rank >= dim:
+        # Nothing is lost of all directions: the squared relative error of their variances
+        # instead, the noise of eigenvalues being 2 sqrt(dim) times that of an entry.
+        relative = 4 * dim * error / (n_records * total / dim) ** 2
+        return relative / (1 + relative)
+    # Noise that drowns everything leaves random directions, which hold their share.
+    most = 1 - total * rank / dim / best
+    if error == float("inf"):
+        return most
+    share = rank * (dim - rank) * error / n_records**2 / gap / best
+    return share / (1 + share / most)
+
+
+@dataclass(frozen=True)
+class PCAForecast:
+    """What to expect of one design for principal components, from public facts alone.
+
+    Attributes
+    ----------
+    lost : float
+        Expected share of the best components' variance that noise costs, for records whose
+        variance lies in that many equal components but for 5 %.
+    verdict : {"good", "rough", "hopeless"}
+    n_records_needed : float
+        The least number of records of one holder for which the design would be good.
+    """
+
+    lost: float
+    verdict: Verdict
+    n_records_needed: float
+
+    def describe(self) -> str:
+        """The forecast in words, one line."""
+        enough = "good for no number of records"
+        if math.isfinite(self.n_records_needed):
+            enough = (
+                f"good from {float(f'{self.n_records_needed:.2g}'):,.0f} records of a holder on"
+            )
+        return (
+            f"{self.verdict}: components lose about {100 * self.lost:.2g} % of the variance that "
+            f"the best ones hold; {enough}"
+        )
+
+
+def pca_forecast(design: Design, *, n_holders: int = 1) -> PCAForecast:
+    """What to expect when `n_holders` sketches of `design.n_records` records are merged."""
+    require_count("n_holders", n_holders)
+    lost = predicted_loss(design, n_holders)
+    verdict: Verdict = "rough"
+    if lost * SCATTER <= GOOD_LOSS:
+        verdict = "good"
+    elif lost > HOPELESS_LOSS:
+        verdict = "hopeless"
+    return PCAForecast(lost, verdict, _records_needed(design, n_holders))
+
+
+def predicted_loss(design: Design, n_holders: int = 1) -> float:
+    """Share of the components' variance that merged sketches of this design are expected to lose.
+
+    Masks leave out features (w.x)^2 of records of half the radius: 3 (1 / (4 d))^2 in the mean
+    square for directions w that are spread evenly.
+    """
+    square = 3 * (EXTENT**2 / design.dim) ** 2
+    variance = n_holders * (
+        design.noise_std**2 + design.masking_variance * square * design.n_records
+    )
+    is_matrix = design.feature_map == "second-moments"
+    return lost_variance(
+        design.dim,
+        design.n_components,
+        design.n_records * n_holders,
+        map=design.feature_map,
+        n_features=None if is_matrix else design.n_features,
+        noise=design.noise,
+        variance=variance * (DIAGONAL / OFF_DIAGONAL) ** 2 if is_matrix else variance,
+        diagonal_variance=variance if is_matrix else None,
+    )
+
+
+def _records_needed(design: Design, n_holders: int) -> float:
+    """The least whole number of records with a good forecast: the loss falls with it."""
+
+    def good(n_records: float) -> bool:
+        return predicted_loss(replace(design, n_records=n_records), n_holders) <= (
+            GOOD_LOSS / SCATTER
+        )
+
+    low, high = 0, MAX_RECORDS
+    if not good(high):
+        return math.inf
+    while high - low > max(1, low // 100):
+        middle = (low + high) // 2
+        low, high = (low, middle) if good(middle) else (middle, high)
+    return float(high)

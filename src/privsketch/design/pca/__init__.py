@@ -1,1 +1,0 @@
-"""Designs for principal components: planned, and their errors foretold."""
