@@ -24,7 +24,7 @@ from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
 from privsketch._typing import Floats
-from privsketch.design.unknowns import CovarianceType, mixture_unknowns
+from privsketch.design.size import CovarianceType, mixture_unknowns
 from privsketch.learning.mixture.learner import learn_gaussian_mixture
 
 N_RECORDS = 100_000

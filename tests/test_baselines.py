@@ -17,9 +17,9 @@ from privsketch.budget import exact
 from privsketch.clustering import grid, lloyd, starts
 from privsketch.clustering.passes import Passes
 from privsketch.errors import ParameterError
+from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import OPENDP, OWN, _insecure_sampler
-from privsketch.noise.shares import Shares
 
 PURE = ("laplace-joint", "laplace", "cube")
 KINDS = (*PURE, "gaussian")

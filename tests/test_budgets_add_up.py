@@ -17,9 +17,9 @@ from privsketch.clustering import aggregate, em, grid, lloyd, variates
 from privsketch.clustering import passes as counting
 from privsketch.clustering.passes import Passes
 from privsketch.errors import ParameterError
+from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import _insecure_sampler, add_noise, laplace_law
-from privsketch.noise.shares import Shares
 
 COLUMNS, CLUSTERS = range(2, 1001), range(1, 65)
 SOME = [(2, 1), (2, 64), (3, 7), (10, 10), (100, 5), (1000, 3), (1000, 64)]

@@ -14,8 +14,7 @@ from privsketch.budget import Receipt
 from privsketch.clustering.choose import cluster_by
 from privsketch.formats import fingerprint
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account
-from privsketch.noise.shares import Shares
+from privsketch.noise.account import Account, Shares
 from privsketch.report import html
 from privsketch.report.html import report_page, save_report
 

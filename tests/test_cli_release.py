@@ -24,7 +24,7 @@ from privsketch.cli.stopping import stoppable
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.projection import rows as projection_file
 from privsketch.projection.matrix import public_matrix
-from privsketch.tables import columns as selection
+from privsketch.tables import memory as selection
 
 DIM, K = 3, 2
 OPTIONS = ["--epsilon", "4", "-k", str(K), "--ball", "3", "--seed", "5"]

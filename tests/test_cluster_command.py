@@ -19,7 +19,7 @@ from privsketch.clustering import choose as methods
 from privsketch.clustering.choose import cluster_by
 from privsketch.clustering.medians import method as medians
 from privsketch.models.centers import CenterModel
-from privsketch.tables import columns as selection
+from privsketch.tables import memory as selection
 
 DIM, K = 3, 2
 CENTERS = np.array([[-2.0, -2.0, -2.0], [2.0, 2.0, 2.0]])

@@ -29,9 +29,8 @@ from privsketch.learning.kmeans.joint import (
 )
 from privsketch.learning.kmeans.learner import Samples, cluster_density, lloyd_round
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.overview import find_overview
 from privsketch.learning.problem import Problem
-from privsketch.learning.refine import Evaluator, refine
+from privsketch.learning.refine import Evaluator, find_overview, refine
 from privsketch.learning.uncertainty import Solution, Uncertainty
 
 DECODERS = [decode_joint, decode_ompr]

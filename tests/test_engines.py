@@ -592,7 +592,7 @@ def test_errors_of_the_command_line(spent, study, tmp_path, monkeypatch):
 
 def test_dask_is_not_imported_unless_needed():
     code = (
-        "import sys, numpy as np, privsketch as ps, privsketch.sketching.engines.choose;"
+        "import sys, numpy as np, privsketch as ps, privsketch.sketching.build;"
         "design = ps.Design.plan(n_components=1, domain=ps.Box(-1, 1, dim=2),"
         " budget=ps.Budget(1.0, 1e-6));"
         "ps.sketch(np.zeros((5, 2)), design);"

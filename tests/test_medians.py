@@ -52,9 +52,8 @@ from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps, swap_losses, whole_losses
 from privsketch.features.stream import PublicStream
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
 from privsketch.noise.mechanism import _exact_sampler, _insecure_sampler, laplace_law
-from privsketch.noise.shares import Shares
 
 RELATIONS = ["add-remove", "replace"]
 STEPS = {name: name for name in ("counts", "sums", "steps", "median")}

@@ -12,8 +12,8 @@ import pytest
 
 import privsketch as ps
 from privsketch.budget import exact
+from privsketch.noise.laws import saturating_multiply
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.noise.sums import saturating_multiply
 
 DESIGNS = {
     "gaussian": {},

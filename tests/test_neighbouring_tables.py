@@ -32,7 +32,7 @@ from scipy import sparse
 
 import privsketch as ps
 from privsketch.sketching.engines.dask import dask_parts
-from privsketch.tables import columns as selection
+from privsketch.tables import memory as selection
 from privsketch.tables import text
 from privsketch.tables.carried import RecordFiles
 from privsketch.tables.reading import (

@@ -32,9 +32,8 @@ from privsketch.clustering.tree.swap import (
 )
 from privsketch.errors import ParameterError
 from privsketch.features.stream import PublicStream
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
 from privsketch.noise.mechanism import _exact_sampler, _insecure_sampler, laplace_law
-from privsketch.noise.shares import Shares
 
 RELATIONS = ["add-remove", "replace"]
 

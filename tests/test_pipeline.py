@@ -20,10 +20,9 @@ from privsketch.clustering.pipeline.method import (
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline, share_weights
 from privsketch.clustering.pipeline.rounds import Bins, nearest, residual_sums
 from privsketch.clustering.pipeline.subspace import Subspace
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import _insecure_sampler, gaussian_law, laplace_law
-from privsketch.noise.shares import Shares
 
 BALL = ps.Ball(12, 2.0, center=0.5)
 

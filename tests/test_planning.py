@@ -17,16 +17,17 @@ from privsketch.design.forecast import (
     noise_to_signal,
     references,
 )
-from privsketch.design.size import kmeans_cost, noise_variance
-from privsketch.design.unknowns import (
+from privsketch.design.size import (
     COVARIANCE_TYPES,
     band_share,
     carried_clusters,
     carried_gaussians,
     centre_error,
     energy_share,
+    kmeans_cost,
     kmeans_unknowns,
     mixture_unknowns,
+    noise_variance,
 )
 from privsketch.features.maps import feature_map
 

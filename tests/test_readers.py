@@ -25,7 +25,7 @@ from scipy import sparse
 
 import privsketch as ps
 from privsketch.sketching import sums as blocks
-from privsketch.tables import columns as selection
+from privsketch.tables import memory as selection
 
 NAMES = ("age", "bmi", "dose")
 SECRET_NUMBER = 123.456789

@@ -28,10 +28,9 @@ from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.errors import RecordError
 from privsketch.models.centers import CenterModel
-from privsketch.noise import shares
-from privsketch.noise.account import Account
+from privsketch.noise import account as shares
+from privsketch.noise.account import Account, Shares
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.noise.shares import Shares
 from privsketch.testing import Tape, replay
 
 RELATIONS = ["add-remove", "replace"]

@@ -79,7 +79,7 @@ def test_a_release_is_that_of_sketch():
 def test_the_known_scale_is_the_one_that_tells_most():
     from scipy.optimize import minimize_scalar
 
-    from privsketch.design.unknowns import band_share
+    from privsketch.design.size import band_share
 
     for dim in (4, 8, 10):
         found = minimize_scalar(

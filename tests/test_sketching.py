@@ -8,8 +8,8 @@ import pytest
 import privsketch as ps
 from privsketch.features.fixedpoint import Quantiser
 from privsketch.kernels.dense import ReferenceKernel
+from privsketch.noise.laws import saturating_add
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.noise.sums import saturating_add
 from privsketch.sketching.sums import exact_sums
 
 

@@ -25,10 +25,9 @@ from privsketch.clustering.sparse.recovery import (
 )
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.errors import ParameterError, RecordError
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
 from privsketch.noise.choice import PicksLaw, pick_largest, picks_law
 from privsketch.noise.mechanism import _exact_sampler, _insecure_sampler, choose
-from privsketch.noise.shares import Shares
 from privsketch.tables.reading import count_records, read_blocks, read_sparse_blocks
 
 RELATIONS = ["add-remove", "replace"]

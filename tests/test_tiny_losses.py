@@ -37,10 +37,9 @@ from privsketch.clustering.tree.swap import Recovered
 from privsketch.features.stream import PublicStream
 from privsketch.noise import account as accounts
 from privsketch.noise import mechanism
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import _insecure_sampler
-from privsketch.noise.shares import Shares
 
 RELATIONS = ["add-remove", "replace"]
 FAR = 1000  # beyond all sums of a tiny table

@@ -21,8 +21,7 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account
-from privsketch.noise.shares import Shares
+from privsketch.noise.account import Account, Shares
 
 DELTA = 1e-6  # of the methods that need one; the paper names none
 ROUNDS_AFTER, ROUNDS = 8, 20  # section 7

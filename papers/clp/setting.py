@@ -8,7 +8,7 @@ mu ~ N(0, (1.5 k^(1/d))^2 I).
 Frequencies of CKM "typically are i.i.d. Gaussians" whose scale "must be adapted to the data"; CLP
 has no private way to do so. Here both decoders are told that clusters have width 1. Normal
 frequencies of scale t are about sqrt(d) / t long, and tell most about centres at t = sqrt(d) times
-the width (design/unknowns.py), which is what our decoder gets. Dirac atoms need longer
+the width (design/size.py), which is what our decoder gets. Dirac atoms need longer
 scales: CKM gets 1.5 sqrt(d), the best of several for it, tried on other records than those of the
 targets. Curves without that oracle have the multi-scale law of `Design.plan`.
 """

@@ -146,7 +146,7 @@ def stated_domain(
 def domain_of(domain: Domain, dim: int) -> Domain:
     """The domain of records of files that have `dim` columns to use."""
     from privsketch.errors import RecordError
-    from privsketch.tables.columns import wrong_width
+    from privsketch.tables.memory import wrong_width
 
     if domain.dim is not None and domain.dim != dim:
         raise RecordError(wrong_width("the table", dim, domain.dim))

@@ -33,8 +33,7 @@ from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account
-from privsketch.noise.shares import Shares
+from privsketch.noise.account import Account, Shares
 
 PER_CLUSTER = 10  # records of a block for every cluster, about
 MOST_BLOCKS = 2000

@@ -37,14 +37,13 @@ from privsketch._typing import Floats, Integers, Whole
 from privsketch.budget import Budget, Receipt
 from privsketch.clustering.passes import Passes, Progress
 from privsketch.clustering.starts import start_centers
-from privsketch.design.unknowns import COVARIANCE_TYPES, CovarianceType
+from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.domain import Ball, Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.noise.account import Account
-from privsketch.noise.shares import Shares
-from privsketch.noise.sums import saturating_multiply
+from privsketch.noise.account import Account, Shares
+from privsketch.noise.laws import saturating_multiply
 
 Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 N_ROUNDS = 10

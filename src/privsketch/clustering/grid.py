@@ -29,8 +29,7 @@ from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.features.frequencies import public_seed
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account
-from privsketch.noise.shares import Shares
+from privsketch.noise.account import Account, Shares
 
 MOST_CELLS = 2**22
 _N_INIT = 5  # runs of k-means on the cells, of which the best counts

@@ -44,10 +44,9 @@ from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.features.frequencies import public_seed
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
+from privsketch.noise.laws import saturating_multiply
 from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
-from privsketch.noise.shares import Shares
-from privsketch.noise.sums import saturating_multiply
 
 LloydNoise = Literal["laplace-joint", "laplace", "cube", "gaussian"]
 N_ROUNDS = 5

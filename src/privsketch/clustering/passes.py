@@ -25,10 +25,9 @@ from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError, require_records
 from privsketch.features.fixedpoint import FAR, Quantiser
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.shares import Shares
-from privsketch.noise.sums import saturating_add
+from privsketch.noise.laws import saturating_add
 from privsketch.tables.reading import read_blocks
 
 Progress = Callable[[str, int], None]

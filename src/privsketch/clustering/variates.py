@@ -31,8 +31,7 @@ from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
 from privsketch.domain import Domain
 from privsketch.errors import require_count
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account
-from privsketch.noise.shares import Shares
+from privsketch.noise.account import Account, Shares
 
 _ROWS = 2**14
 

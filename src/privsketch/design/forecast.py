@@ -1,6 +1,6 @@
 """Whether a study can work, told before any record is read.
 
-From public facts alone: the Fisher information of the centres (design/unknowns.py)
+From public facts alone: the Fisher information of the centres (design/size.py)
 gives the error that noise and sampling leave, for reference data that differ in how
 wide and how far apart clusters are. Where that error is large the search itself goes
 astray, suddenly, and the forecast follows what was measured (`excess`).
@@ -30,7 +30,7 @@ from privsketch.design.noise_to_signal import (
 )
 from privsketch.design.pca import EXTENT, ISOTROPIC_SHARE
 from privsketch.design.recipe import Design
-from privsketch.design.unknowns import (
+from privsketch.design.size import (
     Verdict,
     band_share,
     centre_error,
@@ -42,7 +42,7 @@ from privsketch.design.unknowns import (
 from privsketch.domain import Domain
 from privsketch.errors import require_count
 from privsketch.features.onebit import SIGN_VARIANCE
-from privsketch.noise.sums import MAX_RECORDS
+from privsketch.noise.laws import MAX_RECORDS
 
 GOOD, TOO_MUCH = 1.15, 1.5  # RSSE: end of a good range, middle of a hopeless one
 HOPELESS = 0.75  # noise per number over a cluster of average size: learners doubt such fits

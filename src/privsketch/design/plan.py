@@ -16,16 +16,21 @@ from privsketch.budget import Budget
 from privsketch.design.pca import plan_pca
 from privsketch.design.recipe import TASKS, Design, maps_for
 from privsketch.design.regimes import enough_records
-from privsketch.design.size import choose_count, choose_size, largest_size
-from privsketch.design.unknowns import checked_covariance_type, default_covariance_type
+from privsketch.design.size import (
+    checked_covariance_type,
+    choose_count,
+    choose_size,
+    default_covariance_type,
+    largest_size,
+)
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import default_scales, draw_frequencies, public_seed
 from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.maps import feature_map
 from privsketch.features.masks import Masks
+from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, CountMode
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
-from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, CountMode
 
 
 def plan_design(

@@ -43,14 +43,8 @@ from privsketch.formats import (
     require_fields,
     write_file,
 )
+from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, CountMode, SumNoise, plan_sum_noise
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
-from privsketch.noise.sums import (
-    COUNT_MODES,
-    MAX_RECORDS,
-    CountMode,
-    SumNoise,
-    plan_sum_noise,
-)
 
 if TYPE_CHECKING:
     from privsketch.design.forecast import Forecast
@@ -407,7 +401,7 @@ class Design:
 
     def describe(self) -> str:
         """The design in plain words, several lines."""
-        from privsketch.design.size import describe_design
+        from privsketch.design.words import describe_design
 
         return describe_design(self)
 

@@ -1,44 +1,48 @@
 """The size of a sketch and the kind of its noise, by the least predicted error.
 
 The error of a centre is proportional to (v(m) + n / 2) / (m - P): v is the variance of
-the noise, n / 2 that of sampling, P the number of unknowns (design/unknowns.py).
+the noise, n / 2 that of sampling, P the number of unknowns (design/size.py).
 Gaussian noise has v ~ m, so more features never hurt, and the time they cost sets the
 size; where the noise dominates they are worth it, because the P unknowns then follow
 less of it. Pure noise has v ~ m^2, and where it dominates the least error is at m = 2 P. The
 minimum is flat and the search is surer with more features, so the largest size within
 a few percent of the least error is taken: 2.5 P for pure noise that dominates.
 
-What a sketch of a given size can carry, and what serving several tasks costs.
+How many unknowns a model has, and how many components a sketch size can carry.
 
-A design in plain words, with what it promises to carry and what to think about.
+What a feature tells about the centre of a cluster: Fisher information in closed form.
+
+A cluster of a = n / k records and width s adds a exp(i w.c - |w|^2 s^2 / 2) to the
+moment at frequency w. With a noise of variance v per real component, that moment tells
+a^2 w_j^2 exp(-|w|^2 s^2) / v about coordinate j of the centre c. Averaged over the law
+of the frequencies and summed over m of them, in units of the width, the information is
+
+    a^2 m B / (v d),    B = E[x exp(-x)],  x = |w|^2 s^2,
+
+and the squared error of a centre, relative to the width, is the inverse of it. P
+unknowns are fitted together. A multi-scale law puts about half of its 2 m numbers where
+clusters of one width can be seen, so they act like m numbers, and the error grows by
+1 / (1 - P / m): exact Fisher matrices (tests/test_planning.py) and measured errors
+(benchmarks/forecast.py) follow this.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
 from privsketch.budget import Budget
-from privsketch.design.forecast import cautions
-from privsketch.design.recipe import Design
-from privsketch.design.unknowns import (
-    CovarianceType,
-    carried_clusters,
-    carried_gaussians,
-    kmeans_unknowns,
-    mixture_unknowns,
-)
 from privsketch.errors import ParameterError
 from privsketch.features.contribution import TableContribution
-from privsketch.features.frequencies import NO_LAW
 from privsketch.features.maps import FeatureMap
 from privsketch.features.masks import Masks
-from privsketch.features.quadratic import QUADRATIC_LAWS
+from privsketch.noise.laws import CountMode, plan_sum_noise
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
-from privsketch.noise.sums import CountMode, plan_sum_noise
 
 MIN_FEATURES = 50  # fewer leave small problems to the luck of the frequencies
 # Per coordinate of a centre. Seed mixtures need 4. Records of other shapes gain from more: digits
@@ -52,16 +56,10 @@ WORTH = 0.07  # fall of the predicted error that doubling the sketch is worth
 TOLERANCE = 1.05  # of the least error: what a surer search may cost
 COUNT_TOLERANCE = 1.1  # by how much a released count may raise the variance of the sums
 _PREFERENCE: tuple[NoiseKind, ...] = ("gaussian", "cube", "laplace")
-_COUNTS = {
-    "released": "a noisy one is part of the sketch",
-    "omitted": "not part of the sketch",
-    "public": "public",
-}
-_MOST_NAMES = 12
-_CENTERS = {
-    "released": "the mean of the records, a noisy one of which is part of the sketch",
-    "omitted": "that of the domain: components are those around it, not around the mean",
-}
+CovarianceType = Literal["spherical", "diag", "tied", "full"]
+Verdict = Literal["good", "rough", "hopeless"]  # of a forecast
+COVARIANCE_TYPES: tuple[CovarianceType, ...] = get_args(CovarianceType)
+LEAST_PER_UNKNOWN = 2  # seen: one feature per unknown fails, two do
 
 
 @dataclass(frozen=True)
@@ -210,82 +208,113 @@ def choose_count(
     return "released" if released <= COUNT_TOLERANCE * omitted else "omitted"
 
 
-def kmeans_cost(design: Design) -> float:
-    """Predicted excess error of k-means from this design over that of one for k-means alone.
+def kmeans_unknowns(n_components: int, dim: int) -> int:
+    """A weight and a centre for each cluster, one width for all."""
+    return n_components * (dim + 1) + 1
 
-    Both for the same budget and number of records; below 1 if this design is larger
-    and that helps.
+
+def mixture_unknowns(n_components: int, dim: int, covariance_type: CovarianceType) -> int:
+    """Weights that sum to 1, means, and covariances of the given shape."""
+    matrix = dim * (dim + 1) // 2
+    shapes = {
+        "spherical": n_components,
+        "diag": n_components * dim,
+        "tied": matrix,
+        "full": n_components * matrix,
+    }
+    return n_components * (dim + 1) - 1 + shapes[covariance_type]
+
+
+def checked_covariance_type(value: str | None) -> CovarianceType | None:
+    """The shape of that name; None stays None."""
+    for known in COVARIANCE_TYPES:
+        if value == known:
+            return known
+    if value is not None:
+        known_names = ", ".join(map(repr, COVARIANCE_TYPES))
+        raise ParameterError(f"covariance_type={value!r}: expected one of {known_names}, or None")
+    return None
+
+
+def default_covariance_type(n_components: int, dim: int) -> CovarianceType:
+    """Full where it at most doubles the unknowns of diagonal ones: up to five columns."""
+    full = mixture_unknowns(n_components, dim, "full")
+    return "full" if full <= 2 * mixture_unknowns(n_components, dim, "diag") else "diag"
+
+
+def richest_shape(n_components: int, dim: int, n_features: int) -> CovarianceType:
+    """The most general covariances that a sketch of this size can carry."""
+    for shape in ("full", "diag"):
+        kind = checked_covariance_type(shape)
+        if kind and LEAST_PER_UNKNOWN * mixture_unknowns(n_components, dim, kind) <= n_features:
+            return kind
+    return "spherical"
+
+
+def carried_clusters(dim: int, n_features: int) -> int:
+    """The largest number of clusters with two features for every unknown."""
+    return max(0, (n_features // LEAST_PER_UNKNOWN - 1) // (dim + 1))
+
+
+def carried_gaussians(dim: int, n_features: int, covariance_type: CovarianceType) -> int:
+    """The largest number of Gaussians with two features for every unknown."""
+    fixed = mixture_unknowns(0, dim, covariance_type)
+    each = mixture_unknowns(1, dim, covariance_type) - fixed
+    return max(0, (n_features // LEAST_PER_UNKNOWN - fixed) // each)
+
+
+def band_share(law: str, scales: tuple[float, float], width: float, dim: int) -> float:
+    """B = E[x exp(-x)]: the share of features in the band where a width can be seen.
+
+    At one scale t, with q = 2 (width / t)^2, x has an exponential law of mean q (a
+    gamma law of shape dim / 2 for normal frequencies); over log-uniform scales the
+    mean is an integral of dq / (1 + q)^2.
     """
-    k, dim = design.n_components, design.dim
-    largest, n_unknowns = largest_size("kmeans", k, dim)
-    alone = choose_size(
-        largest=largest,
-        n_unknowns=n_unknowns,
-        n_features=None,
-        feature_map=design.map,
-        budget=design.budget,
-        noise=None,
-        count=design.count,
-        n_records=design.n_records,
-    )
-    error = relative_error(
-        design.n_features,
-        kmeans_unknowns(k, dim),
-        design.noise_std**2,
-        design.n_records,
-        largest,
-    )
-    return float(error) / alone.error
+    low, high = (_q(width, scale) for scale in scales)
+    if law == "gaussian":
+        return float(dim / 2 * low * (1 + low) ** -(dim / 2 + 1))
+    if scales[0] == scales[1]:
+        return low / (1 + low) ** 2
+    return (1 / (1 + high) - 1 / (1 + low)) / (2 * math.log(scales[1] / scales[0]))
 
 
-def capacity(design: Design) -> str:
-    """In words, one line."""
-    dim, size = design.dim, design.n_features
-    full = carried_gaussians(dim, size, "full")
-    line = (
-        f"carries up to {carried_clusters(dim, size)} clusters, "
-        f"{carried_gaussians(dim, size, 'diag')} diagonal or {full} full Gaussians"
-    )
-    if design.task == "kmeans":
-        return line
-    return (
-        f"{line}; k-means from it has {kmeans_cost(design):.2g} times the excess error "
-        "of a sketch for k-means alone"
-    )
+def energy_share(law: str, scales: tuple[float, float], width: float, dim: int) -> float:
+    """E[exp(-x)]: the mean of |exp(-|w|^2 width^2 / 2)|^2 over the law of frequencies."""
+    low, high = (_q(width, scale) for scale in scales)
+    if law == "gaussian":
+        return float((1 + low) ** -(dim / 2))
+    if scales[0] == scales[1]:
+        return 1 / (1 + low)
+    # The integral of dq / (q (1 + q)), written so that small q does not cancel.
+    return (math.log1p(1 / high) - math.log1p(1 / low)) / (2 * math.log(scales[1] / scales[0]))
 
 
-def describe_design(design: Design) -> str:
-    """Several lines, each with a heading of twelve characters."""
-    columns = design.columns
-    names = "by position" if columns is None else ", ".join(columns[:_MOST_NAMES])
-    more = ", ..." if columns is not None and len(columns) > _MOST_NAMES else ""
-    lines = [
-        f"design      {design.fingerprint[:16]} for {design.task}, "
-        f"{design.n_components} components",
-        f"records     {design.domain.describe()}; planned for {design.n_records:g} of them",
-        f"columns     {names}{more}",
-        f"features    {_features(design)}",
-        f"noise       {design.noise}, standard deviation {design.noise_std:.4g} "
-        f"{'records' if design.map.has_table else 'squared radii'} per number",
-        f"forecast    {design.forecast().describe()}",
-    ]
-    if design.masks is not None:
-        lines.append(f"masks       {design.masks.describe()}; secret, drawn for each record")
-    if design.task == "pca":
-        lines.append(f"center      {_CENTERS[design.mean]}")
-    else:
-        lines.append(f"size        {capacity(design)}")
-    lines += [f"count       {_COUNTS[design.count]}", f"budget      {design.budget.describe()}"]
-    return "\n".join(lines + [f"careful     {text}" for text in cautions(design)])
+def _q(width: float, scale: float) -> float:
+    return 2 * (width / scale) ** 2
 
 
-def _features(design: Design) -> str:
-    recipe = design.frequencies
-    if recipe.law == NO_LAW:
-        return f"{design.n_features} ({design.feature_map})"
-    start = f"{design.n_features} ({design.feature_map}), "
-    if recipe.law in QUADRATIC_LAWS:
-        return f"{start}vectors {recipe.law}, public seed {recipe.seed}"
-    low, high = recipe.scales
-    scale = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-    return f"{start}frequencies {recipe.law} at scales {scale}, public seed {recipe.seed}"
+def inflation(n_unknowns: int, n_features: int) -> float:
+    """How much fitting all unknowns together enlarges the error; infinite if m <= P."""
+    spare = 1 - n_unknowns / n_features
+    return 1 / spare if spare > 0 else math.inf
+
+
+def centre_error(
+    *,
+    n_components: int,
+    dim: int,
+    n_records: float,
+    n_features: int,
+    variance: float,
+    n_unknowns: int,
+    band: float,
+) -> float:
+    """Expected squared error of a centre over that of a record: the excess RSSE - 1.
+
+    Both are sums over the dim coordinates, in units of the squared width.
+    """
+    if band <= 0:
+        return math.inf  # a width that no frequency can see
+    cluster = n_records / n_components
+    information = cluster**2 * n_features * band / (variance * dim)
+    return inflation(n_unknowns, n_features) / information

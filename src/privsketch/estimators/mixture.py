@@ -14,7 +14,7 @@ from privsketch._typing import Floats
 from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.clustering import em
 from privsketch.design.recipe import Design
-from privsketch.design.unknowns import CovarianceType
+from privsketch.design.size import CovarianceType
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError
 from privsketch.estimators.validation import column_names, completed, public_facts, validated

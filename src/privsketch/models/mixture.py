@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from privsketch._typing import Floats
 from privsketch.budget import Receipt
-from privsketch.design.unknowns import COVARIANCE_TYPES, CovarianceType
+from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.errors import ParameterError
 from privsketch.features.frequencies import public_seed
 from privsketch.formats import document_content, read_file, reading, require_fields

@@ -5,18 +5,44 @@ Tables 1 and 2, corrected). Combinations for which no proof is known to us are r
 
 `extra` is what else a record adds to the same release: its L1 norm for Laplace noise, its
 squared L2 norm for Gaussian noise. It is not masked, but goes with the record.
+
+How the sums of one design, and their count, are noised together.
+
+- Gaussian: the count rides along as one more integer, weight * n, in one release.
+- Cube: the count rides along as one more component of the cube.
+- Laplace: the count has a share of epsilon of its own (CLP Lemma 4).
+- Without a count, the whole budget goes to the sums: k-means needs none.
+- Under "replace" the number of records is public and never noised.
+
+Where records are left out at random, a count that rides along counts those that were
+kept, and one with a share of its own counts all. The mean of the records, which centred
+principal components need, rides along with an integer weight of its own.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
 
-from privsketch.budget import Neighbours
+import numpy as np
+
+from privsketch._typing import Integers
+from privsketch.budget import Budget, Neighbours, Receipt, compose_sequential, exact
 from privsketch.errors import ParameterError
 from privsketch.features.contribution import Contribution
+from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.masks import Masks
+from privsketch.noise.calibration import gamma_star, round_down
 from privsketch.noise.mechanism import (
+    HEADROOM,
+    INT64_MAX,
+    INT64_MIN,
+    SAMPLERS,
+    NoiseKind,
     NoiseLaw,
+    add_noise,
     cube_factor,
     cube_law,
     gaussian_law,
@@ -33,6 +59,13 @@ from privsketch.noise.subsampling import (
 )
 
 _ALL = Masks()
+CountMode = Literal["released", "omitted", "public"]
+COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")
+MAX_RECORDS = 2**40  # public ceiling that int64 headroom is planned for
+COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
+# Second moments are divided by the count, so an error of it is one of every variance.
+COUNT_SHARE_OF_MOMENTS = 0.02
+MEAN_SHARE_OF_SENSITIVITY = 0.25  # the mean's weight; costs 3 % of Gaussian, 25 % of Laplace noise
 
 
 def laplace_noise(
@@ -190,3 +223,226 @@ def _words(masks: Masks, inner: float, epsilon: float) -> str:
         return ""
     words = f"secret masks keep {masks.describe()}"
     return words if inner == epsilon else f"{words}; noise at an inner epsilon of {inner:.12g}"
+
+
+@dataclass(frozen=True)
+class SumNoise:
+    """The noise of one design: laws, and what the released integers mean.
+
+    A released sum is `factor` times the integer sum plus noise, the mean of the records
+    `mean_weight` times their integer sum, if that is not 0. A released count is
+    `count_weight` times the number of records plus noise; `count_law` is None when it
+    rides with the sums or is not released. `record_rate` is the share of records kept.
+    """
+
+    sums_law: NoiseLaw
+    count_law: NoiseLaw | None
+    count: CountMode
+    count_weight: int
+    factor: int
+    mean_weight: int = 0
+    record_rate: float = 1.0
+    _n_features: int = 0
+
+    @property
+    def count_unit(self) -> float:
+        """What one record adds to the released count, on average."""
+        return self.count_weight * (1.0 if self.count_law else self.record_rate)
+
+    @property
+    def count_variance(self) -> float:
+        """Variance of the noise of the released count, in records."""
+        law = self.count_law or self.sums_law
+        return law.variance / self.count_unit**2 if self.count == "released" else 0.0
+
+    def release(
+        self,
+        sums: Integers,
+        n_records: int,
+        *,
+        n_kept: int | None = None,
+        source: str | None,
+    ) -> tuple[Integers, Receipt]:
+        """Noisy sums, with the noisy count as last element if there is one.
+
+        `sums` end with those of the records' coordinates if the mean is released; `n_kept`
+        records of n_records were kept by the masks.
+
+        Charges: the budget of the design, once.
+        """
+        # Clipping is 1-Lipschitz, so it keeps the sensitivity; it only acts beyond 2^40 records.
+        weights = np.full(len(sums), self.factor, dtype=np.int64)
+        if self.mean_weight:
+            weights[self._n_features :] = self.mean_weight
+        limits = HEADROOM // weights
+        scaled = np.clip(sums, -limits, limits) * weights
+        if self.count != "released":
+            return add_noise(scaled, self.sums_law, source=source)
+        counted = n_records if self.count_law is not None or n_kept is None else n_kept
+        weighted = np.array([min(counted, MAX_RECORDS) * self.count_weight], dtype=np.int64)
+        if self.count_law is None:
+            return add_noise(np.concatenate([scaled, weighted]), self.sums_law, source=source)
+        noisy_sums, sums_receipt = add_noise(scaled, self.sums_law, source=None)
+        noisy_count, count_receipt = add_noise(weighted, self.count_law, source=None)
+        receipt = _composed([sums_receipt, count_receipt], source)
+        return np.concatenate([noisy_sums, noisy_count]), receipt
+
+    def covers(self, receipt: Receipt) -> bool:
+        """Whether a receipt is that of one release of this noise, at its scale or a larger one.
+
+        Everything but words about numbers must be what a release writes.
+        """
+        laws = [self.sums_law] if self.count_law is None else [self.sums_law, self.count_law]
+        leaves = list(receipt.parts) or [receipt]
+        if len(leaves) != len(laws):
+            return False
+        for leaf, law in zip(leaves, laws, strict=True):
+            if leaf.scale is None or leaf.scale < law.scale * (1 - 1e-9):
+                return False
+            expected = law.receipt(leaf.scale, leaf.source, leaf.sampler)
+            expected = replace(expected, sensitivity=leaf.sensitivity, calibration=leaf.calibration)
+            if leaf != expected or leaf.sampler not in SAMPLERS:
+                return False
+        return len(laws) == 1 or receipt == _composed(leaves, receipt.source)
+
+
+def _composed(parts: list[Receipt], source: str | None) -> Receipt:
+    return compose_sequential("discrete Laplace noise on sums and count", parts, source)
+
+
+def saturating_add(a: Integers, b: Integers) -> Integers:
+    """a + b, stopping at the ends of int64. A wrapped sum would tell neighbours apart."""
+    with np.errstate(over="ignore"):
+        total = a + b
+    overflowed = ((a ^ total) & (b ^ total)) < 0  # both terms have the other sign
+    return np.where(overflowed, np.where(a < 0, INT64_MIN, INT64_MAX), total)
+
+
+def saturating_multiply(values: Integers, factor: int) -> Integers:
+    """factor * values, stopping at the ends of int64."""
+    if factor == 1:
+        return values
+    limit = INT64_MAX // factor
+    product = np.clip(values, -limit, limit) * factor
+    beyond = np.where(values < 0, INT64_MIN, INT64_MAX)
+    return np.where(np.abs(np.clip(values, -limit - 1, limit + 1)) > limit, beyond, product)
+
+
+def split_epsilon(epsilon: float, n_records: float, least: float = 0.0) -> tuple[float, float]:
+    """Shares of epsilon for Laplace sums and count (CLP Lemma 28), adding up exactly.
+
+    The count's share is at least `least`.
+    """
+    share = max(1.0 - gamma_star(n_records, epsilon), least) * epsilon
+    digits = 6 - math.ceil(math.log10(share))
+    for_count = Fraction(math.floor(share * 10.0**digits)) / Fraction(10) ** digits
+    return round_down(exact(epsilon) - for_count), round_down(for_count)
+
+
+def plan_sum_noise(
+    contribution: Contribution,
+    budget: Budget,
+    *,
+    kind: NoiseKind,
+    count: CountMode,
+    n_records: float,
+    masks: Masks | None = None,
+    mean: bool = False,
+) -> SumNoise:
+    """Calibrate the noise of a design from public facts alone."""
+    if (budget.neighbours == "replace") != (count == "public"):
+        raise ParameterError(
+            f"count={count!r} with neighbours={budget.neighbours!r}: the number of records is "
+            "public under 'replace', and 'released' or 'omitted' under 'add-remove'"
+        )
+    if mean and (kind == "cube" or masks is not None):
+        raise ParameterError(
+            "mean='released' goes with noise='gaussian' or noise='laplace' and without masks"
+        )
+    try:
+        noise = _plan_sum_noise(contribution, budget, kind, count, n_records, masks, mean)
+    except (ZeroDivisionError, OverflowError):
+        raise ParameterError(
+            f"epsilon={budget.epsilon!r}: so small that no noise of this size can be drawn"
+        ) from None
+    _require_headroom(noise, contribution.largest * noise.factor)
+    return noise
+
+
+def _plan_sum_noise(
+    contribution: Contribution,
+    budget: Budget,
+    kind: NoiseKind,
+    count: CountMode,
+    n_records: float,
+    masks: Masks | None,
+    mean: bool,
+) -> SumNoise:
+    epsilon, neighbours = budget.epsilon, budget.neighbours
+    released = count == "released"
+    components = contribution.n_values + (contribution.dim if mean else 0)
+    factor, weight, count_law = 1, 1, None
+    mean_weight, mean_l1, mean_l2_squared = 0, 0, 0
+    if mean:
+        mean_weight, mean_l1, mean_l2_squared = _mean_share(contribution, kind, neighbours)
+    if kind == "gaussian":
+        extra = mean_l2_squared
+        if released:
+            norm = math.sqrt(contribution.l2_squared(masks, neighbours))
+            weight = max(1, round(COUNT_SHARE_OF_SENSITIVITY * norm))
+            extra += weight**2
+        sums_law = gaussian_noise(
+            contribution, components + released, epsilon, budget.delta, neighbours, masks, extra
+        )
+    elif kind == "laplace":
+        for_sums = epsilon
+        if released:
+            least = COUNT_SHARE_OF_MOMENTS if contribution.divided_by_count else 0.0
+            for_sums, for_count = split_epsilon(epsilon, n_records, least)
+            count_law = laplace_law(1, 1, for_count, neighbours)
+        sums_law = laplace_noise(contribution, components, for_sums, neighbours, masks, mean_l1)
+    else:
+        sums_law, factor = cube_noise(
+            contribution, components + released, epsilon, neighbours, masks
+        )
+        weight = factor * contribution.linf("add-remove")
+    return SumNoise(
+        sums_law,
+        count_law,
+        count,
+        weight if released else 1,
+        factor,
+        mean_weight,
+        1.0 if masks is None else masks.records,
+        contribution.n_values,
+    )
+
+
+def _mean_share(
+    contribution: Contribution, kind: NoiseKind, neighbours: Neighbours
+) -> tuple[int, int, int]:
+    """Weight of the records' integer coordinates, and what they add to L1 and squared L2 norms.
+
+    A record has an L2 norm of at most RECORD_MAX, a difference of two twice that.
+    """
+    l1 = math.isqrt(contribution.dim * RECORD_MAX**2) + 1
+    if kind == "laplace":
+        share = MEAN_SHARE_OF_SENSITIVITY * contribution.l1(None) / l1
+    else:
+        norm = math.sqrt(contribution.l2_squared(None, "add-remove"))
+        share = MEAN_SHARE_OF_SENSITIVITY * norm / RECORD_MAX
+    most = HEADROOM // MAX_RECORDS // RECORD_MAX - 1
+    weight = min(max(1, round(share)), most)
+    factor = 1 if neighbours == "add-remove" else 2
+    return weight, factor * weight * l1, (factor * weight * RECORD_MAX) ** 2
+
+
+def _require_headroom(noise: SumNoise, largest_component: int) -> None:
+    """Refuse a design whose integers could come near the ends of int64."""
+    laws = [law for law in (noise.sums_law, noise.count_law) if law is not None]
+    per_record = max(largest_component, noise.count_weight, noise.mean_weight * RECORD_MAX)
+    if per_record * MAX_RECORDS >= HEADROOM or any(law.reach >= HEADROOM for law in laws):
+        raise ParameterError(
+            "the sums of this design could overflow 64-bit integers; use fewer features or a "
+            "larger epsilon"
+        )

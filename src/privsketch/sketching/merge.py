@@ -9,7 +9,7 @@ import numpy as np
 
 from privsketch.budget import INSECURE
 from privsketch.errors import MergeError, require_count
-from privsketch.noise.sums import saturating_add, saturating_multiply
+from privsketch.noise.laws import saturating_add, saturating_multiply
 from privsketch.sketching.sketch import MOST_WEIGHT, Sketch, merged_receipt, releases_of
 
 

@@ -36,7 +36,7 @@ from privsketch.features.masks import RATE_BITS, Masks
 from privsketch.features.moments import moment_sums
 from privsketch.kernels.dense import BlockKernel, CompiledKernel, Quantised
 from privsketch.kernels.hadamard import StructuredKernel
-from privsketch.noise.sums import saturating_add
+from privsketch.noise.laws import saturating_add
 
 MASK_BYTES = 2**23  # of one thread
 Records = npt.NDArray[np.floating]

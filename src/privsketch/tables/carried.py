@@ -13,9 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from privsketch.errors import RecordError
-from privsketch.tables.columns import FoundName, Selection, require_numeric, selected_names
 from privsketch.tables.files import file_identity, file_kind, file_rows, file_schema
-from privsketch.tables.memory import Rows, array_places, own_errors
+from privsketch.tables.memory import (
+    FoundName,
+    Rows,
+    Selection,
+    array_places,
+    own_errors,
+    require_numeric,
+    selected_names,
+)
 from privsketch.tables.text import may_be_shown
 
 

@@ -11,8 +11,14 @@ import numpy as np
 
 from privsketch._typing import Block
 from privsketch.errors import RecordError
-from privsketch.tables.columns import Selection, rows_per_block, selected
-from privsketch.tables.memory import Rows, array_blocks, batch_rows
+from privsketch.tables.memory import (
+    Rows,
+    Selection,
+    array_blocks,
+    batch_rows,
+    rows_per_block,
+    selected,
+)
 from privsketch.tables.text import text_names, text_rows
 
 SUFFIXES = {

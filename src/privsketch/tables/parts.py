@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from privsketch._typing import Block
-from privsketch.tables.columns import BLOCK_VALUES, Selection
 from privsketch.tables.files import file_kind
+from privsketch.tables.memory import BLOCK_VALUES, Selection
 
 # Values in a stretch of a file (a fraction of a second of work), and in blocks that are sent.
 FILE_VALUES, SENT_VALUES = 8 * BLOCK_VALUES, 2 * BLOCK_VALUES

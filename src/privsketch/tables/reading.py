@@ -21,9 +21,9 @@ import numpy as np
 
 from privsketch._typing import Block
 from privsketch.errors import ParameterError, RecordError
-from privsketch.tables.columns import Selection
 from privsketch.tables.files import count_in_file, file_blocks, file_identity
 from privsketch.tables.memory import (
+    Selection,
     array_blocks,
     is_pandas,
     list_blocks,

@@ -16,8 +16,7 @@ import numpy as np
 
 from privsketch._typing import Block
 from privsketch.errors import RecordError
-from privsketch.tables.columns import Selection, rows_per_block
-from privsketch.tables.memory import array_places
+from privsketch.tables.memory import Selection, array_places, rows_per_block
 
 _BLOCK_ENTRIES = 2**18
 _BLOCK_ROWS = 2**14

@@ -29,8 +29,7 @@ from typing import Any
 import numpy as np
 
 from privsketch.errors import RecordError
-from privsketch.tables.columns import Selection, selected_names
-from privsketch.tables.memory import Rows, batch_rows
+from privsketch.tables.memory import Rows, Selection, batch_rows, selected_names
 
 # Arrow reads as much at a time, and no line may be longer: enough for every thread, and few such
 # blocks are in memory.

@@ -28,8 +28,7 @@ from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.features.frequencies import public_seed
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account
-from privsketch.noise.shares import Shares
+from privsketch.noise.account import Account, Shares
 
 METHODS = ("rounds", "partition-tree")
 N_ROUNDS = 4

@@ -32,11 +32,10 @@ from privsketch.clustering.tree.swap import (
     release_centers,
     whole_losses,
 )
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.noise.choice import choice_law
 from privsketch.noise.mechanism import choose
-from privsketch.noise.shares import Shares
 
 MEDIAN_SHARES = {
     "candidates": Fraction(3, 10),

@@ -52,8 +52,7 @@ from privsketch.errors import require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account, part_receipt
-from privsketch.noise.shares import Shares
+from privsketch.noise.account import Account, Shares, part_receipt
 from privsketch.sketching.build import sketch
 
 DOUBTFUL = 1.0  # forecast error from which on centres say more about noise than about records

@@ -28,8 +28,8 @@ from privsketch.design.pca import predicted_loss
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball
 from privsketch.errors import ParameterError
+from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.shares import Shares
 
 Directions = Literal["columns", "released", "random"]
 MOST_COLUMNS = 10  # more of them are not sketched without a choice of directions

@@ -36,8 +36,7 @@ from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account
-from privsketch.noise.shares import Shares
+from privsketch.noise.account import Account, Shares
 
 Start = Literal["sketch", "trees"]
 STARTS: tuple[Start, ...] = ("sketch", "trees")

@@ -25,10 +25,9 @@ import numpy.typing as npt
 
 from privsketch._typing import Floats, Integers
 from privsketch.clustering.sparse.passes import SparsePasses
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
 from privsketch.noise.choice import picks_law
 from privsketch.noise.mechanism import choose
-from privsketch.noise.shares import Shares
 
 Labels = Callable[[Any], npt.NDArray[np.intp]]
 Recovery = Literal["largest", "picks"]

@@ -27,10 +27,9 @@ from privsketch._typing import Integers, Whole
 from privsketch.budget import Budget
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected, cut_to_ball
 from privsketch.features.stream import PublicStream
-from privsketch.noise.account import Account
+from privsketch.noise.account import Account, Shares
 from privsketch.noise.choice import threshold_law
 from privsketch.noise.mechanism import choose
-from privsketch.noise.shares import Shares
 
 SIDE_BITS = RADIUS_BITS + 2  # the root is [-2 r, 2 r]^p, shifted by up to r
 MOST_LEVELS = SIDE_BITS - 1  # the cubes of the last one have whole centres

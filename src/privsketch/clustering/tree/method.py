@@ -41,8 +41,7 @@ from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import PublicStream
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account
-from privsketch.noise.shares import Shares
+from privsketch.noise.account import Account, Shares
 
 BEST_SHARE = Fraction(1, 10)  # of the choice among several trials
 TRIAL_SHARES = {

@@ -32,8 +32,7 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.features.stream import PublicStream
-from privsketch.noise.account import Account
-from privsketch.noise.shares import Shares
+from privsketch.noise.account import Account, Shares
 
 WIDTH_BITS = 22  # 2^40 losses of this width add up within 62 bits
 WIDTH = 2**WIDTH_BITS

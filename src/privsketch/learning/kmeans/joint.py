@@ -43,9 +43,8 @@ from privsketch.learning.atoms import (
     ridged,
     tapered_features,
 )
-from privsketch.learning.overview import Overview, find_overview
 from privsketch.learning.problem import Problem
-from privsketch.learning.refine import refine
+from privsketch.learning.refine import Overview, find_overview, refine
 from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
 
 SURPLUS = 2  # particles per cluster: with one, two particles may share a cluster for good

@@ -19,16 +19,15 @@ from sklearn.cluster import kmeans_plusplus
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats
 from privsketch.design.recipe import Design, require_features
-from privsketch.design.unknowns import carried_clusters
+from privsketch.design.size import carried_clusters
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.atoms import Atoms
-from privsketch.learning.diagnosis import concerns, no_knowledge
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.number import choose_size
 from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.problem import Problem, checked_sketch, problem_of
-from privsketch.learning.uncertainty import Solution
+from privsketch.learning.uncertainty import Solution, concerns, no_knowledge
 from privsketch.models.base import nearest
 from privsketch.models.clusters import DECODERS, KMeansModel
 from privsketch.sketching.sketch import Sketch

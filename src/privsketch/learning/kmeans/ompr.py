@@ -23,9 +23,8 @@ from privsketch.learning.atoms import (
     make_target,
     residual_vector,
 )
-from privsketch.learning.overview import find_overview
 from privsketch.learning.problem import Problem
-from privsketch.learning.refine import refine
+from privsketch.learning.refine import find_overview, refine
 from privsketch.learning.uncertainty import Solution, assess_fit
 
 DIRAC = np.zeros((1, 1))

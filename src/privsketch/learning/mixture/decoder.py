@@ -32,7 +32,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats
-from privsketch.design.unknowns import CovarianceType
+from privsketch.design.size import CovarianceType
 from privsketch.errors import ParameterError
 from privsketch.learning.mixture.covariance import Weighting
 from privsketch.learning.mixture.distortion import Project, make_distortion

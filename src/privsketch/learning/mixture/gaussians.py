@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privsketch._typing import Floats
-from privsketch.design.unknowns import CovarianceType
+from privsketch.design.size import CovarianceType
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,13 +10,13 @@ import numpy as np
 from privsketch._typing import Floats
 from privsketch.design.forecast import HOPELESS
 from privsketch.design.recipe import Design
-from privsketch.design.unknowns import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
+from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.features.onebit import SIGN_VARIANCE
-from privsketch.learning.diagnosis import missing_records, no_knowledge, on_the_edge
 from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
 from privsketch.learning.problem import Problem, checked_sketch, problem_of
+from privsketch.learning.uncertainty import missing_records, no_knowledge, on_the_edge
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.sketching.sketch import Sketch
 

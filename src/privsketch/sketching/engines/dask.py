@@ -29,8 +29,7 @@ import numpy as np
 from privsketch.errors import ParameterError, PrivsketchError, RecordError
 from privsketch.sketching.engines.work import Outcome, Work, add_outcomes, foreign_error, part_sums
 from privsketch.sketching.sums import ExactSums, exact_sums
-from privsketch.tables.columns import Selection, selected_names
-from privsketch.tables.memory import array_blocks
+from privsketch.tables.memory import Selection, array_blocks, selected_names
 from privsketch.tables.parts import FilePart
 from privsketch.tables.reading import read_parts
 

@@ -15,7 +15,7 @@ from privsketch import __version__
 from privsketch.design.recipe import Design
 from privsketch.errors import PrivsketchError, RecordError
 from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
-from privsketch.tables.columns import Selection
+from privsketch.tables.memory import Selection
 from privsketch.tables.reading import part_blocks
 
 Outcome = ExactSums | PrivsketchError

@@ -1,0 +1,108 @@
+"""A design in plain words: what it is, what it can carry, and what to think about."""
+
+from __future__ import annotations
+
+from privsketch.design.forecast import cautions
+from privsketch.design.recipe import Design
+from privsketch.design.size import (
+    carried_clusters,
+    carried_gaussians,
+    choose_size,
+    kmeans_unknowns,
+    largest_size,
+    relative_error,
+)
+from privsketch.features.frequencies import NO_LAW
+from privsketch.features.quadratic import QUADRATIC_LAWS
+
+_COUNTS = {
+    "released": "a noisy one is part of the sketch",
+    "omitted": "not part of the sketch",
+    "public": "public",
+}
+_MOST_NAMES = 12
+_CENTERS = {
+    "released": "the mean of the records, a noisy one of which is part of the sketch",
+    "omitted": "that of the domain: components are those around it, not around the mean",
+}
+
+
+def kmeans_cost(design: Design) -> float:
+    """Predicted excess error of k-means from this design over that of one for k-means alone.
+
+    Both for the same budget and number of records; below 1 if this design is larger
+    and that helps.
+    """
+    k, dim = design.n_components, design.dim
+    largest, n_unknowns = largest_size("kmeans", k, dim)
+    alone = choose_size(
+        largest=largest,
+        n_unknowns=n_unknowns,
+        n_features=None,
+        feature_map=design.map,
+        budget=design.budget,
+        noise=None,
+        count=design.count,
+        n_records=design.n_records,
+    )
+    error = relative_error(
+        design.n_features,
+        kmeans_unknowns(k, dim),
+        design.noise_std**2,
+        design.n_records,
+        largest,
+    )
+    return float(error) / alone.error
+
+
+def capacity(design: Design) -> str:
+    """In words, one line."""
+    dim, size = design.dim, design.n_features
+    full = carried_gaussians(dim, size, "full")
+    line = (
+        f"carries up to {carried_clusters(dim, size)} clusters, "
+        f"{carried_gaussians(dim, size, 'diag')} diagonal or {full} full Gaussians"
+    )
+    if design.task == "kmeans":
+        return line
+    return (
+        f"{line}; k-means from it has {kmeans_cost(design):.2g} times the excess error "
+        "of a sketch for k-means alone"
+    )
+
+
+def describe_design(design: Design) -> str:
+    """Several lines, each with a heading of twelve characters."""
+    columns = design.columns
+    names = "by position" if columns is None else ", ".join(columns[:_MOST_NAMES])
+    more = ", ..." if columns is not None and len(columns) > _MOST_NAMES else ""
+    lines = [
+        f"design      {design.fingerprint[:16]} for {design.task}, "
+        f"{design.n_components} components",
+        f"records     {design.domain.describe()}; planned for {design.n_records:g} of them",
+        f"columns     {names}{more}",
+        f"features    {_features(design)}",
+        f"noise       {design.noise}, standard deviation {design.noise_std:.4g} "
+        f"{'records' if design.map.has_table else 'squared radii'} per number",
+        f"forecast    {design.forecast().describe()}",
+    ]
+    if design.masks is not None:
+        lines.append(f"masks       {design.masks.describe()}; secret, drawn for each record")
+    if design.task == "pca":
+        lines.append(f"center      {_CENTERS[design.mean]}")
+    else:
+        lines.append(f"size        {capacity(design)}")
+    lines += [f"count       {_COUNTS[design.count]}", f"budget      {design.budget.describe()}"]
+    return "\n".join(lines + [f"careful     {text}" for text in cautions(design)])
+
+
+def _features(design: Design) -> str:
+    recipe = design.frequencies
+    if recipe.law == NO_LAW:
+        return f"{design.n_features} ({design.feature_map})"
+    start = f"{design.n_features} ({design.feature_map}), "
+    if recipe.law in QUADRATIC_LAWS:
+        return f"{start}vectors {recipe.law}, public seed {recipe.seed}"
+    low, high = recipe.scales
+    scale = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    return f"{start}frequencies {recipe.law} at scales {scale}, public seed {recipe.seed}"
