@@ -22,7 +22,7 @@ of the frequencies and summed over m of them, in units of the width, the informa
 and the squared error of a centre, relative to the width, is the inverse of it. P
 unknowns are fitted together. A multi-scale law puts about half of its 2 m numbers where
 clusters of one width can be seen, so they act like m numbers, and the error grows by
-1 / (1 - P / m): exact Fisher matrices (tests/test_planning.py) and measured errors
+1 / (1 - P / m): exact Fisher matrices (tests/design/test_planning.py) and measured errors
 (benchmarks/forecast.py) follow this.
 """
 

@@ -10,7 +10,7 @@ which takes O(P log P) steps for all P features instead of O(P dim). Nothing is 
 phases are those of the dense integer matrix r_j (H D1 H D2)_jk, bit for bit. (Structured
 orthogonal features: Yu et al., 2016, and for sketches Chatalic et al., 2018, with three
 transforms; with two, means of features are already closer to their expectation than those
-of as many independent frequencies: tests/test_hadamard.py.)
+of as many independent frequencies: tests/kernels/test_hadamard.py.)
 
 Two facts make the matrix cheap to know exactly. H D1 H has the entry h[j xor k] in row j and
 column k, where h = H d1 is the transform of the diagonal of D1; and D1 has an odd number of

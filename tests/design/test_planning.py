@@ -24,11 +24,11 @@ from privsketch.design.size import (
     carried_gaussians,
     centre_error,
     energy_share,
-    kmeans_cost,
     kmeans_unknowns,
     mixture_unknowns,
     noise_variance,
 )
+from privsketch.design.words import kmeans_cost
 from privsketch.features.maps import feature_map
 
 

@@ -20,7 +20,7 @@ from privsketch.clustering import lloyd
 from privsketch.clustering.choose import METHODS
 from privsketch.errors import ParameterError
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def module(name):

@@ -9,7 +9,7 @@ from papers.harness import pages, results
 from papers.harness.targets import TARGETS, find_targets
 from privsketch.errors import ParameterError
 
-PAPERS = Path(__file__).parent.parent / "docs" / "papers"
+PAPERS = Path(__file__).parents[2] / "docs" / "papers"
 NAMES = ("jll-figure1", "jll-table1")
 
 
