@@ -23,6 +23,7 @@ from scipy.sparse import csr_array
 
 import privsketch as ps
 from privsketch._typing import Floats
+from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 
@@ -73,7 +74,8 @@ def without_privacy(table: csr_array, seed: int) -> Floats:
 
 def by_dense_recovery(table: csr_array, budget: ps.Budget, seed: int) -> Floats:
     """Partition trees with noise on all columns alike; a pass makes all rows dense, in blocks."""
-    return cluster_by_tree(
+    return clustered(
+        cluster_by_tree,
         table,
         K,
         domain=ps.Ball(dim=DIM, radius=float(np.sqrt(N_NONZERO))),
@@ -116,7 +118,8 @@ def table_of_costs(n_seeds: int, dense: bool, budgets: list[ps.Budget]) -> None:
         for name, options in ways:
 
             def centers(table: csr_array, seed: int, options: Any = options) -> Floats:
-                return cluster_sparse(
+                return clustered(
+                    cluster_sparse,
                     table,
                     K,
                     domain=ps.Box(0, 1, dim=DIM),
@@ -139,7 +142,8 @@ def one_run() -> None:
     """What `--memory` does in a process of its own, data included."""
     table, means = records(0)
     begin = time.perf_counter()
-    model = cluster_sparse(
+    model = clustered(
+        cluster_sparse,
         table,
         K,
         domain=ps.Box(0, 1, dim=DIM),

@@ -20,6 +20,7 @@ from privsketch._typing import Floats
 from privsketch.budget import Receipt, exact
 from privsketch.clustering import lloyd
 from privsketch.clustering.choose import METHODS
+from privsketch.clustering.run import clustered
 
 OURS = ("auto", "pipeline", "sketch")
 LAPLACE, UNIFORM = "lloyd laplace", "lloyd uniform"
@@ -59,7 +60,8 @@ def fitted(
     options: dict[str, Any] = {"n_threads": 1, "n_records": len(records), "random_state": seed}
     start = time.perf_counter()
     if method == UNIFORM:
-        model = lloyd.cluster(
+        model = clustered(
+            lloyd.cluster,
             records,
             data.n_clusters,
             domain=data.domain,

@@ -19,6 +19,7 @@ from privsketch.budget import Budget, compose_sequential
 from privsketch.clustering import lloyd
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
+from privsketch.clustering.run import clustered
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.models.centers import CenterModel
 from privsketch.noise.account import Account, Shares
@@ -39,7 +40,8 @@ class Method:
 
 def tree(records: Records, n_clusters: int, epsilon: float, seed: int) -> CenterModel:
     """BAL, corrected. Charges: epsilon."""
-    return cluster_by_tree(
+    return clustered(
+        cluster_by_tree,
         records.table,
         n_clusters,
         domain=records.ball,
@@ -88,7 +90,8 @@ def paid_rounds(records: Records, model: CenterModel, budget: Budget, n_rounds: 
 
 def sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> CenterModel:
     """SuLQ k-means as in section 7. Charges: epsilon and DELTA."""
-    return lloyd.cluster(
+    return clustered(
+        lloyd.cluster,
         records.table,
         n_clusters,
         domain=records.ball,
@@ -103,7 +106,8 @@ def sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> Center
 
 def pure_sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> CenterModel:
     """SuLQ k-means with Laplace noise in a box. Charges: epsilon."""
-    return lloyd.cluster(
+    return clustered(
+        lloyd.cluster,
         records.table,
         n_clusters,
         domain=records.box,
@@ -119,7 +123,8 @@ def pure_sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> C
 def _pipeline(delta: float) -> Callable[[Records, int, float, int], CenterModel]:
     def fit(records: Records, n_clusters: int, epsilon: float, seed: int) -> CenterModel:
         """Our own method. Charges: epsilon and delta."""
-        return pipeline.cluster(
+        return clustered(
+            pipeline.cluster,
             records.table,
             n_clusters,
             domain=records.ball,

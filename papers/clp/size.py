@@ -28,6 +28,7 @@ from papers.clp.setting import (
 from papers.harness.cells import Cell, Row
 from privsketch.budget import Budget
 from privsketch.clustering.pipeline import method as pipeline
+from privsketch.clustering.run import clustered
 
 K, DIM = 4, 8
 DELTA = 1e-8
@@ -145,7 +146,8 @@ def _curve_rows(
 def _pipeline_row(records: Records, epsilon: float, trial: int) -> Row:
     """Our method of several passes, pure, which is told no width either."""
     n_records = records.size[0]
-    model = pipeline.cluster(
+    model = clustered(
+        pipeline.cluster,
         records.table,
         K,
         domain=box(DIM),

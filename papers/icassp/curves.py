@@ -33,6 +33,7 @@ from papers.icassp.setting import (
 from privsketch._typing import Floats
 from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.clustering import grid, lloyd
+from privsketch.clustering.run import clustered
 from privsketch.clustering.starts import Start
 from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError
@@ -184,7 +185,8 @@ def lloyd_rows(
     data = mixture(trial, n_records, k, d)
     found = []
     for epsilon in epsilons:
-        model = lloyd.cluster(
+        model = clustered(
+            lloyd.cluster,
             data.table,
             k,
             domain=data.box,
@@ -209,7 +211,8 @@ def grid_rows(
         try:
             if grid.cells_per_axis(n_records, epsilon, d) ** d > most_cells:
                 continue
-            model = grid.cluster(
+            model = clustered(
+                grid.cluster,
                 data.table,
                 k,
                 domain=data.box,

@@ -18,6 +18,7 @@ import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering import lloyd
 from privsketch.clustering.choose import METHODS
+from privsketch.clustering.run import clustered
 from privsketch.errors import ParameterError
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -355,8 +356,8 @@ def test_peers_that_do_not_start_are_left_out_with_a_message(tmp_path):
 
 def test_a_receipt_over_the_budget_stops_the_run():
     require = module("benchmarks.compare.methods").require_within
-    model = lloyd.cluster(
-        np.zeros((5, 2)), 1, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(0.5, 1e-6)
+    model = clustered(
+        lloyd.cluster, np.zeros((5, 2)), 1, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(0.5, 1e-6)
     )
     require(model.receipt, ps.Budget(0.5, 1e-6))
     for budget in (ps.Budget(0.49, 1e-6), ps.Budget(0.5, 1e-7), ps.Budget(0.5)):
@@ -484,7 +485,8 @@ def test_shares_of_rounds_add_up_exactly():
 def test_receipts_of_rounds_add_up(dim, k):
     for noise in ("laplace", "cube", "gaussian"):
         budget = ps.Budget(1 / 3, 1e-6 if noise == "gaussian" else 0.0)
-        receipt = lloyd.cluster(
+        receipt = clustered(
+            lloyd.cluster,
             np.zeros((3, dim)),
             k,
             domain=ps.Box(-1, 1, dim=dim),

@@ -17,6 +17,7 @@ from privsketch.budget import exact
 from privsketch.clustering import aggregate
 from privsketch.clustering import passes as passes_module
 from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.errors import ParameterError, RecordError
 from privsketch.noise.mechanism import _insecure_sampler
 
@@ -74,7 +75,8 @@ def question(table, k, noise, neighbours="add-remove", *, domain=LINE, epsilon=2
     budget = ps.Budget(epsilon, 1e-3 if noise == "gaussian" else 0.0, neighbours)
     options = {"n_records": 10, "n_blocks": 2, "random_state": 0, "n_threads": 1, **options}
     with _insecure_sampler(sampler):
-        aggregate.cluster(
+        clustered(
+            aggregate.cluster,
             np.asarray(table, dtype=float).reshape(-1, len(domain.half_widths)),
             k,
             domain=domain,
@@ -364,7 +366,9 @@ def test_centres_have_the_places_of_their_references():
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_no_records_are_the_references(domain):
     options = {"domain": domain, "n_records": 50, "random_state": 4, "n_blocks": 3}
-    model = aggregate.cluster(np.zeros((0, 2)), 4, budget=ps.Budget(1.0, 1e-6), **options)
+    model = clustered(
+        aggregate.cluster, np.zeros((0, 2)), 4, budget=ps.Budget(1.0, 1e-6), **options
+    )
     start = aggregate.start_centers(domain, 4, "packing", 4) + domain.center_vector
     np.testing.assert_allclose(model.centers, start, atol=1e-3)
 
@@ -375,8 +379,14 @@ def test_it_finds_clear_clusters(kind, delta):
     rng = np.random.default_rng(0)
     places = np.array([[-0.7, -0.6], [0.0, 0.7], [0.7, -0.6]])
     table = np.repeat(places, 5000, axis=0) + 0.03 * rng.normal(size=(15_000, 2))
-    model = aggregate.cluster(
-        table, 3, domain=PLANE, budget=ps.Budget(20.0, delta), noise=kind, n_records=15_000
+    model = clustered(
+        aggregate.cluster,
+        table,
+        3,
+        domain=PLANE,
+        budget=ps.Budget(20.0, delta),
+        noise=kind,
+        n_records=15_000,
     )
     far = np.linalg.norm(model.centers[:, np.newaxis] - places, axis=2)
     assert sorted(far.argmin(axis=0)) == [0, 1, 2]
@@ -387,8 +397,8 @@ def test_it_finds_clear_clusters(kind, delta):
 def test_one_cluster_is_the_mean_of_the_means_of_blocks(monkeypatch):
     table = np.random.default_rng(0).uniform(-1, 1, size=(60, 2))
     put(monkeypatch, np.arange(60) % 4)
-    model = aggregate.cluster(
-        table, 1, domain=PLANE, budget=ps.Budget(1.0), n_records=60, n_blocks=4
+    model = clustered(
+        aggregate.cluster, table, 1, domain=PLANE, budget=ps.Budget(1.0), n_records=60, n_blocks=4
     )
     means = [table[place::4].mean(axis=0) for place in range(4)]
     np.testing.assert_allclose(model.centers[0], np.mean(means, axis=0), atol=1e-5)
@@ -401,12 +411,12 @@ def test_how_many_blocks():
 
 
 def test_a_number_that_nobody_gave_is_counted_with_noise(spent):
-    model = aggregate.cluster(np.zeros((0, 1)), 2, domain=LINE, budget=ps.Budget(1.0))
+    model = clustered(aggregate.cluster, np.zeros((0, 1)), 2, domain=LINE, budget=ps.Budget(1.0))
     assert [law.epsilon for law in spent] == pytest.approx([0.02, 0.98])
     assert model.receipt.epsilon == pytest.approx(1.0, rel=1e-12)
     spent.clear()
     public = ps.Budget(1.0, 0.0, "replace")
-    model = aggregate.cluster(np.zeros((4, 1)), 2, domain=LINE, budget=public)
+    model = clustered(aggregate.cluster, np.zeros((4, 1)), 2, domain=LINE, budget=public)
     assert (model.n_records, len(spent), model.receipt.epsilon) == (4, 1, 1.0)
 
 
@@ -418,7 +428,8 @@ def test_odd_tables_give_a_model_without_a_word(domain, kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for table in tables:
-            model = aggregate.cluster(
+            model = clustered(
+                aggregate.cluster,
                 table,
                 3,
                 domain=domain,
@@ -445,14 +456,15 @@ def test_odd_tables_give_a_model_without_a_word(domain, kind):
 def test_refusals(options, words, spent):
     choices = {"n_clusters": 2, "domain": LINE, "budget": ps.Budget(1.0), **options}
     with pytest.raises(ParameterError, match=words):
-        aggregate.cluster(np.zeros((5, 1)), **choices)
+        clustered(aggregate.cluster, np.zeros((5, 1)), **choices)
     assert spent == []
 
 
 def test_missing_values_are_refused_before_anything_is_spent(spent):
     for n_records in (None, 9):
         with pytest.raises(RecordError, match="missing"):
-            aggregate.cluster(
+            clustered(
+                aggregate.cluster,
                 np.array([[0.0], [np.nan]]),
                 1,
                 domain=LINE,

@@ -16,6 +16,7 @@ import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering import grid, lloyd, starts
 from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.errors import ParameterError
 from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
@@ -54,9 +55,9 @@ def loss(method, records, neighbour, **options):
         options["start"] = "uniform"  # quicker, and as public
     tape = Tape()
     with _insecure_sampler(tape.record):
-        method(records, **options)
+        clustered(method, records, **options)
     with _insecure_sampler(tape.replay):
-        method(neighbour, **options)
+        clustered(method, neighbour, **options)
     assert len(tape.again) == len(tape.calls)
     total = 0.0
     for (values, law, _), again in zip(tape.calls, tape.again, strict=True):
@@ -150,7 +151,8 @@ def test_a_missing_value_is_a_record_like_others(kind):
 def test_the_receipt_adds_up_to_the_budget_and_no_more(kind, epsilon):
     budget = budget_of(kind, epsilon=epsilon)
     with _insecure_sampler(Tape().record):
-        found = lloyd.cluster(
+        found = clustered(
+            lloyd.cluster,
             np.zeros((5, 3)),
             2,
             domain=ps.Box(-1, 1, dim=3),
@@ -191,7 +193,9 @@ def test_cube_noise_hides_a_record_that_moves_between_clusters():
     tape = Tape()
     options = {"domain": ps.Box(-1, 1, dim=1), "budget": ps.Budget(1.0, 0.0, "replace")}
     with _insecure_sampler(tape.record):
-        lloyd.cluster(np.array([[1.0]]), 2, **options, noise="cube", n_rounds=1, random_state=0)
+        clustered(
+            lloyd.cluster, np.array([[1.0]]), 2, **options, noise="cube", n_rounds=1, random_state=0
+        )
     laws = {law for _, law, _ in tape.calls}
     assert len(tape.calls) == 2
     assert len(laws) == 1
@@ -306,12 +310,12 @@ def test_without_noise_it_is_lloyds_algorithm(kind, domain, mixture):
         "n_rounds": 3,
         "random_state": 4,
     }
-    found = lloyd.cluster(records, 9, **options)
+    found = clustered(lloyd.cluster, records, 9, **options)
     # Records are rounded to 2^-18 of the domain; a few of them are between two centres.
     np.testing.assert_allclose(found.centers, centers, atol=2e-3)
     np.testing.assert_allclose(found.weights * found.n_records, counts, atol=5)
     assert found.n_records == len(records)
-    parts = lloyd.cluster([records[:13], records[13:]], 9, n_threads=3, **options)
+    parts = clustered(lloyd.cluster, [records[:13], records[13:]], 9, n_threads=3, **options)
     assert (parts.centers == found.centers).all()
 
 
@@ -320,7 +324,8 @@ def test_without_noise_it_is_lloyds_algorithm(kind, domain, mixture):
 def test_it_finds_clear_clusters(kind, neighbours, mixture):
     records, centers = mixture
     done = []
-    found = lloyd.cluster(
+    found = clustered(
+        lloyd.cluster,
         records,
         4,
         domain=ps.Box(-1, 1, dim=2),
@@ -342,12 +347,14 @@ def test_it_finds_clear_clusters(kind, neighbours, mixture):
 def test_noise_follows_the_budget():
     options = {"domain": ps.Box(-1, 1, dim=2), "n_rounds": 1, "random_state": 0}
     records = np.zeros((10, 2))
-    pure = lloyd.cluster(records, 2, budget=ps.Budget(1.0), **options)
+    pure = clustered(lloyd.cluster, records, 2, budget=ps.Budget(1.0), **options)
     assert "cube" in pure.receipt.parts[0].mechanism
-    with_delta = lloyd.cluster(records, 2, budget=ps.Budget(1.0, 1e-6), **options)
+    with_delta = clustered(lloyd.cluster, records, 2, budget=ps.Budget(1.0, 1e-6), **options)
     assert "Gaussian" in with_delta.receipt.parts[0].mechanism
     # Pure noise leaves delta alone.
-    laplace = lloyd.cluster(records, 2, budget=ps.Budget(1.0, 1e-6), noise="laplace", **options)
+    laplace = clustered(
+        lloyd.cluster, records, 2, budget=ps.Budget(1.0, 1e-6), noise="laplace", **options
+    )
     assert 1.0 - 1e-12 < laplace.receipt.epsilon <= 1.0
     assert laplace.receipt.delta == 0.0
 
@@ -358,10 +365,12 @@ def test_rounds_from_a_public_number_of_records():
     assert lloyd.chosen_rounds(1000, 3, 2, epsilon=0.5) == 2
     assert lloyd.chosen_rounds(1e6, 3, 2, epsilon=0.5) == 7
     options = {"domain": ps.Box(-1, 1, dim=2), "budget": ps.Budget(2.0), "n_rounds": "auto"}
-    found = lloyd.cluster(np.zeros((9, 2)), 3, **options, noise="laplace-joint", n_records=1000)
+    found = clustered(
+        lloyd.cluster, np.zeros((9, 2)), 3, **options, noise="laplace-joint", n_records=1000
+    )
     assert len(found.receipt.parts) == 3
     with pytest.raises(ParameterError, match="public number"):
-        lloyd.cluster(np.zeros((9, 2)), 3, **options)
+        clustered(lloyd.cluster, np.zeros((9, 2)), 3, **options)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +385,7 @@ def test_rounds_from_a_public_number_of_records():
 def test_refusals(options, words):
     box = ps.Box(-1, 1, dim=2)
     with pytest.raises(ParameterError, match=words):
-        lloyd.cluster(np.zeros((9, 2)), 3, domain=box, budget=ps.Budget(1.0), **options)
+        clustered(lloyd.cluster, np.zeros((9, 2)), 3, domain=box, budget=ps.Budget(1.0), **options)
 
 
 # --- starts ------------------------------------------------------------------------------
@@ -479,7 +488,7 @@ def test_the_grid_finds_clear_clusters(mixture):
     records, centers = mixture
     budget = ps.Budget(4.0, 1e-6)
     options = {"domain": ps.Box(-1, 1, dim=2), "budget": budget, "n_records": 8000, "source": "a"}
-    found = grid.cluster(records, 4, **options, random_state=0)
+    found = clustered(grid.cluster, records, 4, **options, random_state=0)
     # Cells are 0.04 wide; a cell's noise has a scale of 1/4, and a cluster 2000 records.
     gaps = np.linalg.norm(found.centers[:, None] - centers, axis=2)
     assert (gaps.min(axis=0) < 0.1).all()
@@ -494,7 +503,7 @@ def test_the_grid_finds_clear_clusters(mixture):
 def test_k_means_of_cells_is_that_of_their_counts(mixture):
     records, _ = mixture
     box = ps.Box(-1, 1, dim=2)
-    found = grid.cluster(records, 4, domain=box, budget=ps.Budget(1.0), n_records=8000)
+    found = clustered(grid.cluster, records, 4, domain=box, budget=ps.Budget(1.0), n_records=8000)
     per_axis = grid.cells_per_axis(8000, 1.0, 2)
     rounded = np.floor((np.clip(records, -0.999999, 0.999999) + 1) / 2 * per_axis)
     oracle = KMeans(4, n_init=5, random_state=0).fit((2 * rounded + 1) / per_axis - 1)
@@ -507,7 +516,7 @@ def test_a_grid_with_fewer_cells_than_clusters():
     ball = ps.Ball(2, 1.0, 5.0)
     options = {"domain": ball, "budget": ps.Budget(1.0), "n_records": 5, "random_state": 0}
     for records in (np.zeros((0, 2)), np.full((3, 2), 5.0)):
-        found = grid.cluster(records, 3, **options)
+        found = clustered(grid.cluster, records, 3, **options)
         assert found.centers.shape == (3, 2)
         assert found.weights.sum() == pytest.approx(1)
         np.testing.assert_allclose(ball.project(found.centers), found.centers)
@@ -515,7 +524,9 @@ def test_a_grid_with_fewer_cells_than_clusters():
 
 def test_the_grid_needs_a_public_number_of_records():
     with pytest.raises(ParameterError, match="public number"):
-        grid.cluster(np.zeros((3, 2)), 2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0))
+        clustered(
+            grid.cluster, np.zeros((3, 2)), 2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0)
+        )
 
 
 # --- pure noise in the geometry of the domain ---------------------------------------------------
@@ -531,7 +542,8 @@ def means_error(kind, domain, neighbours):
 
     table = np.tile(domain.center_vector, (4, 1))
     with _insecure_sampler(note):
-        lloyd.cluster(
+        clustered(
+            lloyd.cluster,
             table,
             1,
             domain=domain,
@@ -616,7 +628,8 @@ def test_gaussian_rounds_pay_for_two_clusters_or_for_the_diameter(neighbours, k)
             return values, law.scale
 
         with _insecure_sampler(note):
-            lloyd.cluster(
+            clustered(
+                lloyd.cluster,
                 np.array(table),
                 k,
                 domain=domain,

@@ -18,6 +18,7 @@ from privsketch.clustering import em
 from privsketch.clustering import em as em_shares
 from privsketch.clustering.em import WHOLE_SHARE, Gaussians, responsibilities, whitenings
 from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run, clustered
 from privsketch.errors import FileError, ParameterError, RecordError
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.noise.calibration import rho_of_budget
@@ -234,7 +235,9 @@ def test_no_ascent_finds_a_record_that_moves_the_sums_further():
 
 def run(table, k, domain, budget, sampler, **options):
     with _insecure_sampler(sampler):
-        return em.learn(table, k, domain=domain, budget=budget, random_state=0, **options)
+        return clustered(
+            em.learn, table, k, domain=domain, budget=budget, random_state=0, **options
+        )
 
 
 def loss(one, other, k, domain, budget, **options):
@@ -361,7 +364,8 @@ def mixture():
 @pytest.mark.parametrize("kind", TYPES)
 def test_without_noise_it_is_em(kind, mixture):
     domain, k, n_rounds = ps.Box(-1, 1, dim=2), 3, 6
-    model = em.learn(
+    model = clustered(
+        em.learn,
         mixture,
         k,
         domain=domain,
@@ -402,7 +406,8 @@ def test_without_noise_it_is_em(kind, mixture):
 @pytest.mark.usefixtures("no_noise")
 def test_a_domain_with_a_centre_moves_all_means(mixture):
     here, there = (
-        em.learn(
+        clustered(
+            em.learn,
             mixture + shift,
             2,
             domain=ps.Ball(2, 1.5, center=list(shift)),
@@ -423,7 +428,8 @@ def test_whatever_the_noise_there_is_a_mixture(n, kind, delta):
     table = np.random.default_rng(0).uniform(-1, 1, size=(n, 3))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = em.learn(
+        model = clustered(
+            em.learn,
             table,
             2,
             domain=ps.Box([-1] * 3, [1, 1, 40]),
@@ -442,7 +448,9 @@ def test_whatever_the_noise_there_is_a_mixture(n, kind, delta):
 
 def test_enough_records_outweigh_the_noise(mixture):
     table = np.tile(mixture, (10, 1))
-    model = em.learn(table, 3, domain=ps.Ball(2, 1.5), budget=ps.Budget(4.0, 1e-6), random_state=1)
+    model = clustered(
+        em.learn, table, 3, domain=ps.Ball(2, 1.5), budget=ps.Budget(4.0, 1e-6), random_state=1
+    )
     assert model.n_records == pytest.approx(len(table), rel=0.05)
     far = np.linalg.norm(model.means[:, np.newaxis] - [[-0.5, -0.4]], axis=2)
     assert far.min() < 0.1
@@ -457,15 +465,15 @@ def test_enough_records_outweigh_the_noise(mixture):
     ],
 )
 def test_refusals(options, words, spent):
-    choices = {"n_components": 2, "domain": ps.Ball(2, 1.0), "budget": ps.Budget(1.0), **options}
+    run = Run(np.zeros((5, 2)), domain=ps.Ball(2, 1.0), budget=ps.Budget(1.0))
     with pytest.raises(ParameterError, match=words):
-        em.learn(np.zeros((5, 2)), **choices)
+        em.learn(run, **{"n_components": 2, **options})
     assert spent == []
 
 
 def test_missing_values_are_refused_before_anything_is_spent(spent):
     with pytest.raises(RecordError, match="missing"):
-        em.learn([[np.nan, 0.0]], 1, domain=ps.Ball(2, 1.0), budget=ps.Budget(1.0))
+        clustered(em.learn, [[np.nan, 0.0]], 1, domain=ps.Ball(2, 1.0), budget=ps.Budget(1.0))
     assert spent == []
 
 

@@ -11,6 +11,7 @@ import pytest
 from scipy.sparse import coo_array, csr_array
 
 import privsketch as ps
+from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.errors import RecordError
 from privsketch.noise.mechanism import _insecure_sampler
@@ -110,7 +111,9 @@ RELEASES = {
     "kmeans": lambda table: ps.PrivateKMeans(
         2, epsilon=1.0, delta=1e-6, domain=ps.Ball(radius=2.0), method="lloyd", random_state=0
     ).fit(table),
-    "sparse": lambda table: cluster_sparse(table, 2, n_nonzero=2, random_state=0, **COMMON),
+    "sparse": lambda table: clustered(
+        cluster_sparse, table, 2, n_nonzero=2, random_state=0, **COMMON
+    ),
 }
 
 

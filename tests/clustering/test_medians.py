@@ -47,6 +47,7 @@ from privsketch.clustering.medians.rounds import (
 )
 from privsketch.clustering.medians.start import start_losses
 from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.clustering.tree.method import share_weights as tree_share_weights
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps, swap_losses, whole_losses
@@ -411,7 +412,8 @@ def neighbour_tables(neighbours, dim=3, n_records=300):
 )
 def test_one_record_moves_no_question_further_than_its_noise_hides(neighbours, method, delta, dim):
     def run(table):
-        cluster_medians(
+        clustered(
+            cluster_medians,
             table,
             3,
             domain=ps.Ball(dim=dim, radius=1.0),
@@ -446,7 +448,9 @@ def test_a_vector_that_is_not_cut_is_noticed(monkeypatch):
 
     def run(table):
         domain, budget = ps.Ball(dim=3, radius=1.0), ps.Budget(20.0, 1e-6)
-        cluster_medians(table, 3, domain=domain, budget=budget, n_records=300, random_state=1)
+        clustered(
+            cluster_medians, table, 3, domain=domain, budget=budget, n_records=300, random_state=1
+        )
 
     table, _ = neighbour_tables("add-remove")
     table[-1] = 30.0
@@ -472,7 +476,8 @@ def test_shares_add_up(dim):
 )
 def test_one_receipt_with_its_parts(neighbours, method, delta):
     table, _ = neighbour_tables("add-remove", n_records=200)
-    found = cluster_medians(
+    found = clustered(
+        cluster_medians,
         table,
         2,
         domain=ps.Box(low=-1, high=1, dim=3),
@@ -504,7 +509,9 @@ def test_no_records_and_few(one_search):
     for method, delta in (("rounds", 0.0), ("rounds", 1e-6), ("partition-tree", 0.0)):
         for n in (0, 1):
             budget = ps.Budget(1.0, delta)
-            found = cluster_medians(np.zeros((n, 2)), 3, budget=budget, method=method, **options)
+            found = clustered(
+                cluster_medians, np.zeros((n, 2)), 3, budget=budget, method=method, **options
+            )
             assert found.centers.shape == (3, 2)
             assert np.abs(found.centers).max() <= 1
             assert found.weights.sum() == pytest.approx(1.0)
@@ -516,7 +523,9 @@ def test_no_records_and_few(one_search):
 
         replace = ps.Budget(1.0, delta, "replace")
         with _insecure_sampler(spent), pytest.raises(ps.PrivsketchError, match="no records"):
-            cluster_medians(np.zeros((0, 2)), 3, budget=replace, method=method, **options)
+            clustered(
+                cluster_medians, np.zeros((0, 2)), 3, budget=replace, method=method, **options
+            )
         assert calls == []
 
 
@@ -670,7 +679,8 @@ def test_many_columns():
     centers *= 0.8 / np.linalg.norm(centers, axis=1, keepdims=True)
     X = centers[rng.integers(4, size=10_000)] + 0.03 * rng.normal(size=(10_000, 30))
     for delta in (0.0, 1e-6):
-        found = cluster_medians(
+        found = clustered(
+            cluster_medians,
             X,
             4,
             domain=ps.Ball(30, 1.2),

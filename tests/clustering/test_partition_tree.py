@@ -11,6 +11,7 @@ import pytest
 import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.clustering.tree.cubes import (
     SIDE_BITS,
     Tree,
@@ -255,9 +256,9 @@ def test_replayed_on_a_neighbour(neighbours, n_records):
         "settings": TreeSettings(n_dimensions=3, n_levels=3, n_swaps=3),
     }
     with _insecure_sampler(record):
-        cluster_by_tree(table, 3, **options)
+        clustered(cluster_by_tree, table, 3, **options)
     with _insecure_sampler(replay):
-        found = cluster_by_tree(other, 3, **options)
+        found = clustered(cluster_by_tree, other, 3, **options)
     assert found.receipt.sampler.startswith("INSECURE")
     assert len(first) == len(second)
     kinds = defaultdict(int)
@@ -286,8 +287,13 @@ def test_shares_add_up(n_trials, neighbours):
     assert sum(share_weights(n_trials).values()) == 1
     budget = ps.Budget(0.7, 1e-6, neighbours)
     table = np.random.default_rng(0).normal(size=(200, 3)) * 0.2
-    found = cluster_by_tree(
-        table, 2, domain=ps.Ball(dim=3, radius=1.0), budget=budget, n_trials=n_trials
+    found = clustered(
+        cluster_by_tree,
+        table,
+        2,
+        domain=ps.Ball(dim=3, radius=1.0),
+        budget=budget,
+        n_trials=n_trials,
     )
 
     def leaves(receipt):
@@ -421,7 +427,8 @@ def cost(records, centers):
 def test_centres_are_far_better_than_random_ones():
     rng = np.random.default_rng(6)
     records, centers = mixture(20_000, 4, 8, rng)
-    found = cluster_by_tree(
+    found = clustered(
+        cluster_by_tree,
         records,
         4,
         domain=ps.Ball(dim=8, radius=1.0),
@@ -441,8 +448,8 @@ def test_centres_are_far_better_than_random_ones():
 def test_few_records_and_none():
     for n in (0, 1):
         table = np.zeros((n, 5))
-        found = cluster_by_tree(
-            table, 3, domain=ps.Box(low=-1, high=1, dim=5), budget=ps.Budget(1.0)
+        found = clustered(
+            cluster_by_tree, table, 3, domain=ps.Box(low=-1, high=1, dim=5), budget=ps.Budget(1.0)
         )
         assert found.centers.shape == (3, 5)
         assert np.abs(found.centers).max() <= 1
@@ -461,9 +468,9 @@ def test_bad_settings_are_refused():
             TreeSettings(**settings)
     options = {"domain": ps.Ball(dim=2, radius=1.0), "budget": ps.Budget(1.0)}
     with pytest.raises(ParameterError, match="n_records"):
-        cluster_by_tree(np.zeros((3, 2)), 2, n_records=0, **options)
+        clustered(cluster_by_tree, np.zeros((3, 2)), 2, n_records=0, **options)
     with pytest.raises(ParameterError, match="n_trials"):
-        cluster_by_tree(np.zeros((3, 2)), 2, n_trials=0, **options)
+        clustered(cluster_by_tree, np.zeros((3, 2)), 2, n_trials=0, **options)
     account = account_of(1.0, "add-remove", "best")
     account.choice("best", np.array([1, 2]), WIDTH)
     with pytest.raises(ParameterError, match="spent"):
@@ -490,7 +497,8 @@ def test_sums_in_an_uneven_box_are_noised_for_its_half_widths_added_up(neighbour
         return _exact_sampler(values, law)
 
     with _insecure_sampler(note):
-        cluster_by_tree(
+        clustered(
+            cluster_by_tree,
             records,
             2,
             domain=box,

@@ -13,6 +13,7 @@ from scipy.stats import chi2
 import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering.choose import cluster_by
+from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import cluster_sparse, picks_for, sparse_weights
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.sparse.recovery import (
@@ -489,7 +490,7 @@ def test_replayed_on_a_neighbour(neighbours, start, recovery, delta):
         "n_threads": 1,
         "settings": TreeSettings(n_dimensions=2, n_levels=2, n_swaps=2),
     }
-    first = recorded(lambda: cluster_sparse(sp.csr_array(table), 2, **options))
+    first = recorded(lambda: clustered(cluster_sparse, sp.csr_array(table), 2, **options))
     second = []
 
     def replay(values, law):
@@ -497,7 +498,7 @@ def test_replayed_on_a_neighbour(neighbours, start, recovery, delta):
         return first[len(second) - 1][2]
 
     with _insecure_sampler(replay):
-        found = cluster_sparse(sp.csr_array(other), 2, **options)
+        found = clustered(cluster_sparse, sp.csr_array(other), 2, **options)
     assert found.receipt.sampler.startswith("INSECURE")
     assert len(first) == len(second)
     limit = 2 ** passes_of(table, 3).bits
@@ -535,7 +536,8 @@ def test_shares_add_up(start, recovery, neighbours):
     for n_rounds in (1, 3):
         assert sum(sparse_weights(start, recovery, n_rounds).values()) == 1
     table = sp.csr_array(np.clip(dense(150, 10, 2), 0, 1))
-    found = cluster_sparse(
+    found = clustered(
+        cluster_sparse,
         table,
         2,
         domain=ps.Box(0, 1, dim=10),
@@ -558,13 +560,19 @@ def test_shares_add_up(start, recovery, neighbours):
 
 def test_no_records():
     for table in (sp.csr_array((0, 6)), sp.csr_array((1, 6)), np.zeros((0, 6))):
-        found = cluster_sparse(
-            table, 2, domain=ps.Box(-1, 1, dim=6), budget=ps.Budget(1.0), n_nonzero=2
+        found = clustered(
+            cluster_sparse,
+            table,
+            2,
+            domain=ps.Box(-1, 1, dim=6),
+            budget=ps.Budget(1.0),
+            n_nonzero=2,
         )
         assert found.centers.shape == (2, 6)
         assert np.abs(found.centers).max() <= 1
     with pytest.raises(RecordError, match="no records"):
-        cluster_sparse(
+        clustered(
+            cluster_sparse,
             sp.csr_array((0, 6)),
             2,
             domain=ps.Box(-1, 1, dim=6),
@@ -585,9 +593,9 @@ def test_bad_choices_are_refused():
         {"n_records": 0.5},
     ):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
-            cluster_sparse(table, 2, **{**options, **wrong})
+            clustered(cluster_sparse, table, 2, **{**options, **wrong})
     with pytest.raises(RecordError, match="several times"):
-        cluster_sparse(iter([table]), 2, **options)
+        clustered(cluster_sparse, iter([table]), 2, **options)
 
 
 def topics(n, dim, k, rng):
@@ -618,10 +626,12 @@ def test_sparse_centres_are_nearly_those_without_noise():
         "random_state": 0,
     }
     best, trivial = cost(table, means), cost(table, table.mean(axis=0)[np.newaxis])
-    found = cluster_sparse(table, 3, n_nonzero=8, **options)
+    found = clustered(cluster_sparse, table, 3, n_nonzero=8, **options)
     # Even two clusters taken for one would close half of the gap.
     assert cost(table, found.centers) < 0.3 * best + 0.7 * trivial
     assert np.count_nonzero(found.centers) < 3 * 100
     ball = {**options, "domain": ps.Ball(dim=800, radius=math.sqrt(8))}
-    dense_centers = cluster_by_tree(table, 3, **ball, settings=TreeSettings(n_swaps=2)).centers
+    dense_centers = clustered(
+        cluster_by_tree, table, 3, **ball, settings=TreeSettings(n_swaps=2)
+    ).centers
     assert cost(table, dense_centers) > cost(table, found.centers)

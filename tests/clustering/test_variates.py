@@ -13,6 +13,7 @@ from privsketch.budget import exact
 from privsketch.clustering import passes as passes_module
 from privsketch.clustering import variates
 from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.errors import ParameterError, RecordError
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import _insecure_sampler
@@ -39,7 +40,9 @@ def questions(records, k, noise, neighbours="add-remove", *, epsilon=2.0, domain
     budget = ps.Budget(epsilon, 1e-3 if noise == "gaussian" else 0.0, neighbours)
     options = {"n_records": 10, "n_threads": 1, **options}
     with _insecure_sampler(sampler):
-        model = variates.cluster(records, k, domain=domain, budget=budget, noise=noise, **options)
+        model = clustered(
+            variates.cluster, records, k, domain=domain, budget=budget, noise=noise, **options
+        )
     return asked, model
 
 
@@ -202,8 +205,13 @@ def test_steps_share_the_budget(k, delta):
         return values.copy(), law.scale
 
     with _insecure_sampler(record):
-        model = variates.cluster(
-            np.zeros((4, 2)), k, domain=DOMAINS[0], budget=ps.Budget(0.7, delta), n_records=4
+        model = clustered(
+            variates.cluster,
+            np.zeros((4, 2)),
+            k,
+            domain=DOMAINS[0],
+            budget=ps.Budget(0.7, delta),
+            n_records=4,
         )
     assert len(laws) == len(model.centers) == k
     if delta:
@@ -270,7 +278,8 @@ def test_centres_are_in_the_domain_and_nothing_warns(domain, noise):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for table in tables:
-            model = variates.cluster(
+            model = clustered(
+                variates.cluster,
                 table,
                 3,
                 domain=domain,
@@ -286,8 +295,13 @@ def test_centres_are_in_the_domain_and_nothing_warns(domain, noise):
 @pytest.mark.usefixtures("no_noise")
 def test_without_noise_seeds_are_records():
     table = np.random.default_rng(0).uniform(-1, 1, size=(40, 2)).round(2)
-    model = variates.cluster(
-        table, 5, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0, 1e-6), n_records=40
+    model = clustered(
+        variates.cluster,
+        table,
+        5,
+        domain=ps.Box(-1, 1, dim=2),
+        budget=ps.Budget(1.0, 1e-6),
+        n_records=40,
     )
     gaps = np.abs(model.centers[:, np.newaxis] - table).max(axis=2).min(axis=1)
     assert gaps.max() < 2.0**-17
@@ -297,14 +311,16 @@ def test_without_noise_seeds_are_records():
 def test_a_number_that_nobody_gave_is_counted_with_noise(spent):
     budget = ps.Budget(1.0)
     for n in (0, 3, 5):
-        model = variates.cluster(np.zeros((n, 1)), 2, domain=LINE, budget=budget)
+        model = clustered(variates.cluster, np.zeros((n, 1)), 2, domain=LINE, budget=budget)
         assert model.n_records == max(n, 1)  # the noise is none here
     assert len(spent) == 3 * 3
     assert [law.epsilon for law in spent[:3]] == pytest.approx([0.02, 0.49, 0.49])
     assert model.receipt.epsilon == pytest.approx(1.0, rel=1e-12)
     spent.clear()
     public = ps.Budget(1.0, 0.0, "replace")
-    assert variates.cluster(np.zeros((4, 1)), 2, domain=LINE, budget=public).n_records == 4
+    assert (
+        clustered(variates.cluster, np.zeros((4, 1)), 2, domain=LINE, budget=public).n_records == 4
+    )
     assert len(spent) == 2
 
 
@@ -320,14 +336,15 @@ def test_a_number_that_nobody_gave_is_counted_with_noise(spent):
 def test_refusals(options, words, spent):
     choices = {"n_clusters": 2, "domain": LINE, "budget": ps.Budget(1.0), **options}
     with pytest.raises(ParameterError, match=words):
-        variates.cluster(np.zeros((5, 1)), **choices)
+        clustered(variates.cluster, np.zeros((5, 1)), **choices)
     assert spent == []
 
 
 def test_missing_values_are_refused_before_anything_is_spent(spent):
     for n_records in (None, 9):
         with pytest.raises(RecordError, match="missing"):
-            variates.cluster(
+            clustered(
+                variates.cluster,
                 np.array([[0.0], [np.nan]]),
                 1,
                 domain=LINE,

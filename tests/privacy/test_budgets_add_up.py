@@ -14,8 +14,9 @@ import pytest
 import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering import aggregate, em, grid, lloyd, variates
-from privsketch.clustering import passes as counting
+from privsketch.clustering import run as run_module
 from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import clustered
 from privsketch.errors import ParameterError
 from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
@@ -36,8 +37,7 @@ def shares_of(run, monkeypatch):
     def seen(budget, weights):
         raise SharesSeenError(dict(weights))
 
-    for module in (aggregate, em, grid, lloyd, variates):
-        monkeypatch.setattr(module, "Shares", seen)
+    monkeypatch.setattr(run_module, "Shares", seen)
     with pytest.raises(SharesSeenError) as caught:
         run()
     monkeypatch.undo()
@@ -105,8 +105,8 @@ def test_shares_of_seeds(monkeypatch):
     table, domain = tables(2)
     for k in CLUSTERS:
         shares = shares_of(
-            lambda k=k: variates.cluster(
-                table, k, domain=domain, budget=ps.Budget(1.0), n_records=5
+            lambda k=k: clustered(
+                variates.cluster, table, k, domain=domain, budget=ps.Budget(1.0), n_records=5
             ),
             monkeypatch,
         )
@@ -118,7 +118,9 @@ def test_shares_of_rounds_of_em(monkeypatch):
     table, domain = tables(2)
     for n_rounds in (1, 2, 3, 7, 10, 33, 100):
         shares = shares_of(
-            lambda n=n_rounds: em.learn(table, 2, domain=domain, budget=ps.Budget(1.0), n_rounds=n),
+            lambda n=n_rounds: clustered(
+                em.learn, table, 2, domain=domain, budget=ps.Budget(1.0), n_rounds=n
+            ),
             monkeypatch,
         )
         assert len(shares) == n_rounds
@@ -126,10 +128,10 @@ def test_shares_of_rounds_of_em(monkeypatch):
 
 
 def test_a_count_and_the_rest():
-    assert 0 < counting.COUNT_SHARE < 1
+    assert 0 < run_module.COUNT_SHARE < 1
     for parts in ({"a": Fraction(1)}, dict.fromkeys(range(7), Fraction(1, 7))):
-        left = 1 - counting.COUNT_SHARE
-        assert counting.COUNT_SHARE + sum(left * part for part in parts.values()) == 1
+        left = 1 - run_module.COUNT_SHARE
+        assert run_module.COUNT_SHARE + sum(left * part for part in parts.values()) == 1
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.1, 0.7, 1e-3, 13.37])
@@ -186,8 +188,14 @@ def test_a_swap_of_shares_is_refused(dim, monkeypatch):
     monkeypatch.setattr(lloyd, "split", swapped)
     table, domain = tables(dim)
     with pytest.raises(ParameterError, match="add up to 1"):
-        lloyd.cluster(
-            table, 2, domain=domain, budget=ps.Budget(1.0), noise="laplace", start="uniform"
+        clustered(
+            lloyd.cluster,
+            table,
+            2,
+            domain=domain,
+            budget=ps.Budget(1.0),
+            noise="laplace",
+            start="uniform",
         )
 
 
@@ -216,7 +224,7 @@ def test_a_swap_where_the_noise_is_drawn_is_caught(dim, monkeypatch):
 
     def run():
         options = {"noise": "laplace", "n_rounds": 3, "start": "uniform"}
-        return lloyd.cluster(table, 2, domain=domain, budget=budget, **options)
+        return clustered(lloyd.cluster, table, 2, domain=domain, budget=budget, **options)
 
     require_all_spent(*spent_by(run), budget)
     monkeypatch.setitem(lloyd._RELEASES, "laplace", planted)
@@ -252,7 +260,7 @@ def test_runs_of_clustering_spend_their_budget(dim, k, neighbours):
         runs.append((grid.cluster, {}, pure))
     for method, options, budget in runs:
         laws, receipt = spent_by(
-            lambda m=method, o=options, b=budget: m(table, k, budget=b, **common, **o)
+            lambda m=method, o=options, b=budget: clustered(m, table, k, budget=b, **common, **o)
         )
         require_all_spent(laws, receipt, budget)
 
@@ -275,7 +283,8 @@ def test_cubes_of_lloyds_clusters_cost_one_of_them(delta, neighbours):
     """Clusters have noise of their own; a record is in one of them, so one of them counts."""
     table, domain = tables(10)
     laws, receipt = spent_by(
-        lambda: lloyd.cluster(
+        lambda: clustered(
+            lloyd.cluster,
             table,
             7,
             domain=domain,
@@ -299,7 +308,9 @@ def test_rounds_of_em_spend_their_budget(dim, k, kind, delta, neighbours):
     table, domain = tables(dim)
     budget = ps.Budget(0.7, delta, neighbours)
     laws, receipt = spent_by(
-        lambda: em.learn(table, k, domain=domain, budget=budget, covariance_type=kind, n_rounds=2)
+        lambda: clustered(
+            em.learn, table, k, domain=domain, budget=budget, covariance_type=kind, n_rounds=2
+        )
     )
     require_all_spent(laws, receipt, budget)
 
@@ -309,7 +320,7 @@ def test_rounds_of_em_spend_their_budget(dim, k, kind, delta, neighbours):
 def test_a_count_is_paid_from_the_same_budget(method, delta):
     table, domain = tables(3)
     budget = ps.Budget(0.9, delta)
-    laws, receipt = spent_by(lambda: method(table, 5, domain=domain, budget=budget))
+    laws, receipt = spent_by(lambda: clustered(method, table, 5, domain=domain, budget=budget))
     require_all_spent(laws, receipt, budget)
 
 
@@ -351,7 +362,7 @@ def test_sensitivities_in_a_box(dim, k):
         (lloyd.cluster, dim): {"start": "uniform", "n_rounds": 2},
     }
     for (method, expected), more in runs.items():
-        laws, _ = spent_by(lambda m=method, o=more: m(table, k, **common, **o))
+        laws, _ = spent_by(lambda m=method, o=more: clustered(m, table, k, **common, **o))
         assert laws[0].sensitivity * unit == pytest.approx(expected, rel=1e-4)
 
 
@@ -364,8 +375,8 @@ def test_the_sensitivity_of_em_is_the_square_root_of_three(neighbours):
     for dim in (1, 2, 10):
         budget, domain = ps.Budget(1.0, 1e-6, neighbours), ps.Ball(dim, 1.0)
         laws, _ = spent_by(
-            lambda d=dim, b=budget, o=domain: em.learn(
-                np.zeros((1, d)), 2, domain=o, budget=b, n_rounds=1
+            lambda d=dim, b=budget, o=domain: clustered(
+                em.learn, np.zeros((1, d)), 2, domain=o, budget=b, n_rounds=1
             )
         )
         passes = Passes(np.zeros((1, dim)), domain, most_bits=em._bits(domain))

@@ -24,6 +24,7 @@ from privsketch.clustering import aggregate, em, grid, lloyd, passes, variates
 from privsketch.clustering.medians.method import cluster_medians
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
+from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.errors import RecordError
@@ -63,12 +64,12 @@ class Method:
             "missing_to_center": True,
             "random_state": 3,
         }
-        return self.run(table, 2, **{**common, **self.options, **more})
+        return clustered(self.run, table, 2, **{**common, **self.options, **more})
 
 
-def em_rounds(table, k, *, n_records, **options):
+def em_rounds(run, k, **options):
     """Rounds of EM as other methods are called: means and covariances are its centres."""
-    found = em.learn(table, k, n_rounds=3, **options)
+    found = em.learn(run, k, n_rounds=3, **options)
     centers = np.concatenate([found.means, found.covariances.reshape(k, -1)], axis=1)
     return SimpleNamespace(
         centers=centers, weights=found.weights, n_records=found.n_records, receipt=found.receipt

@@ -28,6 +28,7 @@ from privsketch.clustering.pipeline.rounds import (
     residual_sums,
     round_sensitivities,
 )
+from privsketch.clustering.run import clustered
 from privsketch.clustering.tree import cubes as candidates
 from privsketch.clustering.tree import cubes as tree
 from privsketch.clustering.tree import swap
@@ -512,7 +513,8 @@ def lloyd_run(kind, neighbours, n_rounds, epsilon=2.0, k=2):
     budget = ps.Budget(epsilon, 0.0, neighbours)
 
     def run(rows):
-        return lloyd.cluster(
+        return clustered(
+            lloyd.cluster,
             table_of(rows, 1),
             k,
             domain=ps.Box(-1, 1, dim=1),
@@ -565,7 +567,8 @@ def test_the_grid(neighbours, dim):
     budget = ps.Budget(1.0, 0.0, neighbours)
 
     def run(rows):
-        return grid.cluster(
+        return clustered(
+            grid.cluster,
             table_of(rows, dim),
             2,
             domain=ps.Box(-1, 1, dim=dim),
@@ -588,8 +591,14 @@ def test_scales_of_lloyds_shares():
         return values.copy(), law.scale
 
     with _insecure_sampler(record):
-        lloyd.cluster(
-            np.zeros((1, 10)), 1, domain=box, budget=ps.Budget(1.0), noise="laplace", n_rounds=5
+        clustered(
+            lloyd.cluster,
+            np.zeros((1, 10)),
+            1,
+            domain=box,
+            budget=ps.Budget(1.0),
+            noise="laplace",
+            n_rounds=5,
         )
     limit = Passes(np.zeros((1, 10)), box).limits[0]
     assert len(laws) == 10
@@ -724,7 +733,7 @@ def test_gaussian_residual_rounds_cost_their_rho(neighbours):
         # A replacement is charged as two changes in one direction. It moves two bins by one, at
         # right angles, and sums by two opposite residuals only if both have the same length.
         least = 0.9 if neighbours == "add-remove" else 0.4
-        assert least * order * rho <= worst[order] <= order * rho
+        assert least * order * rho <= worst[order] <= order * rho * (1 + 1e-9)
 
 
 @pytest.mark.usefixtures("one_bit", "quick_shares")
@@ -751,7 +760,8 @@ def test_gaussian_rounds_of_lloyds_cost_their_rho():
     for neighbours in RELATIONS:
 
         def run(rows, neighbours=neighbours):
-            return lloyd.cluster(
+            return clustered(
+                lloyd.cluster,
                 table_of(rows, 1),
                 2,
                 domain=ps.Ball(dim=1, radius=1.0),
@@ -766,7 +776,8 @@ def test_gaussian_rounds_of_lloyds_cost_their_rho():
             (values, law), (others, _) = (script.next_question(t, ()) for t in (one, other))
             worst = max(worst, sum(renyi(int(s), law.scale, 4) for s in others - values if s))
         # Opposite records are in other clusters: two changes at right angles, half of 2^2.
-        assert (0.99 if neighbours == "add-remove" else 0.49) * 4 * rho <= worst <= 4 * rho
+        least = 0.99 if neighbours == "add-remove" else 0.49
+        assert least * 4 * rho <= worst <= 4 * rho * (1 + 1e-9)
 
 
 # --- integers at the edge ----------------------------------------------------------------------

@@ -31,6 +31,7 @@ from privsketch.cli.output import (
     write,
 )
 from privsketch.cli.stopping import Spending, reported_spending
+from privsketch.clustering.run import clustered
 from privsketch.errors import PrivsketchError
 
 if TYPE_CHECKING:
@@ -307,7 +308,9 @@ def _learned(
         **options,
     }
     if loss == "distances":
-        return cluster_medians(list(data), study.n_clusters, method=choice.method, **facts), None
+        return clustered(
+            cluster_medians, list(data), study.n_clusters, method=choice.method, **facts
+        ), None
     return cluster_by(choice, list(data), study.n_clusters, **facts), None
 
 

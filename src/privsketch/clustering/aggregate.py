@@ -15,25 +15,19 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from privsketch._parallel import chunks, one_thread_of_kmeans
 from privsketch._typing import Integers, Whole
-from privsketch.budget import Budget
-from privsketch.clustering.passes import Passes, Progress, count_mode, known_number
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
+from privsketch.clustering.run import Run
 from privsketch.clustering.starts import start_centers
-from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count
-from privsketch.features.frequencies import public_seed
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account, Shares
 
 PER_CLUSTER = 10  # records of a block for every cluster, about
 MOST_BLOCKS = 2000
@@ -42,71 +36,48 @@ _ROWS = 2**14
 
 
 def cluster(
-    data: Any,
+    run: Run,
     n_clusters: int,
     *,
-    domain: Domain,
-    budget: Budget,
-    n_records: float | None = None,
     noise: PointNoise | None = None,
     n_blocks: int | None = None,
-    columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
-    missing_to_center: bool = False,
-    n_threads: int | None = None,
-    source: str | None = None,
-    random_state: int | None = None,
-    progress: Progress | None = None,
 ) -> CenterModel:
     """K-means centres from one pass over the records.
 
-    `n_blocks` follows from `n_records`, a public number, if it is left out; without both a noisy
-    number is released. `noise` is "gaussian" if there is a delta, else "cube" or "laplace",
-    unless told otherwise. `random_state` is a public seed of the references and of k-means.
+    `n_blocks` follows from the number of records if it is left out. `noise` is "gaussian" if there
+    is a delta, else "cube" or "laplace", unless told otherwise.
 
     Charges: the budget, once; without its delta where the noise is pure.
     """
     require_count("n_clusters", n_clusters)
-    kind = checked_noise(noise, budget, domain, n_clusters)
+    domain = run.domain
+    kind = checked_noise(noise, run.budget, domain, n_clusters)
     if kind != "gaussian":
-        budget = replace(budget, delta=0.0)
-    passes = Passes(
-        data,
-        domain,
-        columns=columns,
-        header=header,
-        missing_to_center=missing_to_center,
-        n_threads=n_threads,
-        neighbours=budget.neighbours,
-        progress=progress,
-    )
+        run.without_delta()
+    passes = run.read()
     if n_blocks is not None:
         require_count("n_blocks", n_blocks)
         if n_blocks > MOST_BLOCKS:
             raise ParameterError(f"n_blocks={n_blocks}: expected at most {MOST_BLOCKS}")
-    number, budget, close = known_number(passes, budget, n_records)
+    number = run.number(passes)
     if n_blocks is None:
         n_blocks = blocks_for(number, n_clusters)
-    seed = public_seed(random_state)
     reference = passes.quantised(
-        start_centers(domain, n_clusters, "packing", seed) + domain.center_vector
+        start_centers(domain, n_clusters, "packing", run.seed) + domain.center_vector
     )
     total = np.zeros((n_clusters, passes.dim), dtype=np.int64)
     # One thread: several add up in any order, and a block's centres are to be its own to the bit.
     with one_thread_of_kmeans():
         for block in sampled_blocks(passes, n_blocks):
-            total += ordered_centers(passes, block, reference, seed)
-    account = Account(Shares(budget, {"average of blocks": Fraction(1)}))
+            total += ordered_centers(passes, block, reference, run.seed)
+    account = run.share({"average of blocks": Fraction(1)})
     noisy = noisy_points(account, "average of blocks", passes, total, kind)
-    found = noisy / n_blocks * passes.unit + domain.center_vector
-    return CenterModel(
-        domain.project(found),
-        np.full(n_clusters, 1 / n_clusters),
-        number,
-        close(account.receipt(f"k-means of {n_blocks} blocks, averaged", source)),
+    return run.model(
+        noisy / n_blocks * passes.unit + domain.center_vector,
+        None,
         method="sample-aggregate",
-        concerns=("weights are equal shares: this method releases none",),
-        count=count_mode(budget, n_records),
+        mechanism=f"k-means of {n_blocks} blocks, averaged",
+        n_records=number,
     )
 
 

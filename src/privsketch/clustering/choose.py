@@ -17,6 +17,7 @@ from privsketch.budget import Budget, Receipt
 from privsketch.clustering import aggregate, grid, lloyd, variates
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import MOST_COLUMNS, plan_pipeline, sketch_excess
+from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import Start, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.domain import Domain
@@ -112,7 +113,7 @@ def _no_sparse(n_nonzero: object, method: str) -> ParameterError:
 
 
 def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> CenterModel:
-    """Centres by a method that reads the records itself.
+    """Centres by a method that reads the records itself; `options` as in `clustered`.
 
     Charges: the budget, once.
     """
@@ -120,17 +121,12 @@ def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any)
     if choice.method not in _RUNS:
         known = ", ".join(map(repr, _RUNS))
         raise ParameterError(f"method={choice.method!r}: expected one of {known}")
-    run = _RUNS[choice.method]
+    method = _RUNS[choice.method]
     if options.get("n_nonzero") is None:
         options.pop("n_nonzero", None)
     elif choice.method in _SPARSE_STARTS:
-        run = partial(cluster_sparse, start=_SPARSE_STARTS[choice.method])
+        method = partial(cluster_sparse, start=_SPARSE_STARTS[choice.method])
     else:
         raise _no_sparse(options["n_nonzero"], choice.method)
-    model = run(data, n_clusters, **options)
-    return replace(
-        model,
-        reason=choice.reason,
-        receipt=choice.receipt(model.receipt),
-        domain=options["domain"],
-    )
+    model = clustered(method, data, n_clusters, **options)
+    return replace(model, reason=choice.reason, receipt=choice.receipt(model.receipt))

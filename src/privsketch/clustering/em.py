@@ -24,25 +24,23 @@ polynomial: those of a library may depend on where in a block a record stands.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats, Integers, Whole
-from privsketch.budget import Budget, Receipt
-from privsketch.clustering.passes import Passes, Progress
+from privsketch.budget import Receipt
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run
 from privsketch.clustering.starts import start_centers
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.domain import Ball, Domain
 from privsketch.errors import ParameterError, require_count
-from privsketch.features.frequencies import public_seed
 from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.noise.account import Account, Shares
+from privsketch.noise.account import Account
 from privsketch.noise.laws import saturating_multiply
 
 Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
@@ -59,24 +57,13 @@ _SERIES = [(-math.log(2)) ** n / math.factorial(n) for n in range(17)]
 
 
 def learn(
-    data: Any,
+    run: Run,
     n_components: int,
     *,
-    domain: Domain,
-    budget: Budget,
     covariance_type: CovarianceType = "full",
     n_rounds: int = N_ROUNDS,
-    columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
-    missing_to_center: bool = False,
-    n_threads: int | None = None,
-    source: str | None = None,
-    random_state: int | None = None,
-    progress: Progress | None = None,
 ) -> GaussianMixtureModel:
     """A Gaussian mixture of records that are read once a round.
-
-    `random_state` is a public seed of the means to start from.
 
     Charges: the budget, once.
     """
@@ -85,21 +72,11 @@ def learn(
     if covariance_type not in COVARIANCE_TYPES:
         known = ", ".join(map(repr, COVARIANCE_TYPES))
         raise ParameterError(f"covariance_type={covariance_type!r}: expected one of {known}")
-    passes = Passes(
-        data,
-        domain,
-        columns=columns,
-        header=header,
-        missing_to_center=missing_to_center,
-        n_threads=n_threads,
-        neighbours=budget.neighbours,
-        progress=progress,
-        most_bits=_bits(domain),
-    )
+    passes = run.read(most_bits=_bits(run.domain))
     pairs = _pairs(passes.dim, covariance_type)
     names = [f"round {number + 1}" for number in range(n_rounds)]
-    account = Account(Shares(budget, dict.fromkeys(names, Fraction(1, n_rounds))))
-    start = start_centers(domain, n_components, "packing", public_seed(random_state))
+    account = run.share(dict.fromkeys(names, Fraction(1, n_rounds)))
+    start = start_centers(run.domain, n_components, "packing", run.seed)
     width = _START_WIDTH * math.sqrt(passes.l2_squared)
     state = Gaussians(
         np.full(n_components, 1 / n_components),
@@ -112,7 +89,7 @@ def learn(
             sums = component_sums(passes, state, pairs, name)
             noisy, deviation = _released(account, name, passes, sums, pairs)
             state, total = _updated(passes, state, noisy, pairs, covariance_type)
-    receipt = account.receipt(f"Gaussian mixture: {n_rounds} noisy rounds of EM", source)
+    receipt = run.receipt(f"Gaussian mixture: {n_rounds} noisy rounds of EM")
     return _as_model(passes, state, total, deviation, covariance_type, receipt)
 
 

@@ -12,83 +12,58 @@ centres of their cells; with more, there is more noise. A ball is used as the bo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats, Integers, Whole
-from privsketch.budget import Budget
 from privsketch.clustering.lloyd import enclosing_box
-from privsketch.clustering.passes import Passes, Progress
+from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Run
 from privsketch.clustering.starts import start_centers
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
-from privsketch.features.frequencies import public_seed
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account, Shares
 
 MOST_CELLS = 2**22
 _N_INIT = 5  # runs of k-means on the cells, of which the best counts
 
 
-def cluster(
-    data: Any,
-    n_clusters: int,
-    *,
-    domain: Domain,
-    budget: Budget,
-    n_records: float | None = None,
-    columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
-    missing_to_center: bool = False,
-    n_threads: int | None = None,
-    source: str | None = None,
-    random_state: int | None = None,
-    progress: Progress | None = None,
-) -> CenterModel:
+def cluster(run: Run, n_clusters: int) -> CenterModel:
     """K-means centres from one pass over the records.
 
-    `n_records` is a public number, about as many as there are. `random_state` is a public seed of
-    the k-means of cells.
+    The run needs `n_records`, a public number, about as many as there are.
 
     Charges: epsilon of the budget, once; its noise is pure and leaves delta alone.
     """
     require_count("n_clusters", n_clusters)
+    n_records, domain, epsilon = run.n_records, run.domain, run.budget.epsilon
     if n_records is None:
         raise ParameterError(
             "n_records=None with method='grid': the number of cells follows from a public number "
             "of records; give one that is about right"
         )
     box = enclosing_box(domain)
-    passes = Passes(
-        data,
-        box,
-        columns=columns,
-        header=header,
-        missing_to_center=missing_to_center,
-        n_threads=n_threads,
-        neighbours=budget.neighbours,
-        progress=progress,
-    )
-    per_axis = cells_per_axis(n_records, budget.epsilon, passes.dim)
-    seed = public_seed(random_state)
-    account = Account(Shares(replace(budget, delta=0.0), {"cells": Fraction(1)}))
+    passes = run.read(box)
+    per_axis = cells_per_axis(n_records, epsilon, passes.dim)
+    run.without_delta()
+    account = run.share({"cells": Fraction(1)})
     noisy, _ = account.laplace("cells", cell_counts(passes, per_axis), 1)
-    receipt = account.receipt(f"k-means of a grid of {per_axis}^{passes.dim} cells", source)
     kept = np.flatnonzero(noisy > 0)
     centers, weights = _kmeans(
-        cell_centers(box, per_axis, kept), noisy[kept], n_clusters, domain, seed
+        cell_centers(box, per_axis, kept), noisy[kept], n_clusters, domain, run.seed
     )
     total = max(float(noisy.sum()), 1.0)
     concerns: tuple[str, ...] = ()
     if per_axis**passes.dim < n_clusters:
         concerns = (f"the grid has fewer cells, {per_axis**passes.dim}, than there are clusters",)
-    return CenterModel(
-        domain.project(centers), weights, total, receipt, method="grid", concerns=concerns
+    return run.model(
+        centers,
+        weights * total,
+        method="grid",
+        mechanism=f"k-means of a grid of {per_axis}^{passes.dim} cells",
+        concerns=concerns,
     )
 
 

@@ -27,24 +27,23 @@ whose sides are alike, Laplace noise for balls of more than a few columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats, Integers, Whole
-from privsketch.budget import Budget
-from privsketch.clustering.passes import Passes, Progress
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.rounds import nearest
+from privsketch.clustering.run import Run
 from privsketch.clustering.starts import Start, start_centers
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
-from privsketch.features.frequencies import public_seed
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account, Shares
+from privsketch.noise.account import Account
 from privsketch.noise.laws import saturating_multiply
 from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
 
@@ -56,58 +55,36 @@ RHO = 0.225
 
 
 def cluster(
-    data: Any,
+    run: Run,
     n_clusters: int,
     *,
-    domain: Domain,
-    budget: Budget,
-    n_records: float | None = None,
     noise: LloydNoise | None = None,
     n_rounds: int | Literal["auto"] = N_ROUNDS,
     start: Start = "packing",
-    columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
-    missing_to_center: bool = False,
-    n_threads: int | None = None,
-    source: str | None = None,
-    random_state: int | None = None,
-    progress: Progress | None = None,
 ) -> CenterModel:
     """K-means centres of records that are read once a round.
 
     `noise` is "gaussian" if there is a delta, and if not the better one of "cube" and "laplace",
-    unless told otherwise. `n_records`
-    is a public number, about as many as there are; `n_rounds="auto"` needs it, nothing else does.
-    `random_state` is a public seed of the start.
+    unless told otherwise. `n_rounds="auto"` needs the run's `n_records`, nothing else does.
 
     Charges: the budget, once; without its delta where the noise is pure.
     """
     require_count("n_clusters", n_clusters)
-    kind: LloydNoise = noise or ("gaussian" if budget.delta > 0 else pure_noise(domain))
+    domain, delta = run.domain, run.budget.delta
+    kind: LloydNoise = noise or ("gaussian" if delta > 0 else pure_noise(domain))
     if kind not in _RELEASES:
         raise ParameterError(f"noise={kind!r}: expected one of {', '.join(map(repr, _RELEASES))}")
-    if kind == "gaussian" and budget.delta == 0:
+    if kind == "gaussian" and delta == 0:
         raise ParameterError(
             "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; use "
             "noise='cube' for pure differential privacy"
         )
     if kind != "gaussian":
-        budget = replace(budget, delta=0.0)
-    passes = Passes(
-        data,
-        domain,
-        columns=columns,
-        header=header,
-        missing_to_center=missing_to_center,
-        n_threads=n_threads,
-        neighbours=budget.neighbours,
-        progress=progress,
-    )
-    if n_records is not None:
-        require_records(n_records)
-    rounds = _checked_rounds(n_rounds, n_records, n_clusters, passes.dim, budget.epsilon)
-    account = Account(Shares(budget, round_shares(kind, rounds, passes.dim)))
-    begin = start_centers(domain, n_clusters, start, public_seed(random_state))
+        run.without_delta()
+    passes = run.read()
+    rounds = _checked_rounds(n_rounds, run, n_clusters, passes.dim)
+    account = run.share(round_shares(kind, rounds, passes.dim))
+    begin = start_centers(domain, n_clusters, start, run.seed)
     centers, counts = np.rint(begin / passes.unit), np.zeros(n_clusters)
     with one_thread():  # blocks of records already share the cores
         for number in range(rounds):
@@ -116,12 +93,12 @@ def cluster(
                 account, f"round {number}", passes, exact_sums, exact_counts
             )
             centers = _moved(passes, centers, sums, counts)
-    sizes = np.maximum(counts, 0.0)
-    total = float(sizes.sum())
-    found = centers * passes.unit + domain.center_vector
-    receipt = account.receipt(f"k-means: {rounds} noisy rounds of Lloyd's", source)
-    weights = sizes / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
-    return CenterModel(domain.project(found), weights, max(total, 1.0), receipt, method="lloyd")
+    return run.model(
+        centers * passes.unit + domain.center_vector,
+        counts,
+        method="lloyd",
+        mechanism=f"k-means: {rounds} noisy rounds of Lloyd's",
+    )
 
 
 def pure_noise(domain: Domain) -> LloydNoise:
@@ -280,9 +257,7 @@ def _moved(passes: Passes, centers: Whole, sums: Floats, counts: Floats) -> Whol
     return np.asarray(np.where(counts[:, np.newaxis] < 1, centers, whole))
 
 
-def _checked_rounds(
-    n_rounds: int | str, n_records: float | None, n_clusters: int, dim: int, epsilon: float
-) -> int:
+def _checked_rounds(n_rounds: int | str, run: Run, n_clusters: int, dim: int) -> int:
     if n_rounds != "auto":
         return require_count("n_rounds", n_rounds, "an integer of at least 1, or 'auto'")
-    return chosen_rounds(require_records(n_records), n_clusters, dim, epsilon)
+    return chosen_rounds(require_records(run.n_records), n_clusters, dim, run.budget.epsilon)

@@ -4,16 +4,12 @@ A pass gives every record to a function that returns integers, and adds these up
 record contributes must depend on that record and on public numbers alone, not on its block.
 Records arrive quantised, as whole numbers in float64, the same unit in all columns: products
 below 2^53 are exact in any order.
-
-How many records there are, where nobody said it: public, or paid for.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,12 +17,10 @@ import numpy.typing as npt
 
 from privsketch._parallel import chunks, in_threads
 from privsketch._typing import Integers, Whole
-from privsketch.budget import Budget, Neighbours, Receipt
+from privsketch.budget import Neighbours
 from privsketch.domain import Ball, Box, Domain
-from privsketch.errors import ParameterError, RecordError, require_records
+from privsketch.errors import ParameterError, RecordError
 from privsketch.features.fixedpoint import FAR, Quantiser
-from privsketch.noise.account import Account, Shares
-from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.laws import saturating_add
 from privsketch.tables.reading import read_blocks
 
@@ -34,8 +28,6 @@ Progress = Callable[[str, int], None]
 Work = Callable[[Whole], tuple[Integers, ...]]
 _MOST_BITS = 18
 _CHUNK_VALUES = 2**19
-COUNT_SHARE = Fraction(1, 50)
-Close = Callable[[Receipt], Receipt]
 
 
 class Passes:
@@ -170,46 +162,3 @@ class Passes:
 def added(total: tuple[Integers, ...], parts: tuple[Integers, ...]) -> tuple[Integers, ...]:
     """Results of two blocks, added up."""
     return tuple(saturating_add(a, b) for a, b in zip(total, parts, strict=True))
-
-
-def known_number(
-    passes: Passes, budget: Budget, n_records: float | None
-) -> tuple[float, Budget, Close]:
-    """The number of records, the budget that is left, and what makes one receipt of both.
-
-    A number that was given is used as it is. If "replace" makes it public, it is counted; else
-    a noisy one is released.
-
-    Charges: a fiftieth of the budget if it was neither given nor public.
-    """
-    if n_records is not None:
-        return require_records(n_records), budget, _as_it_is
-
-    def work(records: Whole) -> tuple[Integers, ...]:
-        return (np.array([records.shape[0]], dtype=np.int64),)
-
-    exact = passes.sums(work, "number of records")[0]
-    if budget.neighbours == "replace":
-        return float(exact[0]), budget, _as_it_is
-    shares = {"number of records": COUNT_SHARE, "clusters": 1 - COUNT_SHARE}
-    account = Account(Shares(budget, shares))
-    noisy, _ = account.counts("number of records", exact)
-    left = account.budget("clusters")
-
-    def close(receipt: Receipt) -> Receipt:
-        rho = 0.0 if account.shares.is_pure else rho_of_budget(left.epsilon, left.delta)
-        account.charge(replace(receipt, source=None), rho)
-        return account.receipt(receipt.mechanism, receipt.source)
-
-    return max(float(noisy[0]), 1.0), left, close
-
-
-def count_mode(budget: Budget, n_records: float | None) -> str:
-    """What `known_number` is, as models say it."""
-    if n_records is not None:
-        return "stated"
-    return "public" if budget.neighbours == "replace" else "released"
-
-
-def _as_it_is(receipt: Receipt) -> Receipt:
-    return receipt

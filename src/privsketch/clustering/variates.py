@@ -16,82 +16,55 @@ the largest of their parts).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from privsketch._parallel import chunks
 from privsketch._typing import Integers, Whole
-from privsketch.budget import Budget
-from privsketch.clustering.passes import Passes, Progress, count_mode, known_number
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
-from privsketch.domain import Domain
+from privsketch.clustering.run import Run
 from privsketch.errors import require_count
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account, Shares
 
 _ROWS = 2**14
 
 
 def cluster(
-    data: Any,
+    run: Run,
     n_clusters: int,
     *,
-    domain: Domain,
-    budget: Budget,
-    n_records: float | None = None,
     noise: PointNoise | None = None,
-    columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
-    missing_to_center: bool = False,
-    n_threads: int | None = None,
-    source: str | None = None,
-    random_state: int | None = None,
-    progress: Progress | None = None,
 ) -> CenterModel:
     """Centres from records that are read once a centre.
 
-    `noise` is "gaussian" if there is a delta, else "cube" or "laplace", unless told otherwise.
-    `n_records` is a public number that goes into the model; without one a noisy number is
-    released. `random_state` changes nothing: there is no public randomness here.
+    `noise` is "gaussian" if there is a delta, else "cube" or "laplace", unless told otherwise. The
+    number of records goes into the model. There is no public randomness here.
 
     Charges: the budget, once; without its delta where the noise is pure.
     """
     require_count("n_clusters", n_clusters)
-    kind = checked_noise(noise, budget, domain, 1)
+    domain = run.domain
+    kind = checked_noise(noise, run.budget, domain, 1)
     if kind != "gaussian":
-        budget = replace(budget, delta=0.0)
-    passes = Passes(
-        data,
-        domain,
-        columns=columns,
-        header=header,
-        missing_to_center=missing_to_center,
-        n_threads=n_threads,
-        neighbours=budget.neighbours,
-        progress=progress,
-    )
-    number, budget, close = known_number(passes, budget, n_records)
+        run.without_delta()
+    passes = run.read()
+    number = run.number(passes)
     names = [f"centre {place + 1}" for place in range(n_clusters)]
-    account = Account(Shares(budget, dict.fromkeys(names, Fraction(1, n_clusters))))
+    account = run.share(dict.fromkeys(names, Fraction(1, n_clusters)))
     centers = np.zeros((0, passes.dim))
     for name in names:
         record = drawn_record(passes, centers, name)[np.newaxis]
         noisy = noisy_points(account, name, passes, record, kind)
         inside = passes.quantised(noisy * passes.unit + domain.center_vector)
         centers = np.concatenate([centers, inside])
-    found = domain.project(centers * passes.unit + domain.center_vector)
-    return CenterModel(
-        found,
-        np.full(n_clusters, 1 / n_clusters),
-        number,
-        close(account.receipt(f"k-variates++: {n_clusters} noisy records", source)),
+    return run.model(
+        centers * passes.unit + domain.center_vector,
+        None,
         method="k-variates",
-        concerns=("weights are equal shares: this method releases none",),
-        count=count_mode(budget, n_records),
+        mechanism=f"k-variates++: {n_clusters} noisy records",
+        n_records=number,
     )
 
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from privsketch.budget import Neighbours
 from privsketch.clustering.medians.method import checked_method, cluster_medians
+from privsketch.clustering.run import clustered
 from privsketch.domain import Domain
 from privsketch.errors import require_count
 from privsketch.estimators.validation import column_names, public_facts, validated
@@ -115,7 +116,8 @@ class PrivateKMedians(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         checked_method(self.method)
         missing_to_center = checked_missing(self.missing)
         table = validated(self, X, reset=True)
-        model = cluster_medians(
+        model = clustered(
+            cluster_medians,
             table,
             self.n_clusters,
             domain=domain.with_dim(table.shape[1]),

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from privsketch._typing import Floats
 from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.clustering import em
+from privsketch.clustering.run import clustered
 from privsketch.design.recipe import Design
 from privsketch.design.size import CovarianceType
 from privsketch.domain import Domain
@@ -193,7 +194,8 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
                     "sketches; leave it out"
                 )
         names = column_names(self)
-        model = em.learn(
+        model = clustered(
+            em.learn,
             table,
             self.n_components,
             domain=domain,

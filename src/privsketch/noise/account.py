@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from privsketch.noise.mechanism import (
 )
 
 _LEAST = 1e-6  # epsilon of a part, in units of the whole
+# Far above the rounding of what connects rho and delta.
+_RHO_MARGIN, _DELTA_MARGIN = 1e-11, 1e-9
 
 
 class Account:
@@ -49,10 +52,26 @@ class Account:
 
         It counts as spent from then on; `charge` takes its receipt.
         """
+        self._take(name)
+        return self.shares.part(name)
+
+    def _take(self, name: str) -> None:
         if name in self._paid or name not in self.shares.weights:
             raise ParameterError(f"shares: {name!r} is spent, or none of them")
         self._paid.append(name)
-        return self.shares.part(name)
+
+    def cut(self, name: str, weights: Mapping[str, Fraction]) -> None:
+        """Cut a share that nothing was paid with into parts of it, which add up to 1."""
+        if name in self._paid or name not in self.shares.weights:
+            raise ParameterError(f"shares: {name!r} is spent, or none of them")
+        if sum(weights.values()) != 1:
+            raise ParameterError("shares: expected positive fractions that add up to 1")
+        whole = dict(self.shares.weights)
+        share = whole.pop(name)
+        if whole.keys() & weights.keys():
+            raise ParameterError("shares: expected names that are not taken")
+        parts = {part: share * weight for part, weight in weights.items()}
+        self.shares = Shares(self.shares.budget, {**whole, **parts})
 
     def charge(self, receipt: Receipt, rho: float) -> None:
         """Note what a share was spent on; rho is that of Gaussian noise, 0 for pure budgets."""
@@ -71,14 +90,23 @@ class Account:
 
         Charges: the share.
         """
-        budget = self.budget(name)
-        if budget.neighbours == "replace":
+        rho, claim = self._gaussian_share(name)
+        if claim.neighbours == "replace":
             l2_squared = 4 * l2_squared if replaced is None else replaced
         flat = np.ascontiguousarray(values).reshape(-1)
-        law = gaussian_law(l2_squared, len(flat), budget.epsilon, budget.delta, budget.neighbours)
+        law = gaussian_law(
+            l2_squared, len(flat), claim.epsilon, claim.delta, claim.neighbours, rho=rho
+        )
         noisy, receipt = add_noise(flat, law, source=None)
         self.charge(part_receipt(name, receipt), law.rho)
         return noisy.reshape(values.shape).astype(np.float64), law.scale
+
+    def _gaussian_share(self, name: str) -> tuple[float, Budget]:
+        """The rho of a share, which counts as spent from then on, and what it implies."""
+        self._take(name)
+        if self.shares.is_pure:
+            raise ParameterError("shares: Gaussian noise is for budgets with delta > 0")
+        return self.shares.rho(name), self.shares.claim(name)
 
     def laplace(
         self, name: str, values: Integers, l1: int, *, replaced: int | None = None
@@ -223,21 +251,19 @@ class Shares:
             epsilon = round_down(exact(budget.epsilon) * self.weights[name])
             return Budget(epsilon, 0.0, budget.neighbours)
         rho = self.rho(name)
-        low, high = 0.0, budget.epsilon
-        for _ in range(200):
-            middle = (low + high) / 2
-            if middle in (low, high):
-                break
-            if log_delta_zcdp(rho, middle) <= math.log(budget.delta):
-                high = middle
-            else:
-                low = middle
-        epsilon, delta = high, budget.delta
-        if epsilon < _LEAST * budget.epsilon:  # such a delta alone would pay for more
-            epsilon, delta = _LEAST * budget.epsilon, _delta_for(rho, _LEAST * budget.epsilon)
+        epsilon, delta = _implied(rho, budget.epsilon, budget.delta)
+        if delta < budget.delta:
+            delta *= 1 - 2 * _DELTA_MARGIN
         while rho_of_budget(epsilon, delta) > rho:
             epsilon *= 1 - 1e-12
         return Budget(epsilon, delta, budget.neighbours)
+
+    def claim(self, name: str) -> Budget:
+        """What the rho of a share implies: an epsilon that is not too small, and a delta."""
+        # A little more rho makes up for rounding in what it implies.
+        rho = self.rho(name) * (1 + _RHO_MARGIN)
+        epsilon, delta = _implied(rho, self.budget.epsilon, self.budget.delta)
+        return Budget(epsilon, delta, self.budget.neighbours)
 
     def receipt(
         self, mechanism: str, parts: Sequence[Receipt], rhos: Sequence[float], source: str | None
@@ -255,6 +281,22 @@ class Shares:
         return compose_concentrated(mechanism, parts, self.budget, whole, source)
 
 
-def _delta_for(rho: float, epsilon: float) -> float:
-    """A delta that rho-zCDP has at this epsilon, a little less so that no more rho is paid."""
-    return math.exp(log_delta_zcdp(rho, epsilon)) * (1 - 1e-9)
+@lru_cache(maxsize=4096)  # plans ask for the same shares many times
+def _implied(rho: float, epsilon: float, delta: float) -> tuple[float, float]:
+    """The least epsilon, at most the given one, that rho-zCDP implies at this delta.
+
+    Or less of a delta which alone would pay for more.
+    """
+    low, high = 0.0, epsilon
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if log_delta_zcdp(rho, middle) <= math.log(delta):
+            high = middle
+        else:
+            low = middle
+    if high >= _LEAST * epsilon:
+        return high, delta
+    least = _LEAST * epsilon
+    return least, math.exp(log_delta_zcdp(rho, least)) * (1 + _DELTA_MARGIN)

@@ -26,6 +26,7 @@ from privsketch.noise.calibration import (
     cube_variance,
     discrete_laplace_variance,
     laplace_scale,
+    log_delta_zcdp,
     rho_of_budget,
     round_up_sqrt,
 )
@@ -110,10 +111,23 @@ def laplace_law(
 
 
 def gaussian_law(
-    l2_squared: int, n_components: int, epsilon: float, delta: float, neighbours: Neighbours
+    l2_squared: int,
+    n_components: int,
+    epsilon: float,
+    delta: float,
+    neighbours: Neighbours,
+    *,
+    rho: float | None = None,
 ) -> NoiseLaw:
-    """Discrete Gaussian noise: rho-zCDP with the largest rho that implies (epsilon, delta)."""
-    rho = rho_of_budget(epsilon, delta)
+    """Discrete Gaussian noise: rho-zCDP with the largest rho that implies (epsilon, delta).
+
+    A share of a budget was cut as a `rho`, of which epsilon and delta are a translation: its own
+    one is used then.
+    """
+    if rho is None:
+        rho = rho_of_budget(epsilon, delta)
+    elif log_delta_zcdp(rho, epsilon) > math.log(delta):
+        raise ParameterError(f"rho={rho!r}: it does not imply epsilon={epsilon!r}, delta={delta!r}")
     sensitivity = round_up_sqrt(l2_squared)
     scale = sensitivity / math.sqrt(2 * rho)
     if not scale < LARGEST_SCALE:

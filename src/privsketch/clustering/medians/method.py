@@ -8,27 +8,21 @@ Both are in docs/medians.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Integers, Whole
-from privsketch.budget import Budget
 from privsketch.clustering.medians.rounds import release_least, release_round
 from privsketch.clustering.medians.start import release_start, start_weights
-from privsketch.clustering.passes import Passes, Progress, known_number
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.pipeline.subspace import enclosing_ball
+from privsketch.clustering.run import Run
 from privsketch.clustering.tree.method import cluster_by_tree
-from privsketch.domain import Domain
-from privsketch.errors import ParameterError, require_count, require_records
-from privsketch.features.frequencies import public_seed
+from privsketch.errors import ParameterError, require_count
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account, Shares
 
 METHODS = ("rounds", "partition-tree")
 N_ROUNDS = 4
@@ -36,82 +30,38 @@ LENGTHS_SHARE, COUNTS_SHARE = Fraction(1, 50), Fraction(1, 50)
 
 
 def cluster_medians(
-    data: Any,
+    run: Run,
     n_clusters: int,
     *,
-    domain: Domain,
-    budget: Budget,
-    n_records: float | None = None,
     method: str = "rounds",
-    columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
-    missing_to_center: bool = False,
-    n_threads: int | None = None,
-    source: str | None = None,
-    random_state: int | None = None,
-    progress: Progress | None = None,
 ) -> CenterModel:
     """K-medians centres of records that can be read several times.
 
-    `n_records` is a public number, about that of the records. Without it, a noisy one is paid
-    for under "add-remove". Method "rounds" uses Gaussian noise if the budget has a delta and pure
-    noise if not; "partition-tree" is pure.
+    Method "rounds" uses Gaussian noise if the budget has a delta and pure noise if not;
+    "partition-tree" is pure.
 
     Charges: the budget, once; with "partition-tree" no delta.
     """
     checked_method(method)
     require_count("n_clusters", n_clusters)
-    if n_records is not None:
-        require_records(n_records)
-    common: dict[str, Any] = {
-        "columns": columns,
-        "header": header,
-        "missing_to_center": missing_to_center,
-        "n_threads": n_threads,
-        "progress": progress,
-    }
     if method == "partition-tree":
-        model = cluster_by_tree(
-            data,
-            n_clusters,
-            domain=domain,
-            budget=budget,
-            n_records=n_records,
-            loss="distances",
-            source=source,
-            random_state=random_state,
-            **common,
-        )
-        return replace(model, domain=domain)
-    ball = enclosing_ball(domain)
-    passes = Passes(data, ball, neighbours=budget.neighbours, **common)
-    n_records, budget, close = known_number(passes, budget, n_records)
-    account = Account(Shares(budget, share_weights(passes.dim, budget.delta == 0)))
+        return cluster_by_tree(run, n_clusters, loss="distances")
+    ball = enclosing_ball(run.domain)
+    passes = run.read(ball)
+    n_records = run.number(passes)
+    account = run.share(share_weights(passes.dim, run.budget.delta == 0))
     with one_thread():  # blocks of records already share the cores
-        centers = release_start(
-            passes,
-            domain,
-            n_clusters,
-            account,
-            n_records=n_records,
-            missing_to_center=missing_to_center,
-            n_threads=n_threads,
-            seed=public_seed(random_state),
-        )
+        centers = release_start(run, passes, n_clusters, account, n_records)
         least = release_least(passes, centers, account, "lengths")
         for number in range(N_ROUNDS):
             centers = release_round(passes, centers, least, account, f"round {number}")
         counts, _ = account.counts("counts", cluster_counts(passes, centers))
-    counts = np.maximum(counts, 0.0)
-    total = float(counts.sum())
-    return CenterModel(
-        domain.project(centers * passes.unit + ball.center_vector),
-        counts / total if total > 0 else np.full(n_clusters, 1 / n_clusters),
-        max(total, 1.0),
-        close(account.receipt("k-medians: sketch and median rounds", source)),
+    return run.model(
+        centers * passes.unit + ball.center_vector,
+        counts,
         method="rounds",
+        mechanism="k-medians: sketch and median rounds",
         loss="distances",
-        domain=domain,
     )
 
 

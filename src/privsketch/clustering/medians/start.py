@@ -17,12 +17,11 @@ import numpy as np
 from privsketch._typing import Floats, Integers, Whole
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
+from privsketch.clustering.run import Run
 from privsketch.clustering.tree.swap import WIDTH, moved_into_ball, whole_losses
-from privsketch.design.recipe import Design
-from privsketch.domain import Ball, Domain
+from privsketch.domain import Ball
 from privsketch.learning.kmeans.learner import learn_kmeans
-from privsketch.noise.account import Account, part_receipt
-from privsketch.sketching.build import sketch
+from privsketch.noise.account import Account
 from privsketch.sketching.sketch import Sketch
 
 MOST_COLUMNS = 20  # of a sketch without a subspace
@@ -45,23 +44,13 @@ def start_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
 
 
 def release_start(
-    passes: Passes,
-    domain: Domain,
-    n_clusters: int,
-    account: Account,
-    *,
-    n_records: float,
-    missing_to_center: bool,
-    n_threads: int | None,
-    seed: int,
+    run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
 ) -> Whole:
     """Centres (k, dim), whole numbers in the ball of the passes.
 
     Charges: the shares of `start_weights`.
     """
-    found = _searched(
-        passes, domain, n_clusters, account, n_records, missing_to_center, n_threads, seed
-    )
+    found = _searched(run, passes, n_clusters, account, n_records)
     center = passes.domain.center_vector
     starts = [moved_into_ball((centers - center) / passes.unit, passes) for centers in found]
     return starts[account.choice("starts", start_losses(passes, starts), FARTHEST)]
@@ -81,57 +70,26 @@ def start_losses(passes: Passes, starts: Sequence[Whole]) -> Integers:
 
 
 def _searched(
-    passes: Passes,
-    domain: Domain,
-    n_clusters: int,
-    account: Account,
-    n_records: float,
-    missing_to_center: bool,
-    n_threads: int | None,
-    seed: int,
+    run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
 ) -> list[Floats]:
     """Centres (k, dim) of several searches, in the units of the records."""
     if passes.dim <= MOST_COLUMNS:
-        design = _sketch_design(domain, n_clusters, account, n_records, seed)
-        missing = "center" if missing_to_center else "error"
+        missing = "center" if run.missing_to_center else "error"
         blocks = passes.blocks("sketch")
-        released = sketch(blocks, design, missing=missing, n_threads=n_threads)
-        return _learned(released, design, account, n_clusters)
+        released = run.sketch(blocks, run.domain, n_clusters, n_records, missing=missing)
+        return _learned(released, n_clusters)
     ball = passes.domain
     if account.shares.is_pure:
-        subspace = random_directions(passes.dim, N_DIRECTIONS, seed)
+        subspace = random_directions(passes.dim, N_DIRECTIONS, run.seed)
     else:
         subspace = release_subspace(
-            passes, N_DIRECTIONS, account, "subspace", n_records, seed, n_threads
+            passes, N_DIRECTIONS, account, "subspace", n_records, run.seed, run.n_threads
         )
     rows = subspace.rows
     small = Ball(dim=len(rows), radius=float(ball.half_widths[0]) * subspace.reach)
-    design = _sketch_design(small, n_clusters, account, n_records, seed)
-    released = sketch(projected(passes, rows), design, n_threads=n_threads)
-    found = _learned(released, design, account, n_clusters)
-    return [ball.center_vector + centers @ rows for centers in found]
+    released = run.sketch(projected(passes, rows), small, n_clusters, n_records)
+    return [ball.center_vector + centers @ rows for centers in _learned(released, n_clusters)]
 
 
-def _sketch_design(
-    domain: Domain,
-    n_clusters: int,
-    account: Account,
-    n_records: float,
-    seed: int,
-) -> Design:
-    return Design.plan(
-        task="kmeans",
-        n_components=n_clusters,
-        domain=domain,
-        budget=account.budget("sketch"),
-        n_records=n_records,
-        random_state=seed,
-        # With a delta it is the rho of Gaussian noise that is charged.
-        noise=None if account.shares.is_pure else "gaussian",
-    )
-
-
-def _learned(released: Sketch, design: Design, account: Account, n_clusters: int) -> list[Floats]:
-    rho = 0.0 if account.shares.is_pure else design.sum_noise.sums_law.rho
-    account.charge(part_receipt("sketch", released.receipt), rho)
+def _learned(released: Sketch, n_clusters: int) -> list[Floats]:
     return [learn_kmeans(released, n_clusters, random_state=seed).centers for seed in SEARCHES]

@@ -21,15 +21,12 @@ have arrived, is judged by itself. Public numbers in, public numbers out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats
-from privsketch.budget import Budget
-from privsketch.clustering.passes import Passes, Progress, known_number
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline
 from privsketch.clustering.pipeline.rounds import (
     Bins,
@@ -46,14 +43,12 @@ from privsketch.clustering.pipeline.subspace import (
     random_directions,
     release_subspace,
 )
-from privsketch.design.recipe import Design
-from privsketch.domain import Ball, Domain
+from privsketch.clustering.run import Run
+from privsketch.domain import Ball
 from privsketch.errors import require_count
-from privsketch.features.frequencies import public_seed
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account, Shares, part_receipt
-from privsketch.sketching.build import sketch
+from privsketch.noise.account import Account
 
 DOUBTFUL = 1.0  # forecast error from which on centres say more about noise than about records
 TOO_NOISY = "with so few records for this budget the centres may describe the noise"
@@ -63,73 +58,40 @@ LEAST_COUNT = 0.02  # no cluster is taken to be smaller than this share of the a
 
 
 def cluster(
-    data: Any,
+    run: Run,
     n_clusters: int,
     *,
-    domain: Domain,
-    budget: Budget,
-    n_records: float | None = None,
     plan: PipelinePlan | None = None,
-    columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
-    missing_to_center: bool = False,
-    n_threads: int | None = None,
-    source: str | None = None,
-    random_state: int | None = None,
-    progress: Progress | None = None,
 ) -> CenterModel:
     """K-means centres of records that can be read several times.
-
-    `n_records` is a public number, about that of the records. Without it, a noisy one is paid
-    for under "add-remove".
 
     Charges: the budget, once.
     """
     require_count("n_clusters", n_clusters)
-    ball = enclosing_ball(domain)
-    passes = Passes(
-        data,
-        ball,
-        columns=columns,
-        header=header,
-        missing_to_center=missing_to_center,
-        n_threads=n_threads,
-        neighbours=budget.neighbours,
-        progress=progress,
-    )
-    seed = public_seed(random_state)
-    n_records, budget, close = known_number(passes, budget, n_records)
-    plan = plan or plan_pipeline(n_clusters, passes.dim, budget, n_records)
-    account = Account(Shares(budget, dict(plan.weights)))
+    ball = enclosing_ball(run.domain)
+    passes = run.read(ball)
+    n_records = run.number(passes)
+    plan = plan or plan_pipeline(n_clusters, passes.dim, run.left, n_records)
+    account = run.share(dict(plan.weights))
     with one_thread():  # blocks of records already share the cores
-        subspace = _subspace(passes, plan, account, n_records, seed, n_threads)
-        centers, counts = _start(passes, subspace, n_clusters, account, n_records, seed, n_threads)
+        subspace = _subspace(run, passes, plan, account, n_records)
+        centers, counts = _start(run, passes, subspace, n_clusters, n_records)
         n_found = float(counts.sum())  # rounds count what they cut as less than a record
         whole = _in_ball(centers / passes.unit, passes)
         for number in range(plan.n_rounds):
             whole, counts = _round(passes, whole, counts, subspace, account, number)
-    sizes = np.maximum(counts, 0.0)
-    total = float(sizes.sum())
-    weights = sizes / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
-    found = whole * passes.unit + ball.center_vector
-    receipt = close(account.receipt(f"k-means: {plan.describe()}", source))
-    return CenterModel(
-        domain.project(found),
-        weights,
-        n_found,
-        receipt,
+    return run.model(
+        whole * passes.unit + ball.center_vector,
+        counts,
         method="pipeline",
+        mechanism=f"k-means: {plan.describe()}",
+        n_records=n_found,
         concerns=(TOO_NOISY,) if plan.excess > DOUBTFUL else (),
     )
 
 
 def _subspace(
-    passes: Passes,
-    plan: PipelinePlan,
-    account: Account,
-    n_records: float,
-    seed: int,
-    n_threads: int | None,
+    run: Run, passes: Passes, plan: PipelinePlan, account: Account, n_records: float
 ) -> Subspace:
     """Directions as planned.
 
@@ -138,37 +100,26 @@ def _subspace(
     if plan.directions == "columns":
         return all_directions(passes.dim)
     if plan.directions == "random":
-        return random_directions(passes.dim, plan.n_directions, seed)
+        return random_directions(passes.dim, plan.n_directions, run.seed)
     return release_subspace(
-        passes, plan.n_directions, account, "subspace", n_records, seed, n_threads
+        passes, plan.n_directions, account, "subspace", n_records, run.seed, run.n_threads
     )
 
 
 def _start(
+    run: Run,
     passes: Passes,
     subspace: Subspace,
     n_clusters: int,
-    account: Account,
     n_records: float,
-    seed: int,
-    n_threads: int | None,
 ) -> tuple[Floats, Floats]:
     """Centres (k, dim) about the centre of the ball, and counts, from a sketch.
 
     Charges: the share "sketch".
     """
     radius = enclosing_ball(passes.domain).radius * subspace.reach
-    design = Design.plan(
-        task="kmeans",
-        n_components=n_clusters,
-        domain=Ball(dim=subspace.n_directions, radius=radius),
-        budget=account.budget("sketch"),
-        n_records=n_records,
-        random_state=seed,
-        noise=None if account.shares.is_pure else "gaussian",  # whose rho is what is charged
-    )
-    released = sketch(projected(passes, subspace.rows), design, n_threads=n_threads)
-    account.charge(part_receipt("sketch", released.receipt), design.sum_noise.sums_law.rho)
+    small = Ball(dim=subspace.n_directions, radius=radius)
+    released = run.sketch(projected(passes, subspace.rows), small, n_clusters, n_records)
     model = learn_kmeans(released, n_clusters)
     return model.centers @ subspace.rows, model.weights * max(model.n_records, 1.0)
 

@@ -11,14 +11,10 @@ Nothing of size n d is ever held. docs/sparse.md has sensitivities and measureme
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-
-from privsketch.budget import Budget
-from privsketch.clustering.passes import Progress, known_number
+from privsketch.clustering.run import Run
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.sparse.recovery import (
     RECOVERIES,
@@ -32,11 +28,9 @@ from privsketch.clustering.sparse.recovery import (
 )
 from privsketch.clustering.sparse.start import start_by_sketch, start_by_trees
 from privsketch.clustering.tree.method import TreeSettings
-from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count
-from privsketch.features.frequencies import public_seed
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account, Shares
+from privsketch.noise.account import Account
 
 Start = Literal["sketch", "trees"]
 STARTS: tuple[Start, ...] = ("sketch", "trees")
@@ -54,25 +48,15 @@ _METHODS = {"sketch": "pipeline", "trees": "partition-tree"}
 
 
 def cluster_sparse(
-    data: Any,
+    run: Run,
     n_clusters: int,
     *,
-    domain: Domain,
-    budget: Budget,
     n_nonzero: int,
-    n_records: float | None = None,
     start: Start = "sketch",
     recovery: Recovery = "largest",
     picks: int | None = None,
     n_rounds: int = 2,
     settings: TreeSettings | None = None,
-    columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
-    missing_to_center: bool = False,
-    n_threads: int | None = None,
-    source: str | None = None,
-    random_state: int | None = None,
-    progress: Progress | None = None,
 ) -> CenterModel:
     """K-means centres of sparse records that can be read several times.
 
@@ -80,13 +64,11 @@ def cluster_sparse(
 
     Parameters
     ----------
-    data : sparse matrix of SciPy, list of such, or any table
-    domain : Box that holds 0 in every column, or Ball around 0
+    run : Run
+        Of sparse matrices of SciPy or any table; its domain is a box that holds 0 in every column,
+        or a ball around 0. Missing values, where they are allowed, count as 0.
     n_nonzero : int
         Public: how many entries of a record count. Of more, the largest are kept.
-    n_records : float, optional
-        A public number, about that of the records. Without it, a noisy count is paid for under
-        "add-remove".
     start : {"sketch", "trees"}
         How clusters are found in few dimensions. "trees" is Balcan et al.
     recovery : {"largest", "picks"}
@@ -98,8 +80,6 @@ def cluster_sparse(
         before. 1 is Balcan et al.
     settings : TreeSettings, optional
         `n_dimensions` counts for both ways to start, the rest for trees.
-    missing_to_center : bool
-        Missing and infinite values count as 0.
     """
     require_count("n_clusters", n_clusters)
     require_count("n_rounds", n_rounds)
@@ -108,41 +88,33 @@ def cluster_sparse(
             f"start={start!r}, recovery={recovery!r}: expected one of {STARTS} and of {RECOVERIES}"
         )
     passes = SparsePasses(
-        data,
-        domain,
+        run.data,
+        run.domain,
         n_nonzero,
-        columns=columns,
-        header=header,
-        missing_to_center=missing_to_center,
-        n_threads=n_threads,
-        neighbours=budget.neighbours,
-        progress=progress,
+        missing_to_center=run.missing_to_center,
+        **run.reading(),
     )
     n_picks = _checked_picks(picks, recovery, passes)
     if start == "trees" or recovery == "picks":
-        budget = Budget(budget.epsilon, 0.0, budget.neighbours)
-    n_records, left, close = known_number(passes, budget, n_records)
-    account = Account(Shares(left, sparse_weights(start, recovery, n_rounds)))
-    seed = public_seed(random_state)
+        run.without_delta()
+    n_records = run.number(passes)
+    account = run.share(sparse_weights(start, recovery, n_rounds))
     settings = settings or TreeSettings()
     if start == "sketch":
         n_first = _first_clusters(n_clusters, n_records, n_rounds, recovery, passes, account)
-        labels = start_by_sketch(passes, n_first, settings, n_records, account, seed, n_threads)
+        labels = start_by_sketch(run, passes, n_first, settings, n_records)
     else:
         n_first = n_clusters
-        labels = start_by_trees(passes, n_clusters, settings, n_records, account, seed)
+        labels = start_by_trees(passes, n_clusters, settings, n_records, account, run.seed)
     found = _recovered(passes, labels, n_first, n_picks, account, recovery, 0)
     for number in range(1, n_rounds):
         labels = merged(found, n_clusters).labels
         found = _recovered(passes, labels, n_clusters, n_picks, account, recovery, number)
-    counts = np.maximum(found.counts, 0.0)
-    total = float(counts.sum())
-    return CenterModel(
-        domain.project(found.centers * passes.unit),
-        counts / total if total > 0 else np.full(n_clusters, 1 / n_clusters),
-        max(total, 1.0),
-        close(account.receipt(f"k-means of sparse records: {start}, then sums", source)),
+    return run.model(
+        found.centers * passes.unit,
+        found.counts,
         method=_METHODS[start],
+        mechanism=f"k-means of sparse records: {start}, then sums",
     )
 
 

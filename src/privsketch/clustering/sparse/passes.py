@@ -9,15 +9,14 @@ float64; products and sums of them below 2^53 are exact in any order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from privsketch._parallel import in_threads
 from privsketch._typing import Integers, Whole
-from privsketch.budget import Neighbours
-from privsketch.clustering.passes import Passes, Progress, added
+from privsketch.clustering.passes import Passes, added
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError, require_count
 from privsketch.features.fixedpoint import FAR
@@ -28,7 +27,7 @@ _MOST_BITS = 18
 
 
 class SparsePasses(Passes):
-    """A sparse table that can be read as often as needed."""
+    """A sparse table that can be read as often as needed; `reading` is as in `Passes`."""
 
     def __init__(
         self,
@@ -36,22 +35,10 @@ class SparsePasses(Passes):
         domain: Domain,
         n_nonzero: int,
         *,
-        columns: Sequence[str | int] | None = None,
-        header: bool | None = None,
         missing_to_center: bool = False,
-        n_threads: int | None = None,
-        neighbours: Neighbours = "add-remove",
-        progress: Progress | None = None,
+        **reading: Any,
     ) -> None:
-        super().__init__(
-            data,
-            domain,
-            columns=columns,
-            header=header,
-            n_threads=n_threads,
-            neighbours=neighbours,
-            progress=progress,
-        )
+        super().__init__(data, domain, **reading)
         require_count("n_nonzero", n_nonzero)
         _require_zero(domain)
         self.n_nonzero = min(n_nonzero, self.dim)

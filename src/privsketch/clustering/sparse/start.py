@@ -13,6 +13,7 @@ import numpy as np
 from privsketch._parallel import one_thread
 from privsketch._typing import Whole
 from privsketch.clustering.pipeline.rounds import nearest
+from privsketch.clustering.run import Run
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.sparse.recovery import Labels
 from privsketch.clustering.tree.cubes import (
@@ -23,24 +24,16 @@ from privsketch.clustering.tree.cubes import (
 from privsketch.clustering.tree.method import MOST_CANDIDATES, MOST_LOSS, TreeSettings
 from privsketch.clustering.tree.projection import MOST_DIMENSIONS, RADIUS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps
-from privsketch.design.recipe import Design
 from privsketch.domain import Ball
 from privsketch.features.stream import PublicStream
 from privsketch.learning.kmeans.learner import learn_kmeans
-from privsketch.noise.account import Account, part_receipt
-from privsketch.sketching.build import sketch
+from privsketch.noise.account import Account
 
 _PURPOSE = 401  # keeps these streams apart from those of frequencies and of trials
 
 
 def start_by_sketch(
-    passes: SparsePasses,
-    n_clusters: int,
-    settings: TreeSettings,
-    n_records: float,
-    account: Account,
-    seed: int,
-    n_threads: int | None,
+    run: Run, passes: SparsePasses, n_clusters: int, settings: TreeSettings, n_records: float
 ) -> Labels:
     """Clusters from a sketch of the projections.
 
@@ -49,24 +42,14 @@ def start_by_sketch(
     # Enough directions for k clusters to lie apart; more of them make the sketch larger.
     dimensions = settings.n_dimensions or min(MOST_DIMENSIONS, max(8, 3 * n_clusters // 2 + 1))
     tail = settings.fail_prob / n_records
-    data = Projected.draw(passes, dimensions, PublicStream(seed, _PURPOSE), tail)
-    pure = account.shares.is_pure
-    design = Design.plan(
-        task="kmeans",
-        n_components=n_clusters,
-        domain=Ball(dim=data.n_dimensions, radius=1.0),
-        budget=account.budget("sketch"),
-        noise=None if pure else "gaussian",  # whose rho is what is charged
-        n_records=n_records,
-        random_state=seed,
-    )
+    data = Projected.draw(passes, dimensions, PublicStream(run.seed, _PURPOSE), tail)
 
     def blocks() -> Iterator[Whole]:
         for block in passes.blocks("sketch"):
             yield data(passes.quantised(block)) / RADIUS
 
-    released = sketch(blocks(), design, n_threads=n_threads)
-    account.charge(part_receipt("sketch", released.receipt), design.sum_noise.sums_law.rho)
+    unit_ball = Ball(dim=data.n_dimensions, radius=1.0)
+    released = run.sketch(blocks(), unit_ball, n_clusters, n_records)
     centers = np.rint(learn_kmeans(released, n_clusters).centers * RADIUS)
     return lambda records: nearest(data(records), centers)
 

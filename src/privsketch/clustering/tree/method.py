@@ -10,18 +10,16 @@ corrected is in docs/theory.md. All steps are pure: no delta is spent, whatever 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
-
-import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch.budget import Budget
 from privsketch.clustering.medians.recovery import MEDIAN_SHARES, release_medians
-from privsketch.clustering.passes import Passes, Progress, known_number
+from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.subspace import enclosing_ball
+from privsketch.clustering.run import Run
 from privsketch.clustering.tree.cubes import (
     MOST_LEVELS,
     candidate_centers,
@@ -36,12 +34,11 @@ from privsketch.clustering.tree.swap import (
     release_centers,
     release_swaps,
 )
-from privsketch.domain import Box, Domain
+from privsketch.domain import Box
 from privsketch.errors import ParameterError, require_count
-from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import PublicStream
 from privsketch.models.centers import CenterModel
-from privsketch.noise.account import Account, Shares
+from privsketch.noise.account import Account
 
 BEST_SHARE = Fraction(1, 10)  # of the choice among several trials
 TRIAL_SHARES = {
@@ -122,27 +119,16 @@ class TreeSettings:
 
 
 def cluster_by_tree(
-    data: Any,
+    run: Run,
     n_clusters: int,
     *,
-    domain: Domain,
-    budget: Budget,
-    n_records: float | None = None,
     n_trials: int = 1,
     settings: TreeSettings | None = None,
     loss: str = "squares",
-    columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
-    missing_to_center: bool = False,
-    n_threads: int | None = None,
-    source: str | None = None,
-    random_state: int | None = None,
-    progress: Progress | None = None,
 ) -> CenterModel:
     """Centres by private partition trees, from records that can be read several times.
 
-    `n_records` is a public number, about that of the records; it sets defaults only. Without it,
-    a noisy count is paid for under "add-remove". Of `n_trials` independent trials one is chosen.
+    The number of records sets defaults only. Of `n_trials` independent trials one is chosen.
     `loss` is "squares" for k-means, "distances" for k-medians.
 
     Charges: epsilon of the budget, once. No delta.
@@ -150,42 +136,29 @@ def cluster_by_tree(
     require_count("n_clusters", n_clusters)
     require_count("n_trials", n_trials)
     settings = settings or TreeSettings()
-    pure = Budget(budget.epsilon, 0.0, budget.neighbours)
-    ball = enclosing_ball(domain)
-    passes = Passes(
-        data,
-        ball,
-        columns=columns,
-        header=header,
-        missing_to_center=missing_to_center,
-        n_threads=n_threads,
-        neighbours=budget.neighbours,
-        progress=progress,
-        within=domain if isinstance(domain, Box) else None,
-    )
-    n_records, left, close = known_number(passes, pure, n_records)
-    account = Account(Shares(left, share_weights(n_trials, _STEPS[loss])))
+    run.without_delta()
+    domain, ball = run.domain, enclosing_ball(run.domain)
+    passes = run.read(ball, within=domain if isinstance(domain, Box) else None)
+    n_records = run.number(passes)
+    account = run.share(share_weights(n_trials, _STEPS[loss]))
     swap_epsilon = account.shares.part(_share("swaps", 0)).epsilon
-    if budget.neighbours == "replace":
+    if run.budget.neighbours == "replace":
         swap_epsilon /= 2
     filled = settings.filled(n_clusters, passes.dim, n_records, swap_epsilon)
-    seed = public_seed(random_state)
     with one_thread():  # blocks of records already share the cores
         trials = [
-            _trial(passes, n_clusters, filled, n_records, account, number, seed, loss)
+            _trial(passes, n_clusters, filled, n_records, account, number, run.seed, loss)
             for number in range(n_trials)
         ]
         best = trials[0]
         if len(trials) > 1:
             best = release_best(passes, trials, account, "best trial", loss)
-    counts = np.maximum(best.counts, 0.0)
-    total = float(counts.sum())
-    weights = counts / total if total > 0 else np.full(n_clusters, 1 / n_clusters)
-    found = best.centers * passes.unit + ball.center_vector
-    what = f"{_TASKS[loss]}: partition trees, swaps and recovery"
-    receipt = close(account.receipt(what, source))
-    return CenterModel(
-        domain.project(found), weights, max(total, 1.0), receipt, method="partition-tree", loss=loss
+    return run.model(
+        best.centers * passes.unit + ball.center_vector,
+        best.counts,
+        method="partition-tree",
+        mechanism=f"{_TASKS[loss]}: partition trees, swaps and recovery",
+        loss=loss,
     )
 
 

@@ -1,0 +1,235 @@
+"""One clustering run: the records, what is public about them, and what it may cost.
+
+A method is a function of a run and of a number of clusters. It opens the passes over the records,
+learns how many there are, cuts the budget into shares, and pays for every answer out of one
+account; the model that it returns carries the receipt of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from inspect import signature
+from typing import Any, TypeVar
+
+import numpy as np
+
+from privsketch._typing import Block, Floats, Integers, Whole
+from privsketch.budget import Budget, Receipt
+from privsketch.clustering.passes import Passes, Progress
+from privsketch.design.recipe import Design
+from privsketch.domain import Box, Domain
+from privsketch.errors import ParameterError, require_records
+from privsketch.features.frequencies import public_seed
+from privsketch.models.centers import CenterModel
+from privsketch.noise.account import Account, Shares, part_receipt
+from privsketch.sketching.build import sketch
+from privsketch.sketching.sketch import Sketch
+
+COUNT = "number of records"
+REST = "clusters"
+COUNT_SHARE = Fraction(1, 50)  # of the budget, for a number of records that nobody gave
+_Model = TypeVar("_Model")
+
+
+class Run:
+    """Records, public facts and a budget, with the passes and the account of one run.
+
+    Parameters
+    ----------
+    data : table, path or list of blocks
+        It is read several times.
+    domain : Box or Ball
+    budget : Budget
+    n_records : float, optional
+        A public number, about that of the records.
+    columns, header : optional
+        As in `tables.reading`.
+    missing_to_center : bool
+        Missing values are put at the centre of the domain instead of being refused.
+    n_threads : int, optional
+    source : str, optional
+        Public name of the records, for the receipt.
+    random_state : int, optional
+        Seed of public randomness; the noise has none.
+    progress : callable, optional
+        See `Passes`.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        domain: Domain,
+        budget: Budget,
+        n_records: float | None = None,
+        columns: Sequence[str | int] | None = None,
+        header: bool | None = None,
+        missing_to_center: bool = False,
+        n_threads: int | None = None,
+        source: str | None = None,
+        random_state: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.data, self.domain, self.budget = data, domain, budget
+        self.n_records = None if n_records is None else require_records(n_records)
+        self.columns, self.header = columns, header
+        self.missing_to_center, self.n_threads = missing_to_center, n_threads
+        self.source, self.progress = source, progress
+        self.seed = public_seed(random_state)
+        self.count = "stated"  # what the number of records is; see `ClusterModel`
+        self._account: Account | None = None
+
+    def without_delta(self) -> None:
+        """Spend no delta, for methods whose noise is pure."""
+        self.budget = replace(self.budget, delta=0.0)
+
+    def read(
+        self,
+        domain: Domain | None = None,
+        *,
+        most_bits: int | None = None,
+        within: Box | None = None,
+    ) -> Passes:
+        """Passes over the records, in the run's domain or in another one that holds it."""
+        return Passes(
+            self.data,
+            domain or self.domain,
+            most_bits=most_bits,
+            within=within,
+            missing_to_center=self.missing_to_center,
+            **self.reading(),
+        )
+
+    def reading(self) -> dict[str, Any]:
+        """What passes of any kind are told."""
+        return {
+            "columns": self.columns,
+            "header": self.header,
+            "n_threads": self.n_threads,
+            "neighbours": self.budget.neighbours,
+            "progress": self.progress,
+        }
+
+    def number(self, passes: Passes) -> float:
+        """The number of records: as stated, public under "replace", or a noisy one.
+
+        Charges: a fiftieth of the budget if it was neither given nor public.
+        """
+        if self.n_records is not None:
+            return self.n_records
+
+        def work(records: Whole) -> tuple[Integers, ...]:
+            return (np.array([records.shape[0]], dtype=np.int64),)
+
+        exact = passes.sums(work, COUNT)[0]
+        if self.budget.neighbours == "replace":
+            self.count = "public"
+            return float(exact[0])
+        self.count = "released"
+        account = self.share({COUNT: COUNT_SHARE, REST: 1 - COUNT_SHARE})
+        noisy, _ = account.counts(COUNT, exact)
+        return max(float(noisy[0]), 1.0)
+
+    @property
+    def left(self) -> Budget:
+        """What is not cut into shares yet, as a budget to plan with."""
+        return self.budget if self._account is None else self._account.shares.part(REST)
+
+    def share(self, weights: Mapping[str, Fraction]) -> Account:
+        """The account of the run, with what is left of the budget cut into shares.
+
+        `weights` are parts of what is left and add up to 1. They may depend on what was released:
+        what is left was fixed before.
+        """
+        if self._account is None:
+            self._account = Account(Shares(self.budget, weights))
+        else:
+            self._account.cut(REST, weights)
+        return self._account
+
+    def sketch(
+        self,
+        blocks: Iterable[Block],
+        domain: Domain,
+        n_clusters: int,
+        n_records: float,
+        *,
+        missing: str = "error",
+    ) -> Sketch:
+        """A sketch of blocks of records, or of what was made of them, for k-means.
+
+        Charges: the share "sketch".
+        """
+        account = self.account
+        design = Design.plan(
+            task="kmeans",
+            n_components=n_clusters,
+            domain=domain,
+            budget=account.budget("sketch"),
+            n_records=n_records,
+            random_state=self.seed,
+            noise=None if account.shares.is_pure else "gaussian",  # whose rho is what is charged
+        )
+        released = sketch(blocks, design, missing=missing, n_threads=self.n_threads)
+        account.charge(part_receipt("sketch", released.receipt), design.sum_noise.sums_law.rho)
+        return released
+
+    @property
+    def account(self) -> Account:
+        """What pays for all answers, once the budget is cut into shares."""
+        if self._account is None:
+            raise ParameterError("shares: nothing can be paid for yet")
+        return self._account
+
+    def receipt(self, mechanism: str) -> Receipt:
+        """What all answers cost together."""
+        return self.account.receipt(mechanism, self.source)
+
+    def model(
+        self,
+        centers: Floats,
+        sizes: Floats | None,
+        *,
+        method: str,
+        mechanism: str,
+        n_records: float | None = None,
+        loss: str = "squares",
+        concerns: tuple[str, ...] = (),
+    ) -> CenterModel:
+        """The clusters that a run found, with its receipt.
+
+        `centers` (k, dim) are in the units of the records; `sizes` are noisy numbers of records,
+        or None where a method has none. Their sum is the number of records if none is given.
+        """
+        k = len(centers)
+        counts = np.zeros(k) if sizes is None else np.maximum(sizes, 0.0)
+        total = float(counts.sum())
+        if sizes is None:
+            concerns = (*concerns, "weights are equal shares: this method releases none")
+        return CenterModel(
+            self.domain.project(centers),
+            counts / total if total > 0 else np.full(k, 1 / k),
+            max(total, 1.0) if n_records is None else n_records,
+            self.receipt(mechanism),
+            method=method,
+            loss=loss,
+            domain=self.domain,
+            concerns=concerns,
+            count="released" if n_records is None else self.count,
+        )
+
+
+_OWN = frozenset(signature(Run).parameters) - {"data"}
+
+
+def clustered(
+    method: Callable[..., _Model], data: Any, /, n_clusters: int, **options: Any
+) -> _Model:
+    """A method's run on `data`: options of `Run` by their names, all others are the method's.
+
+    Charges: the budget, once.
+    """
+    run = Run(data, **{name: options.pop(name) for name in _OWN & options.keys()})
+    return method(run, n_clusters, **options)
