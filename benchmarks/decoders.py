@@ -10,6 +10,7 @@ the first call of a process, which compiles, is not counted.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import time
 
@@ -64,7 +65,7 @@ def main() -> None:
             if seed < 0:
                 continue
             seconds.append(time.perf_counter() - start)
-            misfits.append(model.residual / model.expected_residual)
+            misfits.append(model.misfit or math.nan)
             # Squared error per record and column; it is 1 around the true means.
             errors.append(squared_error(records, model.centers) / (len(records) * dim))
         limit = f"{bound:6.1f}" if np.isfinite(bound) else "     -"

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 
 PRIVSKETCH = str(Path(sys.executable).parent / "privsketch")
 SENTENCES = ("nothing was spent", "count the budget as spent")
@@ -78,7 +78,7 @@ def run(command: list[str], folder: Path, after: float) -> tuple[int, str, list[
         names = sorted(path.name for path in Path(place).iterdir())
         if "out" in names:  # whole, or an error here
             is_sketch = command[0] == "sketch"
-            (ps.Sketch if is_sketch else CenterModel).load(Path(place) / "out")
+            (ps.Sketch if is_sketch else ClusterModel).load(Path(place) / "out")
     return process.returncode, said, names
 
 

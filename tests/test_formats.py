@@ -118,7 +118,7 @@ def test_the_ends_of_int64_come_back(sketch, end):
 
 def test_a_model_comes_back_equal(model, tmp_path):
     model.save(tmp_path / "model.json")
-    loaded = ps.KMeansModel.load(tmp_path / "model.json")
+    loaded = ps.ClusterModel.load(tmp_path / "model.json")
     for name in model.__dataclass_fields__:
         assert np.array_equal(getattr(loaded, name), getattr(model, name)), name
 
@@ -212,7 +212,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
-@pytest.mark.parametrize("kind", [ps.Sketch, ps.Design, ps.KMeansModel])
+@pytest.mark.parametrize("kind", [ps.Sketch, ps.Design, ps.ClusterModel])
 def test_a_foreign_file_is_refused_by_name(kind, content, tmp_path):
     path = tmp_path / "foreign.file"
     path.write_bytes(content)
@@ -220,7 +220,7 @@ def test_a_foreign_file_is_refused_by_name(kind, content, tmp_path):
         kind.load(path)
 
 
-@pytest.mark.parametrize("kind", [ps.Sketch, ps.Design, ps.KMeansModel])
+@pytest.mark.parametrize("kind", [ps.Sketch, ps.Design, ps.ClusterModel])
 def test_a_missing_file_and_a_folder_are_refused(kind, tmp_path):
     for path in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(ps.PrivsketchError):
@@ -228,7 +228,7 @@ def test_a_missing_file_and_a_folder_are_refused(kind, tmp_path):
 
 
 def test_files_of_one_kind_are_not_read_as_another(design, model, sketch, tmp_path):
-    files = {ps.Design: design, ps.KMeansModel: model, ps.Sketch: sketch}
+    files = {ps.Design: design, ps.ClusterModel: model, ps.Sketch: sketch}
     for kind, thing in files.items():
         thing.save(tmp_path / "file")
         for other in files.keys() - {kind}:
@@ -236,7 +236,7 @@ def test_files_of_one_kind_are_not_read_as_another(design, model, sketch, tmp_pa
                 other.load(tmp_path / "file")
 
 
-@pytest.mark.parametrize("kind", [ps.Sketch, ps.Design, ps.KMeansModel])
+@pytest.mark.parametrize("kind", [ps.Sketch, ps.Design, ps.ClusterModel])
 def test_an_oversized_file_is_refused_before_it_is_read(kind, monkeypatch, tmp_path):
     monkeypatch.setattr(formats, "MAX_JSON_BYTES", 1000)
     monkeypatch.setattr(formats, "MAX_VALUES", 10)
@@ -596,7 +596,7 @@ def test_a_model_with_a_bad_field_is_refused(change, model, tmp_path):
     model.save(path)
     resave(path, change)
     with pytest.raises(ps.PrivsketchError, match=r"model\.json"):
-        ps.KMeansModel.load(path)
+        ps.ClusterModel.load(path)
 
 
 # ---------------------------------------------------------------- writing

@@ -21,7 +21,7 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import clustered
 from privsketch.clustering.tree.method import cluster_by_tree
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares
 
 DELTA = 1e-6  # of the methods that need one; the paper names none
@@ -35,10 +35,10 @@ class Method:
 
     name: str
     delta: float
-    fit: Callable[[Records, int, float, int], CenterModel]
+    fit: Callable[[Records, int, float, int], ClusterModel]
 
 
-def tree(records: Records, n_clusters: int, epsilon: float, seed: int) -> CenterModel:
+def tree(records: Records, n_clusters: int, epsilon: float, seed: int) -> ClusterModel:
     """BAL, corrected. Charges: epsilon."""
     return clustered(
         cluster_by_tree,
@@ -52,13 +52,15 @@ def tree(records: Records, n_clusters: int, epsilon: float, seed: int) -> Center
     )
 
 
-def tree_and_rounds(records: Records, n_clusters: int, epsilon: float, seed: int) -> CenterModel:
+def tree_and_rounds(records: Records, n_clusters: int, epsilon: float, seed: int) -> ClusterModel:
     """BAL, corrected, then rounds from its centres. Charges: epsilon and DELTA."""
     first = tree(records, n_clusters, epsilon / 2, seed)
     return paid_rounds(records, first, Budget(epsilon / 2, DELTA), ROUNDS_AFTER)
 
 
-def paid_rounds(records: Records, model: CenterModel, budget: Budget, n_rounds: int) -> CenterModel:
+def paid_rounds(
+    records: Records, model: ClusterModel, budget: Budget, n_rounds: int
+) -> ClusterModel:
     """Noisy rounds of Lloyd's from released centres, as in clustering/lloyd.py.
 
     Charges: the budget, besides what the centres cost.
@@ -79,7 +81,7 @@ def paid_rounds(records: Records, model: CenterModel, budget: Budget, n_rounds: 
         centers = np.where(sizes < 1, centers, np.trunc(means * inside))
     total = np.maximum(sizes[:, 0], 1.0)
     receipt = account.receipt(f"{n_rounds} noisy rounds of Lloyd's", None)
-    return CenterModel(
+    return ClusterModel(
         centers * passes.unit + middle,
         total / total.sum(),
         float(total.sum()),
@@ -88,7 +90,7 @@ def paid_rounds(records: Records, model: CenterModel, budget: Budget, n_rounds: 
     )
 
 
-def sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> CenterModel:
+def sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> ClusterModel:
     """SuLQ k-means as in section 7. Charges: epsilon and DELTA."""
     return clustered(
         lloyd.cluster,
@@ -104,7 +106,7 @@ def sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> Center
     )
 
 
-def pure_sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> CenterModel:
+def pure_sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> ClusterModel:
     """SuLQ k-means with Laplace noise in a box. Charges: epsilon."""
     return clustered(
         lloyd.cluster,
@@ -120,8 +122,8 @@ def pure_sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> C
     )
 
 
-def _pipeline(delta: float) -> Callable[[Records, int, float, int], CenterModel]:
-    def fit(records: Records, n_clusters: int, epsilon: float, seed: int) -> CenterModel:
+def _pipeline(delta: float) -> Callable[[Records, int, float, int], ClusterModel]:
+    def fit(records: Records, n_clusters: int, epsilon: float, seed: int) -> ClusterModel:
         """Our own method. Charges: epsilon and delta."""
         return clustered(
             pipeline.cluster,

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from privsketch._load import load
     from privsketch.budget import Budget, Receipt
     from privsketch.design.recipe import Design
     from privsketch.domain import Ball, Box
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from privsketch.learning.kmeans.learner import learn_kmeans
     from privsketch.learning.mixture.learner import learn_gaussian_mixture
     from privsketch.learning.pca.learner import learn_pca
-    from privsketch.models.centers import CenterModel
-    from privsketch.models.clusters import KMeansModel
+    from privsketch.models.clusters import ClusterModel
     from privsketch.models.components import PCAModel
     from privsketch.models.mixture import GaussianMixtureModel
     from privsketch.projection.description import ReleaseDescription
@@ -47,8 +47,7 @@ _HOMES = {
     "Design": "design.recipe",
     "Distances": "projection.distances",
     "GaussianMixtureModel": "models.mixture",
-    "CenterModel": "models.centers",
-    "KMeansModel": "models.clusters",
+    "ClusterModel": "models.clusters",
     "Masks": "features.masks",
     "PCAModel": "models.components",
     "PrivateGaussianMixture": "estimators.mixture",
@@ -63,6 +62,7 @@ _HOMES = {
     "Released": "projection.distances",
     "Sketch": "sketching.sketch",
     "cluster_released": "projection.kmeans",
+    "load": "_load",
     "learn_gaussian_mixture": "learning.mixture.learner",
     "learn_kmeans": "learning.kmeans.learner",
     "learn_pca": "learning.pca.learner",
@@ -78,8 +78,7 @@ __all__ = [
     "Design",
     "Distances",
     "GaussianMixtureModel",
-    "CenterModel",
-    "KMeansModel",
+    "ClusterModel",
     "Masks",
     "PCAModel",
     "PrivateGaussianMixture",
@@ -97,6 +96,7 @@ __all__ = [
     "learn_gaussian_mixture",
     "learn_kmeans",
     "learn_pca",
+    "load",
     "merge",
     "nearest_rows",
     "sketch",

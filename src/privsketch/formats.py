@@ -14,7 +14,7 @@ import math
 import os
 import secrets
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ SKETCH_MAGIC = b"\x89privsk\n"  # a byte above 127 and a newline: text-mode dama
 FORMAT_VERSION = 1
 MAX_JSON_BYTES = 64 * 2**20
 MAX_VALUES = 2**22
+_OURS = "privsketch-"
 _PREAMBLE = struct.Struct("<8sII")
 _DIGEST_BYTES = 32
 
@@ -96,7 +97,7 @@ def require_version(found: Any, what: str) -> None:
 def document(kind: str, content: dict[str, Any]) -> bytes:
     """A JSON file of ours: kind, version, content, and its fingerprint; readable by people."""
     whole = {
-        "format": f"privsketch-{kind}",
+        "format": _OURS + kind,
         "version": FORMAT_VERSION,
         **content,
         "fingerprint": fingerprint(content),
@@ -105,15 +106,26 @@ def document(kind: str, content: dict[str, Any]) -> bytes:
     return text.encode("ascii") + b"\n"
 
 
-def document_content(data: bytes, kind: str, what: str) -> dict[str, Any]:
-    """The content of `document`, checked against its fingerprint."""
+def document_kind(data: bytes, what: str) -> str | None:
+    """The kind of a JSON file of ours; None for others."""
+    told = parse_json(data, what).get("format")
+    is_ours = isinstance(told, str) and told.startswith(_OURS)
+    return str(told).removeprefix(_OURS) if is_ours else None
+
+
+def document_content(
+    data: bytes, kinds: str | Sequence[str], what: str
+) -> tuple[str, dict[str, Any]]:
+    """Kind and content of a `document` of one of these kinds, checked against its fingerprint."""
+    kinds = (kinds,) if isinstance(kinds, str) else kinds
     whole = parse_json(data, what)
-    if whole.pop("format", None) != f"privsketch-{kind}":
-        raise FileError(f"{what}: not a privsketch {kind} file")
+    told = whole.pop("format", None)
+    if told not in [_OURS + kind for kind in kinds]:
+        raise FileError(f"{what}: not a privsketch {kinds[0]} file")
     require_version(whole.pop("version", None), what)
     if whole.pop("fingerprint", None) != fingerprint(whole):
         raise FileError(f"{what}: the fingerprint does not match; the file was altered")
-    return whole
+    return told.removeprefix(_OURS), whole
 
 
 def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:

@@ -123,7 +123,7 @@ def test_the_clusters_of_a_clear_case_are_found(study):
     write_table(study / "large.csv", n_records=20_000)
     run("sketch", "study.json", "large.csv", "-o", "large.sketch")
     assert run("learn", "large.sketch", "-o", "model.json", "--starts", 1).exit_code == 0
-    centers = ps.KMeansModel.load("model.json").centers
+    centers = ps.ClusterModel.load("model.json").centers
     assert np.allclose(np.sort(centers, axis=0), [[-2, -2, -2], [2, 2, 2]], atol=0.3)
 
 
@@ -132,7 +132,7 @@ def test_the_number_of_clusters_may_come_from_the_sketch(study):
     run("sketch", "study.json", "large.csv", "-o", "large.sketch")
     learned = run("learn", "large.sketch", "-k", "auto", "--max-clusters", 4, "-o", "model.json")
     assert learned.exit_code == 0
-    assert ps.KMeansModel.load("model.json").n_clusters == 2
+    assert ps.ClusterModel.load("model.json").n_clusters == 2
     assert "precision   standard errors" in learned.stdout
 
 
@@ -150,7 +150,7 @@ def test_the_same_sketch_gives_clusters_and_a_mixture(study):
     assert "covariances diag" in run("inspect", "mixture-model.json").stdout
     clusters = run("learn", "large.sketch", "--task", "kmeans", "-k", 2, "-o", "model.json")
     assert clusters.exit_code == 0
-    assert ps.KMeansModel.load("model.json").n_clusters == 2
+    assert ps.ClusterModel.load("model.json").n_clusters == 2
 
 
 @pytest.mark.parametrize(

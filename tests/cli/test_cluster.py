@@ -18,7 +18,7 @@ from privsketch.cli.main import main
 from privsketch.clustering import choose as methods
 from privsketch.clustering.choose import cluster_by
 from privsketch.clustering.medians import method as medians
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.tables import memory as selection
 
 DIM, K = 3, 2
@@ -86,9 +86,9 @@ def test_one_command_gives_a_model_and_a_report(folder, method):
     )
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
     if method == "auto" and "sketch" in told.stdout.splitlines()[0]:
-        model = ps.KMeansModel.load("model.json")
+        model = ps.ClusterModel.load("model.json")
     else:
-        model = CenterModel.load("model.json")
+        model = ClusterModel.load("model.json")
         assert method in ("auto", model.method)
         assert (model.reason != "") == (method == "auto")
         assert model.domain == ps.Ball(dim=DIM, radius=5.0)
@@ -107,7 +107,7 @@ def test_a_sketch_is_planned_made_and_learned_from(folder, no_noise):
     told = clustered(
         "data.parquet", *STUDY, "--method", "sketch", "-o", "model.json", "--report", "r.html"
     )
-    model = ps.KMeansModel.load("model.json")
+    model = ps.ClusterModel.load("model.json")
     np.testing.assert_allclose(in_order(model.centers), CENTERS, atol=0.2)
     assert model.receipt.source == "model"
     assert "method      sketch" in told.stdout
@@ -118,7 +118,7 @@ def test_a_sketch_is_planned_made_and_learned_from(folder, no_noise):
 def test_distances_in_place_of_squares(folder):
     write("data.parquet", some_records())
     clustered("data.parquet", *STUDY, "--loss", "distances", "-o", "model.json")
-    model = CenterModel.load("model.json")
+    model = ClusterModel.load("model.json")
     assert (model.loss, model.method) == ("distances", "rounds")
 
 
@@ -140,7 +140,7 @@ def test_files_of_any_kind_and_number_give_what_an_array_gives(folder, no_noise,
         n_records=1e4,
         random_state=3,
     )
-    found = CenterModel.load("model.json")
+    found = ClusterModel.load("model.json")
     np.testing.assert_array_equal(found.centers, expected.centers)
     # Names in the first line of a text file are published where somebody states them.
     assert found.columns == (("a", "b", "c") if kind == "parquet" else None)
@@ -164,7 +164,7 @@ def test_columns_and_box_and_missing_values_are_as_told(folder, no_noise):
     domain = ps.Box([-4, -5], [4, 5])
     budget = ps.Budget(1.0, 0.0, "replace")
     expected = cluster_by("lloyd", filled, K, domain=domain, budget=budget, random_state=3)
-    found = CenterModel.load("model.json")
+    found = ClusterModel.load("model.json")
     np.testing.assert_array_equal(found.centers, expected.centers)
     assert found.columns == ("c", "b")
     assert found.receipt.neighbours == "replace"
@@ -191,7 +191,7 @@ def test_what_was_written_can_be_inspected(folder):
     write("data.parquet", some_records())
     clustered("data.parquet", *STUDY, "--method", "lloyd", "-o", "model.json")
     told = CliRunner().invoke(main, ["inspect", "model.json"])
-    model = CenterModel.load("model.json")
+    model = ClusterModel.load("model.json")
     assert told.exit_code == 0
     assert told.stdout.strip() == model.describe() + "\n\n" + model.receipt.describe()
 
@@ -284,7 +284,7 @@ def test_outputs_are_replaced_if_told_so(folder):
         (folder / name).write_text("old")
     outputs = ["-o", "model.json", "--report", "report.html"]
     clustered("data.parquet", *STUDY, "--method", "lloyd", *outputs, "--force")
-    assert CenterModel.load("model.json").n_clusters == K
+    assert ClusterModel.load("model.json").n_clusters == K
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
 
 
@@ -352,7 +352,7 @@ def test_an_error_after_the_first_release_says_that_it_cost(folder, spent, monke
     def full(self, path):
         raise ps.PrivsketchError("model.json: no space left")
 
-    monkeypatch.setattr(CenterModel, "save", full)
+    monkeypatch.setattr(ClusterModel, "save", full)
     result = run("data.parquet", *STUDY, "--method", "lloyd", "-o", "model.json")
     assert result.exit_code == 2
     assert "count the budget as spent" in result.stderr
@@ -372,7 +372,7 @@ def test_a_report_that_fails_leaves_the_model(folder, monkeypatch):
     )
     assert result.exit_code == 2
     assert "written to model.json" in result.stdout
-    assert CenterModel.load("model.json").n_clusters == K
+    assert ClusterModel.load("model.json").n_clusters == K
 
 
 # ---------------------------------------------------------------- progress

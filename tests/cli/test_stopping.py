@@ -16,7 +16,7 @@ import privsketch as ps
 from privsketch.cli import progress
 from privsketch.cli.main import main
 from privsketch.cli.stopping import Stop, stoppable
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.report import html
 
 PRIVSKETCH = Path(sys.executable).parent / "privsketch"
@@ -149,7 +149,7 @@ def test_a_failure_after_the_model_was_written_says_that(folder, monkeypatch):
     result = run(*SPENDING["cluster"], "--report", "report.html")
     assert result.exit_code == 2
     assert "out.json was written before that: the budget is spent" in result.stderr
-    assert CenterModel.load("out.json").n_clusters == 2
+    assert ClusterModel.load("out.json").n_clusters == 2
 
 
 def test_a_wrong_option_spends_nothing(folder):
@@ -264,11 +264,11 @@ def test_a_minus_is_standard_output(folder):
     assert (ps.Sketch.load("merged.sketch").values == released.values).all()
     learned = run("learn", "piped.sketch", "-k", 2, "-o", "-", "--report", "report.html")
     Path("model.json").write_bytes(learned.stdout_bytes)
-    assert ps.KMeansModel.load("model.json").n_clusters == 2
+    assert ps.ClusterModel.load("model.json").n_clusters == 2
     assert "written to report.html" in learned.stderr
     clustered = run(*SPENDING["cluster"][:-1], "-")
     Path("clusters.json").write_bytes(clustered.stdout_bytes)
-    assert CenterModel.load("clusters.json").n_clusters == 2
+    assert ClusterModel.load("clusters.json").n_clusters == 2
     assert clustered.exit_code == 0
     assert "-" not in names(folder)
 

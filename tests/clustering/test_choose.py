@@ -22,7 +22,7 @@ from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.sparse import start as sparse_start
 from privsketch.errors import FileError, ParameterError, RecordError
 from privsketch.estimators import kmeans
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.noise.mechanism import _insecure_sampler
 
 CENTERS = np.array([[-0.6, -0.6, 0.6, 0.0], [0.6, 0.6, 0.0, -0.6], [0.6, -0.6, -0.6, 0.6]])
@@ -305,12 +305,12 @@ def test_what_only_a_sketch_knows_is_none_elsewhere(fit):
     sketched = model.method_ == "sketch"
     for name in ("sketch_", "standard_errors_", "width_"):
         assert (getattr(model, name) is not None) == sketched
-    assert isinstance(model.model_, ps.KMeansModel if sketched else CenterModel)
+    assert isinstance(model.model_, ps.ClusterModel if sketched else ClusterModel)
 
 
 def test_models_keep_their_contents_in_a_file(fit, tmp_path, blobs):
     _, model = fit
-    kinds = (ps.KMeansModel, CenterModel)
+    kinds = (ps.ClusterModel, ClusterModel)
     kind, other = kinds if model.method_ == "sketch" else kinds[::-1]
     model.model_.save(tmp_path / "model.json")
     again = kind.load(tmp_path / "model.json")
@@ -425,7 +425,7 @@ def test_a_sketch_that_was_chosen_tells_its_model_why(tmp_path):
     model = fitted(records(300), n_records=None)
     assert model.method_ == "sketch"
     model.model_.save(tmp_path / "model.json")
-    assert ps.KMeansModel.load(tmp_path / "model.json").receipt == model.receipt_
+    assert ps.ClusterModel.load(tmp_path / "model.json").receipt == model.receipt_
 
 
 # --- the same records in other words ------------------------------------------------------------

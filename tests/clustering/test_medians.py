@@ -52,7 +52,7 @@ from privsketch.clustering.tree.method import share_weights as tree_share_weight
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps, swap_losses, whole_losses
 from privsketch.features.stream import PublicStream
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.mechanism import _exact_sampler, _insecure_sampler, laplace_law
 
@@ -765,7 +765,7 @@ def test_names_of_columns_and_missing_values(blobs, tmp_path):
     row = pd.DataFrame([[np.nan, 3.0]], columns=["age", "bmi"])
     assert model.predict(row).tolist() == model.predict(row.fillna(0.0)).tolist()
     model.model_.save(tmp_path / "medians.json")
-    again = CenterModel.load(tmp_path / "medians.json")
+    again = ClusterModel.load(tmp_path / "medians.json")
     np.testing.assert_array_equal(again.centers, model.cluster_centers_)
     assert again.loss == "distances"
     assert "k-medians" in again.describe()

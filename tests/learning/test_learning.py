@@ -147,7 +147,7 @@ def test_models_survive_their_file(tmp_path):
     names = ["a", "b"]
     model = ps.learn_kmeans(ps.sketch(X, plan(3, ps.Box(-8, 8, dim=2), columns=names)), 3)
     model.save(tmp_path / "model.json")
-    again = ps.KMeansModel.load(tmp_path / "model.json")
+    again = ps.ClusterModel.load(tmp_path / "model.json")
     assert (again.centers == model.centers).all()
     assert (again.predict(X) == model.predict(X)).all()
     assert again.receipt == model.receipt

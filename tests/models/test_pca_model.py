@@ -10,7 +10,7 @@ import privsketch as ps
 from privsketch.formats import document
 from privsketch.learning.pca.learner import TOO_FEW, learn_pca
 from privsketch.learning.pca.problem import problem_of_pca
-from privsketch.models.components import KIND, PCAModel
+from privsketch.models.components import PCAModel
 from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.report import html as pages
 from privsketch.report.html import report_page, save_report
@@ -242,7 +242,7 @@ def test_files_that_are_no_model_are_refused(example, tmp_path, field, value):
     content = json.loads((tmp_path / "model.json").read_text())
     for name in ("format", "version", "fingerprint"):
         content.pop(name)
-    (tmp_path / "model.json").write_bytes(document(KIND, {**content, field: value}))
+    (tmp_path / "model.json").write_bytes(document(PCAModel.KIND, {**content, field: value}))
     with pytest.raises(ps.PrivsketchError):
         PCAModel.load(tmp_path / "model.json")
 

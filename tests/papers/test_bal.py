@@ -22,7 +22,7 @@ from papers.bal import (
 from papers.bal.methods import METHODS, NO_PRIVACY, Method, paid_rounds, tree
 from papers.bal.setting import Records, gaussians, objective
 from privsketch.errors import FileError, ParameterError
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 
 
 def small(n_records=4000, seed=1):
@@ -60,7 +60,7 @@ def test_rounds_without_noise_are_lloyds():
     records, middles = small()
     begin = middles + 0.5
     receipt = tree(records, 4, 1.0, 0).receipt
-    model = CenterModel(begin, np.full(4, 0.25), 4000.0, receipt, method="partition-tree")
+    model = ClusterModel(begin, np.full(4, 0.25), 4000.0, receipt, method="partition-tree")
     found = paid_rounds(records, model, ps.Budget(100.0, 1e-2), 2).centers
     centers = begin
     for _ in range(2):
@@ -109,7 +109,7 @@ def given(centers, epsilon=1.0, delta=0.0):
     def fit(records, n_clusters, asked, seed):
         found = np.asarray(next(answers), dtype=float)
         weights = np.full(len(found), 1 / len(found))
-        return CenterModel(found, weights, 1.0, receipt, method="lloyd")
+        return ClusterModel(found, weights, 1.0, receipt, method="lloyd")
 
     return Method("given", delta, fit)
 

@@ -28,7 +28,7 @@ from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.errors import RecordError
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.noise import account as shares
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.mechanism import _insecure_sampler
@@ -43,7 +43,7 @@ class Method:
     """A function that clusters, and how it is called here."""
 
     name: str
-    run: Callable[..., CenterModel]
+    run: Callable[..., ClusterModel]
     delta: float = 0.0
     options: dict = field(default_factory=dict, hash=False)
     dim: int = 3
@@ -400,7 +400,7 @@ def noisy_mean(table, neighbours, *, l1=None, **options):
 
 def model_of(noisy, count, account):
     center = np.clip(noisy / max(count, 1.0), -1, 1)[np.newaxis]
-    return CenterModel(center, np.ones(1), max(count, 1.0), account.receipt("mean", None), "mean")
+    return ClusterModel(center, np.ones(1), max(count, 1.0), account.receipt("mean", None), "mean")
 
 
 def correct(table, neighbours, **options):

@@ -31,14 +31,12 @@ from privsketch.cli.output import (
     write,
 )
 from privsketch.cli.stopping import Spending, reported_spending
-from privsketch.clustering.run import clustered
 from privsketch.errors import PrivsketchError
 
 if TYPE_CHECKING:
-    from privsketch import Budget, Design, KMeansModel, Sketch
+    from privsketch import Budget, ClusterModel, Design, Sketch
     from privsketch.clustering.choose import Choice
     from privsketch.domain import Domain
-    from privsketch.models.centers import CenterModel
 
 _PATH = click.Path(path_type=Path)
 _AGAIN = "clustering its records again would spend the budget again"
@@ -173,8 +171,6 @@ def cluster(
         spending.stop.finish()
         write(model.save, output, spending.begin)
         spending.wrote(output)
-        if isinstance(model, ps.KMeansModel):  # which does not know why it is one
-            say(_method_line(choice), output)
         say(model.describe(), output)
         say_source(source, output, "run on")
         if files.chosen.is_found:
@@ -198,12 +194,11 @@ def _run(
     choice: Choice,
     options: dict[str, Any],
     spending: Spending,
-) -> tuple[KMeansModel | CenterModel, Sketch | None]:
+) -> tuple[ClusterModel, Sketch | None]:
     """The model with the names of its columns, in bars.
 
     Charges: the budget, once.
     """
-    import privsketch as ps
     from privsketch.cli.progress import pass_bars
 
     with pass_bars(data) as advance:
@@ -213,13 +208,11 @@ def _run(
             advance(name, done)
 
         model, released = _learned(data, study, loss, choice, progress, options)
-    if not isinstance(model, ps.KMeansModel):
-        model = replace(model, columns=study.names)
-    return model, released
+    return replace(model, columns=study.names, reason=choice.reason), released
 
 
 def _page(
-    model: KMeansModel | CenterModel, released: Sketch | None, title: str | None
+    model: ClusterModel, released: Sketch | None, title: str | None
 ) -> bytes | PrivsketchError:
     """The report; its error if it fails, because the model was paid for and is kept."""
     from privsketch.report.html import report_page
@@ -281,7 +274,7 @@ def _learned(
     choice: Choice,
     progress: Callable[[str, int], None],
     options: dict[str, Any],
-) -> tuple[KMeansModel | CenterModel, Sketch | None]:
+) -> tuple[ClusterModel, Sketch | None]:
     """The model, and the sketch that it was learned from, if it was.
 
     Charges: the budget, once.
@@ -289,6 +282,7 @@ def _learned(
     import privsketch as ps
     from privsketch.clustering.choose import cluster_by
     from privsketch.clustering.medians.method import cluster_medians
+    from privsketch.clustering.run import clustered
     from privsketch.tables.reading import checked_missing
 
     if choice.method == "sketch":

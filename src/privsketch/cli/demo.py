@@ -161,7 +161,7 @@ def run_demo(folder: Path, n_records: int) -> None:
     click.echo(f"\nDone in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'}")
 
 
-def _compare(records: npt.NDArray[np.float64], model: ps.KMeansModel) -> float:
+def _compare(records: npt.NDArray[np.float64], model: ps.ClusterModel) -> float:
     from sklearn.cluster import KMeans
 
     plain = KMeans(model.n_clusters, n_init=3, random_state=0).fit(records)

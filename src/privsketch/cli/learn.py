@@ -17,7 +17,7 @@ from privsketch.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from privsketch import GaussianMixtureModel, KMeansModel, PCAModel, Sketch
+    from privsketch import ClusterModel, GaussianMixtureModel, PCAModel, Sketch
 
 _PATH = click.Path(path_type=Path)
 
@@ -128,7 +128,7 @@ def learn(
 
 def _learn(
     released: Sketch, task: str, given: dict[str, Any]
-) -> KMeansModel | GaussianMixtureModel | PCAModel:
+) -> ClusterModel | GaussianMixtureModel | PCAModel:
     """The model of a task; options of the other ones are refused."""
     import privsketch as ps
 
@@ -154,7 +154,8 @@ def _learn(
 
 
 _MODEL_STARTS = (
-    b'{\n  "format": "privsketch-kmeans-model"',
+    b'{\n  "format": "privsketch-cluster-model"',
+    b'{\n  "format": "privsketch-kmeans-model"',  # of 0.1
     b'{\n  "format": "privsketch-gaussian-mixture-model"',
     b'{\n  "format": "privsketch-pca-model"',
 )

@@ -24,8 +24,7 @@ from privsketch.cli.sketch import sketch
 from privsketch.cli.stopping import stoppable
 
 if TYPE_CHECKING:
-    from privsketch import GaussianMixtureModel, KMeansModel, PCAModel
-    from privsketch.models.centers import CenterModel
+    pass
 import re
 
 _PATH = click.Path(path_type=Path)
@@ -257,35 +256,17 @@ main.add_command(release)
 def inspect(file: Path) -> None:
     """Say what a design, sketch, model or receipt contains; of a released table, its receipt."""
     import privsketch as ps
-    from privsketch.formats import SKETCH_MAGIC, parse_json, read_file
-    from privsketch.models.centers import CenterModel
+    from privsketch.models.base import Model
     from privsketch.projection.files import receipt_beside
 
     receipt = receipt_beside(file)
     if receipt is not None:
         click.echo(f"table       {file}, described by {receipt}")
         file = receipt
-    data = read_file(file)
-    if data.startswith(SKETCH_MAGIC):
-        click.echo(ps.Sketch.from_bytes(data, str(file)).describe())
-        return
-    kind = parse_json(data, str(file)).get("format")
-    if kind == "privsketch-release":
-        click.echo(ps.ReleaseDescription.load(file).describe())
-        return
-    model: KMeansModel | GaussianMixtureModel | PCAModel | CenterModel
-    if kind == "privsketch-kmeans-model":
-        model = ps.KMeansModel.load(file)
-    elif kind == "privsketch-gaussian-mixture-model":
-        model = ps.GaussianMixtureModel.load(file)
-    elif kind == "privsketch-pca-model":
-        model = ps.PCAModel.load(file)
-    elif kind == "privsketch-center-model":
-        model = CenterModel.load(file)
-    else:
-        click.echo(ps.Design.load(file).describe())
-        return
-    click.echo(model.describe() + "\n\n" + model.receipt.describe())
+    found = ps.load(file)
+    click.echo(found.describe())
+    if isinstance(found, Model):
+        click.echo("\n" + found.receipt.describe())
 
 
 def as_options(message: str) -> str:

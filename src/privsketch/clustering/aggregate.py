@@ -27,7 +27,7 @@ from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
 from privsketch.clustering.run import Run
 from privsketch.clustering.starts import start_centers
 from privsketch.errors import ParameterError, require_count
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 
 PER_CLUSTER = 10  # records of a block for every cluster, about
 MOST_BLOCKS = 2000
@@ -41,7 +41,7 @@ def cluster(
     *,
     noise: PointNoise | None = None,
     n_blocks: int | None = None,
-) -> CenterModel:
+) -> ClusterModel:
     """K-means centres from one pass over the records.
 
     `n_blocks` follows from the number of records if it is left out. `noise` is "gaussian" if there

@@ -22,9 +22,9 @@ from privsketch.clustering.sparse.method import Start, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count, require_records
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 
-_RUNS: dict[str, Callable[..., CenterModel]] = {
+_RUNS: dict[str, Callable[..., ClusterModel]] = {
     "pipeline": pipeline.cluster,
     "partition-tree": cluster_by_tree,
     "lloyd": lloyd.cluster,
@@ -112,7 +112,7 @@ def _no_sparse(n_nonzero: object, method: str) -> ParameterError:
     return ParameterError(f"n_nonzero={n_nonzero!r} with method={method!r}: expected {known}")
 
 
-def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> CenterModel:
+def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> ClusterModel:
     """Centres by a method that reads the records itself; `options` as in `clustered`.
 
     Charges: the budget, once.

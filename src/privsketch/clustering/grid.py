@@ -24,13 +24,13 @@ from privsketch.clustering.run import Run
 from privsketch.clustering.starts import start_centers
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 
 MOST_CELLS = 2**22
 _N_INIT = 5  # runs of k-means on the cells, of which the best counts
 
 
-def cluster(run: Run, n_clusters: int) -> CenterModel:
+def cluster(run: Run, n_clusters: int) -> ClusterModel:
     """K-means centres from one pass over the records.
 
     The run needs `n_records`, a public number, about as many as there are.

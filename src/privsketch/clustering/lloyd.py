@@ -42,7 +42,7 @@ from privsketch.clustering.run import Run
 from privsketch.clustering.starts import Start, start_centers
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 from privsketch.noise.laws import saturating_multiply
 from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
@@ -61,7 +61,7 @@ def cluster(
     noise: LloydNoise | None = None,
     n_rounds: int | Literal["auto"] = N_ROUNDS,
     start: Start = "packing",
-) -> CenterModel:
+) -> ClusterModel:
     """K-means centres of records that are read once a round.
 
     `noise` is "gaussian" if there is a delta, and if not the better one of "cube" and "laplace",

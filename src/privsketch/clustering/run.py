@@ -22,7 +22,7 @@ from privsketch.design.recipe import Design
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_records
 from privsketch.features.frequencies import public_seed
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
@@ -197,7 +197,7 @@ class Run:
         n_records: float | None = None,
         loss: str = "squares",
         concerns: tuple[str, ...] = (),
-    ) -> CenterModel:
+    ) -> ClusterModel:
         """The clusters that a run found, with its receipt.
 
         `centers` (k, dim) are in the units of the records; `sizes` are noisy numbers of records,
@@ -208,7 +208,7 @@ class Run:
         total = float(counts.sum())
         if sizes is None:
             concerns = (*concerns, "weights are equal shares: this method releases none")
-        return CenterModel(
+        return ClusterModel(
             self.domain.project(centers),
             counts / total if total > 0 else np.full(k, 1 / k),
             max(total, 1.0) if n_records is None else n_records,

@@ -26,7 +26,7 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
 from privsketch.clustering.run import Run
 from privsketch.errors import require_count
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 
 _ROWS = 2**14
 
@@ -36,7 +36,7 @@ def cluster(
     n_clusters: int,
     *,
     noise: PointNoise | None = None,
-) -> CenterModel:
+) -> ClusterModel:
     """Centres from records that are read once a centre.
 
     `noise` is "gaussian" if there is a delta, else "cube" or "laplace", unless told otherwise. The

@@ -22,8 +22,7 @@ from privsketch.estimators.validation import (
     validated,
 )
 from privsketch.learning.kmeans.learner import check_choices, learn_kmeans
-from privsketch.models.centers import CenterModel
-from privsketch.models.clusters import KMeansModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.reading import checked_missing
@@ -101,7 +100,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         What the fit cost: one charge of (epsilon, delta).
     sketch_ : Sketch or None
         The release itself; method "sketch" only.
-    model_ : KMeansModel or CenterModel
+    model_ : ClusterModel or ClusterModel
         The model, which can be saved.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
@@ -201,7 +200,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         )
         names = column_names(self)
         columns = None if names is None else tuple(names)
-        self.model_: KMeansModel | CenterModel = replace(model, columns=columns)
+        self.model_: ClusterModel = replace(model, columns=columns)
         self.receipt_: Receipt = model.receipt
         self.sketch_: Sketch | None = None
         self.standard_errors_: npt.NDArray[np.float64] | None = None
@@ -278,7 +277,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.standard_errors_, self.width_ = model.standard_errors, model.width
         return self._with(model, choice)
 
-    def _with(self, model: KMeansModel | CenterModel, choice: Choice) -> Self:
+    def _with(self, model: ClusterModel, choice: Choice) -> Self:
         """What models of all methods have."""
         self.method_ = choice.method
         self.cluster_centers_ = model.centers

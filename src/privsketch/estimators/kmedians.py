@@ -57,7 +57,7 @@ class PrivateKMedians(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Share of the records in each cluster.
     receipt_ : Receipt
         What the fit cost, with its parts: one charge of (epsilon, delta) in all.
-    model_ : CenterModel
+    model_ : ClusterModel
         All of this, with a file.
     n_features_in_ : int
     feature_names_in_ : ndarray of str

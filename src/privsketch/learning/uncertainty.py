@@ -30,7 +30,7 @@ from privsketch.domain import Ball, Domain
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
 from privsketch.learning.atoms import Atoms, Target, features, inner_products, make_target
 from privsketch.learning.problem import Problem
-from privsketch.models.clusters import KMeansModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 
 N_SAMPLES = 400
@@ -344,7 +344,7 @@ def missing_records(n_records: float, sketch: Sketch) -> list[str]:
     ]
 
 
-def concerns(model: KMeansModel, sketch: Sketch) -> tuple[str, ...]:
+def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     """Reasons to doubt the clusters, in words."""
     found = []
     noise = math.sqrt(sketch.noise_variance) * model.n_clusters / max(model.n_records, 1.0)
@@ -356,17 +356,19 @@ def concerns(model: KMeansModel, sketch: Sketch) -> tuple[str, ...]:
     on_edge = on_the_edge(model.centers, model.weights, sketch.design.domain)
     found += on_edge
     found += missing_records(model.n_records, sketch)
-    ratio = model.residual / model.expected_residual
-    if ratio > MISFIT and model.residual > model.expected_residual + 4 * model.residual_spread:
+    density = model.density
+    if density is None:
+        return tuple(found)
+    if density.misfit > MISFIT and not density.explains:
         found.append(
-            f"the misfit is {ratio:.1f} times what noise and sampling leave: more clusters, "
-            "clusters of other shapes, or a search that got stuck (try more starts); centres can "
-            "still be good"
+            f"the misfit is {density.misfit:.1f} times what noise and sampling leave: more "
+            "clusters, clusters of other shapes, or a search that got stuck (try more starts); "
+            "centres can still be good"
         )
     finest = sketch.design.frequencies.scales[0]
     mean = model.weights @ model.centers
     spread = math.sqrt(float(np.mean(model.weights @ np.square(model.centers - mean))))
-    extent = math.hypot(spread, model.width)
+    extent = math.hypot(spread, density.width)
     if extent < 1.5 * finest and noise <= HOPELESS and not on_edge:
         found.append(
             f"all records lie within about {extent:.2g} of each other, and the design resolves "

@@ -1,67 +1,145 @@
-"""What the files of all models share: who made them, from what, at which cost.
-
-Rows that a model is asked about, and the centre nearest to each.
-"""
+"""What all models share: columns, a receipt, concerns, a file, and rows they are asked about."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
-from privsketch.budget import receipt_from_json, receipt_to_json
+from privsketch.budget import Receipt, receipt_from_json, receipt_to_json
+from privsketch.domain import domain_to_json
 from privsketch.errors import ParameterError
-from privsketch.formats import document, write_file
+from privsketch.formats import (
+    document,
+    document_content,
+    read_file,
+    reading,
+    require_fields,
+    write_file,
+)
 
 
-def save_model(path: str | os.PathLike[str], kind: str, model: Any, arrays: Sequence[str]) -> None:
-    """Write the fields of a model as JSON; `arrays` names those that are arrays or None."""
-    content: dict[str, Any] = {name: getattr(model, name) for name in model.__dataclass_fields__}
-    for name in arrays:
-        content[name] = None if content[name] is None else content[name].tolist()
-    content["receipt"] = receipt_to_json(model.receipt)
-    content["columns"] = None if model.columns is None else list(model.columns)
-    content["concerns"] = list(model.concerns)
-    write_file(path, document(kind, content))
+class Model:
+    """A frozen record of what was learned, with a file.
 
-
-def shared_fields(
-    fields: dict[str, Any], dim: int, numbers: Sequence[str], *, absent: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Receipt, columns and concerns, checked, as are the `numbers` and the fingerprint.
-
-    A model that came from no sketch has no design, and none of the numbers in `absent`.
+    A kind of model names its file format, says which fields are arrays, and checks what a file
+    says before it believes it.
     """
-    if fields["design_fingerprint"] == "" and all(fields[name] is None for name in absent):
-        numbers = [name for name in numbers if name not in absent]
-    for name in numbers:
+
+    KIND: ClassVar[str]
+    EARLIER: ClassVar[dict[str, dict[str, Any]]] = {}  # kinds of 0.1, and the fields they lack
+    ARRAYS: ClassVar[tuple[str, ...]]  # (or None, where nobody can tell)
+
+    receipt: Receipt
+    columns: tuple[str, ...] | None
+    concerns: tuple[str, ...]
+
+    @property
+    def dim(self) -> int:
+        """Number of columns."""
+        raise NotImplementedError
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns' names, or x1, x2, ..."""
+        return list(self.columns or [f"x{j + 1}" for j in range(self.dim)])
+
+    def describe(self) -> str:
+        """The model in plain words, several lines."""
+        raise NotImplementedError
+
+    def closing_lines(self) -> list[str]:
+        """Concerns and cost, with which every description ends."""
+        return [
+            *(f"careful     {text}" for text in self.concerns),
+            f"cost        {self.receipt.summary()}",
+        ]
+
+    def to_bytes(self) -> bytes:
+        """The model as a JSON document."""
+        content: dict[str, Any] = {name: getattr(self, name) for name in self.field_names()}
+        for name in self.ARRAYS:
+            content[name] = None if content[name] is None else content[name].tolist()
+        content["n_records"] = float(content["n_records"])
+        content["receipt"] = receipt_to_json(self.receipt)
+        content["columns"] = None if self.columns is None else list(self.columns)
+        content["concerns"] = list(self.concerns)
+        if content.get("domain") is not None:
+            content["domain"] = domain_to_json(content["domain"])
+        return document(self.KIND, content)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as JSON."""
+        write_file(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model written by `save`."""
+        return cls.from_bytes(read_file(path), os.fspath(path))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str = "model") -> Self:
+        """A model from the bytes of its file; `what` names it in errors."""
+        kind, content = document_content(data, (cls.KIND, *cls.EARLIER), what)
+        content = {**cls.EARLIER.get(kind, {}), **content}
+        found = require_fields(content, cls.field_names(), what)
+        with reading(what):
+            given = [name for name in cls.ARRAYS if found[name] is not None]
+            arrays = {name: np.array(found[name], dtype=np.float64) for name in given}
+            checked = cls._checked({**found, **arrays})
+            others = {
+                "receipt": receipt_from_json(found["receipt"]),
+                "columns": _checked_columns(found["columns"]),
+                "concerns": _checked_concerns(found["concerns"]),
+            }
+            model = cls(**{**found, **arrays, **checked, **others})
+            _require_columns(model.columns, model.dim)
+        return model
+
+    @classmethod
+    def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Fields of a file in their own types; errors for what cannot be a model."""
+        raise NotImplementedError
+
+    @classmethod
+    def field_names(cls) -> tuple[str, ...]:
+        """Names of all fields, which are those of the file."""
+        return tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
+
+
+def require_numbers(fields: dict[str, Any], names: Sequence[str]) -> None:
+    """Refuse fields that are not finite numbers of at least 0; `expected_residual` is above 0."""
+    for name in names:
         if type(fields[name]) is not float or not 0 <= fields[name] < np.inf:
             raise ParameterError(f"{name} must be a number")
-    if fields["expected_residual"] == 0:
+    if fields.get("expected_residual") == 0:
         raise ParameterError("expected_residual must be above 0")
+
+
+def require_fingerprint(fields: dict[str, Any]) -> None:
+    """Refuse a name of a design that is no text; a model without a sketch has an empty one."""
     if not isinstance(fields["design_fingerprint"], str):
         raise ParameterError("design_fingerprint must be text")
-    return {
-        "receipt": receipt_from_json(fields["receipt"]),
-        "columns": checked_columns(fields["columns"], dim),
-        "concerns": checked_concerns(fields["concerns"]),
-    }
 
 
-def checked_columns(columns: Any, dim: int) -> tuple[str, ...] | None:
+def _checked_columns(columns: Any) -> tuple[str, ...] | None:
     """Names of the columns as a file has them."""
-    if columns is None:
-        return None
-    if not _are_texts(columns) or len(columns) != dim:
+    if columns is not None and not _are_texts(columns):
         raise ParameterError("columns must be a name for each coordinate")
-    return tuple(columns)
+    return None if columns is None else tuple(columns)
 
 
-def checked_concerns(concerns: Any) -> tuple[str, ...]:
+def _require_columns(columns: tuple[str, ...] | None, dim: int) -> None:
+    if columns is not None and len(columns) != dim:
+        raise ParameterError("columns must be a name for each coordinate")
+
+
+def _checked_concerns(concerns: Any) -> tuple[str, ...]:
     """Concerns as a file has them."""
     if not _are_texts(concerns):
         raise ParameterError("concerns must be a list of texts")

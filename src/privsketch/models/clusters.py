@@ -1,150 +1,252 @@
-"""The clusters learned from a sketch, and their file."""
+"""Clusters, each around a centre, and their file: the model of all ways to find them.
+
+From a sketch comes a density, which knows how well it fits and how sure its centres are. Methods
+that read the records several times release centres directly; what they cannot know is None.
+"""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
 from privsketch.budget import Receipt
+from privsketch.domain import Domain, domain_from_json
 from privsketch.errors import ParameterError
-from privsketch.formats import document_content, read_file, reading, require_fields
-from privsketch.models.base import as_rows, nearest, save_model, shared_fields
+from privsketch.models.base import (
+    Model,
+    as_rows,
+    nearest,
+    require_fingerprint,
+    require_numbers,
+)
 
-KIND = "kmeans-model"
 DECODERS = ("joint", "cl-ompr")
+LOSSES = ("squares", "distances")
+COUNTS = ("released", "public", "stated")
+SHOWN_COLUMNS = 8  # of a description, as wide as a terminal
 
 
 @dataclass(frozen=True, eq=False)
-class KMeansModel:
-    """Clusters learned from a sketch.
+class Density:
+    """The mixture of Gaussians behind clusters of a sketch, and how well it fits.
+
+    Fields are those of `ClusterModel`.
+    """
+
+    width: float
+    residual: float
+    expected_residual: float
+    residual_spread: float
+    axis_widths: Floats
+    mixture_weights: Floats
+    mixture_means: Floats
+    mixture_widths: Floats
+
+    @property
+    def misfit(self) -> float:
+        """Residual over its expectation."""
+        return self.residual / self.expected_residual
+
+    @property
+    def explains(self) -> bool:
+        """Whether the residual is what noise and sampling may well leave."""
+        return self.residual <= self.expected_residual + 4 * self.residual_spread
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterModel(Model):
+    """Clusters, each around a centre.
 
     Attributes
     ----------
     centers : (n_clusters, dim) float64
     weights : (n_clusters,) float64
         Share of the records in each cluster; sums to 1.
-    width : float
+    n_records : float
+        Number of records as the method sees it.
+    receipt : Receipt
+        What the run cost, or the sketch, to which learning added nothing.
+    method : str
+        How the centres were found, "sketch" or another method's name, and `reason` why that way
+        if it was chosen.
+    loss : {"squares", "distances"}
+        What the centres make small: squared distances (k-means) or distances (k-medians).
+    columns : tuple of str, optional
+    domain : Box or Ball, optional
+        Where records were taken to lie; those outside were moved to its edge.
+    concerns : tuple of str
+        Reasons to doubt the clusters, in words; empty if there are none.
+    count : {"released", "public", "stated"}
+        What `n_records` is: noisy, exact because "replace" makes it public, or what the user said.
+    width : float, optional
         Standard deviation of the clusters per coordinate, root mean square over them;
         next to 0 for the "cl-ompr" decoder, whose atoms have no width.
-    standard_errors : (n_clusters, dim) float64 or None
+    standard_errors : (n_clusters, dim) float64, optional
         Of the centres' coordinates, from privacy noise and from the sampling of records;
-        None where nobody can tell: very large fits, or no records at all.
-    residual, expected_residual, residual_spread : float
+        None where nobody can tell: very large fits, no records at all, or no sketch.
+    residual, expected_residual, residual_spread : float, optional
         Squared misfit of the sketch, in records^2, and mean and standard deviation of what
         noise and sampling alone would leave. A residual far above says that the fit does not
         explain the sketch: clusters of other shapes, or a search that got stuck.
-    n_records : float
-        Number of records as the fit sees it.
-    axis_widths : (n_clusters, dim) float64
+    axis_widths : (n_clusters, dim) float64, optional
         Standard deviations of each cluster along the axes.
-    mixture_weights, mixture_means, mixture_widths : (p,), (p, dim), (p, dim) float64
+    mixture_weights, mixture_means, mixture_widths : (p,), (p, dim), (p, dim) float64, optional
         The Gaussians fitted to the sketch, n_clusters of them or more; `centers` are
         the k-means centres of this mixture.
-    concerns : tuple of str
-        Reasons to doubt the clusters, in words; empty if there are none.
-    receipt : Receipt
-        What the sketch cost. Learning added nothing.
+    decoder : {"joint", "cl-ompr"}, optional
+    design_fingerprint : str
+        That of the sketch's design; empty without a sketch.
     """
+
+    KIND: ClassVar[str] = "cluster-model"
+    ARRAYS: ClassVar[tuple[str, ...]] = (
+        "centers",
+        "weights",
+        "standard_errors",
+        "axis_widths",
+        "mixture_weights",
+        "mixture_means",
+        "mixture_widths",
+    )
 
     centers: Floats
     weights: Floats
-    width: float
-    standard_errors: Floats | None
-    residual: float
-    expected_residual: float
-    residual_spread: float
     n_records: float
-    axis_widths: Floats
-    mixture_weights: Floats
-    mixture_means: Floats
-    mixture_widths: Floats
-    decoder: str
-    design_fingerprint: str
     receipt: Receipt
+    method: str
+    reason: str = ""
+    loss: str = "squares"
     columns: tuple[str, ...] | None = None
+    domain: Domain | None = None
     concerns: tuple[str, ...] = ()
+    count: str = "released"
+    width: float | None = None
+    standard_errors: Floats | None = None
+    residual: float | None = None
+    expected_residual: float | None = None
+    residual_spread: float | None = None
+    axis_widths: Floats | None = None
+    mixture_weights: Floats | None = None
+    mixture_means: Floats | None = None
+    mixture_widths: Floats | None = None
+    decoder: str | None = None
+    design_fingerprint: str = ""
+
+    @property
+    def density(self) -> Density | None:
+        """What a sketch says beyond the centres; None without one."""
+        values = [getattr(self, name) for name in Density.__dataclass_fields__]
+        return None if any(value is None for value in values) else Density(*values)
+
+    @property
+    def task(self) -> str:
+        """The problem by its name."""
+        return "k-means" if self.loss == "squares" else "k-medians"
+
+    @property
+    def dim(self) -> int:
+        """Number of columns."""
+        return int(self.centers.shape[1])
 
     @property
     def n_clusters(self) -> int:
         """Number of clusters."""
         return len(self.centers)
 
+    @property
+    def misfit(self) -> float | None:
+        """Residual over its expectation; None without a sketch."""
+        return None if self.density is None else self.density.misfit
+
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Index of the nearest centre for each row of X, (n,).
 
         The labels are exact and hence as sensitive as the rows themselves.
         """
-        return nearest(as_rows(X, self.centers.shape[1], "predict"), self.centers)
-
-    @property
-    def column_names(self) -> list[str]:
-        """The columns' names, or x1, x2, ..."""
-        return list(self.columns or [f"x{j + 1}" for j in range(self.centers.shape[1])])
+        return nearest(as_rows(X, self.dim, "predict"), self.centers)
 
     def describe(self) -> str:
         """The model in plain words, several lines."""
-        ratio = self.residual / self.expected_residual
-        lines = [
-            f"k-means     {self.n_clusters} clusters of about {self.n_records:.0f} records, "
-            f"decoder {self.decoder}",
-            f"fit         misfit {ratio:.2f} of what noise and sampling leave",
-            f"width       {self.width:.4g} per coordinate",
-        ]
+        what = f"{self.task:<11} {self.n_clusters} clusters of about {self.n_records:.0f} records"
+        lines = [what if self.decoder is None else f"{what}, decoder {self.decoder}"]
+        lines.append(f"method      {self.method}" + (f": {self.reason}" if self.reason else ""))
+        if self.misfit is not None:
+            lines.append(f"fit         misfit {self.misfit:.2f} of what noise and sampling leave")
+        if self.width is not None:
+            lines.append(f"width       {self.width:.4g} per coordinate")
         if self.standard_errors is not None:
             low, high = self.standard_errors.min(), self.standard_errors.max()
             lines.append(f"precision   standard errors of coordinates {low:.2g} to {high:.2g}")
-        names = self.column_names
-        more = "  ..." if len(names) > 8 else ""
-        head = "  ".join(f"{name[:9]:>9}" for name in names[:8])
-        lines.append(f"centres     weight   {head}{more}")
-        for weight, center in zip(self.weights, self.centers, strict=True):
-            numbers = "  ".join(f"{value:9.4g}" for value in center[:8])
-            lines.append(f"            {weight:6.1%}   {numbers}")
-        lines.extend(f"careful     {text}" for text in self.concerns)
-        return "\n".join([*lines, f"cost        {self.receipt.summary()}"])
+        if self.domain is not None:
+            lines.append(f"domain      {self.domain.describe()}")
+        return "\n".join([*lines, *self._center_lines(), *self.closing_lines()])
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as JSON."""
-        save_model(path, KIND, self, (*_ARRAYS, "standard_errors"))
+    def _center_lines(self) -> list[str]:
+        """A line for each centre, with as many columns as fit."""
+        names = self.column_names
+        more = "  ..." if len(names) > SHOWN_COLUMNS else ""
+        head = "  ".join(f"{name[:9]:>9}" for name in names[:SHOWN_COLUMNS])
+        lines = [f"centres     weight   {head}{more}"]
+        for weight, center in zip(self.weights, self.centers, strict=True):
+            numbers = "  ".join(f"{value:9.4g}" for value in center[:SHOWN_COLUMNS])
+            lines.append(f"            {weight:6.1%}   {numbers}{more}")
+        return lines
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> KMeansModel:
-        """Read a model written by `save`."""
-        what = os.fspath(path)
-        content = document_content(read_file(path), KIND, what)
-        fields = require_fields(content, cls.__dataclass_fields__, what)
-        with reading(what):
-            arrays = {name: np.array(fields[name], dtype=np.float64) for name in _ARRAYS}
-            for names in (
-                ("centers", "axis_widths", "weights"),
-                ("mixture_means", "mixture_widths", "mixture_weights"),
-            ):
-                means, widths, weights = (arrays[name] for name in names)
-                if means.ndim != 2 or widths.shape != means.shape or weights.shape != (len(means),):
-                    raise ParameterError("centres, weights and widths do not fit together")
-            if fields["standard_errors"] is not None:
-                errors = np.array(fields["standard_errors"], dtype=np.float64)
-                if errors.shape != arrays["centers"].shape:
-                    raise ParameterError("standard errors do not fit the centres")
-                arrays["standard_errors"] = errors
-            if not all(np.isfinite(array).all() for array in arrays.values()):
-                raise ParameterError("a centre, weight or width is missing")
-            if fields["decoder"] not in DECODERS:
-                raise ParameterError("unknown decoder")
-            others = shared_fields(fields, arrays["centers"].shape[1], _NUMBERS)
-        return cls(**{**fields, **arrays, **others})
+    def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Fields of a file in their own types."""
+        centers = fields["centers"]
+        if centers.ndim != 2 or centers.size == 0 or fields["weights"].shape != (len(centers),):
+            raise ParameterError("centres and weights do not fit together")
+        require_fingerprint(fields)
+        absent = [name for name in _OF_A_DENSITY if fields[name] is None]
+        if absent and len(absent) < len(_OF_A_DENSITY):
+            raise ParameterError(f"{absent[0]} is missing")
+        require_numbers(fields, ("n_records",) if absent else ("n_records", *_NUMBERS))
+        if not absent:
+            _require_density(fields)
+        errors = fields["standard_errors"]
+        if errors is not None and errors.shape != centers.shape:
+            raise ParameterError("standard errors do not fit the centres")
+        given = [fields[name] for name in cls.ARRAYS if fields[name] is not None]
+        if not all(np.isfinite(array).all() for array in given):
+            raise ParameterError("a centre, weight or width is missing")
+        if not all(isinstance(fields[name], str) for name in ("method", "reason")):
+            raise ParameterError("method and reason must be texts")
+        if fields["loss"] not in LOSSES or fields["count"] not in COUNTS:
+            raise ParameterError("unknown loss or count")
+        domain = None if fields["domain"] is None else domain_from_json(fields["domain"])
+        if domain is not None and domain.dim != centers.shape[1]:
+            raise ParameterError(f"domain: expected one of dim={centers.shape[1]} columns")
+        return {"domain": domain}
 
 
-_NUMBERS = ("width", "residual", "expected_residual", "residual_spread", "n_records")
-_ARRAYS = (
-    "centers",
-    "weights",
-    "axis_widths",
-    "mixture_weights",
-    "mixture_means",
-    "mixture_widths",
-)
+_NUMBERS = ("width", "residual", "expected_residual", "residual_spread")
+_OF_A_DENSITY = (*Density.__dataclass_fields__, "decoder")
+# Files of 0.1 had a kind for models of sketches, and another one for all others.
+ClusterModel.EARLIER = {
+    "kmeans-model": {"method": "sketch", "reason": "", "loss": "squares", "domain": None}
+    | {"count": "released"},
+    "center-model": {
+        **dict.fromkeys((*_OF_A_DENSITY, "standard_errors")),
+        "design_fingerprint": "",
+        "count": "released",
+    },
+}
+
+
+def _require_density(fields: dict[str, Any]) -> None:
+    """Refuse a density whose parts do not fit together."""
+    for names in (
+        ("centers", "axis_widths", "weights"),
+        ("mixture_means", "mixture_widths", "mixture_weights"),
+    ):
+        means, widths, weights = (fields[name] for name in names)
+        if means.ndim != 2 or widths.shape != means.shape or weights.shape != (len(means),):
+            raise ParameterError("centres, weights and widths do not fit together")
+    if fields["decoder"] not in DECODERS:
+        raise ParameterError("unknown decoder")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +11,13 @@ import numpy.typing as npt
 from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
-from privsketch.formats import document_content, read_file, reading, require_fields
-from privsketch.models.base import as_rows, save_model, shared_fields
+from privsketch.models.base import Model, as_rows, require_fingerprint, require_numbers
 
-KIND = "pca-model"
 FITS = ("eigenvectors", "burer-monteiro", "convex")
 
 
 @dataclass(frozen=True, eq=False)
-class PCAModel:
+class PCAModel(Model):
     """Principal components learned from a sketch.
 
     Attributes
@@ -55,6 +52,14 @@ class PCAModel:
     receipt : Receipt
         What the sketch cost. Learning added nothing.
     """
+
+    KIND: ClassVar[str] = "pca-model"
+    ARRAYS: ClassVar[tuple[str, ...]] = (
+        "components",
+        "explained_variance",
+        "standard_errors",
+        "mean",
+    )
 
     components: Floats
     explained_variance: Floats
@@ -110,9 +115,9 @@ class PCAModel:
         return f'{more} more {which} out of the noise; ask for {them}, or for "auto"'
 
     @property
-    def column_names(self) -> list[str]:
-        """The columns' names, or x1, x2, ..."""
-        return list(self.columns or [f"x{j + 1}" for j in range(self.components.shape[1])])
+    def dim(self) -> int:
+        """Number of columns."""
+        return int(self.components.shape[1])
 
     def transform(self, X: npt.ArrayLike) -> Floats:
         """Coordinates of the rows of X along the components, (n, n_components).
@@ -154,28 +159,18 @@ class PCAModel:
         for variance, error, part, component in parts:
             numbers = "  ".join(f"{value:9.3f}" for value in component[:6])
             lines.append(f"            {variance:9.4g}  {error:8.2g}  {part:6.1%}   {numbers}")
-        lines.extend(f"careful     {text}" for text in self.concerns)
-        return "\n".join([*lines, f"cost        {self.receipt.summary()}"])
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as JSON."""
-        save_model(path, KIND, self, _ARRAYS)
+        return "\n".join([*lines, *self.closing_lines()])
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> PCAModel:
-        """Read a model written by `save`."""
-        what = os.fspath(path)
-        content = document_content(read_file(path), KIND, what)
-        fields = require_fields(content, cls.__dataclass_fields__, what)
-        with reading(what):
-            arrays = {name: np.array(fields[name], dtype=np.float64) for name in _ARRAYS}
-            _require_components(**arrays)
-            _require_plain(fields)
-            others = shared_fields(fields, arrays["components"].shape[1], _NUMBERS)
-        return cls(**{**fields, **arrays, **others})
+    def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Fields of a file in their own types."""
+        _require_components(**{name: fields[name] for name in cls.ARRAYS})
+        _require_plain(fields)
+        require_fingerprint(fields)
+        require_numbers(fields, _NUMBERS)
+        return {}
 
 
-_ARRAYS = ("components", "explained_variance", "standard_errors", "mean")
 _NUMBERS = (
     "total_variance",
     "noise_variance",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +15,13 @@ from privsketch.budget import Receipt
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.errors import ParameterError
 from privsketch.features.frequencies import public_seed
-from privsketch.formats import document_content, read_file, reading, require_fields
-from privsketch.models.base import as_rows, save_model, shared_fields
+from privsketch.models.base import Model, as_rows, require_fingerprint, require_numbers
 
 ROWS_PER_BLOCK = 8192
-KIND = "gaussian-mixture-model"
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianMixtureModel:
+class GaussianMixtureModel(Model):
     """A Gaussian mixture learned from a sketch, or by noisy rounds of EM.
 
     Attributes
@@ -50,6 +47,9 @@ class GaussianMixtureModel:
     receipt : Receipt
         What the sketch cost, to which learning added nothing, or all rounds.
     """
+
+    KIND: ClassVar[str] = "gaussian-mixture-model"
+    ARRAYS: ClassVar[tuple[str, ...]] = ("weights", "means", "covariances", "standard_errors")
 
     weights: Floats
     means: Floats
@@ -77,9 +77,9 @@ class GaussianMixtureModel:
         return self.residual / self.expected_residual
 
     @property
-    def column_names(self) -> list[str]:
-        """The columns' names, or x1, x2, ..."""
-        return list(self.columns or [f"x{j + 1}" for j in range(self.means.shape[1])])
+    def dim(self) -> int:
+        """Number of columns."""
+        return int(self.means.shape[1])
 
     def covariance_matrices(self) -> Floats:
         """(n_components, dim, dim) covariances, whatever their type."""
@@ -175,29 +175,21 @@ class GaussianMixtureModel:
             lines.append(f"mean        {weight:6.1%}   {_numbers(mean)}")
             lines.append(f"  +-                 {_numbers(error)}")
             lines.append(f"  deviation          {_numbers(width)}")
-        lines.extend(f"careful     {text}" for text in self.concerns)
-        return "\n".join([*lines, f"cost        {self.receipt.summary()}"])
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as JSON."""
-        save_model(path, KIND, self, _ARRAYS)
+        return "\n".join([*lines, *self.closing_lines()])
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> GaussianMixtureModel:
-        """Read a model written by `save`."""
-        what = os.fspath(path)
-        content = document_content(read_file(path), KIND, what)
-        fields = require_fields(content, cls.__dataclass_fields__, what)
-        with reading(what):
-            arrays = {name: np.array(fields[name], dtype=np.float64) for name in _ARRAYS}
-            _require_mixture(fields["covariance_type"], **arrays)
-            others = shared_fields(fields, arrays["means"].shape[1], _NUMBERS, absent=_OF_A_SKETCH)
-        return cls(**{**fields, **arrays, **others})
+    def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Fields of a file in their own types."""
+        _require_mixture(fields["covariance_type"], **{name: fields[name] for name in cls.ARRAYS})
+        require_fingerprint(fields)
+        no_sketch = fields["design_fingerprint"] == "" and all(
+            fields[name] is None for name in _OF_A_SKETCH
+        )
+        require_numbers(fields, ("n_records",) if no_sketch else ("n_records", *_OF_A_SKETCH))
+        return {}
 
 
 _OF_A_SKETCH = ("residual", "expected_residual")
-_NUMBERS = (*_OF_A_SKETCH, "n_records")
-_ARRAYS = ("weights", "means", "covariances", "standard_errors")
 
 
 def _numbers(values: Floats) -> str:

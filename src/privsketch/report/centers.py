@@ -14,7 +14,7 @@ import numpy.typing as npt
 from privsketch._typing import Floats
 from privsketch.budget import number_text
 from privsketch.domain import Ball
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.report.clusters import MAX_LINES, weight_plot
 from privsketch.report.cost import leaves, receipt_table, receipt_words, step_table
 from privsketch.report.drawing import (
@@ -37,7 +37,7 @@ MAX_TICKS = 30
 _GRID = 240  # points of a picture along each side
 
 
-def center_content(model: CenterModel, *, with_plots: bool) -> Content:
+def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
     """The parts of the page that are about the clusters."""
     receipt = model.receipt
     plots = center_plots(model) if with_plots else []
@@ -64,7 +64,7 @@ def center_content(model: CenterModel, *, with_plots: bool) -> Content:
     )
 
 
-def center_cost(model: CenterModel, public_fact: str) -> str:
+def center_cost(model: ClusterModel, public_fact: str) -> str:
     """What the whole run cost, and which step had how much of it."""
     words = receipt_words(
         model.receipt,
@@ -82,7 +82,7 @@ def center_cost(model: CenterModel, public_fact: str) -> str:
     )
 
 
-def center_facts(model: CenterModel) -> str:
+def center_facts(model: ClusterModel) -> str:
     """Method, reason and public facts."""
     facts = {
         "problem": f"{model.task}, {model.n_clusters} clusters, {model.centers.shape[1]} columns",
@@ -96,12 +96,12 @@ def center_facts(model: CenterModel) -> str:
     return f"<pre>{escape(chr(10).join(lines))}</pre>"
 
 
-def _record_card(model: CenterModel) -> tuple[str, str]:
+def _record_card(model: ClusterModel) -> tuple[str, str]:
     known = {"released": "noisy", "public": "a public number", "stated": "as was stated"}
     return f"{model.n_records:,.0f}", f"records, {known[model.count]}"
 
 
-def _center_table(model: CenterModel) -> str:
+def _center_table(model: ClusterModel) -> str:
     columns, words = _shown_columns(model)
     names = ["nearest other", *(model.column_names[j] for j in columns)]
     others = _nearest_others(model.centers)
@@ -112,7 +112,7 @@ def _center_table(model: CenterModel) -> str:
     return f"{part_table('cluster', model.weights, names, cells)}{words}"
 
 
-def _shown_columns(model: CenterModel) -> tuple[list[int], str]:
+def _shown_columns(model: ClusterModel) -> tuple[list[int], str]:
     """All columns, or those in which centres differ most; and what to say of the others."""
     dim = model.centers.shape[1]
     if dim <= MAX_TABLE_COLUMNS:
@@ -138,7 +138,7 @@ def _nearest_others(centers: Floats) -> list[str]:
     return found
 
 
-def center_plots(model: CenterModel) -> list[tuple[str, str]]:
+def center_plots(model: ClusterModel) -> list[tuple[str, str]]:
     """Heading and SVG of every plot of the report."""
     k, dim = model.centers.shape
     plots = []
@@ -156,7 +156,7 @@ def center_plots(model: CenterModel) -> list[tuple[str, str]]:
     return plots
 
 
-def column_scales(model: CenterModel) -> Floats:
+def column_scales(model: ClusterModel) -> Floats:
     """What makes columns comparable: half-widths of the domain, else ranges of the centres."""
     if model.domain is not None:
         return model.domain.half_widths
@@ -164,7 +164,7 @@ def column_scales(model: CenterModel) -> Floats:
     return np.where(spread > 0, spread, 1.0)
 
 
-def _window(model: CenterModel, column: int) -> tuple[float, float]:
+def _window(model: ClusterModel, column: int) -> tuple[float, float]:
     """Where the centres are, with a margin, inside the domain."""
     values = model.centers[:, column]
     low, high = float(values.min()), float(values.max())
@@ -176,12 +176,12 @@ def _window(model: CenterModel, column: int) -> tuple[float, float]:
     return low, high
 
 
-def _sizes(model: CenterModel) -> Floats:
+def _sizes(model: ClusterModel) -> Floats:
     """Areas of the dots: a part of each that can be seen, and the rest by weight."""
     return np.asarray(30 + 500 * np.clip(model.weights, 0.0, 1.0))
 
 
-def _line_plot(model: CenterModel) -> str:
+def _line_plot(model: ClusterModel) -> str:
     """Records of one column: the centres on a line."""
     figure, axes = figure_of(7.5, 1.7)
     axis = axes[0, 0]
@@ -196,7 +196,7 @@ def _line_plot(model: CenterModel) -> str:
     return svg_of(figure, "line", "Centres")
 
 
-def _region_plot(model: CenterModel) -> str:
+def _region_plot(model: ClusterModel) -> str:
     """Two columns: the centres, and in faint colour the region nearest to each."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Circle
@@ -244,7 +244,7 @@ def _numbers(axis: Any, places: Floats) -> None:
         )
 
 
-def _profile_plot(model: CenterModel) -> str:
+def _profile_plot(model: ClusterModel) -> str:
     """Every centre as a line over all columns, each column on its own scale."""
     dim = model.centers.shape[1]
     names = [label(name) for name in model.column_names]
@@ -275,7 +275,7 @@ def _profile_plot(model: CenterModel) -> str:
     return svg_of(figure, "profiles", "Centres over all columns")
 
 
-def _heat_plot(model: CenterModel) -> str:
+def _heat_plot(model: ClusterModel) -> str:
     """Many centres or many columns: above or below the mean of all records, by colour."""
     k, dim = model.centers.shape
     mean = np.average(model.centers, axis=0, weights=_positive(model.weights))
@@ -305,7 +305,7 @@ def _heat_plot(model: CenterModel) -> str:
     return svg_of(figure, "heat", "Centres over all columns")
 
 
-def _plane_plot(model: CenterModel) -> str:
+def _plane_plot(model: ClusterModel) -> str:
     """Centres in the plane that keeps most of the distances between them."""
     weights = _positive(model.weights)
     scales = 1.0 if isinstance(model.domain, Ball) else column_scales(model)

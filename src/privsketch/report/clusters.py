@@ -20,7 +20,7 @@ from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
-from privsketch.models.clusters import KMeansModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.report.drawing import FAINT, PALETTE, cluster_colors, figure_of, label, svg_of
 from privsketch.sketching.sketch import Sketch
@@ -113,14 +113,15 @@ class Picture:
         return np.asarray(variances)
 
 
-def picture_of(model: KMeansModel | GaussianMixtureModel) -> Picture:
+def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
     """The picture of a model."""
-    if isinstance(model, KMeansModel):
+    density = model.density if isinstance(model, ClusterModel) else None
+    if isinstance(model, ClusterModel) and density is not None:
         mixture = Mixture(
-            model.mixture_weights, model.mixture_means, _diagonal(model.mixture_widths)
+            density.mixture_weights, density.mixture_means, _diagonal(density.mixture_widths)
         )
-        noun, centers, covariances = "cluster", model.centers, _diagonal(model.axis_widths)
-        spread, expected = model.residual_spread, model.expected_residual
+        noun, centers, covariances = "cluster", model.centers, _diagonal(density.axis_widths)
+        spread, expected = density.residual_spread, density.expected_residual
     elif isinstance(model, GaussianMixtureModel) and model.expected_residual is not None:
         noun, centers, covariances = "component", model.means, model.covariance_matrices()
         mixture = Mixture(model.weights, centers, covariances)

@@ -19,8 +19,7 @@ from privsketch._typing import Floats
 from privsketch.budget import number_text
 from privsketch.errors import ParameterError
 from privsketch.formats import write_file
-from privsketch.models.centers import CenterModel
-from privsketch.models.clusters import KMeansModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.report.centers import center_content, center_cost, center_facts
@@ -63,15 +62,15 @@ svg { max-width:100%; height:auto; } footer { color:#57606a; margin-top:48px; fo
 
 
 _TITLES = {"cluster": "Private clusters", "component": "Private Gaussian mixture"}
-Model = KMeansModel | GaussianMixtureModel | PCAModel | CenterModel
+Model = ClusterModel | GaussianMixtureModel | PCAModel
 
 
 def report_page(model: Model, sketch: Sketch | None = None, *, title: str | None = None) -> str:
-    """The report as HTML text; of a `CenterModel`, which has no sketch, without one."""
+    """The report as HTML text; of clusters that came from no sketch, without one."""
     with_plots = find_spec("matplotlib") is not None
-    if isinstance(model, CenterModel):
+    if isinstance(model, ClusterModel) and model.density is None:
         if sketch is not None:
-            raise ParameterError("report: a CenterModel was not learned from a sketch")
+            raise ParameterError("report: this model was not learned from a sketch")
         content = center_content(model, with_plots=with_plots)
         return _page(content, _center_parts(model, content), title)
     if sketch is None:
@@ -103,7 +102,7 @@ def _page(content: Content, parts: list[str], title: str | None) -> str:
 
 
 def _sketch_parts(
-    model: KMeansModel | GaussianMixtureModel | PCAModel, sketch: Sketch, content: Content
+    model: ClusterModel | GaussianMixtureModel | PCAModel, sketch: Sketch, content: Content
 ) -> list[str]:
     """The page of a model that was learned from a sketch."""
     receipt = model.receipt
@@ -140,7 +139,7 @@ def _sketch_parts(
     ]
 
 
-def _center_parts(model: CenterModel, content: Content) -> list[str]:
+def _center_parts(model: ClusterModel, content: Content) -> list[str]:
     """The page of centres that came with noise from the records themselves."""
     return [
         '<p class="sub">Learned with differential privacy by a holder of all records. No record '
@@ -170,7 +169,7 @@ def _footer(made_by: str, neighbours: str) -> str:
 
 
 def _content(
-    model: KMeansModel | GaussianMixtureModel | PCAModel, sketch: Sketch, with_plots: bool
+    model: ClusterModel | GaussianMixtureModel | PCAModel, sketch: Sketch, with_plots: bool
 ) -> Content:
     """What is said about this kind of model."""
     if not isinstance(model, PCAModel):

@@ -22,7 +22,7 @@ from privsketch.clustering.pipeline.subspace import enclosing_ball
 from privsketch.clustering.run import Run
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.errors import ParameterError, require_count
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 
 METHODS = ("rounds", "partition-tree")
 N_ROUNDS = 4
@@ -34,7 +34,7 @@ def cluster_medians(
     n_clusters: int,
     *,
     method: str = "rounds",
-) -> CenterModel:
+) -> ClusterModel:
     """K-medians centres of records that can be read several times.
 
     Method "rounds" uses Gaussian noise if the budget has a delta and pure noise if not;

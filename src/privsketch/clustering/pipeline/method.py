@@ -47,7 +47,7 @@ from privsketch.clustering.run import Run
 from privsketch.domain import Ball
 from privsketch.errors import require_count
 from privsketch.learning.kmeans.learner import learn_kmeans
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 
 DOUBTFUL = 1.0  # forecast error from which on centres say more about noise than about records
@@ -62,7 +62,7 @@ def cluster(
     n_clusters: int,
     *,
     plan: PipelinePlan | None = None,
-) -> CenterModel:
+) -> ClusterModel:
     """K-means centres of records that can be read several times.
 
     Charges: the budget, once.

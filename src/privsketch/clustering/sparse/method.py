@@ -29,7 +29,7 @@ from privsketch.clustering.sparse.recovery import (
 from privsketch.clustering.sparse.start import start_by_sketch, start_by_trees
 from privsketch.clustering.tree.method import TreeSettings
 from privsketch.errors import ParameterError, require_count
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 
 Start = Literal["sketch", "trees"]
@@ -57,7 +57,7 @@ def cluster_sparse(
     picks: int | None = None,
     n_rounds: int = 2,
     settings: TreeSettings | None = None,
-) -> CenterModel:
+) -> ClusterModel:
     """K-means centres of sparse records that can be read several times.
 
     Charges: the budget, once. No delta with start="trees" or recovery="picks".

@@ -37,7 +37,7 @@ from privsketch.clustering.tree.swap import (
 from privsketch.domain import Box
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.stream import PublicStream
-from privsketch.models.centers import CenterModel
+from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 
 BEST_SHARE = Fraction(1, 10)  # of the choice among several trials
@@ -125,7 +125,7 @@ def cluster_by_tree(
     n_trials: int = 1,
     settings: TreeSettings | None = None,
     loss: str = "squares",
-) -> CenterModel:
+) -> ClusterModel:
     """Centres by private partition trees, from records that can be read several times.
 
     The number of records sets defaults only. Of `n_trials` independent trials one is chosen.

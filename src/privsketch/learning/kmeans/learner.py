@@ -29,7 +29,7 @@ from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.problem import Problem, checked_sketch, problem_of
 from privsketch.learning.uncertainty import Solution, concerns, no_knowledge
 from privsketch.models.base import nearest
-from privsketch.models.clusters import DECODERS, KMeansModel
+from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
 
 DEFAULT_STARTS = 6
@@ -51,7 +51,7 @@ def learn_kmeans(
     decoder: str = "joint",
     n_starts: int | None = None,
     random_state: int | None = None,
-) -> KMeansModel:
+) -> ClusterModel:
     """Cluster centres from a sketch. Charges nothing.
 
     Parameters
@@ -144,7 +144,7 @@ def _as_model(
     solution: Solution,
     decoder: str,
     rng: np.random.Generator,
-) -> KMeansModel:
+) -> ClusterModel:
     domain, density = sketch.design.domain, solution.density
     if decoder == "joint":
         # Means of a mixture are not k-means centres where clusters overlap.
@@ -154,7 +154,7 @@ def _as_model(
     weights = _shares(clusters.records)
     axis_widths = _spread_around(clusters.centers, density)
     origin = domain.center_vector
-    fit = KMeansModel(
+    fit = ClusterModel(
         centers=domain.project(clusters.centers + origin),
         weights=weights,
         width=math.sqrt(float(weights @ np.square(axis_widths).mean(axis=1))),
@@ -170,7 +170,9 @@ def _as_model(
         decoder=decoder,
         design_fingerprint=sketch.design.fingerprint,
         receipt=sketch.receipt,
+        method="sketch",
         columns=sketch.design.columns,
+        domain=domain,
     )
     return replace(fit, concerns=concerns(fit, sketch))
 

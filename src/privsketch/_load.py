@@ -1,0 +1,61 @@
+"""Files of ours by what they are: sketches, designs, models, receipts of released rows."""
+
+from __future__ import annotations
+
+import os
+from typing import TypeAlias
+
+from privsketch.design.recipe import Design
+from privsketch.errors import FileError
+from privsketch.formats import SKETCH_MAGIC, document_kind, read_file
+from privsketch.models.base import Model
+from privsketch.models.clusters import ClusterModel
+from privsketch.models.components import PCAModel
+from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.projection.description import ReleaseDescription
+from privsketch.sketching.sketch import Sketch
+
+Loaded: TypeAlias = Sketch | Design | Model | ReleaseDescription
+_MODELS: tuple[type[Model], ...] = (ClusterModel, GaussianMixtureModel, PCAModel)
+
+
+def load(path: str | os.PathLike[str]) -> Loaded:
+    """What a file of ours contains, whichever kind it is of.
+
+    Charges: nothing. Files are checked in full and nothing in them is run.
+
+    Parameters
+    ----------
+    path : str or path
+        File of a sketch, a design, a model, or the receipt beside released rows.
+
+    Returns
+    -------
+    Sketch, Design, ClusterModel, GaussianMixtureModel, PCAModel or ReleaseDescription
+
+    Examples
+    --------
+    >>> import tempfile, privsketch as ps
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=1.0), random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     design.save(f"{folder}/study.json")
+    ...     ps.load(f"{folder}/study.json") == design
+    True
+    """
+    what = os.fspath(path)
+    data = read_file(path)
+    if data.startswith(SKETCH_MAGIC):
+        return Sketch.from_bytes(data, what)
+    kind = document_kind(data, what)
+    if kind == "design":
+        return Design.load(path)
+    if kind == "release":
+        return ReleaseDescription.load(path)
+    for model in _MODELS:
+        if kind in (model.KIND, *model.EARLIER):
+            return model.from_bytes(data, what)
+    raise FileError(
+        f"{what}: not a file of privsketch that this version knows: no sketch, design, model or "
+        "receipt"
+    )
