@@ -56,8 +56,9 @@ def main(names: tuple[str, ...], quick: bool, output: Path, jobs: int | None, ag
     python -m papers jll-table1 --quick -o results
     python -m papers all --quick -o results
     """
-    from papers.harness.results import aligned, run
+    from papers.harness.results import run
     from papers.harness.targets import TARGETS, find_targets
+    from papers.harness.views import aligned
     from privsketch._parallel import checked_threads
     from privsketch.cli.progress import share_bar
 

@@ -16,8 +16,8 @@ from papers.bal.methods import (
     TREE,
     TREE_ROUNDS,
 )
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number
+from papers.harness.views import aligned
 from privsketch.report.drawing import INK, PALETTE, figure_of
 
 _STYLES = {

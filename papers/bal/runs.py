@@ -18,7 +18,8 @@ from papers.bal.methods import (
     TREE_ROUNDS,
 )
 from papers.bal.setting import SIZES, has_fashion_mnist, objective, records_of, without_privacy
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell
+from papers.harness.rows import Row
 from privsketch.errors import ParameterError
 
 N_CLUSTERS = 10  # of panel (d)

@@ -20,7 +20,8 @@ from papers.clp.setting import (
     signal_of,
     sums_of,
 )
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell
+from papers.harness.rows import Row
 from privsketch.budget import Budget
 from privsketch.design.noise_to_signal import noise_parts
 from privsketch.design.recipe import Design

@@ -9,8 +9,8 @@ from typing import Any
 
 from papers.clp.ratio import DECODERS
 from papers.clp.setting import CKM_SCALE, USABLE
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number
+from papers.harness.views import aligned
 from privsketch.design.regimes import CLP_LEAST_SIZE, acceptable_noise, clp_succeeds
 from privsketch.report.drawing import INK, PALETTE, figure_of
 

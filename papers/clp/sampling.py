@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from papers.clp.setting import CKM_SCALE, centers_of, design_of, draw_table, release, sums_of
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell
+from papers.harness.rows import Row
 from privsketch._typing import Floats
 from privsketch.budget import Budget
 from privsketch.design.forecast import feature_and_record_rate

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from papers.clp.sampling import DELTA, STRATEGIES, calibrated_noise, sampled_noise
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number
+from papers.harness.views import aligned
 from privsketch.report.drawing import INK, PALETTE, figure_of
 
 _RELATIONS = ("add-remove", "replace")

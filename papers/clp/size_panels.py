@@ -8,8 +8,8 @@ from typing import Any
 
 from papers.clp.setting import USABLE
 from papers.clp.size import CKM, CUBE, DELTA, DIM, KNOWN, NO_SIZE, PIPELINE, PRINTED, UNKNOWN, K
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number
+from papers.harness.views import aligned
 from privsketch.design.regimes import CLP_LEAST_SIZE, CLP_UNKNOWNS
 from privsketch.report.drawing import INK, PALETTE, figure_of
 

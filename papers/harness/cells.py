@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from papers.harness.rows import Row
 from papers.harness.sources import sources_digest, versions_below
 from papers.harness.workers import in_processes
 from privsketch._parallel import one_thread_of_kmeans
 from privsketch.errors import FileError, require_count
 from privsketch.formats import write_file
 
-Row = dict[str, str | int | float]
 Progress = Callable[[float], None]  # the share that is done, 0 to 1
 
 

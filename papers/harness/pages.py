@@ -14,7 +14,8 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from papers.harness.results import Target, from_csv, words
+from papers.harness.results import Target, words
+from papers.harness.rows import from_csv
 from papers.harness.targets import TARGETS
 from privsketch.errors import ParameterError
 from privsketch.formats import read_file, write_file

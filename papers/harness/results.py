@@ -1,30 +1,23 @@
-"""What a target leaves behind: a CSV file, a picture if it is a figure, and words.
-
-Rows are flat and all have the same columns, so that a file of them can be read again in place
-of a run.
-"""
+"""What a target leaves behind: a CSV file, a picture if it is a figure, and words."""
 
 from __future__ import annotations
 
-import csv
-import io
 import platform
 import textwrap
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from papers.harness.cells import Cell, Progress, Row, run_cells
+from papers.harness.cells import Cell, Progress, run_cells
+from papers.harness.rows import Row, from_csv, to_csv
+from papers.harness.views import to_png
 from privsketch.errors import FileError, ParameterError
 from privsketch.formats import require_writable, write_file
 
 EFFORTS = ("full", "quick", "tiny")  # as in the paper, within two minutes, for tests
-_PIXELS_PER_INCH = 160
-_COLOURS = 256
 _WIDTH = 100
 
 
@@ -127,56 +120,6 @@ def provenance(target: Target, effort: str, cells: Sequence[Cell], seconds: floa
     return f"{command}: {effort} run, {time} of one core; sources {sources}; {versions()}"
 
 
-def to_csv(rows: Sequence[Row]) -> str:
-    """Lines of comma-separated values below the names of the columns."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: _short(value) for name, value in row.items()})
-    return stream.getvalue()
-
-
-def from_csv(content: str) -> list[Row]:
-    """Rows of such lines; what looks like a number is one."""
-    return [
-        {name: _typed(text) for name, text in row.items()}
-        for row in csv.DictReader(io.StringIO(content, newline=""))
-    ]
-
-
-def to_png(figure: Any) -> bytes:
-    """The picture of a matplotlib figure, in few colours: a third of the bytes."""
-    from PIL import Image  # matplotlib needs it too
-
-    drawn, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=_PIXELS_PER_INCH)
-    picture = (
-        Image.open(drawn)
-        .convert("RGB")
-        .quantize(_COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    )
-    picture.save(small, format="png", optimize=True)
-    return small.getvalue()
-
-
-def aligned(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table as text: the first column to the left, all others to the right."""
-    widths = [max(len(line[i]) for line in [headings, *lines]) for i in range(len(headings))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in [headings, *lines]
-    )
-
-
-def number(row: Row, name: str) -> float:
-    """A column of a row that holds a number."""
-    return float(row[name])
-
-
 def versions() -> str:
     """What the numbers were made with."""
     names = ("privsketch", "numpy", "scipy", "scikit-learn", "matplotlib")
@@ -190,14 +133,3 @@ def _version(name: str) -> str | None:
 
         return __version__
     return version(name) if find_spec(name.replace("scikit-learn", "sklearn")) else None
-
-
-def _short(value: str | int | float) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _typed(text: str) -> str | int | float:
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    return text

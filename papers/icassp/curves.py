@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from papers.harness.cells import Cell, Row
-from papers.harness.results import number
+from papers.harness.cells import Cell
+from papers.harness.rows import Row, number
 from papers.icassp.setting import (
     DIM,
     N_CLUSTERS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number
+from papers.harness.views import aligned
 from papers.icassp.curves import CKM, CKM_JOINT, DELTA, EVALUATED, GRID, LLOYD, OURS
 from papers.icassp.setting import DIM, GOOD, N_CLUSTERS, spread
 from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from papers.harness.cells import Cell, Row
-from papers.harness.results import number
+from papers.harness.cells import Cell
+from papers.harness.rows import Row, number
 from papers.icassp.setting import (
     DIM,
     N_CLUSTERS,

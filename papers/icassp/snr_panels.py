@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number
+from papers.harness.views import aligned
 from papers.icassp.setting import GOOD, OUR_DECODER, PAPER_DECODER
 from privsketch.design.noise_to_signal import ICASSP_SIGNAL
 from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell
+from papers.harness.rows import Row
 from papers.jll.setting import BOUND, EPSILON, ball, records, released
 from privsketch._typing import Floats
 from privsketch.domain import Ball

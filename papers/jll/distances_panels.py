@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number
+from papers.harness.views import aligned
 from papers.jll.distances import PROTECT
 from privsketch.report.drawing import INK, PALETTE, figure_of
 

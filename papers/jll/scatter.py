@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell
+from papers.harness.rows import Row
 from papers.jll.setting import draw, records, released
 
 _DIM, _COMPONENTS = 3, 2

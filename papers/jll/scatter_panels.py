@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number
+from papers.harness.views import aligned
 from papers.jll.scatter import PANELS
 from papers.jll.setting import BOUND, DISTANCE
 from privsketch._typing import Floats

@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell
+from papers.harness.rows import Row
 from papers.jll.setting import EPSILON, Labels, draw, records, released
 from privsketch._typing import Floats
 

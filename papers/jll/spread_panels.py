@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number
+from papers.harness.views import aligned
 from papers.jll.spread import CURVES, DIM, printed_scale
 from privsketch.report.drawing import INK, PALETTE, figure_of
 

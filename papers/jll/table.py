@@ -11,7 +11,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell
+from papers.harness.rows import Row
 from papers.jll.setting import (
     DISTANCE,
     N_RECORDS,

@@ -29,7 +29,8 @@ from papers.clp import (
     size_panels as clp_size_panels,
 )
 from papers.harness.cells import run_cells
-from papers.harness.results import to_csv, to_png
+from papers.harness.rows import to_csv
+from papers.harness.views import to_png
 from privsketch.errors import ParameterError
 from privsketch.sketching.build import sketch
 

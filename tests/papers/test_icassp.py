@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from papers.harness.results import to_png
+from papers.harness.views import to_png
 from papers.icassp import curves, panels, setting, snr, snr_panels
 from papers.icassp.setting import mixture, objective, paper_design
 from privsketch.design.noise_to_signal import icassp_snr
