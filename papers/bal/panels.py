@@ -17,7 +17,7 @@ from papers.bal.methods import (
     TREE_ROUNDS,
 )
 from papers.harness.rows import Row, number
-from papers.harness.views import aligned
+from papers.harness.views import View, aligned
 from privsketch.report.drawing import INK, PALETTE, figure_of
 
 _STYLES = {
@@ -184,3 +184,13 @@ def _wins(own: Sequence[Row], method: str, *others: str) -> str:
         for place in places
     )
     return f"{wins} of {len(places)} cells"
+
+
+SYNTHETIC, IMAGES, BY_EPSILON = (
+    View(f"Figure 2 {shows}", table, comparison, figure)
+    for shows in (
+        "(a): k-means objective of 64 Gaussians against k",
+        "(b, c): k-means objective of images against k",
+        "(d): k-means objective of images against epsilon",
+    )
+)

@@ -18,7 +18,7 @@ from papers.bal.methods import (
     TREE_ROUNDS,
 )
 from papers.bal.setting import SIZES, has_fashion_mnist, objective, records_of, without_privacy
-from papers.harness.cells import Cell
+from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row
 from privsketch.errors import ParameterError
 
@@ -170,3 +170,8 @@ def _measured(runs: Sequence[Row], best: float) -> Row:
         "rsse_high": high / best,
         "note": notes[0] if notes else "",
     }
+
+
+SYNTHETIC, IMAGES, BY_EPSILON = (
+    Experiment(cells, summary) for cells in (synthetic_cells, image_cells, epsilon_cells)
+)

@@ -20,7 +20,7 @@ from papers.clp.setting import (
     signal_of,
     sums_of,
 )
-from papers.harness.cells import Cell
+from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row
 from privsketch.budget import Budget
 from privsketch.design.noise_to_signal import noise_parts
@@ -38,12 +38,12 @@ _GRID_RATIOS = tuple(10.0 ** (i / 2) for i in range(-8, 0))
 _SIZES = (1, 1.5, 2, 3, 5, 8, 12)
 _LARGEST_EPSILON = 100.0  # of a Budget
 # Numbers of records, ratios and trials of Figure 4; sizes, ratios and trials of Figure 5.
-_FIGURE4 = {
+_RATIO_RUNS = {
     "full": ((1_000, 10_000, 100_000), _RATIOS, 12),
     "quick": ((1_000, 10_000, 100_000), _RATIOS[1::2], 4),
     "tiny": ((300,), (0.001, 0.1), 1),
 }
-_FIGURE5 = {
+_GRID_RUNS = {
     "full": (_SIZES, _GRID_RATIOS, 8),
     "quick": ((1, 2, 5, 8), (1e-4, 1e-3, 1e-2, 1e-1), 3),
     "tiny": ((1, 2), (0.001, 0.1), 1),
@@ -52,7 +52,7 @@ _FIGURE5 = {
 
 def ratio_cells(effort: str) -> list[Cell]:
     """Figure 4: a cell for each number of records and trial."""
-    sizes, ratios, trials = _FIGURE4[effort]
+    sizes, ratios, trials = _RATIO_RUNS[effort]
     k = K if effort != "tiny" else 2
     return [
         Cell(rows, {"k": k, "n_records": n, "size": RATIO_SIZE, "ratios": ratios, "trial": trial})
@@ -63,7 +63,7 @@ def ratio_cells(effort: str) -> list[Cell]:
 
 def grid_cells(effort: str) -> list[Cell]:
     """Figure 5: a cell for each size of sketch and trial."""
-    sizes, ratios, trials = _FIGURE5[effort]
+    sizes, ratios, trials = _GRID_RUNS[effort]
     k, n = (K, GRID_RECORDS) if effort != "tiny" else (2, 300)
     return [
         Cell(
@@ -175,3 +175,6 @@ def summary(found: Sequence[Row]) -> list[Row]:
             }
         )
     return made
+
+
+FIGURE4, FIGURE5 = Experiment(ratio_cells, summary), Experiment(grid_cells, summary)

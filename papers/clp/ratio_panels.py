@@ -10,7 +10,7 @@ from typing import Any
 from papers.clp.ratio import DECODERS
 from papers.clp.setting import CKM_SCALE, USABLE
 from papers.harness.rows import Row, number
-from papers.harness.views import aligned
+from papers.harness.views import View, aligned
 from privsketch.design.regimes import CLP_LEAST_SIZE, acceptable_noise, clp_succeeds
 from privsketch.report.drawing import INK, PALETTE, figure_of
 
@@ -237,3 +237,14 @@ def _cell(row: Row) -> str:
     return (
         f"{number(row, 'rsse'):.3f} ({number(row, 'rsse_low'):.2f}-{number(row, 'rsse_high'):.2f})"
     )
+
+
+FIGURE4 = View(
+    "Figure 4: RSSE against the noise-to-signal ratio", ratio_table, ratio_comparison, ratio_figure
+)
+FIGURE5 = View(
+    "Figure 5: RSSE over size and noise-to-signal ratio of a sketch",
+    grid_table,
+    grid_comparison,
+    grid_figure,
+)

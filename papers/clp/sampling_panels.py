@@ -8,7 +8,7 @@ from typing import Any
 
 from papers.clp.sampling import DELTA, STRATEGIES, calibrated_noise, sampled_noise
 from papers.harness.rows import Row, number
-from papers.harness.views import aligned
+from papers.harness.views import View, aligned
 from privsketch.report.drawing import INK, PALETTE, figure_of
 
 _RELATIONS = ("add-remove", "replace")
@@ -209,3 +209,17 @@ def _by(found: Sequence[Row], column: str, **values: str | float) -> dict[float,
         for row in found
         if all(row[name] == value for name, value in values.items())
     }
+
+
+FIGURE6 = View(
+    "Figure 6: noise against epsilon for sampled records",
+    noise_table,
+    noise_comparison,
+    noise_figure,
+)
+FIGURE7 = View(
+    "Figure 7: noise-to-signal ratio with features or records left out",
+    total_table,
+    total_comparison,
+    total_figure,
+)

@@ -25,7 +25,7 @@ from papers.clp.setting import (
     signal_of,
     sums_of,
 )
-from papers.harness.cells import Cell
+from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row
 from privsketch.budget import Budget
 from privsketch.clustering.pipeline import method as pipeline
@@ -201,3 +201,6 @@ def summary(found: Sequence[Row]) -> list[Row]:
             }
         )
     return made
+
+
+FIGURE8 = Experiment(cells, summary)

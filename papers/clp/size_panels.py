@@ -9,7 +9,7 @@ from typing import Any
 from papers.clp.setting import USABLE
 from papers.clp.size import CKM, CUBE, DELTA, DIM, KNOWN, NO_SIZE, PIPELINE, PRINTED, UNKNOWN, K
 from papers.harness.rows import Row, number
-from papers.harness.views import aligned
+from papers.harness.views import View, aligned
 from privsketch.design.regimes import CLP_LEAST_SIZE, CLP_UNKNOWNS
 from privsketch.report.drawing import INK, PALETTE, figure_of
 
@@ -274,3 +274,6 @@ def _numbers(found: Sequence[Row]) -> list[int]:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+FIGURE8 = View("Figure 8: RSSE against the size of a private sketch", table, comparison, figure)

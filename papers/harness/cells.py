@@ -68,6 +68,14 @@ class Cell:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
+@dataclass(frozen=True)
+class Experiment:
+    """`cells` are its parts for an effort, `summary` makes the rows of a file out of theirs."""
+
+    cells: Callable[[str], Sequence[Cell]]
+    summary: Callable[[Sequence[Row]], list[Row]] = list
+
+
 def run_cells(
     cells: Sequence[Cell],
     folder: Path | None,

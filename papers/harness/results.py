@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import platform
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from papers.harness.cells import Cell, Progress, run_cells
+from papers.harness.cells import Cell, Experiment, Progress, run_cells
 from papers.harness.rows import Row, from_csv, to_csv
-from papers.harness.views import to_png
+from papers.harness.views import View, to_png
 from privsketch.errors import FileError, ParameterError
 from privsketch.formats import require_writable, write_file
 
@@ -23,23 +22,16 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class Target:
-    """One figure or table of a paper.
+    """One figure or table of a paper: an experiment, and how its rows are shown.
 
-    `cells` are the parts of the experiment for an effort, `summary` makes the rows of the file out
-    of theirs; the others show these rows: as a table beside the paper's numbers, in words, and as
-    a picture. `seconds` and `quick_seconds` are what two cores take.
+    `seconds` are what two cores take for a full and for a quick run.
     """
 
     name: str
     paper: str
-    shows: str
-    seconds: int
-    quick_seconds: int
-    cells: Callable[[str], Sequence[Cell]]
-    table: Callable[[Sequence[Row]], str]
-    comparison: Callable[[Sequence[Row]], str]
-    figure: Callable[[Sequence[Row]], Any] | None = None
-    summary: Callable[[Sequence[Row]], list[Row]] | None = None
+    experiment: Experiment
+    view: View
+    seconds: tuple[int, int]
 
     @property
     def short_paper(self) -> str:
@@ -71,7 +63,8 @@ def run(
     """
     if effort not in EFFORTS:
         raise ParameterError(f"effort={effort!r}: expected one of {', '.join(map(repr, EFFORTS))}")
-    if target.figure is not None and find_spec("matplotlib") is None:
+    figure = target.view.figure
+    if figure is not None and find_spec("matplotlib") is None:
         raise ParameterError(
             f"target={target.name!r}: a figure needs matplotlib; pip install 'privsketch[plot]'"
         )
@@ -79,31 +72,31 @@ def run(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"{folder}: {error.strerror or 'cannot be made'}") from None
-    kinds = ("csv", "txt") if target.figure is None else ("csv", "txt", "png")
+    kinds = ("csv", "txt") if figure is None else ("csv", "txt", "png")
     files = tuple(folder / f"{target.name}.{kind}" for kind in kinds)
     for path in files:
         require_writable(path)
-    cells = target.cells(effort)
+    cells = target.experiment.cells(effort)
     kept = folder / "cells" / target.name
     found = run_cells(cells, kept, progress, n_jobs=n_jobs, again=again)
-    content = to_csv(found.rows if target.summary is None else target.summary(found.rows))
+    content = to_csv(target.experiment.summary(found.rows))
     rows = from_csv(content)  # what is said and shown is what the file has
     text = words(target, rows, provenance(target, effort, cells, found.seconds))
     write_file(files[0], content.encode())
     write_file(files[1], (text + "\n").encode())
-    if target.figure is not None:
-        write_file(files[2], to_png(target.figure(rows)))
+    if figure is not None:
+        write_file(files[2], to_png(figure(rows)))
     return Outcome(text, files)
 
 
 def words(target: Target, rows: Sequence[Row], made_by: str) -> str:
     """Table and comparison, with what they were made by."""
-    comparison = target.comparison(rows).splitlines()
+    comparison = target.view.comparison(rows).splitlines()
     return "\n".join(
         [
-            f"{target.shows}; {target.paper}",
+            f"{target.view.shows}; {target.paper}",
             "",
-            target.table(rows),
+            target.view.table(rows),
             "",
             *(textwrap.fill(line, _WIDTH) for line in comparison),
             "",
@@ -116,8 +109,13 @@ def provenance(target: Target, effort: str, cells: Sequence[Cell], seconds: floa
     """The command, its time, and the code that it ran, in one line."""
     command = f"python -m papers {target.name}" + (" --quick" if effort == "quick" else "")
     sources = "+".join(sorted({cell.sources[:12] for cell in cells}))
-    time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    time = duration(seconds)
     return f"{command}: {effort} run, {time} of one core; sources {sources}; {versions()}"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def versions() -> str:

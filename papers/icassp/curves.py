@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from papers.harness.cells import Cell
+from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row, number
 from papers.icassp.setting import (
     DIM,
@@ -283,3 +283,6 @@ def summary(found: Sequence[Row]) -> list[Row]:
             }
         )
     return rows
+
+
+FIGURE3 = Experiment(cells, summary)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from papers.harness.rows import Row, number
-from papers.harness.views import aligned
+from papers.harness.views import View, aligned
 from papers.icassp.curves import CKM, CKM_JOINT, DELTA, EVALUATED, GRID, LLOYD, OURS
 from papers.icassp.setting import DIM, GOOD, N_CLUSTERS, spread
 from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS
@@ -269,3 +269,6 @@ def _starts(curves: dict[Curve, list[Row]]) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.3f}" if value < 2 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+FIGURE3 = View("Figure 3: relative SSE against epsilon", table, comparison, figure)

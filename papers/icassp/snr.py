@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from papers.harness.cells import Cell
+from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row, number
 from papers.icassp.setting import (
     DIM,
@@ -184,3 +184,6 @@ def _sums(data: Mixture, design: Design) -> Integers:
 
 def _rate(design: Design) -> float:
     return 1.0 if design.masks is None else design.masks.feature_rate(design.n_features)
+
+
+LEFT, RIGHT = Experiment(left_cells, left_summary), Experiment(right_cells, right_summary)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from papers.harness.rows import Row, number
-from papers.harness.views import aligned
+from papers.harness.views import View, aligned
 from papers.icassp.setting import GOOD, OUR_DECODER, PAPER_DECODER
 from privsketch.design.noise_to_signal import ICASSP_SIGNAL
 from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS
@@ -264,3 +264,17 @@ def _grid(found: Sequence[Row], decoder: str) -> tuple[list[float], list[float],
 
 def _short(value: float) -> str:
     return f"{value:.3f}" if value < 2 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+LEFT = View(
+    "Figure 2 (left): relative SSE against the signal-to-noise ratio",
+    left_table,
+    left_comparison,
+    left_figure,
+)
+RIGHT = View(
+    "Figure 2 (right): relative SSE over ratio and sketch size",
+    right_table,
+    right_comparison,
+    right_figure,
+)

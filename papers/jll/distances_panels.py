@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from papers.harness.rows import Row, number
-from papers.harness.views import aligned
+from papers.harness.views import View, aligned
 from papers.jll.distances import PROTECT
 from privsketch.report.drawing import INK, PALETTE, figure_of
 
@@ -99,3 +99,6 @@ def figure(found: Sequence[Row]) -> Any:
         )
     axes[0, 0].set_ylabel("density")
     return made
+
+
+FIGURE3 = View("Figure 3: recovered minus true squared distances", table, comparison, figure)

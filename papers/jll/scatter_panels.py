@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from papers.harness.rows import Row, number
-from papers.harness.views import aligned
+from papers.harness.views import View, aligned
 from papers.jll.scatter import PANELS
 from papers.jll.setting import BOUND, DISTANCE
 from privsketch._typing import Floats
@@ -133,3 +133,14 @@ def _summary(found: Sequence[Row], names: Sequence[str]) -> list[list[str]]:
         widths = ", ".join(f"{value:.2f}" for value in points.std(axis=0))
         lines.append([f"{cluster + 1}", f"{len(points)}", f"({centre})", f"({widths})"])
     return lines
+
+
+FIGURE1 = View(
+    "Figure 1: the records in three dimensions", record_table, record_comparison, record_figure
+)
+FIGURE2 = View(
+    "Figure 2: two projections of them, element-wise and row-wise private",
+    release_table,
+    release_comparison,
+    release_figure,
+)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from papers.harness.rows import Row, number
-from papers.harness.views import aligned
+from papers.harness.views import View, aligned
 from papers.jll.spread import CURVES, DIM, printed_scale
 from privsketch.report.drawing import INK, PALETTE, figure_of
 
@@ -100,3 +100,8 @@ def _row(found: Sequence[Row], k: int, protect: str, calibration: str) -> Row:
         for row in found
         if (row["k"], row["protect"], row["calibration"]) == (k, protect, calibration)
     )
+
+
+FIGURE4 = View(
+    "Figure 4: standard deviation of released numbers against k", table, comparison, figure
+)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from papers.harness.cells import Cell
+from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row
 from papers.jll.setting import (
     DISTANCE,
@@ -170,3 +170,6 @@ def _accuracies(found: Floats, printed: float, n_records: int) -> Row:
         "printed": printed,
         "share_below_printed": float((found < printed).mean()),
     }
+
+
+TABLE1 = Experiment(cells)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from papers.harness.rows import Row, number
-from papers.harness.views import aligned
+from papers.harness.views import View, aligned
 from papers.jll.setting import DISTANCE, SIZES
 from papers.jll.table import PRINTED, projected_distance
 
@@ -158,3 +158,6 @@ def _mean(row: Row) -> str:
 
 def _range(row: Row) -> str:
     return f"{number(row, 'low'):.3f} to {number(row, 'high'):.3f}"
+
+
+TABLE1 = View("Table 1: accuracy of k-means after a release", table, comparison)

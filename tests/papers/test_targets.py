@@ -13,7 +13,7 @@ from sklearn.datasets import make_blobs
 
 from papers.__main__ import main
 from papers.harness import results
-from papers.harness.cells import Cell, run_cells
+from papers.harness.cells import Cell, Experiment, run_cells
 from papers.harness.rows import from_csv, to_csv
 from papers.harness.targets import TARGETS, find_targets
 from papers.jll import (
@@ -73,10 +73,10 @@ def test_a_target_writes_a_table_words_and_a_picture(target, outcomes):
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     kinds = [path.suffix for path in outcome.files]
-    assert kinds == [".csv", ".txt"] + [".png"] * (target.figure is not None)
-    assert outcome.files[1].read_text().startswith(target.shows)
+    assert kinds == [".csv", ".txt"] + [".png"] * (target.view.figure is not None)
+    assert outcome.files[1].read_text().startswith(target.view.shows)
     assert "scikit-learn" in outcome.text
-    if target.figure is not None:
+    if target.view.figure is not None:
         assert outcome.files[2].read_bytes().startswith(b"\x89PNG")
 
 
@@ -141,7 +141,8 @@ def stopped():
 
 
 def test_a_run_that_is_stopped_says_where_it_goes_on(tmp_path, monkeypatch):
-    target = dataclasses.replace(TARGETS[0], cells=lambda effort: [Cell(stopped, {})])
+    experiment = Experiment(lambda effort: [Cell(stopped, {})])
+    target = dataclasses.replace(TARGETS[0], experiment=experiment)
     monkeypatch.setattr("papers.harness.targets.TARGETS", (target,))
     answer = run(target.name, "-o", tmp_path / "out")
     assert answer.exit_code == 1
