@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import numpy as np
 
 Value = str | int | float
 Row = dict[str, Value]
+_Key = TypeVar("_Key")
 
 
 def number(row: Row, name: str) -> float:
@@ -38,11 +40,11 @@ def where(rows: Sequence[Row], **values: Value) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
 
 
-def grouped(rows: Sequence[Row], names: Sequence[str]) -> dict[tuple[Value, ...], list[Row]]:
-    """Rows by their values in some columns, in the order in which these first occur."""
-    groups: dict[tuple[Value, ...], list[Row]] = {}
+def grouped(rows: Sequence[Row], key: Callable[[Row], _Key]) -> dict[_Key, list[Row]]:
+    """Rows by what they have in common, in the order in which it first occurs."""
+    groups: dict[_Key, list[Row]] = {}
     for row in rows:
-        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+        groups.setdefault(key(row), []).append(row)
     return groups
 
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from papers.harness.rows import Row, number, numbers, places, where
+from papers.harness.rows import Row, grouped, number, numbers, places, where
 from papers.harness.views import View, aligned, panels, short
-from papers.icassp.curves import CKM, CKM_JOINT, DELTA, EVALUATED, GRID, LLOYD, OURS
+from papers.icassp.curves import (
+    CKM,
+    CKM_JOINT,
+    DELTA,
+    EVALUATED,
+    GRID,
+    LLOYD,
+    OURS,
+    Curve,
+    curve_of,
+)
 from papers.icassp.setting import DIM, GOOD, N_CLUSTERS, spread
 from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS
 from privsketch.report.drawing import INK, PALETTE
@@ -18,7 +28,6 @@ _PAPER_EPSILON = 1e-2  # section 6: RSSE below 1.2 "provided that epsilon > 10^-
 # What our own curves are held to, at the paper's number of records.
 _OUR_EPSILONS = {0.0: 2e-3, DELTA: 2e-4}
 _MAIN_SIZE = 10.0
-Curve = tuple[str, str, float, int, float, float]
 
 
 def table(found: Sequence[Row]) -> str:
@@ -112,13 +121,8 @@ def figure(found: Sequence[Row]) -> Any:
 
 
 def _curves(found: Sequence[Row]) -> dict[Curve, list[Row]]:
-    """Rows of every curve by growing epsilon; the size of our own is chosen by the planner."""
-    curves: dict[Curve, list[Row]] = {}
-    for row in found:
-        name = str(row["curve"])
-        size = 0.0 if name == OURS else number(row, "size")
-        numbers = number(row, "delta"), int(row["devices"]), number(row, "alpha_r"), size
-        curves.setdefault((name, str(row["neighbours"]), *numbers), []).append(row)
+    """Rows of every curve by growing epsilon."""
+    curves = grouped(found, curve_of)
     for rows in curves.values():
         rows.sort(key=lambda row: number(row, "epsilon"))
     return curves
