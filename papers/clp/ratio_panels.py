@@ -10,7 +10,7 @@ from typing import Any
 from papers.clp.ratio import DECODERS
 from papers.clp.setting import CKM_SCALE, USABLE
 from papers.harness.rows import Row, number, numbers, places, where
-from papers.harness.views import View, aligned, panels, plot_quartiles, rank_correlation
+from papers.harness.views import View, aligned, plot_quartiles, rank_correlation, side_by_side
 from privsketch.design.regimes import CLP_LEAST_SIZE, acceptable_noise, clp_succeeds
 from privsketch.report.drawing import INK, PALETTE
 
@@ -68,7 +68,7 @@ def _curve(found: Sequence[Row], decoder: str, n_records: float) -> list[Row]:
 def ratio_figure(found: Sequence[Row]) -> Any:
     """Medians against the ratio with quartiles, a panel for each decoder."""
     titles = [_NAMES[decoder] for decoder in DECODERS]
-    made, axes = panels(9.2, 3.6, titles, across="NSR", up="RSSE")
+    made, axes = side_by_side(9.2, 3.6, titles, across="NSR", up="RSSE")
     for axis, decoder in zip(axes, DECODERS, strict=True):
         for color, n in zip(PALETTE, places(found, "n_records"), strict=False):
             label = f"n = {n:.0e}".replace("e+0", "e")
@@ -128,7 +128,7 @@ def grid_figure(found: Sequence[Row]) -> Any:
     import numpy as np
 
     titles = [_NAMES[decoder] for decoder in DECODERS]
-    made, axes = panels(9.6, 3.8, titles, across="NSR", up="m / (k d)")
+    made, axes = side_by_side(9.6, 3.8, titles, across="NSR", up="m / (k d)")
     ratios, shown = places(found, "nsr"), _sizes(found)
     x, y = _edges(ratios), _edges(shown)
     for axis, decoder in zip(axes, DECODERS, strict=True):

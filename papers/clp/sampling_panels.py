@@ -8,7 +8,7 @@ from typing import Any
 
 from papers.clp.sampling import DELTA, STRATEGIES, calibrated_noise, sampled_noise
 from papers.harness.rows import Row, number, numbers, places, where
-from papers.harness.views import View, aligned, panels
+from papers.harness.views import View, aligned, side_by_side
 from privsketch.report.drawing import INK, PALETTE
 
 _RELATIONS = ("add-remove", "replace")
@@ -73,7 +73,7 @@ def noise_comparison(found: Sequence[Row]) -> str:
 def noise_figure(found: Sequence[Row]) -> Any:
     """Lines by formula, marks measured."""
     titles = ["add-remove: (23), and releases", "replace: ours, and releases"]
-    made, axes = panels(9.2, 3.6, titles, across="epsilon", up="NSR of the noise")
+    made, axes = side_by_side(9.2, 3.6, titles, across="epsilon", up="NSR of the noise")
     low, high = (choose(places(found, "epsilon")) for choose in (min, max))
     fine = [low * (high / low) ** (i / 200) for i in range(201)]
     for axis, neighbours in zip(axes, _RELATIONS, strict=True):
@@ -153,7 +153,7 @@ def total_figure(found: Sequence[Row]) -> Any:
     """Expected lines and measured marks, a panel for each noise."""
     noises = _noises(found)
     titles = [_TITLES[noise] for noise in noises]
-    made, axes = panels(9.8, 4.0, titles, across="alpha beta", up="NSR")
+    made, axes = side_by_side(9.8, 4.0, titles, across="alpha beta", up="NSR")
     for axis, noise in zip(axes, noises, strict=True):
         for color, epsilon in zip(PALETTE, places(found, "epsilon"), strict=False):
             for strategy, (style, marker) in _STYLES.items():

@@ -51,7 +51,7 @@ def rank_correlation(rows: Sequence[Row], first: str, second: str) -> float:
     return float(spearmanr(numbers(rows, first), numbers(rows, second)).statistic)
 
 
-def panels(
+def side_by_side(
     width: float, height: float, titles: Sequence[str], *, across: str, up: str
 ) -> tuple[Any, list[Any]]:
     """A figure of panels side by side, and their axes; `across` and `up` say what these show."""

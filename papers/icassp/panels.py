@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from papers.harness.rows import Row, grouped, number, numbers, places, where
-from papers.harness.views import View, aligned, panels, short
+from papers.harness.views import View, aligned, short, side_by_side
 from papers.icassp.curves import (
     CKM,
     CKM_JOINT,
@@ -91,7 +91,7 @@ def figure(found: Sequence[Row]) -> Any:
     """RSSE against epsilon: the paper's curves, and those of this library beside some of them."""
     curves = _curves(found)
     titles = ["as in the paper", "with this library"]
-    made, axes = panels(11.5, 4.6, titles, across="epsilon", up="relative SSE")
+    made, axes = side_by_side(11.5, 4.6, titles, across="epsilon", up="relative SSE")
     left = [curve for curve in curves if curve[0] not in (OURS, CKM_JOINT)]
     right = [
         curve

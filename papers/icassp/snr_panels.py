@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from papers.harness.rows import Row, number, numbers, places, where
-from papers.harness.views import View, aligned, panels, rank_correlation, short
+from papers.harness.views import View, aligned, rank_correlation, short, side_by_side
 from papers.icassp.setting import GOOD, OUR_DECODER, PAPER_DECODER
 from privsketch.design.noise_to_signal import ICASSP_SIGNAL
 from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS
@@ -73,7 +73,7 @@ def _told_by_ratio(own: Sequence[Row]) -> str:
 
 def left_figure(found: Sequence[Row]) -> Any:
     """RSSE against the ratio, a panel for each decoder; the band is one standard deviation."""
-    made, axes = _side_by_side("relative SSE")
+    made, axes = _by_decoder("relative SSE")
     names = list(dict.fromkeys(str(row["series"]) for row in found))
     for axis, decoder in zip(axes, _DECODERS, strict=True):
         for place, name in enumerate(names):
@@ -145,7 +145,7 @@ def right_figure(found: Sequence[Row]) -> Any:
     """RSSE over ratio and size, interpolated, yellow where it is small."""
     from matplotlib.colors import LogNorm
 
-    made, axes = _side_by_side("m / (k d)")
+    made, axes = _by_decoder("m / (k d)")
     drawn = None
     for axis, decoder in zip(axes, _DECODERS, strict=True):
         sizes, ratios, values = _grid(found, decoder)
@@ -174,9 +174,9 @@ def right_figure(found: Sequence[Row]) -> Any:
     return made
 
 
-def _side_by_side(up: str) -> tuple[Any, list[Any]]:
+def _by_decoder(up: str) -> tuple[Any, list[Any]]:
     titles = [*_DECODERS.values()]
-    return panels(9.6, 3.9, titles, across="signal-to-noise ratio, predicted", up=up)
+    return side_by_side(9.6, 3.9, titles, across="signal-to-noise ratio, predicted", up=up)
 
 
 def _series(found: Sequence[Row], decoder: str, name: str) -> list[Row]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from papers.harness.rows import Row, number, numbers, where
-from papers.harness.views import View, aligned, panels
+from papers.harness.views import View, aligned, side_by_side
 from papers.jll.distances import PROTECT
 from privsketch.report.drawing import INK, PALETTE
 
@@ -79,7 +79,7 @@ def figure(found: Sequence[Row]) -> Any:
     """Histograms side by side."""
     titles = [f"{protect}-wise" for protect in PRINTED]
     across = "recovered minus true squared distance"
-    made, axes = panels(8.6, 3.2, titles, across=across, up="density")
+    made, axes = side_by_side(8.6, 3.2, titles, across=across, up="density")
     for axis, protect, color in zip(axes, PRINTED, PALETTE, strict=False):
         own = where(found, protect=protect)
         counts, low, high = (np.array(numbers(own, name)) for name in ("count", "low", "high"))

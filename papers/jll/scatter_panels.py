@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from papers.harness.rows import Row, number, numbers, where
-from papers.harness.views import View, aligned, panels
+from papers.harness.views import View, aligned, side_by_side
 from papers.jll.scatter import PANELS
 from papers.jll.setting import BOUND, DISTANCE
 from privsketch._typing import Floats
@@ -91,7 +91,7 @@ def release_comparison(found: Sequence[Row]) -> str:
 def release_figure(found: Sequence[Row]) -> Any:
     """Scatter plots side by side."""
     titles = [_TITLES[protect] for protect, _, _ in PANELS]
-    figure, axes = panels(10.2, 3.6, titles, across="projection 1", up="projection 2")
+    figure, axes = side_by_side(10.2, 3.6, titles, across="projection 1", up="projection 2")
     for axis, (protect, _, _) in zip(axes, PANELS, strict=True):
         panel = where(found, protect=protect)
         for cluster in (0, 1):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from papers.harness.rows import Row, number, numbers, places, where
-from papers.harness.views import View, aligned, panels
+from papers.harness.views import View, aligned, side_by_side
 from papers.jll.spread import CURVES, DIM, printed_scale
 from privsketch.report.drawing import INK, PALETTE
 
@@ -66,7 +66,7 @@ def figure(found: Sequence[Row]) -> Any:
         f"released, d = {DIM}: sqrt(d/k + noise variance), dots measured",
     ]
     across = "k, released numbers per record"
-    made, (left, right) = panels(9.4, 3.6, titles, across=across, up="standard deviation")
+    made, (left, right) = side_by_side(9.4, 3.6, titles, across=across, up="standard deviation")
     sizes = places(found, "k")
     for (protect, calibration), color in zip(CURVES, _COLORS, strict=True):
         own = [_row(found, k, protect, calibration) for k in sizes]

@@ -14,7 +14,7 @@ from sklearn.datasets import make_blobs
 from papers.__main__ import main
 from papers.harness import results
 from papers.harness.cells import Cell, Experiment, run_cells
-from papers.harness.rows import from_csv, to_csv
+from papers.harness.rows import from_csv
 from papers.harness.targets import TARGETS, find_targets
 from papers.jll import (
     distances as jll_distances,
@@ -88,15 +88,6 @@ def test_rows_read_from_a_file_say_the_same(outcomes):
         made_by = outcome.text.splitlines()[-1]
         assert made_by.startswith(f"python -m papers {target.name}: tiny run, ")
         assert results.words(target, rows, made_by) == outcome.text
-
-
-def test_rows_come_back_from_csv_with_their_types():
-    rows = [
-        {"a": 3, "b": 0.5, "c": "x, y", "d": ""},
-        {"a": -1, "b": math.inf, "c": "z", "d": "1 2"},
-    ]
-    assert from_csv(to_csv(rows)) == rows
-    assert math.isnan(from_csv("a\nnan\n")[0]["a"])
 
 
 def test_the_list_has_all_targets():
