@@ -10,10 +10,10 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from papers.harness.cells import Cell, Experiment, Progress, run_cells
+from papers.harness.cells import Cell, Experiment, Progress, make_folder, run_cells
 from papers.harness.rows import Row, from_csv, to_csv
 from papers.harness.views import View, to_png
-from privsketch.errors import FileError, ParameterError
+from privsketch.errors import ParameterError
 from privsketch.formats import require_writable, write_file
 
 EFFORTS = ("full", "quick", "tiny")  # as in the paper, within two minutes, for tests
@@ -68,10 +68,7 @@ def run(
         raise ParameterError(
             f"target={target.name!r}: a figure needs matplotlib; pip install 'privsketch[plot]'"
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder}: {error.strerror or 'cannot be made'}") from None
+    make_folder(folder)
     kinds = ("csv", "txt") if figure is None else ("csv", "txt", "png")
     files = tuple(folder / f"{target.name}.{kind}" for kind in kinds)
     for path in files:
