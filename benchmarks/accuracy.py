@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
+from benchmarks.common import parser_of
 from benchmarks.datasets import NOISE_FREE, OTHERS, PRIVATE, DataSet, reference_error, squared_error
 from privsketch._typing import Floats
 from privsketch.tables.reading import read_blocks
@@ -80,7 +81,7 @@ def from_file(arguments: argparse.Namespace) -> DataSet:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__)
     parser.add_argument("--noise-free", action="store_true", help="next to no noise")
     parser.add_argument("--others", action="store_true", help="more kinds of data")
     parser.add_argument("--data", type=Path, help="a Parquet file of your own")

@@ -9,7 +9,6 @@ the first call of a process, which compiles, is not counted.
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import time
@@ -18,6 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 import privsketch as ps
+from benchmarks.common import parser_of
 from benchmarks.datasets import seed_mixture, squared_error
 
 # Clusters, columns, features, bound in seconds.
@@ -39,7 +39,7 @@ ROWS: list[tuple[int, int, int, float]] = [
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--repetitions", type=int, default=7)

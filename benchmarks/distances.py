@@ -11,10 +11,11 @@ NumPy with a seed: they are about what follows a release.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
 import privsketch as ps
+from benchmarks.common import parser_of
 from privsketch._typing import Floats
 from privsketch.projection.distances import DistanceLaw
 from privsketch.projection.kmeans import cluster_released
@@ -62,19 +64,9 @@ DIM, K, SQUARED = 20, 10, 16.0
 
 def projections(n: int, protect: str, noise: str, calibration: str) -> Iterator[ps.Projection]:
     """Projections of 20 columns to 10, each with a matrix of its own."""
-
-    def drawn() -> ps.Projection:
-        return ps.Projection.draw(
-            ps.Box(-3, 3, dim=DIM),
-            K,
-            epsilon=8.0,
-            delta=1e-6,
-            bound=1.0,
-            protect=protect,
-            noise=noise,
-            calibration=calibration,
-        )
-
+    facts: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-6, "bound": 1.0, "protect": protect}
+    facts |= {"noise": noise, "calibration": calibration}
+    drawn = partial(ps.Projection.draw, ps.Box(-3, 3, dim=DIM), K, **facts)
     if calibration == "realised":
         yield from (drawn() for _ in range(n))
         return
@@ -212,7 +204,7 @@ def clusters(tables: Tables) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__)
     names = ("pairs", "coverage", "clusters")
     decay = "clusters whose spreads fall like j^(-DECAY) over directions j; 0: round ones"
     parser.add_argument("--decay", type=float, default=0.0, help=decay)

@@ -18,25 +18,18 @@ from typing import Any
 import numpy as np
 
 import privsketch as ps
+from benchmarks.common import write_records
 from privsketch.noise.mechanism import _insecure_sampler
 
 DIM, FILES, GROUPS, ROWS_PER_GROUP, WORKERS = 10, 4, 5, 500_000, 2
 
 
-def write_records(folder: Path) -> list[Path]:
+def write_files(folder: Path) -> list[Path]:
     """Files of synthetic records, float64."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     rng = np.random.default_rng(0)
-    names = [f"x{j}" for j in range(DIM)]
-    schema = pa.schema([(name, pa.float64()) for name in names])
     paths = [folder / f"records-{i}.parquet" for i in range(FILES)]
     for path in paths:
-        with pq.ParquetWriter(path, schema, use_dictionary=False) as writer:
-            for _ in range(GROUPS):
-                columns = rng.normal(size=(DIM, ROWS_PER_GROUP))
-                writer.write_table(pa.table(dict(zip(names, columns, strict=True))))
+        write_records(path, DIM, [ROWS_PER_GROUP] * GROUPS, rng, use_dictionary=False)
     return paths
 
 
@@ -75,7 +68,7 @@ def main() -> None:
     )
     is_same = True
     with tempfile.TemporaryDirectory() as folder:
-        paths = write_records(Path(folder))
+        paths = write_files(Path(folder))
         size = sum(path.stat().st_size for path in paths)
         n_records = FILES * GROUPS * ROWS_PER_GROUP
         print(f"{n_records:.0e} records, {size / 1e9:.2f} GB in {FILES} files", flush=True)

@@ -12,7 +12,6 @@ good start that k-means++ missed does not hide an error.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import math
 import time
@@ -26,6 +25,7 @@ from scipy.stats import spearmanr
 from sklearn.cluster import KMeans
 
 import privsketch as ps
+from benchmarks.common import parser_of
 from benchmarks.datasets import DataSet, in_a_ball, seed_mixture, squared_error, tight_plane
 from privsketch._typing import Floats
 from privsketch.design.forecast import CALIBRATION, Calibration, Reference, excess, forecast
@@ -213,7 +213,7 @@ def calibrate(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__)
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--calibrate", action="store_true")
     parser.add_argument("--output", type=Path, default=RESULTS)

@@ -9,12 +9,10 @@ records save what they leave out. `sketching/cost.py` holds the numbers that pla
 
 from __future__ import annotations
 
-import argparse
-import time
-
 import numpy as np
 
 import privsketch as ps
+from benchmarks.common import least_seconds, parser_of
 from privsketch.features.fixedpoint import Quantiser
 from privsketch.features.masks import Masks
 from privsketch.sketching.sums import RecordSums
@@ -46,17 +44,16 @@ def nanoseconds(design: ps.Design, n_records: int, turns: int) -> float:
     quantised = Quantiser(design.domain)(records)
     summer = RecordSums(design)
     summer(quantised[:64])
-    best = float("inf")
-    for _ in range(turns):
-        start = time.perf_counter()
+
+    def work() -> None:
         for first in range(0, n_records, 8192):
             summer(quantised[first : first + 8192])
-        best = min(best, time.perf_counter() - start)
-    return best / n_records * 1e9
+
+    return least_seconds(work, turns) / n_records * 1e9
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--turns", type=int, default=5)
     turns = parser.parse_args().turns
     print(f"{'columns':>7} {'features':>8} {'frequencies':12} {'masks':13} {'ns/record':>10} ratio")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.common import write_records
+
 DIM, ROWS_PER_GROUP, GROUPS = 10, 1_000_000, 20
 
 CHILD = """
@@ -20,26 +22,16 @@ design = ps.Design.plan(n_components=10, domain=ps.Box(-8, 8, dim=10),
 start = time.perf_counter()
 ps.sketch(sys.argv[1], design)
 seconds = time.perf_counter() - start
-# Not getrusage: what it reports includes the parent's memory at the time of the fork.
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-print(f"peak memory {int(status['VmHWM'].split()[0]) / 1024:.0f} MB, {seconds:.1f} s")
+from benchmarks.peers.protocol import peak
+print(f"peak memory {peak():.0f} MB, {seconds:.1f} s")
 """
 
 
 def main() -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.parquet"
-        names = [f"x{j}" for j in range(DIM)]
-        with pq.ParquetWriter(
-            path, pa.schema([(name, pa.float64()) for name in names]), use_dictionary=False
-        ) as writer:
-            for _ in range(GROUPS):
-                columns = rng.normal(size=(DIM, ROWS_PER_GROUP))
-                writer.write_table(pa.table(dict(zip(names, columns, strict=True))))
+        write_records(path, DIM, [ROWS_PER_GROUP] * GROUPS, rng, use_dictionary=False)
         print(f"{path.stat().st_size / 1e9:.2f} GB of Parquet, {GROUPS * ROWS_PER_GROUP} records")
         start = time.perf_counter()
         subprocess.run([sys.executable, "-c", CHILD, str(path)], check=True)

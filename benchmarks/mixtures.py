@@ -14,7 +14,6 @@ within one standard deviation of its edge, and "cut" counts them.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import numpy as np
 from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
+from benchmarks.common import parser_of
 from privsketch._typing import Floats
 from privsketch.design.size import CovarianceType, mixture_unknowns
 from privsketch.learning.mixture.learner import learn_gaussian_mixture
@@ -172,7 +172,7 @@ def measure(setting: Setting, repetitions: int, first_seed: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__)
     parser.add_argument("--others", action="store_true", help="more kinds of data and designs")
     parser.add_argument("--epsilon", type=float, nargs="*", help="only rows with these")
     parser.add_argument("--covariance-type", choices=["full", "tied", "diag", "spherical"])

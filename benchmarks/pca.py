@@ -13,7 +13,6 @@ predicts from public facts, for the reference records; "told" what the models sa
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import privsketch as ps
+from benchmarks.common import parser_of
 from privsketch._typing import Floats
 from privsketch.design.pca import predicted_loss
 from privsketch.learning.pca.learner import learn_pca
@@ -153,7 +153,7 @@ def measure(setting: Setting, repetitions: int, first_seed: int) -> tuple[str, f
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__)
     parser.add_argument("--others", action="store_true", help="other settings")
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")

@@ -10,12 +10,12 @@ printed scale is what it really has for a fresh matrix.
 
 from __future__ import annotations
 
-import argparse
 import math
 
 import numpy as np
 
 import privsketch as ps
+from benchmarks.common import parser_of
 from privsketch.noise.fresh import half_normal_tail
 
 SIZES = ((3, 2), (10, 3), (50, 10), (100, 20), (500, 50))
@@ -48,7 +48,7 @@ def at_hand(dim: int, n_components: int, noise: str, n_seeds: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="matrices of each size")
     arguments = parser.parse_args()
     titles = ("d, k", "JLL Theorem 5 (its true delta)", "union bound, corrected", "B Laplace")

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
+from benchmarks.common import write_records
 from privsketch._parallel import in_threads
 from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
 from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace
@@ -35,26 +36,9 @@ from privsketch.cli.main import main
 start = time.perf_counter()
 main(sys.argv[1:], standalone_mode=False)
 seconds = time.perf_counter() - start
-# Not getrusage: what it reports includes the parent's memory at the time of the fork.
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-print(int(status["VmHWM"].split()[0]) / 1024, seconds)
+from benchmarks.peers.protocol import peak
+print(peak(), seconds)
 """
-
-
-def write_records(path: Path, n_rows: int, rows_per_group: int) -> None:
-    """Normal records; most lie in a ball of radius 12."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rng = np.random.default_rng(0)
-    names = [f"x{j}" for j in range(DIM)]
-    schema = pa.schema([(name, pa.float32()) for name in names])
-    with pq.ParquetWriter(path, schema) as writer:
-        for first in range(0, n_rows, rows_per_group):
-            count = min(rows_per_group, n_rows - first)
-            columns = rng.standard_normal((DIM, count), dtype=np.float32)
-            table = pa.table(dict(zip(names, columns, strict=True)), schema=schema)
-            writer.write_table(table, row_group_size=rows_per_group)
 
 
 def memory(n_rows: int, rows_per_group: int) -> None:
@@ -65,7 +49,9 @@ def memory(n_rows: int, rows_per_group: int) -> None:
             print(f"{n_rows:9d} rows  skipped: {needed / 1e9:.0f} GB of free disk needed")
             return
         path = Path(folder) / "records.parquet"
-        write_records(path, n_rows, rows_per_group)
+        sizes = (min(rows_per_group, n_rows - i) for i in range(0, n_rows, rows_per_group))
+        # Normal records: most lie in a ball of radius 12.
+        write_records(path, DIM, sizes, np.random.default_rng(0), np.float32)
         options = ["--epsilon", "4", "--components", "10", "--protect", "row", "--ball", "12"]
         output = Path(folder) / "released.parquet"
         command = ["release", str(path), *options, "-o", str(output)]

@@ -22,6 +22,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import privsketch as ps
+from benchmarks.common import parser_of
+from benchmarks.peers.protocol import peak
 from privsketch._typing import Floats
 from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import cluster_sparse
@@ -152,16 +154,14 @@ def one_run() -> None:
         random_state=0,
     )
     seconds = time.perf_counter() - begin
-    # Not getrusage: what it reports includes the parent's memory at the time of the fork.
-    with open("/proc/self/status") as status:
-        peak = next(line for line in status if line.startswith("VmHWM"))
+    memory = peak()
     share = cost(table, model.centers) / cost(table, means)
-    print(f"peak memory {int(peak.split()[1]) / 1024:.0f} MB, {seconds:.1f} s, cost {share:.3f}")
+    print(f"peak memory {memory:.0f} MB, {seconds:.1f} s, cost {share:.3f}")
 
 
 def main() -> None:
     """Print what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__)
     parser.add_argument("--dense", action="store_true", help="the dense recovery too")
     parser.add_argument("--memory", action="store_true", help="peak memory of one run")
     parser.add_argument("--one-run", action="store_true", help=argparse.SUPPRESS)

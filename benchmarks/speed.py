@@ -15,11 +15,11 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one core for NumPy as well
 
 import time
-from collections.abc import Callable
 
 import numpy as np
 
 import privsketch as ps
+from benchmarks.common import least_seconds
 from privsketch.features.fixedpoint import RECORD_MAX, Quantiser
 from privsketch.features.frequencies import FREQUENCY_MAX
 from privsketch.features.hadamard import draw_blocks
@@ -31,16 +31,6 @@ from privsketch.sketching.sums import RecordSums, sum_records
 N_FEATURES, N_RECORDS = 1024, 50_000
 STRUCTURED = ((16, 4096), (32, 4096), (48, 4096), (64, 4096), (128, 4096), (256, 4096),
               (784, 8192), (1024, 8192), (4096, 8192))  # fmt: skip
-
-
-def best_of(work: Callable[[], object], repetitions: int = 5) -> float:
-    """Least seconds: the run least disturbed by others."""
-    times = []
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def measure(dim: int) -> tuple[dict[str, float], float]:
@@ -72,13 +62,13 @@ def measure(dim: int) -> tuple[dict[str, float], float]:
 
     per_feature = 1e9 / (N_RECORDS * N_FEATURES)
     seconds = {
-        "kernel": best_of(lambda: kernel.sums(quantised)),
-        "whole": best_of(lambda: whole(1)),
-        "one-bit": best_of(lambda: one_bit.sums(quantised)),
-        "NumPy, plain": best_of(lambda: numpy_sketch(N_RECORDS), 3),
-        "NumPy, blocks": best_of(lambda: numpy_sketch(1024), 3),
+        "kernel": least_seconds(lambda: kernel.sums(quantised)),
+        "whole": least_seconds(lambda: whole(1)),
+        "one-bit": least_seconds(lambda: one_bit.sums(quantised)),
+        "NumPy, plain": least_seconds(lambda: numpy_sketch(N_RECORDS), 3),
+        "NumPy, blocks": least_seconds(lambda: numpy_sketch(1024), 3),
     }
-    two = best_of(lambda: whole(1)) / best_of(lambda: whole(2))
+    two = least_seconds(lambda: whole(1)) / least_seconds(lambda: whole(2))
     return {name: value * per_feature for name, value in seconds.items()}, two
 
 

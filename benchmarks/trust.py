@@ -13,12 +13,11 @@ apart), sketches planned for 16, and what `n_clusters="auto"` with at most 20 an
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 from sklearn.cluster import KMeans
 
 import privsketch as ps
+from benchmarks.common import parser_of
 from privsketch._typing import Floats
 
 
@@ -90,7 +89,7 @@ def right_numbers(kind: str, dim: int, epsilon: float, delta: float) -> tuple[in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__)
     parser.add_argument("--repetitions", type=int, default=20, help="tables per coverage")
     arguments = parser.parse_args()
     print("coverage of 90 % intervals")

@@ -56,18 +56,21 @@ def main(names: tuple[str, ...], quick: bool, output: Path, jobs: int | None, ag
     python -m papers jll-table1 --quick -o results
     python -m papers all --quick -o results
     """
-    from papers.harness.results import aligned, run
+    from papers.harness.results import duration, run
     from papers.harness.targets import TARGETS, find_targets
+    from papers.harness.views import aligned
     from privsketch._parallel import checked_threads
     from privsketch.cli.progress import share_bar
 
     if not names:
         lines = [
-            [one.name, _time(one.quick_seconds), _time(one.seconds), f"{one.paper}, {one.shows}"]
+            [one.name, *map(duration, reversed(one.seconds)), f"{one.paper}, {one.view.shows}"]
             for one in TARGETS
         ]
-        quickly = sum(one.quick_seconds for one in TARGETS)
-        lines.append(["all", _time(quickly), _time(sum(one.seconds for one in TARGETS)), ""])
+        full, quickly = (
+            sum(times) for times in zip(*(one.seconds for one in TARGETS), strict=True)
+        )
+        lines.append(["all", duration(quickly), duration(full), ""])
         headings = ["target", "quick", "full", "what (times of two cores)"]
         width = max(len(line[3]) for line in lines)
         padded = [[*line[:3], line[3].ljust(width)] for line in [headings, *lines]]
@@ -91,10 +94,6 @@ def main(names: tuple[str, ...], quick: bool, output: Path, jobs: int | None, ag
         click.echo(outcome.text)
         for path in outcome.files:
             click.echo(f"written to {path}")
-
-
-def _time(seconds: int) -> str:
-    return f"{seconds} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.common import markdown
 from benchmarks.compare.methods import BASELINES, OURS
 from privsketch.report.drawing import FAINT, INK, PALETTE, figure_of
 
@@ -76,8 +77,7 @@ def methods_of(rows: Rows) -> list[str]:
 def table_of_medians(rows: Rows) -> str:
     """Medians of RSSE; the lowest of each cell in bold, in brackets what breaks the budget."""
     names = methods_of(rows)
-    lines = ["| data | epsilon | delta | " + " | ".join(names) + " |"]
-    lines.append("|---" * (len(names) + 3) + "|")
+    lines = []
     for cell in cells_of(rows):
         texts = []
         for name in names:
@@ -85,9 +85,8 @@ def table_of_medians(rows: Rows) -> str:
             if name in cell.over_budget and text:
                 text = f"({text})"
             texts.append(f"**{text}**" if name == cell.best else text)
-        facts = f"| {cell.data} | {cell.epsilon:g} | {cell.delta:g} | "
-        lines.append(facts + " | ".join(texts) + " |")
-    return "\n".join(lines)
+        lines.append([cell.data, f"{cell.epsilon:g}", f"{cell.delta:g}", *texts])
+    return markdown(["data", "epsilon", "delta", *names], lines)
 
 
 def losses(rows: Rows) -> list[str]:
@@ -112,7 +111,7 @@ def losses(rows: Rows) -> list[str]:
 def table_of_costs(rows: Rows) -> str:
     """Median seconds of a run, and MB beyond the records, of every data set and method."""
     names = methods_of(rows)
-    lines = ["| data | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    lines = []
     for data in dict.fromkeys(row["data"] for row in rows):
         texts = []
         for name in names:
@@ -121,8 +120,8 @@ def table_of_costs(rows: Rows) -> str:
             peaks = [float(row["peak_mb"]) for row in mine if row["peak_mb"]]
             parts = [f"{median(seconds):.2g} s"] if seconds else []
             texts.append(", ".join(parts + [f"{at:.0f} MB" for at in peaks[:1]]))
-        lines.append(f"| {data} | " + " | ".join(texts) + " |")
-    return "\n".join(lines)
+        lines.append([data, *texts])
+    return markdown(["data", *names], lines)
 
 
 def report(rows: Rows) -> str:

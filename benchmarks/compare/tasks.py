@@ -11,7 +11,8 @@ from __future__ import annotations
 import inspect
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 
 import privsketch as ps
 from benchmarks import mixtures, pca
+from benchmarks.common import markdown
 from benchmarks.compare.methods import PeerMethod, require_within
 from benchmarks.compare.runs import Store, domain_as_json
 from benchmarks.peers.protocol import PATIENCE, Peer, PeerError, PeerRefusal, Request
@@ -44,6 +46,7 @@ MIXTURE_DATA = {
     "full k=5 d=3": mixtures.Setting("full", 5, 3, 1.0),
 }
 Facts = dict[str, Any]
+Told = tuple[Facts, str, str, float, float, str]  # facts, task, method, epsilon, delta, kind
 
 
 def mixture_kinds() -> dict[str, str]:
@@ -71,29 +74,22 @@ def run_pca(
             if not missing:
                 continue
             records = setting.records(np.random.default_rng([seed, pca.SEED]))
-            facts = {"data": data, "n": len(records), "d": setting.dim, "k": setting.k}
-            facts["seed"] = seed
+            facts = _facts(data, setting, records, seed)
             domain = ps.Ball(setting.dim, 1.0)
             for name, epsilon, delta in missing:
                 if name not in PCA_KINDS:
                     continue
-                fit = PrivatePCA(
-                    setting.k,
-                    method=name,
-                    epsilon=epsilon,
-                    delta=delta,
-                    domain=domain,
-                    n_records=len(records),
-                    n_threads=1,
-                    random_state=seed,
-                )
-                start = time.perf_counter()
-                fit.fit(records)
-                seconds = time.perf_counter() - start
-                require_within(fit.receipt_, ps.Budget(epsilon, delta))
-                loss = lost_variance(records, fit.components_)
-                _add(store, facts, "pca", name, epsilon, delta, PCA_KINDS[name], loss, seconds)
+                told = facts, "pca", name, epsilon, delta, PCA_KINDS[name]
+                make = partial(PrivatePCA, setting.k, method=name, domain=domain)
+                fit, seconds = _fitted(told, make, records)
+                _add(store, *told, lost_variance(records, fit.components_), seconds)
             _ask_for_components(store, facts, missing, peers, records, domain, patience)
+
+
+def _facts(
+    data: str, setting: pca.Setting | mixtures.Setting, records: np.ndarray, seed: int
+) -> Facts:
+    return {"data": data, "n": len(records), "d": setting.dim, "k": setting.k, "seed": seed}
 
 
 def _pca_name(method: PeerMethod) -> str:
@@ -162,27 +158,28 @@ def run_mixtures(store: Store, repetitions: int) -> None:
             truth = mixtures.unequal_mixture(setting.k, setting.dim, kind, rng)
             records, fresh = (truth.draw(mixtures.N_RECORDS, rng) for _ in range(2))
             best = mixtures.reference(truth, records, kind, seed)(fresh)
-            facts = {"data": data, "n": len(records), "d": setting.dim, "k": setting.k}
-            facts["seed"] = seed
+            facts = _facts(data, setting, records, seed)
+            domain = ps.Box(-mixtures.HALF_WIDTH, mixtures.HALF_WIDTH, dim=setting.dim)
             for name, epsilon, delta in missing:
-                options: Facts = {"method": name} if "em" in kinds else {}
-                fit = PrivateGaussianMixture(
-                    setting.k,
-                    covariance_type=kind,
-                    epsilon=epsilon,
-                    delta=delta,
-                    domain=ps.Box(-mixtures.HALF_WIDTH, mixtures.HALF_WIDTH, dim=setting.dim),
-                    n_records=len(records),
-                    n_threads=1,
-                    random_state=seed,
-                    **options,
-                )
-                start = time.perf_counter()
-                fit.fit(records)
-                seconds = time.perf_counter() - start
-                require_within(fit.receipt_, ps.Budget(epsilon, delta))
-                loss = best - float(fit.score(fresh))
-                _add(store, facts, "mixture", name, epsilon, delta, kinds[name], loss, seconds)
+                told = facts, "mixture", name, epsilon, delta, kinds[name]
+                options: Facts = {"covariance_type": kind, "domain": domain}
+                if "em" in kinds:
+                    options["method"] = name
+                make = partial(PrivateGaussianMixture, setting.k, **options)
+                fit, seconds = _fitted(told, make, records)
+                _add(store, *told, best - float(fit.score(fresh)), seconds)
+
+
+def _fitted(told: Told, make: Callable[..., Any], records: np.ndarray) -> tuple[Any, float]:
+    """An estimator fitted within its budget, on one thread, and the seconds that it took."""
+    facts, _, _, epsilon, delta, _ = told
+    own = {"n_records": len(records), "n_threads": 1, "random_state": facts["seed"]}
+    fit = make(epsilon=epsilon, delta=delta, **own)
+    start = time.perf_counter()
+    fit.fit(records)
+    seconds = time.perf_counter() - start
+    require_within(fit.receipt_, ps.Budget(epsilon, delta))
+    return fit, seconds
 
 
 def _missing(
@@ -222,8 +219,7 @@ def report(rows: Sequence[dict[str, str]]) -> str:
     for task, title in titles.items():
         mine = [row for row in rows if row["task"] == task and row["loss"]]
         names = list(dict.fromkeys(row["method"] for row in mine))
-        lines = ["| data | epsilon | delta | " + " | ".join(names) + " |"]
-        lines.append("|---" * (len(names) + 3) + "|")
+        lines = []
         factor = 100 if task == "pca" else 1
         for cell in dict.fromkeys((row["data"], row["epsilon"], row["delta"]) for row in mine):
             found = {}
@@ -246,9 +242,10 @@ def report(rows: Sequence[dict[str, str]]) -> str:
                 else ""
                 for name in names
             ]
-            lines.append("| " + " | ".join((*cell, *texts)) + " |")
+            lines.append([*cell, *texts])
         if mine:
-            parts.append(f"{title}, medians:\n\n" + "\n".join(lines))
+            table = markdown(["data", "epsilon", "delta", *names], lines)
+            parts.append(f"{title}, medians:\n\n{table}")
     if beaten:
         parts.append("Lines that no method of ours wins:")
         parts.append("\n".join(f"* {line}" for line in beaten))

@@ -27,15 +27,17 @@ from privsketch.noise.account import Account, Shares
 DELTA = 1e-6  # of the methods that need one; the paper names none
 ROUNDS_AFTER, ROUNDS = 8, 20  # section 7
 _LAPLACE_ROUNDS = 5  # 20 would have 16 times the variance
+# Of records, number of clusters, epsilon and a public seed.
+Fit = Callable[[Records, int, float, int], ClusterModel]
 
 
 @dataclass(frozen=True)
 class Method:
-    """A curve. `fit` gets records, number of clusters, epsilon and a public seed."""
+    """A curve: its name, the delta that it spends, and the method."""
 
     name: str
     delta: float
-    fit: Callable[[Records, int, float, int], ClusterModel]
+    fit: Fit
 
 
 def tree(records: Records, n_clusters: int, epsilon: float, seed: int) -> ClusterModel:
@@ -90,39 +92,27 @@ def paid_rounds(
     )
 
 
-def sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> ClusterModel:
-    """SuLQ k-means as in section 7. Charges: epsilon and DELTA."""
-    return clustered(
-        lloyd.cluster,
-        records.table,
-        n_clusters,
-        domain=records.ball,
-        budget=Budget(epsilon, DELTA),
-        noise="gaussian",
-        n_rounds=ROUNDS,
-        start="uniform",
-        n_threads=1,
-        random_state=seed,
-    )
+def _sulq(delta: float) -> Fit:
+    def fit(records: Records, n_clusters: int, epsilon: float, seed: int) -> ClusterModel:
+        """SuLQ k-means, as in section 7 or with Laplace noise. Charges: epsilon and delta."""
+        return clustered(
+            lloyd.cluster,
+            records.table,
+            n_clusters,
+            # Gaussian noise has an L2 sensitivity, Laplace noise is by column.
+            domain=records.ball if delta else records.box,
+            budget=Budget(epsilon, delta),
+            noise="gaussian" if delta else "laplace-joint",
+            n_rounds=ROUNDS if delta else _LAPLACE_ROUNDS,
+            start="uniform",
+            n_threads=1,
+            random_state=seed,
+        )
+
+    return fit
 
 
-def pure_sulq(records: Records, n_clusters: int, epsilon: float, seed: int) -> ClusterModel:
-    """SuLQ k-means with Laplace noise in a box. Charges: epsilon."""
-    return clustered(
-        lloyd.cluster,
-        records.table,
-        n_clusters,
-        domain=records.box,
-        budget=Budget(epsilon),
-        noise="laplace-joint",
-        n_rounds=_LAPLACE_ROUNDS,
-        start="uniform",
-        n_threads=1,
-        random_state=seed,
-    )
-
-
-def _pipeline(delta: float) -> Callable[[Records, int, float, int], ClusterModel]:
+def _pipeline(delta: float) -> Fit:
     def fit(records: Records, n_clusters: int, epsilon: float, seed: int) -> ClusterModel:
         """Our own method. Charges: epsilon and delta."""
         return clustered(
@@ -146,8 +136,8 @@ PIPELINE, PURE_PIPELINE = "our pipeline", "our pipeline, pure"
 METHODS = (
     Method(TREE, 0.0, tree),
     Method(TREE_ROUNDS, DELTA, tree_and_rounds),
-    Method(SULQ, DELTA, sulq),
-    Method(PURE_SULQ, 0.0, pure_sulq),
+    Method(SULQ, DELTA, _sulq(DELTA)),
+    Method(PURE_SULQ, 0.0, _sulq(0.0)),
     Method(PIPELINE, DELTA, _pipeline(DELTA)),
     Method(PURE_PIPELINE, 0.0, _pipeline(0.0)),
 )

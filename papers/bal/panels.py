@@ -1,4 +1,4 @@
-"""BAL's Figure 2 as tables, words and pictures, from rows of bal_runs."""
+"""BAL's Figure 2 as tables, words and pictures, from rows of runs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from papers.bal.methods import (
-    DELTA,
-    NO_PRIVACY,
-    PIPELINE,
-    PURE_PIPELINE,
-    PURE_SULQ,
-    SULQ,
-    TREE,
-    TREE_ROUNDS,
-)
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.bal import methods
+from papers.bal.methods import NO_PRIVACY, PIPELINE, PURE_SULQ, SULQ, TREE, TREE_ROUNDS
+from papers.harness.rows import Row, number, numbers, places, where
+from papers.harness.views import View, aligned, plot_quartiles, short
 from privsketch.report.drawing import INK, PALETTE, figure_of
 
 _STYLES = {
@@ -27,7 +19,7 @@ _STYLES = {
     SULQ: (PALETTE[1], "--", "^"),
     PURE_SULQ: (PALETTE[1], "-", "^"),
     PIPELINE: (PALETTE[2], "--", "D"),
-    PURE_PIPELINE: (PALETTE[2], "-", "D"),
+    methods.PURE_PIPELINE: (PALETTE[2], "-", "D"),
 }
 
 
@@ -37,7 +29,7 @@ def table(found: Sequence[Row]) -> str:
     for data in _names(found):
         own = _measured(found, data)
         axis = _axis(own)
-        places = sorted({number(row, axis) for row in own})
+        shown = places(own, axis)
         first = own[0]
         fixed = (
             f"k = {first['k']}" if axis == "epsilon" else f"epsilon = {number(first, 'epsilon'):g}"
@@ -45,18 +37,14 @@ def table(found: Sequence[Row]) -> str:
         head = f"{data}, {first['records']} x {first['columns']}, {fixed}: RSSE"
         lines = []
         for method in _STYLES:
-            rows = {number(row, axis): row for row in own if row["method"] == method}
+            rows = {number(row, axis): row for row in where(own, method=method)}
             if rows:
-                cells = [_cell(rows[place]) if place in rows else "-" for place in places]
+                cells = [_cell(rows[place]) if place in rows else "-" for place in shown]
                 lines.append([_label(method), *cells])
-        plain = [
-            next(r for r in own if r["method"] == NO_PRIVACY and number(r, axis) == place)
-            for place in places
-        ]
-        lines.append(
-            ["objective without privacy", *(f"{number(r, 'objective'):.3g}" for r in plain)]
-        )
-        headings = [f"{axis} = {place:g}" for place in places]
+        plain = [where(own, method=NO_PRIVACY, **{axis: place})[0] for place in shown]
+        costs = [f"{cost:.3g}" for cost in numbers(plain, "objective")]
+        lines.append(["objective without privacy", *costs])
+        headings = [f"{axis} = {place:g}" for place in shown]
         blocks.append(aligned([head, *headings], lines))
     return "\n\n".join(blocks)
 
@@ -72,8 +60,8 @@ def comparison(found: Sequence[Row]) -> str:
         parts = [f"{data}: RSSE {_range(own, TREE)} for {TREE} (pure)"]
         parts += [
             f"{_range(own, method)} for {method}"
-            for method in (TREE_ROUNDS, PURE_SULQ, SULQ, PURE_PIPELINE, PIPELINE)
-            if any(row["method"] == method for row in own)
+            for method in (TREE_ROUNDS, PURE_SULQ, SULQ, methods.PURE_PIPELINE, PIPELINE)
+            if where(own, method=method)
         ]
         words.append(
             "; ".join(parts)
@@ -95,31 +83,14 @@ def figure(found: Sequence[Row]) -> Any:
         own = _measured(found, data)
         column = _axis(own)
         for method, (color, style, marker) in _STYLES.items():
-            rows = sorted(
-                (row for row in own if row["method"] == method), key=lambda r: number(r, column)
-            )
-            if not rows:
-                continue
-            places = [number(row, column) for row in rows]
-            middle, low, high = (
-                [number(row, name) for row in rows]
-                for name in ("objective", "objective_low", "objective_high")
-            )
-            axis.plot(
-                places,
-                middle,
-                style,
-                color=color,
-                marker=marker,
-                markersize=4,
-                linewidth=1.5,
-                label=_label(method),
-            )
-            axis.fill_between(places, low, high, color=color, alpha=0.15, linewidth=0)
-        places = sorted({number(row, column) for row in own})
+            rows = sorted(where(own, method=method), key=lambda row: number(row, column))
+            if rows:
+                look = {"linestyle": style, "marker": marker, "label": _label(method)}
+                plot_quartiles(axis, rows, column, "objective", color=color, **look)
         if column == "k":
+            sizes = places(own, column)
             axis.set_xscale("log", base=2)
-            axis.set_xticks(places, [f"{place:g}" for place in places])
+            axis.set_xticks(sizes, [f"{size:g}" for size in sizes])
             axis.minorticks_off()
             axis.set_xlabel("k")
         else:
@@ -139,48 +110,51 @@ def _names(found: Sequence[Row]) -> list[str]:
 
 def _measured(found: Sequence[Row], data: str) -> list[Row]:
     """Rows of a data set that have numbers."""
-    own = [row for row in found if row["data"] == data]
-    return [row for row in own if not math.isnan(number(row, "objective"))]
+    return [row for row in where(found, data=data) if not math.isnan(number(row, "objective"))]
 
 
 def _axis(own: Sequence[Row]) -> str:
     """What varies: epsilon in panel (d), k elsewhere."""
-    return "epsilon" if len({number(row, "epsilon") for row in own}) > 1 else "k"
+    return "epsilon" if len(places(own, "epsilon")) > 1 else "k"
 
 
 def _label(method: str) -> str:
     needs = method in (TREE_ROUNDS, SULQ, PIPELINE)
-    return f"{method}, delta = 1e{math.log10(DELTA):.0f}" if needs else method
+    return f"{method}, delta = 1e{math.log10(methods.DELTA):.0f}" if needs else method
 
 
 def _cell(row: Row) -> str:
-    return f"{_short(row, 'rsse')} ({_short(row, 'rsse_low')}-{_short(row, 'rsse_high')})"
-
-
-def _short(row: Row, name: str) -> str:
-    value = number(row, name)
-    return f"{value:.3f}" if value < 2 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+    middle, low, high = (short(number(row, f"rsse{end}")) for end in ("", "_low", "_high"))
+    return f"{middle} ({low}-{high})"
 
 
 def _range(own: Sequence[Row], method: str) -> str:
     """Smallest and largest median."""
-    rows = sorted(
-        (row for row in own if row["method"] == method), key=lambda row: number(row, "rsse")
-    )
-    return f"{_short(rows[0], 'rsse')} to {_short(rows[-1], 'rsse')}" if rows else "no numbers"
+    medians = places(where(own, method=method), "rsse")
+    return f"{short(medians[0])} to {short(medians[-1])}" if medians else "no numbers"
 
 
 def _wins(own: Sequence[Row], method: str, *others: str) -> str:
     """In how many cells a method has the smallest median."""
     axis = _axis(own)
     medians = {(str(row["method"]), number(row, axis)): number(row, "rsse") for row in own}
-    places = [place for name, place in medians if name == method]
+    measured = [place for name, place in medians if name == method]
     wins = sum(
         all(
             medians[method, place] < medians[other, place]
             for other in others
             if (other, place) in medians
         )
-        for place in places
+        for place in measured
     )
-    return f"{wins} of {len(places)} cells"
+    return f"{wins} of {len(measured)} cells"
+
+
+SYNTHETIC, IMAGES, BY_EPSILON = (
+    View(f"Figure 2 {shows}", table, comparison, figure)
+    for shows in (
+        "(a): k-means objective of 64 Gaussians against k",
+        "(b, c): k-means objective of images against k",
+        "(d): k-means objective of images against epsilon",
+    )
+)

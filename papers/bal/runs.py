@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import numpy as np
+from operator import itemgetter
 
 from papers.bal.methods import (
     METHODS,
@@ -18,7 +17,8 @@ from papers.bal.methods import (
     TREE_ROUNDS,
 )
 from papers.bal.setting import SIZES, has_fashion_mnist, objective, records_of, without_privacy
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell, Experiment
+from papers.harness.rows import Row, grouped, numbers, quartiles, where
 from privsketch.errors import ParameterError
 
 N_CLUSTERS = 10  # of panel (d)
@@ -46,7 +46,6 @@ _SECONDS = {
     PIPELINE: (1.5, 0.15, 0.002),
     PURE_PIPELINE: (0.7, 0.04, 0.001),
 }
-_QUARTILES = (0.25, 0.5, 0.75)
 _WHAT = ("data", "records", "columns", "k", "epsilon", "method", "delta")
 
 
@@ -139,33 +138,30 @@ def run_rows(
 def summary(found: Sequence[Row]) -> list[Row]:
     """One row for every place and method."""
     rows = []
-    for place in dict.fromkeys((row["data"], row["k"], row["epsilon"]) for row in found):
-        own = [row for row in found if (row["data"], row["k"], row["epsilon"]) == place]
-        plain = [
-            {**row, "epsilon": place[2]}
-            for row in found
-            if (row["data"], row["k"], row["method"]) == (*place[:2], NO_PRIVACY)
-        ]
-        best = min(float(row["objective"]) for row in plain)
-        rows.append(_measured(plain, best))
-        for method in dict.fromkeys(row["method"] for row in own if row["method"] != NO_PRIVACY):
-            rows.append(_measured([row for row in own if row["method"] == method], best))
+    for (data, k, epsilon), own in grouped(found, itemgetter("data", "k", "epsilon")).items():
+        plain = where(found, data=data, k=k, method=NO_PRIVACY)
+        best = min(numbers(plain, "objective"))
+        rows.append(_measured([{**row, "epsilon": epsilon} for row in plain], best))
+        by_method = grouped(own, itemgetter("method"))
+        by_method.pop(NO_PRIVACY, None)
+        rows += [_measured(runs, best) for runs in by_method.values()]
     return rows
 
 
 def _measured(runs: Sequence[Row], best: float) -> Row:
     """Median and quartiles, in the paper's unit and over the best of k-means."""
     notes = [str(row["note"]) for row in runs if row["note"]]
-    costs = [] if notes else [float(row["objective"]) for row in runs]
-    low, middle, high = map(float, np.quantile(costs or [math.nan], _QUARTILES))
+    costs = [] if notes else numbers(runs, "objective")
+    measured = costs or [math.nan]
     return {
         **{name: runs[0][name] for name in _WHAT},
         "runs": len(costs),
-        "objective": middle,
-        "objective_low": low,
-        "objective_high": high,
-        "rsse": middle / best,
-        "rsse_low": low / best,
-        "rsse_high": high / best,
+        **quartiles("objective", measured),
+        **quartiles("rsse", [cost / best for cost in measured]),
         "note": notes[0] if notes else "",
     }
+
+
+SYNTHETIC, IMAGES, BY_EPSILON = (
+    Experiment(cells, summary) for cells in (synthetic_cells, image_cells, epsilon_cells)
+)

@@ -9,18 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 
-from papers.clp.setting import (
-    CKM_SCALE,
-    decoded,
-    design_of,
-    draw_records,
-    quartiles,
-    release,
-    signal_of,
-    sums_of,
-)
-from papers.harness.cells import Cell, Row
+from papers.clp import setting
+from papers.harness.cells import Cell, Experiment
+from papers.harness.rows import Row, grouped, numbers, quartiles
 from privsketch.budget import Budget
 from privsketch.design.noise_to_signal import noise_parts
 from privsketch.design.recipe import Design
@@ -37,12 +30,12 @@ _GRID_RATIOS = tuple(10.0 ** (i / 2) for i in range(-8, 0))
 _SIZES = (1, 1.5, 2, 3, 5, 8, 12)
 _LARGEST_EPSILON = 100.0  # of a Budget
 # Numbers of records, ratios and trials of Figure 4; sizes, ratios and trials of Figure 5.
-_FIGURE4 = {
+_RATIO_RUNS = {
     "full": ((1_000, 10_000, 100_000), _RATIOS, 12),
     "quick": ((1_000, 10_000, 100_000), _RATIOS[1::2], 4),
     "tiny": ((300,), (0.001, 0.1), 1),
 }
-_FIGURE5 = {
+_GRID_RUNS = {
     "full": (_SIZES, _GRID_RATIOS, 8),
     "quick": ((1, 2, 5, 8), (1e-4, 1e-3, 1e-2, 1e-1), 3),
     "tiny": ((1, 2), (0.001, 0.1), 1),
@@ -51,26 +44,29 @@ _FIGURE5 = {
 
 def ratio_cells(effort: str) -> list[Cell]:
     """Figure 4: a cell for each number of records and trial."""
-    sizes, ratios, trials = _FIGURE4[effort]
-    k = K if effort != "tiny" else 2
-    return [
-        Cell(rows, {"k": k, "n_records": n, "size": RATIO_SIZE, "ratios": ratios, "trial": trial})
-        for n in sizes
-        for trial in range(trials)
-    ]
+    counts, ratios, trials = _RATIO_RUNS[effort]
+    return _cells(effort, [(n, RATIO_SIZE) for n in counts], ratios, trials)
 
 
 def grid_cells(effort: str) -> list[Cell]:
     """Figure 5: a cell for each size of sketch and trial."""
-    sizes, ratios, trials = _FIGURE5[effort]
-    k, n = (K, GRID_RECORDS) if effort != "tiny" else (2, 300)
+    sizes, ratios, trials = _GRID_RUNS[effort]
+    n = GRID_RECORDS if effort != "tiny" else 300
+    return _cells(effort, [(n, size) for size in sizes], ratios, trials)
+
+
+def _cells(
+    effort: str, sketches: Sequence[tuple[int, float]], ratios: Sequence[float], trials: int
+) -> list[Cell]:
+    """All trials of sketches of so many records and of such a size."""
+    k = K if effort != "tiny" else 2
     return [
         Cell(
             rows,
             {"k": k, "n_records": n, "size": size, "ratios": ratios, "trial": trial},
             weight=5 + size,
         )
-        for size in sizes
+        for n, size in sketches
         for trial in range(trials)
     ]
 
@@ -80,25 +76,25 @@ def rows(
 ) -> list[Row]:
     """One trial: a row for each ratio and decoder."""
     dim = dim or k
-    records = draw_records(n_records, k, dim, trial)
+    records = setting.draw_records(n_records, k, dim, trial)
     m = round(size * k * dim)
-    design = design_of(
+    design = setting.design_of(
         k,
         dim,
         m,
         n_records,
         trial,
-        scale=CKM_SCALE,
+        scale=setting.CKM_SCALE,
         budget=Budget(1.0, DELTA),
         noise="gaussian",
         count="omitted",
     )
-    exact = sums_of(records.table, design)
-    signal = signal_of(exact, design)
+    exact = setting.sums_of(records.table, design)
+    signal = setting.signal_of(exact, design)
     found: list[Row] = []
     for ratio in ratios:
         budget = budget_for(ratio, design, signal, n_records)
-        released = release(exact, design, budget)
+        released = setting.release(exact, design, budget)
         noise = (released.sums - exact.sums) / (design.unit * n_records)
         for decoder in DECODERS:
             found.append(
@@ -112,7 +108,7 @@ def rows(
                     "epsilon": budget.epsilon,
                     "nsr_measured": float(noise @ noise) / signal,
                     "signal": signal / m,
-                    "rsse": records.rsse(decoded(released, k, decoder)),
+                    "rsse": records.rsse(setting.decoded(released, k, decoder)),
                 }
             )
     return found
@@ -149,28 +145,18 @@ def _kappa(epsilon: float) -> float:
 
 def summary(found: Sequence[Row]) -> list[Row]:
     """Medians and quartiles over trials."""
-    groups: dict[tuple[str | int | float, ...], list[Row]] = {}
-    for row in found:
-        key = tuple(row[name] for name in ("n_records", "k", "d", "m", "nsr", "decoder"))
-        groups.setdefault(key, []).append(row)
-    made: list[Row] = []
-    for (n, k, dim, m, nsr, decoder), own in groups.items():
-        low, middle, high = quartiles([float(row["rsse"]) for row in own])
-        made.append(
-            {
-                "n_records": n,
-                "k": k,
-                "d": dim,
-                "m": m,
-                "nsr": nsr,
-                "decoder": decoder,
-                "trials": len(own),
-                "epsilon": quartiles([float(row["epsilon"]) for row in own])[1],
-                "nsr_measured": sum(float(row["nsr_measured"]) for row in own) / len(own),
-                "signal": sum(float(row["signal"]) for row in own) / len(own),
-                "rsse": middle,
-                "rsse_low": low,
-                "rsse_high": high,
-            }
-        )
-    return made
+    columns = ("n_records", "k", "d", "m", "nsr", "decoder")
+    return [
+        {
+            **dict(zip(columns, key, strict=True)),
+            "trials": len(own),
+            "epsilon": quartiles("epsilon", numbers(own, "epsilon"))["epsilon"],
+            "nsr_measured": sum(numbers(own, "nsr_measured")) / len(own),
+            "signal": sum(numbers(own, "signal")) / len(own),
+            **quartiles("rsse", numbers(own, "rsse")),
+        }
+        for key, own in grouped(found, itemgetter(*columns)).items()
+    ]
+
+
+FIGURE4, FIGURE5 = Experiment(ratio_cells, summary), Experiment(grid_cells, summary)

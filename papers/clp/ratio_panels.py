@@ -1,4 +1,4 @@
-"""CLP Figures 4 and 5 as tables, words and pictures, from rows of clp_ratio."""
+"""CLP Figures 4 and 5 as tables, words and pictures, from rows of ratio."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from papers.clp.ratio import DECODERS
 from papers.clp.setting import CKM_SCALE, USABLE
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number, numbers, places, where
+from papers.harness.views import View, aligned, plot_quartiles, rank_correlation, side_by_side
 from privsketch.design.regimes import CLP_LEAST_SIZE, acceptable_noise, clp_succeeds
-from privsketch.report.drawing import INK, PALETTE, figure_of
+from privsketch.report.drawing import INK, PALETTE
 
 _NAMES = {"cl-ompr": "CKM (the paper's decoder)", "joint": "joint decoder (ours)"}
 _COLOR_LIMIT = 2.0  # of RSSE in Figure 5
@@ -20,7 +20,7 @@ _COLOR_LIMIT = 2.0  # of RSSE in Figure 5
 
 def ratio_table(found: Sequence[Row]) -> str:
     """Figure 4: RSSE at every ratio, with the epsilon of the releases."""
-    ratios, sizes = _values(found, "nsr"), _values(found, "n_records")
+    ratios, sizes = places(found, "nsr"), places(found, "n_records")
     lines = []
     for decoder in DECODERS:
         for n in sizes:
@@ -42,40 +42,38 @@ def ratio_comparison(found: Sequence[Row]) -> str:
         "used to tune a mechanism, and derives NSR <= "
         f"m / (1000 k d) as the limit, {rule:g} here. {_exactness(found)}"
     ]
-    for decoder in DECODERS:
-        limits = []
-        for n in _values(found, "n_records"):
-            own = sorted(_of(found, decoder, n_records=n), key=lambda row: number(row, "nsr"))
-            limits.append((n, usable_ratio(own), _rank_correlation(own)))
-        told = ", ".join(f"{_limit(limit)} at n = {n:g}" for n, limit, _ in limits)
-        known = [limit for _, limit, _ in limits if limit > 0]
-        verdict = (
-            "the limit holds"
-            if known and len(known) == len(limits) and min(known) >= rule * (1 - 1e-6)
-            else "the limit does NOT hold"
-        )
-        correlation = min(value for _, _, value in limits)
-        lines.append(
-            f"{_NAMES[decoder]}: the median RSSE stays below {USABLE:g} up to NSR {told}; "
-            f"{verdict} for all n. The rank correlation of NSR and median RSSE is "
-            f"at least {correlation:.2f}."
-        )
-    return "\n".join(lines)
+    return "\n".join([*lines, *(_against_rule(found, decoder, rule) for decoder in DECODERS)])
+
+
+def _against_rule(found: Sequence[Row], decoder: str, rule: float) -> str:
+    """Whether a decoder works up to the paper's ratio, whatever the number of records."""
+    curves = {n: _curve(found, decoder, n) for n in places(found, "n_records")}
+    limits = {n: usable_ratio(own) for n, own in curves.items()}
+    told = ", ".join(f"{_limit(limit)} at n = {n:g}" for n, limit in limits.items())
+    least = min(limits.values())
+    verdict = "holds" if least > 0 and least >= rule * (1 - 1e-6) else "does NOT hold"
+    correlation = min(rank_correlation(own, "nsr", "rsse") for own in curves.values())
+    return (
+        f"{_NAMES[decoder]}: the median RSSE stays below {USABLE:g} up to NSR {told}; the limit "
+        f"{verdict} for all n. The rank correlation of NSR and median RSSE is at least "
+        f"{correlation:.2f}."
+    )
+
+
+def _curve(found: Sequence[Row], decoder: str, n_records: float) -> list[Row]:
+    own = where(found, decoder=decoder, n_records=n_records)
+    return sorted(own, key=lambda row: number(row, "nsr"))
 
 
 def ratio_figure(found: Sequence[Row]) -> Any:
     """Medians against the ratio with quartiles, a panel for each decoder."""
-    made, axes = figure_of(9.2, 3.6, 1, len(DECODERS))
-    for axis, decoder in zip(axes[0], DECODERS, strict=True):
-        for color, n in zip(PALETTE, _values(found, "n_records"), strict=False):
-            own = sorted(_of(found, decoder, n_records=n), key=lambda row: number(row, "nsr"))
-            places = [number(row, "nsr") for row in own]
-            middle, low, high = (
-                [number(row, name) for row in own] for name in ("rsse", "rsse_low", "rsse_high")
-            )
+    titles = [_NAMES[decoder] for decoder in DECODERS]
+    made, axes = side_by_side(9.2, 3.6, titles, across="NSR", up="RSSE")
+    for axis, decoder in zip(axes, DECODERS, strict=True):
+        for color, n in zip(PALETTE, places(found, "n_records"), strict=False):
             label = f"n = {n:.0e}".replace("e+0", "e")
-            axis.plot(places, middle, "-o", color=color, markersize=4, linewidth=1.5, label=label)
-            axis.fill_between(places, low, high, color=color, alpha=0.15, linewidth=0)
+            own = _curve(found, decoder, n)
+            plot_quartiles(axis, own, "nsr", "rsse", color=color, marker="o", label=label)
         first = found[0]
         rule = acceptable_noise(int(first["m"]), int(first["k"]), int(first["d"]))
         axis.axvline(rule, color=INK, linewidth=0.8, linestyle=":", label="m / (1000 k d)")
@@ -84,21 +82,18 @@ def ratio_figure(found: Sequence[Row]) -> Any:
         axis.set_yscale("log")
         axis.set_yticks([1, 1.2, 1.5, 2, 3, 4], ["1", "1.2", "1.5", "2", "3", "4"])
         axis.minorticks_off()
-        axis.set_xlabel("NSR")
-        axis.set_title(_NAMES[decoder], fontsize=9)
-    axes[0, 1].set_ylim(axes[0, 0].get_ylim())
-    axes[0, 0].set_ylabel("RSSE")
-    axes[0, 0].legend(frameon=False, fontsize=8)
+    axes[1].set_ylim(axes[0].get_ylim())
+    axes[0].legend(frameon=False, fontsize=8)
     return made
 
 
 def grid_table(found: Sequence[Row]) -> str:
     """Figure 5: RSSE by size and ratio; a star where the paper's rule promises success."""
-    ratios = _values(found, "nsr")
+    ratios = places(found, "nsr")
     blocks = []
     for decoder in DECODERS:
         lines = []
-        for m in _values(found, "m"):
+        for m in places(found, "m"):
             own = [_at(found, decoder, m=m, nsr=ratio) for ratio in ratios]
             cells = [f"{number(row, 'rsse'):.3f}{'*' if _promised(row) else ' '}" for row in own]
             lines.append([f"m = {_size(own[0]):g} k d", *cells])
@@ -114,7 +109,7 @@ def grid_comparison(found: Sequence[Row]) -> str:
         f"m / (1000 k d). {_exactness(found)} Success here is a median RSSE below {USABLE:g}."
     ]
     for decoder in DECODERS:
-        own = _of(found, decoder)
+        own = where(found, decoder=decoder)
         promised = [row for row in own if _promised(row)]
         small = [row for row in own if _size(row) < CLP_LEAST_SIZE]
         noisy = [row for row in own if _size(row) >= CLP_LEAST_SIZE and not _promised(row)]
@@ -132,12 +127,15 @@ def grid_figure(found: Sequence[Row]) -> Any:
     """A map of RSSE for each decoder, with the paper's two lines."""
     import numpy as np
 
-    made, axes = figure_of(9.6, 3.8, 1, len(DECODERS))
-    ratios, sizes = _values(found, "nsr"), _values(found, "m")
-    own = {str(d): {(number(r, "m"), number(r, "nsr")): r for r in _of(found, d)} for d in DECODERS}
-    for axis, decoder in zip(axes[0], DECODERS, strict=True):
-        values = [[number(own[decoder][m, ratio], "rsse") for ratio in ratios] for m in sizes]
-        x, y = _edges(ratios), _edges([_size(own[decoder][m, ratios[0]]) for m in sizes])
+    titles = [_NAMES[decoder] for decoder in DECODERS]
+    made, axes = side_by_side(9.6, 3.8, titles, across="NSR", up="m / (k d)")
+    ratios, shown = places(found, "nsr"), _sizes(found)
+    x, y = _edges(ratios), _edges(shown)
+    for axis, decoder in zip(axes, DECODERS, strict=True):
+        values = [
+            [number(_at(found, decoder, m=m, nsr=ratio), "rsse") for ratio in ratios]
+            for m in places(found, "m")
+        ]
         mesh = axis.pcolormesh(x, y, np.array(values), cmap="viridis_r", vmin=1, vmax=_COLOR_LIMIT)
         axis.set_xscale("log")
         axis.set_yscale("log")
@@ -150,13 +148,9 @@ def grid_figure(found: Sequence[Row]) -> Any:
         )
         axis.set_xlim(x[0], x[-1])
         axis.set_ylim(y[0], y[-1])
-        shown = [_size(own[decoder][m, ratios[0]]) for m in sizes]
         axis.set_yticks(shown, [f"{size:g}" for size in shown])
         axis.minorticks_off()
-        axis.set_xlabel("NSR")
-        axis.set_title(_NAMES[decoder], fontsize=9)
-    axes[0, 0].set_ylabel("m / (k d)")
-    made.colorbar(mesh, ax=axes[0].tolist(), label="RSSE", extend="max")
+    made.colorbar(mesh, ax=axes, label="RSSE", extend="max")
     return made
 
 
@@ -177,18 +171,12 @@ def _limit(value: float) -> str:
 def _exactness(found: Sequence[Row]) -> str:
     # One release has 2 m numbers; means over trials are closer.
     off = max(abs(number(row, "nsr_measured") / number(row, "nsr") - 1) for row in found)
-    low, high = (choose(number(row, "epsilon") for row in found) for choose in (min, max))
+    epsilons = numbers(found, "epsilon")
     return (
-        f"Releases with epsilon from {low:.2g} to {high:.3g} have the ratios that Lemma 26 gives "
-        f"to within {off:.0%}. Both decoders are told the width of the clusters: frequencies have "
-        f"the scale {CKM_SCALE:g} sqrt(d), which suits the paper's."
+        f"Releases with epsilon from {min(epsilons):.2g} to {max(epsilons):.3g} have the ratios "
+        f"that Lemma 26 gives to within {off:.0%}. Both decoders are told the width of the "
+        f"clusters: frequencies have the scale {CKM_SCALE:g} sqrt(d), which suits the paper's."
     )
-
-
-def _rank_correlation(own: Sequence[Row]) -> float:
-    from scipy.stats import spearmanr
-
-    return float(spearmanr([number(r, "nsr") for r in own], [number(r, "rsse") for r in own])[0])
 
 
 def _edges(middles: Sequence[float]) -> list[float]:
@@ -216,20 +204,8 @@ def _succeeds(row: Row) -> bool:
     return number(row, "rsse") < USABLE
 
 
-def _values(found: Sequence[Row], column: str) -> list[float]:
-    return sorted({number(row, column) for row in found})
-
-
-def _of(found: Sequence[Row], decoder: str, **values: float) -> list[Row]:
-    return [
-        row
-        for row in found
-        if row["decoder"] == decoder and all(number(row, n) == v for n, v in values.items())
-    ]
-
-
 def _at(found: Sequence[Row], decoder: str, **values: float) -> Row:
-    (row,) = _of(found, decoder, **values)
+    (row,) = where(found, decoder=decoder, **values)
     return row
 
 
@@ -237,3 +213,14 @@ def _cell(row: Row) -> str:
     return (
         f"{number(row, 'rsse'):.3f} ({number(row, 'rsse_low'):.2f}-{number(row, 'rsse_high'):.2f})"
     )
+
+
+FIGURE4 = View(
+    "Figure 4: RSSE against the noise-to-signal ratio", ratio_table, ratio_comparison, ratio_figure
+)
+FIGURE5 = View(
+    "Figure 5: RSSE over size and noise-to-signal ratio of a sketch",
+    grid_table,
+    grid_comparison,
+    grid_figure,
+)

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from papers.clp.setting import CKM_SCALE, centers_of, design_of, draw_table, release, sums_of
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell, Experiment
+from papers.harness.rows import Row
 from privsketch._typing import Floats
 from privsketch.budget import Budget
 from privsketch.design.forecast import feature_and_record_rate
@@ -34,8 +35,8 @@ _EPSILONS6 = tuple(10.0 ** (i / 2) for i in range(-8, 4))
 _EPSILONS7 = (0.1, 1.0, 10.0)
 _TOTAL_RATES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
 # Epsilons and releases of Figure 6; epsilons, rates and releases of Figure 7.
-_FIGURE6 = {"full": (_EPSILONS6, 20), "quick": (_EPSILONS6, 5), "tiny": ((0.1, 1.0), 1)}
-_FIGURE7 = {
+_NOISE_RUNS = {"full": (_EPSILONS6, 20), "quick": (_EPSILONS6, 5), "tiny": ((0.1, 1.0), 1)}
+_TOTAL_RUNS = {
     "full": (_EPSILONS7, _TOTAL_RATES, 20),
     "quick": (_EPSILONS7, _TOTAL_RATES, 4),
     "tiny": ((1.0,), (0.1, 1.0), 1),
@@ -44,7 +45,7 @@ _FIGURE7 = {
 
 def noise_cells(effort: str) -> list[Cell]:
     """Figure 6: a cell for each rate and relation."""
-    epsilons, n_releases = _FIGURE6[effort]
+    epsilons, n_releases = _NOISE_RUNS[effort]
     m = N_FEATURES if effort != "tiny" else 100
     return [
         Cell(
@@ -105,7 +106,7 @@ def calibrated_noise(epsilon: float, rate: float, neighbours: str) -> float:
 
 def total_cells(effort: str) -> list[Cell]:
     """Figure 7: a cell for each noise, epsilon and strategy."""
-    epsilons, rates, n_releases = _FIGURE7[effort]
+    epsilons, rates, n_releases = _TOTAL_RUNS[effort]
     m, n = (N_FEATURES, N_RECORDS) if effort != "tiny" else (100, 300)
     return [
         Cell(
@@ -250,3 +251,6 @@ def _design(
 def _nothing(design: Design) -> ExactSums:
     """The sums of no records."""
     return ExactSums(np.zeros(design.n_values, dtype=np.int64), 0, 0)
+
+
+FIGURE6, FIGURE7 = Experiment(noise_cells), Experiment(total_cells)

@@ -1,4 +1,4 @@
-"""CLP Figures 6 and 7 as tables, words and pictures, from rows of clp_sampling."""
+"""CLP Figures 6 and 7 as tables, words and pictures, from rows of sampling."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from papers.clp.sampling import DELTA, STRATEGIES, calibrated_noise, sampled_noise
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
-from privsketch.report.drawing import INK, PALETTE, figure_of
+from papers.harness.rows import Row, number, numbers, places, where
+from papers.harness.views import View, aligned, side_by_side
+from privsketch.report.drawing import INK, PALETTE
 
 _RELATIONS = ("add-remove", "replace")
 _NAMES = {
@@ -17,16 +17,17 @@ _NAMES = {
     "uniform": "features, r of m",
     "poisson": "features, coin flips",
 }
+_TITLES = {"laplace": "Laplace noise", "gaussian": f"Gaussian noise, delta = {DELTA:g}"}
 _STYLES = {"records": ("--", "s"), "uniform": ("-", "o"), "poisson": (":", "^")}
 _FAR = 1.5  # a ratio is told as larger from this factor on
 
 
 def noise_table(found: Sequence[Row]) -> str:
     """Figure 6: the formula, our calibration and releases, by epsilon."""
-    epsilons = _values(found, "epsilon")
+    epsilons = places(found, "epsilon")
     lines = []
     for neighbours in _RELATIONS:
-        for beta in sorted(_values(found, "beta"), reverse=True):
+        for beta in reversed(places(found, "beta")):
             own = _by(found, "epsilon", neighbours=neighbours, beta=beta)
             for name, column in (("(23)", "paper"), ("ours", "ours"), ("measured", "measured")):
                 if column == "paper" and neighbours == "replace":
@@ -39,7 +40,7 @@ def noise_table(found: Sequence[Row]) -> str:
 
 def noise_comparison(found: Sequence[Row]) -> str:
     """Figure 6 in sentences."""
-    first = [row for row in found if row["neighbours"] == "add-remove"]
+    first = where(found, neighbours="add-remove")
     exact = max(abs(number(row, "ours") / number(row, "paper") - 1) for row in first)
     off = max(abs(number(row, "measured") / number(row, "ours") - 1) for row in found)
     sampled = [row for row in found if number(row, "beta") < 1]
@@ -71,30 +72,23 @@ def noise_comparison(found: Sequence[Row]) -> str:
 
 def noise_figure(found: Sequence[Row]) -> Any:
     """Lines by formula, marks measured."""
-    made, axes = figure_of(9.2, 3.6, 1, len(_RELATIONS))
-    low, high = (choose(_values(found, "epsilon")) for choose in (min, max))
+    titles = ["add-remove: (23), and releases", "replace: ours, and releases"]
+    made, axes = side_by_side(9.2, 3.6, titles, across="epsilon", up="NSR of the noise")
+    low, high = (choose(places(found, "epsilon")) for choose in (min, max))
     fine = [low * (high / low) ** (i / 200) for i in range(201)]
-    for axis, neighbours in zip(axes[0], _RELATIONS, strict=True):
-        for color, beta in zip(PALETTE, sorted(_values(found, "beta")), strict=False):
+    for axis, neighbours in zip(axes, _RELATIONS, strict=True):
+        for color, beta in zip(PALETTE, places(found, "beta"), strict=False):
             own = _by(found, "epsilon", neighbours=neighbours, beta=beta)
             if neighbours == "add-remove":
                 line = [sampled_noise(epsilon, beta) for epsilon in fine]
             else:
                 line = [calibrated_noise(epsilon, beta, neighbours) for epsilon in fine]
             axis.plot(fine, line, color=color, linewidth=1.5, label=f"beta = {beta:g}")
-            marks = [number(row, "measured") for row in own.values()]
+            marks = numbers([*own.values()], "measured")
             axis.plot(list(own), marks, "o", color=color, markersize=4)
         axis.set_xscale("log")
         axis.set_yscale("log")
-        axis.set_xlabel("epsilon")
-        axis.set_title(
-            "add-remove: (23), and releases"
-            if neighbours == "add-remove"
-            else "replace: ours, and releases",
-            fontsize=9,
-        )
-    axes[0, 0].set_ylabel("NSR of the noise")
-    axes[0, 0].legend(frameon=False, fontsize=8)
+    axes[0].legend(frameon=False, fontsize=8)
     return made
 
 
@@ -105,10 +99,10 @@ def _whole(row: Row) -> float:
 
 def total_table(found: Sequence[Row]) -> str:
     """Figure 7: expected ratios, with measured ones in brackets."""
-    rates = _values(found, "rate")
+    rates = places(found, "rate")
     lines = []
     for noise in _noises(found):
-        for epsilon in _values(found, "epsilon"):
+        for epsilon in places(found, "epsilon"):
             for strategy in STRATEGIES:
                 own = _by(found, "rate", noise=noise, epsilon=epsilon, strategy=strategy)
                 cells = [
@@ -124,7 +118,7 @@ def total_comparison(found: Sequence[Row]) -> str:
     """Figure 7 in sentences."""
     off = max(abs(number(row, "measured") / number(row, "ours") - 1) for row in found)
     known = [row for row in found if not math.isnan(number(row, "paper"))]
-    laplace = [row for row in known if row["noise"] == "laplace"]
+    laplace = where(known, noise="laplace")
     exact = max(abs(number(row, "ours") / number(row, "paper") - 1) for row in laplace)
     first = found[0]
     lines = [
@@ -135,18 +129,17 @@ def total_comparison(found: Sequence[Row]) -> str:
         f"with expectations to {off:.0%} in all cells, a mean over {first['releases']} each.",
     ]
     for noise in _noises(found):
-        title = "Laplace noise" if noise == "laplace" else f"Gaussian noise, delta = {DELTA:g}"
         for strategy in ("uniform", "poisson"):
             cells = _against_records(found, noise, strategy)
             better = sum(value < 1 / _FAR for value in cells)
             worse = sum(value > _FAR for value in cells)
             lines.append(
-                f"{title}, {_NAMES[strategy]}: the ratio is {min(cells):.2g} to {max(cells):.2g} "
-                f"times that of sampled records, smaller by more than {_FAR:g} in {better} and "
-                f"larger in {worse} of {len(cells)} cells; the paper's advice, shown "
+                f"{_TITLES[noise]}, {_NAMES[strategy]}: the ratio is {min(cells):.2g} to "
+                f"{max(cells):.2g} times that of sampled records, smaller by more than {_FAR:g} in "
+                f"{better} and larger in {worse} of {len(cells)} cells; the paper's advice, shown "
                 "for Laplace noise, " + ("holds." if not worse else "does NOT hold.")
             )
-    flips = [r for r in known if r["noise"] == "gaussian" and r["strategy"] == "poisson"]
+    flips = where(known, noise="gaussian", strategy="poisson")
     if flips:
         factor = max(number(row, "paper") / number(row, "ours") for row in flips)
         lines.append(
@@ -159,9 +152,10 @@ def total_comparison(found: Sequence[Row]) -> str:
 def total_figure(found: Sequence[Row]) -> Any:
     """Expected lines and measured marks, a panel for each noise."""
     noises = _noises(found)
-    made, axes = figure_of(9.8, 4.0, 1, len(noises))
-    for axis, noise in zip(axes[0], noises, strict=True):
-        for color, epsilon in zip(PALETTE, _values(found, "epsilon"), strict=False):
+    titles = [_TITLES[noise] for noise in noises]
+    made, axes = side_by_side(9.8, 4.0, titles, across="alpha beta", up="NSR")
+    for axis, noise in zip(axes, noises, strict=True):
+        for color, epsilon in zip(PALETTE, places(found, "epsilon"), strict=False):
             for strategy, (style, marker) in _STYLES.items():
                 own = _by(found, "rate", noise=noise, epsilon=epsilon, strategy=strategy)
                 rates = sorted(own)
@@ -174,18 +168,14 @@ def total_figure(found: Sequence[Row]) -> Any:
             axis.plot([], [], style, color=INK, marker=marker, markersize=4, label=_NAMES[strategy])
         axis.set_xscale("log")
         axis.set_yscale("log")
-        axis.set_xlabel("alpha beta")
-        title = "Laplace noise" if noise == "laplace" else f"Gaussian noise, delta = {DELTA:g}"
-        axis.set_title(title, fontsize=9)
-    axes[0, 0].set_ylabel("NSR")
-    axes[0, -1].legend(frameon=False, fontsize=7)
+    axes[-1].legend(frameon=False, fontsize=7)
     return made
 
 
 def _against_records(found: Sequence[Row], noise: str, strategy: str) -> list[float]:
     """Ratios of a strategy over those of sampled records, where anything is left out."""
     cells = []
-    for epsilon in _values(found, "epsilon"):
+    for epsilon in places(found, "epsilon"):
         own, records = (
             _by(found, "rate", noise=noise, epsilon=epsilon, strategy=name)
             for name in (strategy, "records")
@@ -198,14 +188,20 @@ def _noises(found: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(str(row["noise"]) for row in found))
 
 
-def _values(found: Sequence[Row], column: str) -> list[float]:
-    return sorted({number(row, column) for row in found})
-
-
 def _by(found: Sequence[Row], column: str, **values: str | float) -> dict[float, Row]:
     """Rows with these values by a column."""
-    return {
-        number(row, column): row
-        for row in found
-        if all(row[name] == value for name, value in values.items())
-    }
+    return {number(row, column): row for row in where(found, **values)}
+
+
+FIGURE6 = View(
+    "Figure 6: noise against epsilon for sampled records",
+    noise_table,
+    noise_comparison,
+    noise_figure,
+)
+FIGURE7 = View(
+    "Figure 7: noise-to-signal ratio with features or records left out",
+    total_table,
+    total_comparison,
+    total_figure,
+)

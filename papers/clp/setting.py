@@ -164,9 +164,3 @@ def signal_of(exact: ExactSums, design: Design) -> float:
     """|z|^2 of the records' mean features, over all m of them; features have modulus 1."""
     mean = exact.sums / (design.unit * exact.n_records)
     return float(mean @ mean)
-
-
-def quartiles(values: list[float]) -> tuple[float, float, float]:
-    """Lower quartile, median and upper quartile."""
-    low, middle, high = (float(value) for value in np.quantile(values, (0.25, 0.5, 0.75)))
-    return low, middle, high

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from papers.clp.setting import (
     CKM_SCALE,
@@ -20,12 +21,12 @@ from papers.clp.setting import (
     decoded,
     design_of,
     draw_records,
-    quartiles,
     release,
     signal_of,
     sums_of,
 )
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell, Experiment
+from papers.harness.rows import Row, grouped, numbers, quartiles
 from privsketch.budget import Budget
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import clustered
@@ -185,20 +186,15 @@ def _row(
 def summary(found: Sequence[Row]) -> list[Row]:
     """Medians and quartiles over trials."""
     columns = ("n_records", "delta", "curve", "noise", "epsilon", "m")
-    groups: dict[tuple[str | int | float, ...], list[Row]] = {}
-    for row in found:
-        groups.setdefault(tuple(row[name] for name in columns), []).append(row)
-    made: list[Row] = []
-    for key, own in groups.items():
-        low, middle, high = quartiles([float(row["rsse"]) for row in own])
-        made.append(
-            {
-                **dict(zip(columns, key, strict=True)),
-                "trials": len(own),
-                "signal": sum(float(row["signal"]) for row in own) / len(own),
-                "rsse": middle,
-                "rsse_low": low,
-                "rsse_high": high,
-            }
-        )
-    return made
+    return [
+        {
+            **dict(zip(columns, key, strict=True)),
+            "trials": len(own),
+            "signal": sum(numbers(own, "signal")) / len(own),
+            **quartiles("rsse", numbers(own, "rsse")),
+        }
+        for key, own in grouped(found, itemgetter(*columns)).items()
+    ]
+
+
+FIGURE8 = Experiment(cells, summary)

@@ -1,4 +1,4 @@
-"""CLP Figure 8 as a table of usable epsilons, words and a picture, from rows of clp_size."""
+"""CLP Figure 8 as a table of usable epsilons, words and a picture, from rows of size."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from papers.clp.setting import USABLE
 from papers.clp.size import CKM, CUBE, DELTA, DIM, KNOWN, NO_SIZE, PIPELINE, PRINTED, UNKNOWN, K
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number, numbers, places, where
+from papers.harness.views import View, aligned
 from privsketch.design.regimes import CLP_LEAST_SIZE, CLP_UNKNOWNS
 from privsketch.report.drawing import INK, PALETTE, figure_of
 
@@ -35,7 +35,7 @@ _MOST_LINES = 5
 
 def table(found: Sequence[Row]) -> str:
     """Usable epsilons, then the median RSSE at the best size for every epsilon."""
-    sizes = _numbers(found)
+    sizes = _record_counts(found)
     lines = [
         ["printed, Laplace noise", *(f"{PRINTED[n]:g}" if n in PRINTED else "-" for n in sizes)]
     ]
@@ -45,8 +45,7 @@ def table(found: Sequence[Row]) -> str:
     blocks = [aligned([f"usable epsilon (RSSE < {USABLE:g})", *(f"n = {n}" for n in sizes)], lines)]
     for n in sizes:
         for delta in _CURVES:
-            own = [row for row in found if _at(row, n, delta)]
-            epsilons = sorted({number(row, "epsilon") for row in own})
+            epsilons = places(where(found, n_records=n, delta=delta), "epsilon")
             lines = [
                 [_title(delta, curve), *(_cell(best(found, n, delta, curve, e)) for e in epsilons)]
                 for where, curve in _shown(found)
@@ -60,9 +59,8 @@ def table(found: Sequence[Row]) -> str:
 def comparison(found: Sequence[Row]) -> str:
     """What the numbers say, in sentences."""
     unknowns = K * DIM
-    signal = _mean(
-        [number(r, "signal") for r in found if r["curve"] == CKM and not number(r, "delta")]
-    )
+    signals = numbers(where(found, curve=CKM, delta=0.0), "signal")
+    signal = sum(signals) / len(signals)
     trials = min(int(row["trials"]) for row in found)
     lines = [
         "The paper expects useful sketches with Laplace noise from epsilon = "
@@ -77,10 +75,10 @@ def comparison(found: Sequence[Row]) -> str:
         "those tried, from that epsilon on.",
     ]
     for curve in _CURVES[0.0]:
-        if any(row["curve"] == curve for row in found):
+        if where(found, curve=curve):
             lines.append(_against_printed(found, curve))
     gains = []
-    for n in _numbers(found):
+    for n in _record_counts(found):
         pure, other = (usable(found, n, delta, KNOWN) for delta in (0.0, DELTA))
         if not math.isnan(pure + other):
             gains.append(f"{pure / other:.2g} at n = {n}")
@@ -95,11 +93,12 @@ def comparison(found: Sequence[Row]) -> str:
 
 def figure(found: Sequence[Row]) -> Any:
     """RSSE against m: pure with a known width and without, and with delta; a column for each n."""
-    numbers = _numbers(found)
-    made, axes = figure_of(3.7 * len(numbers) + 2.4, 8.2, len(_PANELS), len(numbers))
+    sizes = _record_counts(found)
+    made, axes = figure_of(3.7 * len(sizes) + 2.4, 8.2, len(_PANELS), len(sizes))
     for line, (title, delta, styles) in enumerate(_PANELS):
-        for axis, n in zip(axes[line], numbers, strict=True):
-            own = [row for row in found if _at(row, n, delta) and int(row["m"]) != NO_SIZE]
+        for axis, n in zip(axes[line], sizes, strict=True):
+            every = where(found, n_records=n, delta=delta)
+            own = [row for row in every if row["m"] != NO_SIZE]
             _draw(axis, own, styles)
             axis.set_title(f"n = {n:.0e}".replace("e+0", "e") + f", {title}", fontsize=9)
         axes[line, 0].set_ylabel("RSSE")
@@ -117,16 +116,14 @@ def figure(found: Sequence[Row]) -> Any:
 
 def _draw(axis: Any, own: Sequence[Row], styles: dict[str, tuple[str, str]]) -> None:
     """One panel: a colour for each epsilon, a style for each curve."""
-    epsilons = _some(sorted({number(row, "epsilon") for row in own}))
+    epsilons = _some(places(own, "epsilon"))
     for color, epsilon in zip(PALETTE, epsilons, strict=False):
         for curve, (style, marker) in styles.items():
-            rows = [r for r in own if r["curve"] == curve and number(r, "epsilon") == epsilon]
+            rows = where(own, curve=curve, epsilon=epsilon)
             rows.sort(key=lambda row: number(row, "m"))
-            places = [number(row, "m") / (K * DIM) for row in rows]
-            values = [number(row, "rsse") for row in rows]
-            axis.plot(
-                places, values, style, color=color, marker=marker, markersize=3.5, linewidth=1.3
-            )
+            sizes, values = [m / (K * DIM) for m in numbers(rows, "m")], numbers(rows, "rsse")
+            look = {"color": color, "marker": marker, "markersize": 3.5, "linewidth": 1.3}
+            axis.plot(sizes, values, style, **look)
         axis.plot([], [], "-", color=color, label=f"epsilon = {epsilon:.3g}")
     axis.axhline(USABLE, color=INK, linewidth=0.8, linestyle=":")
     axis.axvline(CLP_LEAST_SIZE, color="red", linewidth=0.8, linestyle="--")
@@ -135,16 +132,16 @@ def _draw(axis: Any, own: Sequence[Row], styles: dict[str, tuple[str, str]]) -> 
     axis.set_ylim(0.95, _TOP)
     axis.set_yticks([1, 1.2, 1.5, 2, 3, 5], ["1", "1.2", "1.5", "2", "3", "5"])
     axis.minorticks_off()
-    places = sorted({number(row, "m") / (K * DIM) for row in own})
-    axis.set_xticks(places, [f"{place:g}" for place in places])
+    sizes = [m / (K * DIM) for m in places(own, "m")]
+    axis.set_xticks(sizes, [f"{size:g}" for size in sizes])
     axis.legend(framealpha=0.8, edgecolor="none", fontsize=7, loc="upper right")
 
 
 def usable(found: Sequence[Row], n: int, delta: float, curve: str) -> float:
     """The epsilon from which on the median RSSE at the best m is below the limit; nan if none."""
-    own = [row for row in found if _at(row, n, delta) and row["curve"] == curve]
+    own = where(found, n_records=n, delta=delta, curve=curve)
     least = math.nan
-    for epsilon in sorted({number(row, "epsilon") for row in own}, reverse=True):
+    for epsilon in reversed(places(own, "epsilon")):
         if number(best(own, n, delta, curve, epsilon), "rsse") >= USABLE:
             break
         least = epsilon
@@ -153,14 +150,8 @@ def usable(found: Sequence[Row], n: int, delta: float, curve: str) -> float:
 
 def best(found: Sequence[Row], n: int, delta: float, curve: str, epsilon: float) -> Row:
     """The row of least median RSSE over sizes."""
-    return min(
-        (
-            row
-            for row in found
-            if _at(row, n, delta) and row["curve"] == curve and number(row, "epsilon") == epsilon
-        ),
-        key=lambda row: number(row, "rsse"),
-    )
+    own = where(found, n_records=n, delta=delta, curve=curve, epsilon=epsilon)
+    return min(own, key=lambda row: number(row, "rsse"))
 
 
 def with_constants(n: int, signal: float, unknowns: int) -> float:
@@ -174,20 +165,20 @@ def with_constants(n: int, signal: float, unknowns: int) -> float:
 
 def _against_printed(found: Sequence[Row], curve: str) -> str:
     """Whether the usable epsilons of a pure curve are at most the printed ones."""
-    numbers = [n for n in _numbers(found) if n in PRINTED]
-    values = {n: usable(found, n, 0.0, curve) for n in numbers}
+    sizes = [n for n in _record_counts(found) if n in PRINTED]
+    values = {n: usable(found, n, 0.0, curve) for n in sizes}
     # Read back with 6 digits.
-    met = [n for n in numbers if values[n] <= PRINTED[n] * (1 + 1e-5)]
-    at = [f"{_told(found, n, 0.0, curve)} at n = {n}" for n in numbers]
+    met = [n for n in sizes if values[n] <= PRINTED[n] * (1 + 1e-5)]
+    at = [f"{_told(found, n, 0.0, curve)} at n = {n}" for n in sizes]
     rsse = [
         f"{number(best(found, n, 0.0, curve, printed), 'rsse'):.3f}"
-        for n in numbers
+        for n in sizes
         if (printed := _nearest(found, n, curve)) is not None
     ]
     verdict = (
         "at least as small as printed for every n"
-        if len(met) == len(numbers)
-        else f"NOT as small as printed for n = {', '.join(str(n) for n in numbers if n not in met)}"
+        if len(met) == len(sizes)
+        else f"NOT as small as printed for n = {', '.join(str(n) for n in sizes if n not in met)}"
     )
     told = f" (RSSE at the printed epsilon {', '.join(rsse)})" if rsse else ""
     return f"{_title(0.0, curve)}: usable epsilon {', '.join(at)}, {verdict}{told}."
@@ -195,9 +186,7 @@ def _against_printed(found: Sequence[Row], curve: str) -> str:
 
 def _nearest(found: Sequence[Row], n: int, curve: str) -> float | None:
     """The epsilon of the rows that is the printed one."""
-    epsilons = {
-        number(row, "epsilon") for row in found if _at(row, n, 0.0) and row["curve"] == curve
-    }
+    epsilons = places(where(found, n_records=n, delta=0.0, curve=curve), "epsilon")
     same = [e for e in epsilons if math.isclose(e, PRINTED[n], rel_tol=1e-5)]
     return same[0] if same else None
 
@@ -207,18 +196,13 @@ def _sizes_that_work(found: Sequence[Row]) -> str:
     parts = []
     for delta, law in _LAWS.items():
         works = total = 0
-        for n in _numbers(found):
-            for epsilon in {number(row, "epsilon") for row in found if _at(row, n, delta)}:
-                if number(best(found, n, delta, CKM, epsilon), "rsse") < USABLE:
-                    own = [
-                        row
-                        for row in found
-                        if _at(row, n, delta)
-                        and row["curve"] == CKM
-                        and number(row, "epsilon") == epsilon
-                    ]
-                    works += sum(number(row, "rsse") < USABLE for row in own)
-                    total += len(own)
+        for n in _record_counts(found):
+            every = where(found, n_records=n, delta=delta)
+            for epsilon in places(every, "epsilon"):
+                medians = numbers(where(every, curve=CKM, epsilon=epsilon), "rsse")
+                if min(medians) < USABLE:
+                    works += sum(median < USABLE for median in medians)
+                    total += len(medians)
         parts.append(f"{works} of {total} with {law}")
     return (
         "Where CKM works at one size at least, it does at "
@@ -230,9 +214,7 @@ def _sizes_that_work(found: Sequence[Row]) -> str:
 def _told(found: Sequence[Row], n: int, delta: float, curve: str) -> str:
     """A usable epsilon; "<=" if it is the least one that was tried."""
     value = usable(found, n, delta, curve)
-    epsilons = [
-        number(row, "epsilon") for row in found if _at(row, n, delta) and row["curve"] == curve
-    ]
+    epsilons = numbers(where(found, n_records=n, delta=delta, curve=curve), "epsilon")
     if math.isnan(value):
         return f"> {max(epsilons):.3g}" if epsilons else "-"
     return f"<= {value:.3g}" if value == min(epsilons) else f"{value:.3g}"
@@ -249,7 +231,7 @@ def _shown(found: Sequence[Row]) -> list[tuple[float, str]]:
         (delta, curve)
         for delta, curves in _CURVES.items()
         for curve in curves
-        if any(row["curve"] == curve and number(row, "delta") == delta for row in found)
+        if where(found, curve=curve, delta=delta)
     ]
 
 
@@ -264,13 +246,8 @@ def _cell(row: Row) -> str:
     return f"{number(row, 'rsse'):.3f}{size}"
 
 
-def _at(row: Row, n: int, delta: float) -> bool:
-    return int(row["n_records"]) == n and number(row, "delta") == delta
+def _record_counts(found: Sequence[Row]) -> list[int]:
+    return [int(n) for n in places(found, "n_records")]
 
 
-def _numbers(found: Sequence[Row]) -> list[int]:
-    return sorted({int(row["n_records"]) for row in found})
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+FIGURE8 = View("Figure 8: RSSE against the size of a private sketch", table, comparison, figure)

@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from papers.harness.rows import Row
 from papers.harness.sources import sources_digest, versions_below
 from papers.harness.workers import in_processes
 from privsketch._parallel import one_thread_of_kmeans
 from privsketch.errors import FileError, require_count
 from privsketch.formats import write_file
 
-Row = dict[str, str | int | float]
 Progress = Callable[[float], None]  # the share that is done, 0 to 1
 
 
@@ -68,6 +68,14 @@ class Cell:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
+@dataclass(frozen=True)
+class Experiment:
+    """`cells` are its parts for an effort, `summary` makes the rows of a file out of theirs."""
+
+    cells: Callable[[str], Sequence[Cell]]
+    summary: Callable[[Sequence[Row]], list[Row]] = list
+
+
 def run_cells(
     cells: Sequence[Cell],
     folder: Path | None,
@@ -83,10 +91,7 @@ def run_cells(
     require_count("n_jobs", n_jobs)
     paths = [None if folder is None else folder / f"{cell.digest()}.json" for cell in cells]
     if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(f"{folder}: {error.strerror or 'cannot be made'}") from None
+        make_folder(folder)
     kept = [None if path is None or again else _kept(path) for path in paths]
     found = {place: part for place, part in enumerate(kept) if part is not None}
     total, done = sum(cell.weight for cell in cells), sum(cells[place].weight for place in found)
@@ -104,6 +109,14 @@ def run_cells(
     progress(1.0)
     parts = [found[place] for place in range(len(cells))]
     return Found([row for part in parts for row in part.rows], sum(part.seconds for part in parts))
+
+
+def make_folder(folder: Path) -> None:
+    """A folder and those above it, where they are not there yet."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder}: {error.strerror or 'cannot be made'}") from None
 
 
 def _kept(path: Path) -> Found | None:

@@ -14,7 +14,8 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from papers.harness.results import Target, from_csv, words
+from papers.harness.results import Target, words
+from papers.harness.rows import from_csv
 from papers.harness.targets import TARGETS
 from privsketch.errors import ParameterError
 from privsketch.formats import read_file, write_file
@@ -55,10 +56,10 @@ def _block(target: Target, results: Path) -> str:
         return f"*{target.name} was not run yet: `python -m papers {target.name}`.*"
     rows = from_csv(read_file(results / f"{target.name}.csv").decode())
     parts = []
-    if target.figure is not None:
-        parts.append(f"![{target.shows}]({results.name}/{target.name}.png)")
-    parts.append(f"```text\n{target.table(rows)}\n```")
-    parts += [_wrapped(line) for line in target.comparison(rows).splitlines()]
+    if target.view.figure is not None:
+        parts.append(f"![{target.view.shows}]({results.name}/{target.name}.png)")
+    parts.append(f"```text\n{target.view.table(rows)}\n```")
+    parts += [_wrapped(line) for line in target.view.comparison(rows).splitlines()]
     parts.append(_wrapped(f"*Made by {_origin(target, results)}.*"))
     return "\n\n".join(parts)
 

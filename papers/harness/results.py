@@ -1,52 +1,37 @@
-"""What a target leaves behind: a CSV file, a picture if it is a figure, and words.
-
-Rows are flat and all have the same columns, so that a file of them can be read again in place
-of a run.
-"""
+"""What a target leaves behind: a CSV file, a picture if it is a figure, and words."""
 
 from __future__ import annotations
 
-import csv
-import io
 import platform
 import textwrap
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from papers.harness.cells import Cell, Progress, Row, run_cells
-from privsketch.errors import FileError, ParameterError
+from papers.harness.cells import Cell, Experiment, Progress, make_folder, run_cells
+from papers.harness.rows import Row, from_csv, to_csv
+from papers.harness.views import View, to_png
+from privsketch.errors import ParameterError
 from privsketch.formats import require_writable, write_file
 
 EFFORTS = ("full", "quick", "tiny")  # as in the paper, within two minutes, for tests
-_PIXELS_PER_INCH = 160
-_COLOURS = 256
 _WIDTH = 100
 
 
 @dataclass(frozen=True)
 class Target:
-    """One figure or table of a paper.
+    """One figure or table of a paper: an experiment, and how its rows are shown.
 
-    `cells` are the parts of the experiment for an effort, `summary` makes the rows of the file out
-    of theirs; the others show these rows: as a table beside the paper's numbers, in words, and as
-    a picture. `seconds` and `quick_seconds` are what two cores take.
+    `seconds` are what two cores take for a full and for a quick run.
     """
 
     name: str
     paper: str
-    shows: str
-    seconds: int
-    quick_seconds: int
-    cells: Callable[[str], Sequence[Cell]]
-    table: Callable[[Sequence[Row]], str]
-    comparison: Callable[[Sequence[Row]], str]
-    figure: Callable[[Sequence[Row]], Any] | None = None
-    summary: Callable[[Sequence[Row]], list[Row]] | None = None
+    experiment: Experiment
+    view: View
+    seconds: tuple[int, int]
 
     @property
     def short_paper(self) -> str:
@@ -78,39 +63,37 @@ def run(
     """
     if effort not in EFFORTS:
         raise ParameterError(f"effort={effort!r}: expected one of {', '.join(map(repr, EFFORTS))}")
-    if target.figure is not None and find_spec("matplotlib") is None:
+    figure = target.view.figure
+    if figure is not None and find_spec("matplotlib") is None:
         raise ParameterError(
             f"target={target.name!r}: a figure needs matplotlib; pip install 'privsketch[plot]'"
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder}: {error.strerror or 'cannot be made'}") from None
-    kinds = ("csv", "txt") if target.figure is None else ("csv", "txt", "png")
+    make_folder(folder)
+    kinds = ("csv", "txt") if figure is None else ("csv", "txt", "png")
     files = tuple(folder / f"{target.name}.{kind}" for kind in kinds)
     for path in files:
         require_writable(path)
-    cells = target.cells(effort)
+    cells = target.experiment.cells(effort)
     kept = folder / "cells" / target.name
     found = run_cells(cells, kept, progress, n_jobs=n_jobs, again=again)
-    content = to_csv(found.rows if target.summary is None else target.summary(found.rows))
+    content = to_csv(target.experiment.summary(found.rows))
     rows = from_csv(content)  # what is said and shown is what the file has
     text = words(target, rows, provenance(target, effort, cells, found.seconds))
     write_file(files[0], content.encode())
     write_file(files[1], (text + "\n").encode())
-    if target.figure is not None:
-        write_file(files[2], to_png(target.figure(rows)))
+    if figure is not None:
+        write_file(files[2], to_png(figure(rows)))
     return Outcome(text, files)
 
 
 def words(target: Target, rows: Sequence[Row], made_by: str) -> str:
     """Table and comparison, with what they were made by."""
-    comparison = target.comparison(rows).splitlines()
+    comparison = target.view.comparison(rows).splitlines()
     return "\n".join(
         [
-            f"{target.shows}; {target.paper}",
+            f"{target.view.shows}; {target.paper}",
             "",
-            target.table(rows),
+            target.view.table(rows),
             "",
             *(textwrap.fill(line, _WIDTH) for line in comparison),
             "",
@@ -123,58 +106,13 @@ def provenance(target: Target, effort: str, cells: Sequence[Cell], seconds: floa
     """The command, its time, and the code that it ran, in one line."""
     command = f"python -m papers {target.name}" + (" --quick" if effort == "quick" else "")
     sources = "+".join(sorted({cell.sources[:12] for cell in cells}))
-    time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    time = duration(seconds)
     return f"{command}: {effort} run, {time} of one core; sources {sources}; {versions()}"
 
 
-def to_csv(rows: Sequence[Row]) -> str:
-    """Lines of comma-separated values below the names of the columns."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: _short(value) for name, value in row.items()})
-    return stream.getvalue()
-
-
-def from_csv(content: str) -> list[Row]:
-    """Rows of such lines; what looks like a number is one."""
-    return [
-        {name: _typed(text) for name, text in row.items()}
-        for row in csv.DictReader(io.StringIO(content, newline=""))
-    ]
-
-
-def to_png(figure: Any) -> bytes:
-    """The picture of a matplotlib figure, in few colours: a third of the bytes."""
-    from PIL import Image  # matplotlib needs it too
-
-    drawn, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=_PIXELS_PER_INCH)
-    picture = (
-        Image.open(drawn)
-        .convert("RGB")
-        .quantize(_COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    )
-    picture.save(small, format="png", optimize=True)
-    return small.getvalue()
-
-
-def aligned(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table as text: the first column to the left, all others to the right."""
-    widths = [max(len(line[i]) for line in [headings, *lines]) for i in range(len(headings))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in [headings, *lines]
-    )
-
-
-def number(row: Row, name: str) -> float:
-    """A column of a row that holds a number."""
-    return float(row[name])
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def versions() -> str:
@@ -190,14 +128,3 @@ def _version(name: str) -> str | None:
 
         return __version__
     return version(name) if find_spec(name.replace("scikit-learn", "sklearn")) else None
-
-
-def _short(value: str | int | float) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _typed(text: str) -> str | int | float:
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    return text

@@ -8,28 +8,16 @@ the first million records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from papers.harness.cells import Cell, Row
-from papers.harness.results import number
-from papers.icassp.setting import (
-    DIM,
-    N_CLUSTERS,
-    OUR_DECODER,
-    PAPER_DECODER,
-    Mixture,
-    at_epsilon,
-    devices_sketch,
-    learned,
-    mixture,
-    objective,
-    paper_design,
-    predicted_snr,
-    without_privacy,
-)
+from papers.harness.cells import Cell, Experiment
+from papers.harness.rows import Row, grouped, number, quartiles, where
+from papers.icassp import setting
+from papers.icassp.setting import OUR_DECODER, PAPER_DECODER, Mixture, mixture
 from privsketch._typing import Floats
 from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.clustering import grid, lloyd
@@ -38,6 +26,7 @@ from privsketch.clustering.starts import Start
 from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError
 from privsketch.features.frequencies import Frequencies
+from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 from privsketch.sketching.sums import ExactSums, exact_sums
 
@@ -49,6 +38,7 @@ REFERENCE = "k-means, no privacy"
 CKM, CKM_JOINT, OURS = "CKM", "CKM's release, our decoder", "privsketch"
 LLOYD = {"uniform": "DP-Lloyd, uniform start", "packing": "DP-Lloyd, packing start"}
 GRID = "EUGkM"
+Curve = tuple[str, str, float, int, float, float]  # as `curve_of` names them
 LLOYD_LEAST = 1e4  # n epsilon below which rounds are nothing but noise
 
 
@@ -63,8 +53,8 @@ class Extent:
     sizes: tuple[int, ...]  # m / (k d); the first one has all devices and rates
     rates: tuple[float, ...]
     most_cells: int  # of the grid
-    k: int = N_CLUSTERS
-    d: int = DIM
+    k: int = setting.N_CLUSTERS
+    d: int = setting.DIM
 
 
 # n epsilon is what counts: a quick run has a tenth of the records at ten times epsilon.
@@ -104,7 +94,7 @@ def cells(effort: str) -> list[Cell]:
 def reference_rows(trial: int, n_records: int, k: int, d: int) -> list[Row]:
     """K-means without privacy."""
     data = mixture(trial, n_records, k, d)
-    return [_row(data, trial, REFERENCE, without_privacy(data))]
+    return [_row(data, trial, REFERENCE, setting.without_privacy(data), {})]
 
 
 def paper_rows(
@@ -120,7 +110,7 @@ def paper_rows(
     """CKM as in the paper, for several numbers of devices, and one release by our decoder."""
     data = mixture(trial, n_records, k, d)
     m = size * k * d
-    design = paper_design(data, m, seed=trial, kept=round(rate * m), in_blocks=True)
+    design = setting.paper_design(data, m, seed=trial, kept=round(rate * m), in_blocks=True)
     each = n_records // max(devices)
     blocks = (data.table[first : first + each] for first in range(0, n_records, each))
     sums = np.stack([exact_sums([block], design, n_threads=1).sums for block in blocks])
@@ -128,20 +118,21 @@ def paper_rows(
     for n_devices in devices:
         parts = sums.reshape(n_devices, -1, sums.shape[1]).sum(axis=1)
         for epsilon in epsilons:
-            private = at_epsilon(design, epsilon)
-            sketch = devices_sketch(parts, private, n_records)
+            private = setting.at_epsilon(design, epsilon)
+            sketch = setting.devices_sketch(parts, private, n_records)
             what: Row = {
                 "devices": n_devices,
                 "alpha_r": rate,
                 "size": size,
                 "m": m,
-                "snr": predicted_snr(private, n_records, n_devices),
+                "snr": setting.predicted_snr(private, n_records, n_devices),
             }
             own = n_devices == 1 and rate == 1.0
             for decoder in (PAPER_DECODER, OUR_DECODER) if own else (PAPER_DECODER,):
                 name = CKM if decoder == PAPER_DECODER else CKM_JOINT
-                centers = learned(sketch, decoder)
-                found.append(_row(data, trial, name, centers, sketch.receipt, epsilon, what))
+                spent = _spent(name, sketch.receipt, epsilon)
+                centers = setting.learned(sketch, decoder)
+                found.append(_row(data, trial, name, centers, {**what, **spent}))
     return found
 
 
@@ -161,7 +152,7 @@ def own_rows(
     for epsilon in epsilons:
         design = Design.plan(
             n_components=k,
-            domain=data.box,
+            domain=setting.box(d),
             budget=Budget(epsilon, delta, neighbours),
             n_records=n_records,
             random_state=trial,
@@ -172,9 +163,10 @@ def own_rows(
         values, receipt = design.sum_noise.release(exact.sums, exact.n_records, source="records")
         count = n_records if design.count == "public" else None
         sketch = Sketch(values, design, receipt, ("0",), ("records",), count)
-        centers = learned(sketch, OUR_DECODER)
         what: Row = {"size": design.n_features / (k * d), "m": design.n_features}
-        found.append(_row(data, trial, OURS, centers, receipt, epsilon, what))
+        spent = _spent(OURS, receipt, epsilon)
+        centers = setting.learned(sketch, OUR_DECODER)
+        found.append(_row(data, trial, OURS, centers, {**what, **spent}))
     return found
 
 
@@ -183,22 +175,9 @@ def lloyd_rows(
 ) -> list[Row]:
     """Five noisy rounds of Lloyd's, Laplace noise with the split of Su et al."""
     data = mixture(trial, n_records, k, d)
-    found = []
-    for epsilon in epsilons:
-        model = clustered(
-            lloyd.cluster,
-            data.table,
-            k,
-            domain=data.box,
-            budget=Budget(epsilon, neighbours="replace"),
-            noise="laplace",
-            n_rounds=5,
-            start=start,
-            n_threads=1,
-            random_state=trial,
-        )
-        found.append(_row(data, trial, LLOYD[start], model.centers, model.receipt, epsilon))
-    return found
+    own: dict[str, Any] = {"noise": "laplace", "n_rounds": 5, "start": start}
+    models = {e: _clustered(data, lloyd.cluster, e, trial, **own) for e in epsilons}
+    return [_model_row(data, trial, LLOYD[start], model, e) for e, model in models.items()]
 
 
 def grid_rows(
@@ -211,48 +190,65 @@ def grid_rows(
         try:
             if grid.cells_per_axis(n_records, epsilon, d) ** d > most_cells:
                 continue
-            model = clustered(
-                grid.cluster,
-                data.table,
-                k,
-                domain=data.box,
-                budget=Budget(epsilon, neighbours="replace"),
-                n_records=n_records,
-                n_threads=1,
-                random_state=trial,
-            )
+            model = _clustered(data, grid.cluster, epsilon, trial, n_records=n_records)
         except ParameterError:
             continue  # more cells than the library takes
-        found.append(_row(data, trial, GRID, model.centers, model.receipt, epsilon))
+        found.append(_model_row(data, trial, GRID, model, epsilon))
     return found
 
 
-_ABSENT: Row = {"devices": 1, "alpha_r": 1.0, "size": 0.0, "m": 0, "snr": 0.0}
+def _clustered(
+    data: Mixture, method: Callable[..., ClusterModel], epsilon: float, seed: int, **own: Any
+) -> ClusterModel:
+    """A method that reads the records, with the paper's guarantee and parameters of its own."""
+    k, d = data.means.shape
+    return clustered(
+        method,
+        data.table,
+        k,
+        domain=setting.box(d),
+        budget=Budget(epsilon, neighbours="replace"),
+        n_threads=1,
+        random_state=seed,
+        **own,
+    )
 
 
-def _row(
-    data: Mixture,
-    trial: int,
-    curve: str,
-    centers: Floats,
-    receipt: Receipt | None = None,
-    epsilon: float = 0.0,
-    facts: Row = _ABSENT,
-) -> Row:
-    """What a run cost and what its centres do; 0 stands for what a curve does not have."""
-    if receipt is not None and receipt.epsilon > epsilon:
+def _model_row(data: Mixture, trial: int, curve: str, model: ClusterModel, epsilon: float) -> Row:
+    return _row(data, trial, curve, model.centers, _spent(curve, model.receipt, epsilon))
+
+
+_ABSENT: Row = {
+    **{"neighbours": "replace", "delta": 0.0, "devices": 1, "alpha_r": 1.0},
+    **{"size": 0.0, "m": 0, "snr": 0.0, "epsilon": 0.0},
+}
+
+
+def _spent(curve: str, receipt: Receipt, epsilon: float) -> Row:
+    """What a run cost, no more than it was to cost."""
+    if receipt.epsilon > epsilon:
         raise ParameterError(f"{curve}: spent epsilon={receipt.epsilon}, more than {epsilon}")
+    return {"neighbours": receipt.neighbours, "delta": receipt.delta, "epsilon": epsilon}
+
+
+def _row(data: Mixture, trial: int, curve: str, centers: Floats, facts: Row) -> Row:
+    """What a run cost and what its centres do; 0 stands for what a curve does not have."""
     return {
         "curve": curve,
-        "neighbours": "replace" if receipt is None else receipt.neighbours,
-        "delta": 0.0 if receipt is None else receipt.delta,
         **_ABSENT,
         **facts,
-        "epsilon": epsilon,
-        "records": data.n_records,
+        "records": len(data.table),
         "trial": trial,
-        "objective": objective(data.table[:EVALUATED], centers),
+        "objective": setting.objective(data.table[:EVALUATED], centers),
     }
+
+
+def curve_of(row: Row) -> Curve:
+    """Name, relation, delta, devices, rate, size; that of our own is chosen by the planner."""
+    name = str(row["curve"])
+    size = 0.0 if name == OURS else number(row, "size")
+    facts = number(row, "delta"), int(row["devices"]), number(row, "alpha_r"), size
+    return name, str(row["neighbours"]), *facts
 
 
 def summary(found: Sequence[Row]) -> list[Row]:
@@ -260,29 +256,15 @@ def summary(found: Sequence[Row]) -> list[Row]:
 
     Objectives are divided by those of k-means on the same records.
     """
-    plain = {row["trial"]: number(row, "objective") for row in found if row["curve"] == REFERENCE}
-    points: dict[tuple[str | int | float, ...], list[Row]] = {}
-    for row in found:
-        # The planner's size is not part of the name of our own curves.
-        key = [row[name] for name in ("curve", "neighbours", "delta", "devices", "alpha_r")]
-        size = 0.0 if row["curve"] == OURS else row["size"]
-        if row["curve"] != REFERENCE:
-            points.setdefault((*key, size, row["epsilon"]), []).append(row)
+    plain = {row["trial"]: number(row, "objective") for row in where(found, curve=REFERENCE)}
+    private = [row for row in found if row["curve"] != REFERENCE]
     rows = []
-    for group in points.values():
-        values = [number(row, "objective") / plain[row["trial"]] for row in group]
-        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
-        first = {
-            name: value for name, value in group[0].items() if name not in ("trial", "objective")
-        }
-        rows.append(
-            {
-                **first,
-                "trials": len(group),
-                "rsse": float(middle),
-                "rsse_low": float(low),
-                "rsse_high": float(high),
-                "rsse_worst": max(values),
-            }
-        )
+    for own in grouped(private, lambda row: (curve_of(row), row["epsilon"])).values():
+        values = [number(row, "objective") / plain[row["trial"]] for row in own]
+        first = {name: own[0][name] for name in own[0] if name not in ("trial", "objective")}
+        over = {**quartiles("rsse", values), "rsse_worst": max(values)}
+        rows.append({**first, "trials": len(own), **over})
     return rows
+
+
+FIGURE3 = Experiment(cells, summary)

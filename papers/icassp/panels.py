@@ -1,16 +1,26 @@
-"""ICASSP's Figure 3 as a table, words and a picture, from rows of icassp_curves."""
+"""ICASSP's Figure 3 as a table, words and a picture, from rows of curves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
-from papers.icassp.curves import CKM, CKM_JOINT, DELTA, EVALUATED, GRID, LLOYD, OURS
+from papers.harness.rows import Row, grouped, number, numbers, places, where
+from papers.harness.views import View, aligned, short, side_by_side
+from papers.icassp.curves import (
+    CKM,
+    CKM_JOINT,
+    DELTA,
+    EVALUATED,
+    GRID,
+    LLOYD,
+    OURS,
+    Curve,
+    curve_of,
+)
 from papers.icassp.setting import DIM, GOOD, N_CLUSTERS, spread
 from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS
-from privsketch.report.drawing import INK, PALETTE, figure_of
+from privsketch.report.drawing import INK, PALETTE
 
 _PAPER_RECORDS = 1e7
 _ONE_CENTER = 1 + (1 - 1 / N_CLUSTERS) * spread(N_CLUSTERS, DIM) ** 2  # its RSSE
@@ -18,15 +28,14 @@ _PAPER_EPSILON = 1e-2  # section 6: RSSE below 1.2 "provided that epsilon > 10^-
 # What our own curves are held to, at the paper's number of records.
 _OUR_EPSILONS = {0.0: 2e-3, DELTA: 2e-4}
 _MAIN_SIZE = 10.0
-Curve = tuple[str, str, float, int, float, float]
 
 
 def table(found: Sequence[Row]) -> str:
     """Medians of RSSE, a line for each curve and a column for each epsilon."""
-    epsilons = sorted({number(row, "epsilon") for row in found})
+    epsilons = places(found, "epsilon")
     lines = []
     for curve, rows in _curves(found).items():
-        own = {number(row, "epsilon"): _short(number(row, "rsse")) for row in rows}
+        own = {number(row, "epsilon"): short(number(row, "rsse")) for row in rows}
         lines.append([_label(curve)] + [own.get(epsilon, "-") for epsilon in epsilons])
     head = [f"median RSSE, n = {number(found[0], 'records'):g}; epsilon ="]
     return aligned(head + [f"{epsilon:g}" for epsilon in epsilons], lines)
@@ -81,7 +90,8 @@ def comparison(found: Sequence[Row]) -> str:
 def figure(found: Sequence[Row]) -> Any:
     """RSSE against epsilon: the paper's curves, and those of this library beside some of them."""
     curves = _curves(found)
-    made, axes = figure_of(11.5, 4.6, 1, 2)
+    titles = ["as in the paper", "with this library"]
+    made, axes = side_by_side(11.5, 4.6, titles, across="epsilon", up="relative SSE")
     left = [curve for curve in curves if curve[0] not in (OURS, CKM_JOINT)]
     right = [
         curve
@@ -89,14 +99,12 @@ def figure(found: Sequence[Row]) -> Any:
         if curve[0] in (OURS, GRID, *LLOYD.values())
         or (curve[0] in (CKM, CKM_JOINT) and curve[3:] == (1, 1.0, _MAIN_SIZE))
     ]
-    for axis, chosen, title in zip(
-        axes[0], (left, right), ("as in the paper", "with this library"), strict=True
-    ):
+    for axis, chosen in zip(axes, (left, right), strict=True):
         for curve in chosen:
             rows = curves[curve]
             axis.plot(
-                [number(row, "epsilon") for row in rows],
-                [number(row, "rsse") for row in rows],
+                numbers(rows, "epsilon"),
+                numbers(rows, "rsse"),
                 markersize=4,
                 linewidth=1.4,
                 label=_label(curve),
@@ -108,21 +116,13 @@ def figure(found: Sequence[Row]) -> Any:
         axis.set_ylim(0.95, 20)
         axis.set_yticks([1, GOOD, 2, 5, 10, 20], ["1", f"{GOOD:g}", "2", "5", "10", "20"])
         axis.minorticks_off()
-        axis.set_xlabel("epsilon")
-        axis.set_title(title, fontsize=9)
         axis.legend(frameon=False, fontsize=6.5, loc="upper right")
-    axes[0, 0].set_ylabel("relative SSE")
     return made
 
 
 def _curves(found: Sequence[Row]) -> dict[Curve, list[Row]]:
-    """Rows of every curve by growing epsilon; the size of our own is chosen by the planner."""
-    curves: dict[Curve, list[Row]] = {}
-    for row in found:
-        name = str(row["curve"])
-        size = 0.0 if name == OURS else number(row, "size")
-        numbers = number(row, "delta"), int(row["devices"]), number(row, "alpha_r"), size
-        curves.setdefault((name, str(row["neighbours"]), *numbers), []).append(row)
+    """Rows of every curve by growing epsilon."""
+    curves = grouped(found, curve_of)
     for rows in curves.values():
         rows.sort(key=lambda row: number(row, "epsilon"))
     return curves
@@ -181,7 +181,7 @@ def _kept_below(curves: dict[Curve, list[Row]], curve: Curve, bar: float) -> str
     worst = max(rows, key=lambda row: number(row, "rsse"))
     holds = number(worst, "rsse") < GOOD
     return (
-        f"{_label(curve)}: at most {_short(number(worst, 'rsse'))} for epsilon >= {bar:g}, "
+        f"{_label(curve)}: at most {short(number(worst, 'rsse'))} for epsilon >= {bar:g}, "
         f"{'below' if holds else 'NOT below'} {GOOD}"
     )
 
@@ -240,7 +240,7 @@ def _devices(curves: dict[Curve, list[Row]]) -> str:
 
 def _rule(found: Sequence[Row]) -> str:
     """Whether the rule of Figure 2 tells where Figure 3 is good."""
-    ckm = [row for row in found if row["curve"] == CKM]
+    ckm = where(found, curve=CKM)
     promised = [
         row
         for row in ckm
@@ -267,5 +267,4 @@ def _starts(curves: dict[Curve, list[Row]]) -> str:
     )
 
 
-def _short(value: float) -> str:
-    return f"{value:.3f}" if value < 2 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+FIGURE3 = View("Figure 3: relative SSE against epsilon", table, comparison, figure)

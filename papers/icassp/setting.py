@@ -51,15 +51,10 @@ class Mixture:
     table: Table = field(repr=False)
     means: Floats
 
-    @property
-    def n_records(self) -> int:
-        """How many records there are."""
-        return len(self.table)
 
-    @property
-    def box(self) -> Box:
-        """Where records lie, a public fact."""
-        return Box(low=-HALF_WIDTH, high=HALF_WIDTH, dim=self.means.shape[1])
+def box(d: int) -> Box:
+    """Where records lie, a public fact."""
+    return Box(low=-HALF_WIDTH, high=HALF_WIDTH, dim=d)
 
 
 def mixture(trial: int, n_records: int, k: int = N_CLUSTERS, d: int = DIM) -> Mixture:
@@ -127,12 +122,7 @@ def predicted_snr(design: Design, n_records: float, n_devices: int = 1) -> float
 
 
 def paper_design(
-    data: Mixture,
-    n_features: int,
-    *,
-    seed: int,
-    kept: int | None = None,
-    in_blocks: bool = False,
+    data: Mixture, n_features: int, *, seed: int, kept: int | None = None, in_blocks: bool = False
 ) -> Design:
     """The paper's mechanism, still with a budget of 1; `kept` features of a record are used."""
     k, d = data.means.shape
@@ -141,9 +131,9 @@ def paper_design(
         masks = Masks("block" if in_blocks else "uniform", kept=kept)
     return Design.plan(
         n_components=k,
-        domain=data.box,
+        domain=box(d),
         budget=Budget(1.0, neighbours="replace"),
-        n_records=data.n_records,
+        n_records=len(data.table),
         random_state=seed,
         n_features=n_features,
         noise="laplace",
@@ -207,7 +197,7 @@ def without_privacy(data: Mixture, n_first: int = 200_000, n_rounds: int = 5) ->
     k = len(data.means)
     fit = KMeans(k, n_init=3, random_state=0).fit(data.table[:n_first])
     centers = np.asarray(fit.cluster_centers_, dtype=np.float64)
-    for _ in range(n_rounds if data.n_records > n_first else 0):
+    for _ in range(n_rounds if len(data.table) > n_first else 0):
         sums, counts = np.zeros_like(centers), np.zeros(k)
         for some in _blocks(data.table):
             label = _scores(some, centers).argmin(axis=1)

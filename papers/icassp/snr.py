@@ -9,29 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 
-from papers.harness.cells import Cell, Row
-from papers.harness.results import number
-from papers.icassp.setting import (
-    DIM,
-    N_CLUSTERS,
-    OUR_DECODER,
-    PAPER_DECODER,
-    Mixture,
-    at_epsilon,
-    devices_sketch,
-    epsilon_for,
-    learned,
-    mixture,
-    noise_for,
-    objective,
-    paper_design,
-    rate_for,
-    sketch_law,
-    without_privacy,
-)
+from papers.harness.cells import Cell, Experiment
+from papers.harness.rows import Row, grouped, number, numbers
+from papers.icassp import setting
+from papers.icassp.setting import DIM, N_CLUSTERS, OUR_DECODER, PAPER_DECODER, Mixture
 from privsketch._typing import Integers
 from privsketch.design.noise_to_signal import icassp_snr
 from privsketch.design.recipe import Design
@@ -51,34 +36,34 @@ def left_cells(effort: str) -> list[Cell]:
     small = effort == "tiny"
     powers = [1.0] if small else np.arange(-0.5, 4.01, 0.5 if effort == "full" else 1.0)
     ratios = [float(f"{10**power:.4g}") for power in powers]
-    setting = {
+    common = {
         "n_records": 2000 if small else N_RECORDS,
         "k": 2 if small else N_CLUSTERS,
         "d": 2 if small else DIM,
         "ratios": ratios,
     }
-    return [Cell(left_rows, {"trial": t, **setting}) for t in range(_TRIALS[effort][0])]
+    return [Cell(left_rows, {"trial": t, **common}) for t in range(_TRIALS[effort][0])]
 
 
 def left_rows(trial: int, n_records: int, k: int, d: int, ratios: Sequence[float]) -> list[Row]:
     """RSSE, |z|^2 and the ratio that was realised, along all curves."""
-    data = mixture(trial, n_records, k, d)
+    data = setting.mixture(trial, n_records, k, d)
     m = round(SIZE * k * d)
-    best = objective(data.table, without_privacy(data))
+    best = setting.objective(data.table, setting.without_privacy(data))
     found: list[Row] = []
     for rate in RATES:
-        design = paper_design(data, m, seed=trial, kept=max(1, round(rate * m)))
+        design = setting.paper_design(data, m, seed=trial, kept=max(1, round(rate * m)))
         sums = _sums(data, design)
         for ratio in ratios:
-            sigma = noise_for(ratio, n_records, _rate(design))
+            sigma = setting.noise_for(ratio, n_records, _rate(design))
             if sigma is not None:
                 what: Row = {"series": f"alpha_r = {rate:g}", "sigma_xi": sigma, "snr": ratio}
                 found += _measured(what, data, design, sums, best)
     for sigma in SIGMAS:
         for ratio in ratios:
-            kept = round(rate_for(ratio, n_records, sigma) * m)
+            kept = round(setting.rate_for(ratio, n_records, sigma) * m)
             if 1 <= kept <= m:
-                design = paper_design(data, m, seed=trial, kept=kept)
+                design = setting.paper_design(data, m, seed=trial, kept=kept)
                 # A whole number of features is kept: the ratio is not quite the wanted one.
                 snr = icassp_snr(n_per_device=n_records, feature_rate=kept / m, sigma_xi=sigma)
                 what = {"series": f"sigma_xi = {sigma:g}", "sigma_xi": sigma, "snr": snr}
@@ -94,11 +79,11 @@ def right_cells(effort: str) -> list[Cell]:
     sizes = np.geomspace(0.8 if small else 0.6, 4 if small else 30, count)
     ratios = [float(f"{ratio:.4g}") for ratio in np.geomspace(0.1, 100 if small else 1e4, count)]
     k, d = (2, 2) if small else (N_CLUSTERS, DIM)
-    setting = {"n_records": 2000 if small else N_RECORDS, "k": k, "d": d, "ratios": ratios}
-    numbers = [round(size * k * d) for size in sizes]
-    parts = [numbers[:-3], numbers[-3:]] if count > 3 else [numbers]
+    common = {"n_records": 2000 if small else N_RECORDS, "k": k, "d": d, "ratios": ratios}
+    features = [round(size * k * d) for size in sizes]
+    parts = [features[:-3], features[-3:]] if count > 3 else [features]
     return [
-        Cell(right_rows, {"trial": trial, "sizes": part, **setting}, float(sum(part)) + 500)
+        Cell(right_rows, {"trial": trial, "sizes": part, **common}, float(sum(part)) + 500)
         for trial in range(_TRIALS[effort][1])
         for part in parts
     ]
@@ -108,14 +93,14 @@ def right_rows(
     trial: int, sizes: Sequence[int], n_records: int, k: int, d: int, ratios: Sequence[float]
 ) -> list[Row]:
     """RSSE on a grid of sizes and ratios, without masks."""
-    data = mixture(trial, n_records, k, d)
-    best = objective(data.table, without_privacy(data))
+    data = setting.mixture(trial, n_records, k, d)
+    best = setting.objective(data.table, setting.without_privacy(data))
     found: list[Row] = []
     for m in sizes:
-        design = paper_design(data, m, seed=trial)
+        design = setting.paper_design(data, m, seed=trial)
         sums = _sums(data, design)
         for ratio in ratios:
-            sigma = noise_for(ratio, n_records, 1.0)
+            sigma = setting.noise_for(ratio, n_records, 1.0)
             if sigma is not None:
                 what: Row = {"series": "grid", "sigma_xi": sigma, "snr": ratio}
                 found += _measured(what, data, design, sums, best)
@@ -134,15 +119,11 @@ def right_summary(found: Sequence[Row]) -> list[Row]:
 
 def _summary(found: Sequence[Row], keys: Sequence[str]) -> list[Row]:
     """Medians, means and standard deviations over trials, one row for each point of a curve."""
-    points: dict[tuple[str | int | float, ...], list[Row]] = {}
-    for row in found:
-        points.setdefault(tuple(row[key] for key in keys), []).append(row)
     rows = []
-    for group in points.values():
+    for group in grouped(found, itemgetter(*keys)).values():
         first = {name: value for name, value in group[0].items() if name != "trial"}
-        values = np.array([number(row, "rsse") for row in group])
-        signals = [number(row, "signal") for row in group]
-        first["realised_snr"] = float(np.median([number(row, "realised_snr") for row in group]))
+        values, signals = np.array(numbers(group, "rsse")), numbers(group, "signal")
+        first["realised_snr"] = float(np.median(numbers(group, "realised_snr")))
         first["signal"] = float(np.median(signals))
         first["signal_low"], first["signal_high"] = min(signals), max(signals)
         first["rsse"] = float(np.median(values))
@@ -155,11 +136,11 @@ def _summary(found: Sequence[Row], keys: Sequence[str]) -> list[Row]:
 
 def _measured(what: Row, data: Mixture, design: Design, sums: Integers, best: float) -> list[Row]:
     """One release, read by both decoders."""
-    m, n = design.n_features, data.n_records
+    m, n = design.n_features, len(data.table)
     sigma, rate = number(what, "sigma_xi"), _rate(design)
-    design = at_epsilon(design, epsilon_for(sigma, n, m, rate))
-    sketch = devices_sketch(sums[np.newaxis], design, n)
-    law = sketch_law(design.radians(), data.means)
+    design = setting.at_epsilon(design, setting.epsilon_for(sigma, n, m, rate))
+    sketch = setting.devices_sketch(sums[np.newaxis], design, n)
+    law = setting.sketch_law(design.radians(), data.means)
     signal = float(np.square(np.abs(law)).mean())
     error = float(np.square(np.abs(sketch.mean() - law)).mean())
     row: Row = {
@@ -173,7 +154,11 @@ def _measured(what: Row, data: Mixture, design: Design, sums: Integers, best: fl
         "records": n,
     }
     return [
-        {**row, "decoder": name, "rsse": objective(data.table, learned(sketch, name)) / best}
+        {
+            **row,
+            "decoder": name,
+            "rsse": setting.objective(data.table, setting.learned(sketch, name)) / best,
+        }
         for name in (PAPER_DECODER, OUR_DECODER)
     ]
 
@@ -184,3 +169,6 @@ def _sums(data: Mixture, design: Design) -> Integers:
 
 def _rate(design: Design) -> float:
     return 1.0 if design.masks is None else design.masks.feature_rate(design.n_features)
+
+
+LEFT, RIGHT = Experiment(left_cells, left_summary), Experiment(right_cells, right_summary)

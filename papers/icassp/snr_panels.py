@@ -1,4 +1,4 @@
-"""ICASSP's Figure 2 as tables, words and pictures, from rows of icassp_snr."""
+"""ICASSP's Figure 2 as tables, words and pictures, from rows of snr."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number, numbers, places, where
+from papers.harness.views import View, aligned, rank_correlation, short, side_by_side
 from papers.icassp.setting import GOOD, OUR_DECODER, PAPER_DECODER
 from privsketch.design.noise_to_signal import ICASSP_SIGNAL
 from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS
-from privsketch.report.drawing import FAINT, INK, PALETTE, figure_of
+from privsketch.report.drawing import FAINT, INK, PALETTE
 
 _DECODERS = {PAPER_DECODER: "CL-OMPR, the paper's decoder", OUR_DECODER: "our joint decoder"}
 _MARKERS = ("o", "s", "^", "D", "v")
@@ -27,9 +27,8 @@ def left_table(found: Sequence[Row]) -> str:
         lines = [
             [str(row["series"])]
             + [f"{number(row, name):.4g}" for name in ("snr", "realised_snr", "signal", "epsilon")]
-            + [_short(number(row, name)) for name in ("rsse", "rsse_std")]
-            for row in found
-            if row["decoder"] == decoder
+            + [short(number(row, name)) for name in ("rsse", "rsse_std")]
+            for row in where(found, decoder=decoder)
         ]
         head = [title, "SNR (7)", "realised", "|z|^2", "epsilon", "RSSE", "std"]
         blocks.append(aligned(head, lines))
@@ -40,7 +39,7 @@ def left_comparison(found: Sequence[Row]) -> str:
     """Whether the ratio tells the error, and whether |z|^2 is what the paper says."""
     first = found[0]
     signals = [number(row, name) for row in found for name in ("signal_low", "signal_high")]
-    middle = float(np.median([number(row, "signal") for row in found]))
+    middle = float(np.median(numbers(found, "signal")))
     gaps = [number(row, "realised_snr") / number(row, "snr") for row in found]
     words = [
         f"Medians of {first['trials']} trials (the paper: {_PAPER_TRIALS}), "
@@ -51,33 +50,37 @@ def left_comparison(found: Sequence[Row]) -> str:
         f"ratio is {min(gaps):.2f} to {max(gaps):.2f} times the one that (7) predicts.",
     ]
     for decoder, title in _DECODERS.items():
-        own = [row for row in found if row["decoder"] == decoder]
-        ranks = _rank_correlation(own)
-        away = _distances(own)
-        farthest = max(away, default=0.0)
-        verdict = "holds" if ranks < -0.9 and farthest < 0.25 else "holds in part"
-        limit = _usable([row for row in own if row["series"] == own[0]["series"]])
-        words.append(
-            f"{title[0].upper()}{title[1:]}: rank correlation of ratio and RSSE {ranks:.2f}; "
-            f"curves of other alpha_r and sigma_xi lie within {100 * farthest:.0f} % of that of "
-            f"alpha_r = 1 (half of the points within {100 * _middle(away):.1f} %): the paper's "
-            f"claim that the ratio tells the error {verdict}. RSSE stays below {GOOD} from "
-            f"{_from(limit)} on; at the largest ratio it is {_short(number(_last(own), 'rsse'))}."
-        )
+        said = _told_by_ratio(where(found, decoder=decoder))
+        words.append(f"{title[0].upper()}{title[1:]}: {said}")
     return "\n".join(words)
+
+
+def _told_by_ratio(own: Sequence[Row]) -> str:
+    """Whether RSSE of a decoder is that of the ratio, however this is reached."""
+    ranks = rank_correlation(own, "snr", "rsse")
+    away = _distances(own)
+    farthest = max(away, default=0.0)
+    verdict = "holds" if ranks < -0.9 and farthest < 0.25 else "holds in part"
+    limit = _usable(where(own, series=own[0]["series"]))
+    return (
+        f"rank correlation of ratio and RSSE {ranks:.2f}; "
+        f"curves of other alpha_r and sigma_xi lie within {100 * farthest:.0f} % of that of "
+        f"alpha_r = 1 (half of the points within {100 * _middle(away):.1f} %): the paper's "
+        f"claim that the ratio tells the error {verdict}. RSSE stays below {GOOD} from "
+        f"{_from(limit)} on; at the largest ratio it is {short(number(_last(own), 'rsse'))}."
+    )
 
 
 def left_figure(found: Sequence[Row]) -> Any:
     """RSSE against the ratio, a panel for each decoder; the band is one standard deviation."""
-    made, axes = figure_of(9.6, 3.9, 1, 2)
+    made, axes = _by_decoder("relative SSE")
     names = list(dict.fromkeys(str(row["series"]) for row in found))
-    for axis, (decoder, title) in zip(axes[0], _DECODERS.items(), strict=True):
+    for axis, decoder in zip(axes, _DECODERS, strict=True):
         for place, name in enumerate(names):
             rows = _series(found, decoder, name)
-            ratios = [number(row, "snr") for row in rows]
-            middle = np.array([number(row, "rsse") for row in rows])
+            ratios, middle = numbers(rows, "snr"), np.array(numbers(rows, "rsse"))
             if place == 0:
-                wide = np.array([number(row, "rsse_std") for row in rows])
+                wide = np.array(numbers(rows, "rsse_std"))
                 low, high = np.maximum(middle - wide, 0.5), middle + wide
                 axis.fill_between(ratios, low, high, color=PALETTE[0], alpha=0.2, linewidth=0)
             axis.plot(
@@ -93,10 +96,7 @@ def left_figure(found: Sequence[Row]) -> Any:
         axis.axhline(GOOD, color=INK, linewidth=0.8, linestyle=":")
         axis.set_xscale("log")
         axis.set_ylim(0.9, 6)
-        axis.set_xlabel("signal-to-noise ratio, predicted")
-        axis.set_title(title, fontsize=9)
-    axes[0, 0].set_ylabel("relative SSE")
-    axes[0, 0].legend(frameon=False, fontsize=8)
+    axes[0].legend(frameon=False, fontsize=8)
     return made
 
 
@@ -106,7 +106,7 @@ def right_table(found: Sequence[Row]) -> str:
     for decoder, title in _DECODERS.items():
         sizes, ratios, values = _grid(found, decoder)
         lines = [
-            [f"{size:.3g}"] + [_short(value) for value in line]
+            [f"{size:.3g}"] + [short(value) for value in line]
             for size, line in zip(sizes, values, strict=True)
         ]
         head = ["m/(kd), SNR"] + [f"{ratio:.3g}" for ratio in ratios]
@@ -123,15 +123,13 @@ def right_comparison(found: Sequence[Row]) -> str:
         f"{ICASSP_LEAST_SIZE:g} k d and SNR x m / (k d) >= {ICASSP_UNKNOWNS:g}."
     ]
     for decoder, title in _DECODERS.items():
-        own = [row for row in found if row["decoder"] == decoder]
+        own = where(found, decoder=decoder)
         inside = [row for row in own if _ruled(row)]
         good = sum(_good(row) for row in inside)
         others = [row for row in own if not _ruled(row)]
         spared = sum(_good(row) for row in others)
         below = [number(row, "rsse_mean") for row in own if number(row, "size") < 1]
-        border = (
-            f"the best below m = k d is {_short(min(below))}" if below else "none below m = k d"
-        )
+        border = f"the best below m = k d is {short(min(below))}" if below else "none below m = k d"
         verdict = "holds" if good == len(inside) else "does not hold everywhere"
         bound = _least_product(own)
         words.append(
@@ -147,9 +145,9 @@ def right_figure(found: Sequence[Row]) -> Any:
     """RSSE over ratio and size, interpolated, yellow where it is small."""
     from matplotlib.colors import LogNorm
 
-    made, axes = figure_of(9.6, 3.9, 1, 2)
+    made, axes = _by_decoder("m / (k d)")
     drawn = None
-    for axis, (decoder, title) in zip(axes[0], _DECODERS.items(), strict=True):
+    for axis, decoder in zip(axes, _DECODERS, strict=True):
         sizes, ratios, values = _grid(found, decoder)
         norm = LogNorm(1.0, _WORST)
         shown = np.clip(values, 1.0, _WORST)
@@ -167,11 +165,8 @@ def right_figure(found: Sequence[Row]) -> Any:
         axis.set_yscale("log")
         axis.set_xlim(ratios[0], ratios[-1])
         axis.set_ylim(sizes[0], sizes[-1])
-        axis.set_xlabel("signal-to-noise ratio, predicted")
-        axis.set_title(title, fontsize=9)
-    axes[0, 0].set_ylabel("m / (k d)")
-    axes[0, 0].legend(fontsize=7, loc="lower right", facecolor=FAINT, framealpha=0.8)
-    bar = made.colorbar(drawn, ax=axes[0].tolist(), ticks=[1, GOOD, 1.5, 2, _WORST])
+    axes[0].legend(fontsize=7, loc="lower right", facecolor=FAINT, framealpha=0.8)
+    bar = made.colorbar(drawn, ax=axes, ticks=[1, GOOD, 1.5, 2, _WORST])
     bar.ax.set_yticklabels(["1", f"{GOOD:g}", "1.5", "2", f"{_WORST:g} or more"])
     bar.ax.minorticks_off()
     bar.set_label("relative SSE, mean")
@@ -179,8 +174,13 @@ def right_figure(found: Sequence[Row]) -> Any:
     return made
 
 
+def _by_decoder(up: str) -> tuple[Any, list[Any]]:
+    titles = [*_DECODERS.values()]
+    return side_by_side(9.6, 3.9, titles, across="signal-to-noise ratio, predicted", up=up)
+
+
 def _series(found: Sequence[Row], decoder: str, name: str) -> list[Row]:
-    rows = [row for row in found if row["decoder"] == decoder and row["series"] == name]
+    rows = where(found, decoder=decoder, series=name)
     return sorted(rows, key=lambda row: number(row, "snr"))
 
 
@@ -188,23 +188,16 @@ def _last(own: Sequence[Row]) -> Row:
     return max(own, key=lambda row: number(row, "snr"))
 
 
-def _rank_correlation(own: Sequence[Row]) -> float:
-    from scipy.stats import spearmanr
-
-    ratios, values = ([number(row, name) for row in own] for name in ("snr", "rsse"))
-    return float(spearmanr(ratios, values).statistic)
-
-
 def _distances(own: Sequence[Row]) -> list[float]:
     """How far points of other curves are from the first one, relative, between its ends."""
-    base = [row for row in own if row["series"] == own[0]["series"]]
-    base = sorted(base, key=lambda row: number(row, "snr"))
-    places, values = (np.log([number(row, name) for row in base]) for name in ("snr", "rsse"))
+    first = own[0]["series"]
+    base = sorted(where(own, series=first), key=lambda row: number(row, "snr"))
+    ratios, values = (np.log(numbers(base, name)) for name in ("snr", "rsse"))
     return [
-        float(abs(np.expm1(np.log(number(row, "rsse")) - np.interp(place, places, values))))
+        float(abs(np.expm1(np.log(number(row, "rsse")) - np.interp(ratio, ratios, values))))
         for row in own
-        if row["series"] != own[0]["series"]
-        and places[0] <= (place := float(np.log(number(row, "snr")))) <= places[-1]
+        if row["series"] != first
+        and ratios[0] <= (ratio := float(np.log(number(row, "snr")))) <= ratios[-1]
     ]
 
 
@@ -252,15 +245,21 @@ def _least_product(own: Sequence[Row]) -> str:
 
 def _grid(found: Sequence[Row], decoder: str) -> tuple[list[float], list[float], Any]:
     """Sizes, ratios, and means of RSSE (sizes, ratios)."""
-    own = {
-        (number(row, "size"), number(row, "snr")): number(row, "rsse_mean")
-        for row in found
-        if row["decoder"] == decoder
-    }
-    sizes = sorted({size for size, _ in own})
-    ratios = sorted({ratio for _, ratio in own})
+    rows = where(found, decoder=decoder)
+    sizes, ratios = places(rows, "size"), places(rows, "snr")
+    own = {(row["size"], row["snr"]): number(row, "rsse_mean") for row in rows}
     return sizes, ratios, np.array([[own[size, ratio] for ratio in ratios] for size in sizes])
 
 
-def _short(value: float) -> str:
-    return f"{value:.3f}" if value < 2 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+LEFT = View(
+    "Figure 2 (left): relative SSE against the signal-to-noise ratio",
+    left_table,
+    left_comparison,
+    left_figure,
+)
+RIGHT = View(
+    "Figure 2 (right): relative SSE over ratio and sketch size",
+    right_table,
+    right_comparison,
+    right_figure,
+)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell, Experiment
+from papers.harness.rows import Row
 from papers.jll.setting import BOUND, EPSILON, ball, records, released
 from privsketch._typing import Floats
 from privsketch.domain import Ball
@@ -114,3 +115,6 @@ def claim_7(true: Floats, noise_variance: float) -> Floats:
     """The variance as printed, for squared distances `true`."""
     k, s2 = _COMPONENTS, noise_variance
     return 2 / k * true**2 + 2 * k * (7 * s2**2 - s2) + 4 * s2 * true
+
+
+FIGURE3 = Experiment(cells, summary)

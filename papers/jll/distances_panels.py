@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number, numbers, where
+from papers.harness.views import View, aligned, side_by_side
 from papers.jll.distances import PROTECT
-from privsketch.report.drawing import INK, PALETTE, figure_of
+from privsketch.report.drawing import INK, PALETTE
 
 PRINTED = dict(zip(PROTECT, (0.006, -0.011), strict=True))  # means of one run
 _SHOWN = (-60.0, 90.0)
@@ -22,17 +22,15 @@ def moments(found: Sequence[Row], protect: str) -> tuple[float, float, float]:
 
     Every difference has mean 0, so the square of differences is their variance.
     """
-    own = [row for row in found if row["protect"] == protect]
-    count, total, squares = (
-        sum(number(row, name) for row in own) for name in ("count", "sum", "sum_of_squares")
-    )
+    own = where(found, protect=protect)
+    count, total, squares = (sum(numbers(own, name)) for name in ("count", "sum", "sum_of_squares"))
     variance = squares / count
     return total / count, math.sqrt(variance / count), variance
 
 
 def variances(found: Sequence[Row], protect: str) -> tuple[float, float]:
     """By the corrected formula, and by JLL Claim 7 as printed; averages over the pairs."""
-    row = next(row for row in found if row["protect"] == protect)
+    row = where(found, protect=protect)[0]
     return number(row, "expected_variance"), number(row, "claim_7")
 
 
@@ -79,17 +77,16 @@ def comparison(found: Sequence[Row]) -> str:
 
 def figure(found: Sequence[Row]) -> Any:
     """Histograms side by side."""
-    made, axes = figure_of(8.6, 3.2, 1, 2)
-    for axis, (protect, color) in zip(axes[0], zip(PRINTED, PALETTE, strict=False), strict=True):
-        own = [row for row in found if row["protect"] == protect]
-        counts = np.array([number(row, "count") for row in own])
-        low, high = (np.array([number(row, name) for row in own]) for name in ("low", "high"))
+    titles = [f"{protect}-wise" for protect in PRINTED]
+    across = "recovered minus true squared distance"
+    made, axes = side_by_side(8.6, 3.2, titles, across=across, up="density")
+    for axis, protect, color in zip(axes, PRINTED, PALETTE, strict=False):
+        own = where(found, protect=protect)
+        counts, low, high = (np.array(numbers(own, name)) for name in ("count", "low", "high"))
         heights = counts / counts.sum() / (high - low)
         axis.bar(low, heights, width=high - low, align="edge", color=color, alpha=0.75, lw=0)
         mean, error, _ = moments(found, protect)
         axis.axvline(mean, color=INK, linewidth=1.2)
-        axis.set_title(f"{protect}-wise", fontsize=9)
-        axis.set_xlabel("recovered minus true squared distance")
         axis.set_xlim(*_SHOWN)
         axis.annotate(
             f"mean {mean:+.3f} ± {error:.3f}\n(paper {PRINTED[protect]:+.3f})",
@@ -97,5 +94,7 @@ def figure(found: Sequence[Row]) -> Any:
             xycoords="axes fraction",
             fontsize=8,
         )
-    axes[0, 0].set_ylabel("density")
     return made
+
+
+FIGURE3 = View("Figure 3: recovered minus true squared distances", table, comparison, figure)

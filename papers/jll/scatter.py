@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell, Experiment
+from papers.harness.rows import Row
 from papers.jll.setting import draw, records, released
 
 _DIM, _COMPONENTS = 3, 2
@@ -50,3 +51,6 @@ def release_rows(n_points: int, protect: str, calibration: str, matrix: str) -> 
         {"protect": protect, "noise_std": std, "cluster": int(label), "x": x, "y": y}
         for (x, y), label in zip(points.tolist(), labels, strict=False)
     ]
+
+
+FIGURE1, FIGURE2 = Experiment(record_cells), Experiment(release_cells)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number, numbers, where
+from papers.harness.views import View, aligned, side_by_side
 from papers.jll.scatter import PANELS
 from papers.jll.setting import BOUND, DISTANCE
 from privsketch._typing import Floats
@@ -47,7 +47,7 @@ def record_figure(found: Sequence[Row]) -> Any:
     with matplotlib.rc_context({"grid.color": FAINT, "grid.linewidth": 0.6}):
         axis = figure.add_subplot(projection="3d")
     for cluster in (0, 1):
-        points = _points(_members(found, cluster), ("x", "y", "z"))
+        points = _points(where(found, cluster=cluster), ("x", "y", "z"))
         axis.scatter(
             *points.T, s=11, color=PALETTE[cluster], alpha=0.6, linewidths=0, depthshade=False
         )
@@ -64,7 +64,7 @@ def release_table(found: Sequence[Row]) -> str:
     """Centres and widths after each release."""
     lines = []
     for protect, _, _ in PANELS:
-        panel = [row for row in found if row["protect"] == protect]
+        panel = where(found, protect=protect)
         std = number(panel[0], "noise_std")
         lines += [[protect, f"{std:.3f}", *line] for line in _summary(panel, ("x", "y"))]
     return aligned(
@@ -75,8 +75,7 @@ def release_table(found: Sequence[Row]) -> str:
 def release_comparison(found: Sequence[Row]) -> str:
     """What the figure shows."""
     apart = {
-        protect: _distance([row for row in found if row["protect"] == protect], ("x", "y"))
-        for protect, _, _ in PANELS
+        protect: _distance(where(found, protect=protect), ("x", "y")) for protect, _, _ in PANELS
     }
     return (
         "As in the paper, clusters become ellipses that still are apart: element-wise by "
@@ -91,45 +90,52 @@ def release_comparison(found: Sequence[Row]) -> str:
 
 def release_figure(found: Sequence[Row]) -> Any:
     """Scatter plots side by side."""
-    figure, axes = figure_of(10.2, 3.6, 1, len(PANELS))
-    for axis, (protect, _, _) in zip(axes[0], PANELS, strict=True):
-        panel = [row for row in found if row["protect"] == protect]
+    titles = [_TITLES[protect] for protect, _, _ in PANELS]
+    figure, axes = side_by_side(10.2, 3.6, titles, across="projection 1", up="projection 2")
+    for axis, (protect, _, _) in zip(axes, PANELS, strict=True):
+        panel = where(found, protect=protect)
         for cluster in (0, 1):
-            points = _points(_members(panel, cluster), ("x", "y"))
+            points = _points(where(panel, cluster=cluster), ("x", "y"))
             axis.scatter(*points.T, s=8, color=PALETTE[cluster], alpha=0.5, linewidths=0)
         every = _points(panel, ("x", "y"))
         edge = float(np.abs(every - every.mean(axis=0)).max()) * 1.05
         for limits, middle in zip((axis.set_xlim, axis.set_ylim), every.mean(axis=0), strict=True):
             limits(middle - edge, middle + edge)
         axis.set_aspect("equal")
-        axis.set_title(_TITLES[protect], fontsize=9)
-        axis.set_xlabel("projection 1")
-    axes[0, 0].set_ylabel("projection 2")
     return figure
 
 
-def _members(found: Sequence[Row], cluster: int) -> list[Row]:
-    return [row for row in found if row["cluster"] == cluster]
-
-
 def _points(found: Sequence[Row], names: Sequence[str]) -> Floats:
-    return np.array([[number(row, name) for name in names] for row in found])
+    return np.array([numbers(found, name) for name in names]).T
 
 
 def _distance(found: Sequence[Row], names: Sequence[str]) -> float:
-    first, second = (_points(_members(found, cluster), names).mean(axis=0) for cluster in (0, 1))
+    first, second = (
+        _points(where(found, cluster=cluster), names).mean(axis=0) for cluster in (0, 1)
+    )
     return float(np.linalg.norm(first - second))
 
 
 def _noise(found: Sequence[Row], protect: str) -> float:
-    return next(number(row, "noise_std") for row in found if row["protect"] == protect)
+    return number(where(found, protect=protect)[0], "noise_std")
 
 
 def _summary(found: Sequence[Row], names: Sequence[str]) -> list[list[str]]:
     lines = []
     for cluster in (0, 1):
-        points = _points(_members(found, cluster), names)
+        points = _points(where(found, cluster=cluster), names)
         centre = ", ".join(f"{value:.2f}" for value in points.mean(axis=0))
         widths = ", ".join(f"{value:.2f}" for value in points.std(axis=0))
         lines.append([f"{cluster + 1}", f"{len(points)}", f"({centre})", f"({widths})"])
     return lines
+
+
+FIGURE1 = View(
+    "Figure 1: the records in three dimensions", record_table, record_comparison, record_figure
+)
+FIGURE2 = View(
+    "Figure 2: two projections of them, element-wise and row-wise private",
+    release_table,
+    release_comparison,
+    release_figure,
+)

@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell, Experiment
+from papers.harness.rows import Row
 from papers.jll.setting import EPSILON, Labels, draw, records, released
 from privsketch._typing import Floats
 
@@ -80,3 +81,6 @@ def _within(points: Floats, labels: Labels) -> float:
     """Variance of released numbers around the centre of their cluster."""
     parts = [points[labels == cluster] for cluster in (0, 1)]
     return float(np.mean([part.var(axis=0, ddof=1).mean() for part in parts]))
+
+
+FIGURE4 = Experiment(cells)

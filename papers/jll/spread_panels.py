@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number, numbers, places, where
+from papers.harness.views import View, aligned, side_by_side
 from papers.jll.spread import CURVES, DIM, printed_scale
-from privsketch.report.drawing import INK, PALETTE, figure_of
+from privsketch.report.drawing import INK, PALETTE
 
 _NAMES = {
     ("element", "paper"): "element-wise, paper",
@@ -23,20 +23,20 @@ _COLORS = (PALETTE[0], PALETTE[1], PALETTE[7], PALETTE[0], PALETTE[1])
 
 def table(found: Sequence[Row]) -> str:
     """Standard deviations at some numbers of components, as printed and as measured."""
-    shown = [k for k in sorted({int(row["k"]) for row in found}) if k in (2, 3, 5, 10, 20, 50)]
-    headings = ["standard deviation", *(f"k = {k}" for k in shown)]
+    shown = [k for k in places(found, "k") if k in (2, 3, 5, 10, 20, 50)]
+    headings = ["standard deviation", *(f"k = {k:g}" for k in shown)]
     lines = []
     for protect, calibration in CURVES:
         own = [_row(found, k, protect, calibration) for k in shown]
         for words, column in (("as Figure 4", "paper_formula"), ("measured", "measured")):
             name = f"{_NAMES[protect, calibration]}: {words}"
-            lines.append([name, *(f"{number(row, column):.3f}" for row in own)])
+            lines.append([name, *(f"{value:.3f}" for value in numbers(own, column))])
     return aligned(headings, lines)
 
 
 def comparison(found: Sequence[Row]) -> str:
     """What the numbers say, in sentences."""
-    paper = [row for row in found if row["calibration"] == "paper"]
+    paper = where(found, calibration="paper")
     exact = max(
         abs(number(row, "noise_std") / math.sqrt(2) / printed_scale(str(row["protect"]), k) - 1)
         for row, k in ((row, int(row["k"])) for row in paper)
@@ -61,21 +61,21 @@ def comparison(found: Sequence[Row]) -> str:
 
 def figure(found: Sequence[Row]) -> Any:
     """As printed on the left, what is released on the right."""
-    made, axes = figure_of(9.4, 3.6, 1, 2)
-    sizes = sorted({int(row["k"]) for row in found})
-    left, right = axes[0]
+    titles = [
+        "as printed: sqrt(1 + noise variance)",
+        f"released, d = {DIM}: sqrt(d/k + noise variance), dots measured",
+    ]
+    across = "k, released numbers per record"
+    made, (left, right) = side_by_side(9.4, 3.6, titles, across=across, up="standard deviation")
+    sizes = places(found, "k")
     for (protect, calibration), color in zip(CURVES, _COLORS, strict=True):
         own = [_row(found, k, protect, calibration) for k in sizes]
         style = "-" if calibration == "paper" else "--"
         for axis, column in ((left, "paper_formula"), (right, "right_formula")):
-            values = [number(row, column) for row in own]
-            axis.plot(
-                sizes, values, style, color=color, label=_NAMES[protect, calibration], linewidth=1.6
-            )
-        values = [number(row, "measured") for row in own]
+            label = _NAMES[protect, calibration]
+            axis.plot(sizes, numbers(own, column), style, color=color, label=label, linewidth=1.6)
+        values = numbers(own, "measured")
         right.plot(sizes, values, "o", color=color, markersize=2.5, alpha=0.6, lw=0)
-    left.set_title("as printed: sqrt(1 + noise variance)", fontsize=9)
-    right.set_title(f"released, d = {DIM}: sqrt(d/k + noise variance), dots measured", fontsize=9)
     right.axhline(2.0, color=INK, linewidth=0.8, linestyle=":")
     right.annotate(
         "half the distance of the centres",
@@ -87,16 +87,15 @@ def figure(found: Sequence[Row]) -> Any:
         color=INK,
     )
     for axis in (left, right):
-        axis.set_xlabel("k, released numbers per record")
         axis.set_ylim(0, 11)
-    left.set_ylabel("standard deviation")
     left.legend(frameon=False, fontsize=8)
     return made
 
 
-def _row(found: Sequence[Row], k: int, protect: str, calibration: str) -> Row:
-    return next(
-        row
-        for row in found
-        if (row["k"], row["protect"], row["calibration"]) == (k, protect, calibration)
-    )
+def _row(found: Sequence[Row], k: float, protect: str, calibration: str) -> Row:
+    return where(found, k=k, protect=protect, calibration=calibration)[0]
+
+
+FIGURE4 = View(
+    "Figure 4: standard deviation of released numbers against k", table, comparison, figure
+)

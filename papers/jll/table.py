@@ -11,7 +11,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from papers.harness.cells import Cell, Row
+from papers.harness.cells import Cell, Experiment
+from papers.harness.rows import Row
 from papers.jll.setting import (
     DISTANCE,
     N_RECORDS,
@@ -169,3 +170,6 @@ def _accuracies(found: Floats, printed: float, n_records: int) -> Row:
         "printed": printed,
         "share_below_printed": float((found < printed).mean()),
     }
+
+
+TABLE1 = Experiment(cells)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from papers.harness.cells import Row
-from papers.harness.results import aligned, number
+from papers.harness.rows import Row, number, where
+from papers.harness.views import View, aligned
 from papers.jll.setting import DISTANCE, SIZES
 from papers.jll.table import PRINTED, projected_distance
 
@@ -63,14 +63,14 @@ def _noise(found: Sequence[Row]) -> list[list[str]]:
 
 def comparison(found: Sequence[Row]) -> str:
     """What the numbers say, in sentences."""
-    own = [row for row in found if row["matrix"] == "seed 0"]
-    fresh = [row for row in found if row["matrix"] == "fresh" and row["calibration"] == "paper"]
+    own = where(found, matrix="seed 0")
+    fresh = where(found, matrix="fresh", calibration="paper")
     places = [number(row, "share_below_printed") for row in fresh]
-    plain = max(map(abs, _gaps(_of(found, "none"), "mean")))
+    plain = max(map(abs, _gaps(where(found, protect="none"), "mean")))
     gaps = _gaps(own, "mean")
     verdict = "within" if max(map(abs, gaps)) <= TOLERANCE else "NOT within"
     by_row, by_element = (
-        ", ".join(f"{number(row, 'epsilon'):.4g}" for row in _of(own, protect))
+        ", ".join(f"{number(row, 'epsilon'):.4g}" for row in where(own, protect=protect))
         for protect in ("row", "element")
     )
     lines = [
@@ -99,7 +99,7 @@ def comparison(found: Sequence[Row]) -> str:
             f"Rows at d = {dim}, k = {k}, delta = 1e-6: ours {number(ours, 'mean'):.4f}, union "
             f"bound {number(union, 'mean'):.4f}, difference {gap:+.4f} ± {error:.4f}."
         )
-    whole = [number(row, "mean") for row in _of(found, "whole record")]
+    whole = [number(row, "mean") for row in where(found, protect="whole record")]
     lines.append(
         "A bound of 1 does not hide the cluster of a record: centres are 4 apart, so that this "
         f"costs about 4 epsilon = 16. Hiding a whole record leaves accuracies from "
@@ -116,7 +116,7 @@ def _as_far(dim: int, k: int) -> float:
 
 
 def _deltas(fresh: Sequence[Row], protect: str) -> str:
-    deltas = [number(row, "delta") for row in _of(fresh, protect)]
+    deltas = [number(row, "delta") for row in where(fresh, protect=protect)]
     # Below this, rounding of the integrals behind a delta is as large.
     return ", ".join(f"{delta:.2g}" if delta > 1e-17 else "below 1e-17" for delta in deltas)
 
@@ -137,16 +137,8 @@ def _title(protect: str) -> str:
     return "none, " if protect == "none" else f"{protect}-wise, "
 
 
-def _of(found: Sequence[Row], protect: str) -> list[Row]:
-    return [row for row in found if row["protect"] == protect]
-
-
 def _cell(found: Sequence[Row], dim: int, k: int, protect: str, calibration: str) -> Row:
-    (row,) = (
-        row
-        for row in found
-        if (row["d"], row["k"]) == (dim, k) and _key(row) == (protect, calibration, "fresh")
-    )
+    (row,) = where(found, d=dim, k=k, protect=protect, calibration=calibration, matrix="fresh")
     return row
 
 
@@ -158,3 +150,6 @@ def _mean(row: Row) -> str:
 
 def _range(row: Row) -> str:
     return f"{number(row, 'low'):.3f} to {number(row, 'high'):.3f}"
+
+
+TABLE1 = View("Table 1: accuracy of k-means after a release", table, comparison)

@@ -28,8 +28,10 @@ from papers.clp import (
 from papers.clp import (
     size_panels as clp_size_panels,
 )
+from papers.clp.targets import TARGETS
 from papers.harness.cells import run_cells
-from papers.harness.results import to_csv, to_png
+from papers.harness.rows import to_csv
+from papers.harness.views import to_png
 from privsketch.errors import ParameterError
 from privsketch.sketching.build import sketch
 
@@ -316,25 +318,15 @@ def test_medians_over_trials():
     assert made[0]["rsse_low"] == pytest.approx(1.05)
 
 
-@pytest.mark.parametrize(
-    ("cells", "panels", "summary"),
-    [
-        (clp_ratio.ratio_cells, (clp_ratio_panels, "ratio_"), clp_ratio.summary),
-        (clp_ratio.grid_cells, (clp_ratio_panels, "grid_"), clp_ratio.summary),
-        (clp_sampling.noise_cells, (clp_sampling_panels, "noise_"), None),
-        (clp_sampling.total_cells, (clp_sampling_panels, "total_"), None),
-        (clp_size.cells, (clp_size_panels, ""), clp_size.summary),
-    ],
-)
-def test_tiny_targets(cells, panels, summary):
-    found = run_cells(cells("tiny"), None, lambda share: None).rows
-    rows = found if summary is None else summary(found)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_tiny_targets(target):
+    cells = target.experiment.cells("tiny")
+    rows = target.experiment.summary(run_cells(cells, None, lambda share: None).rows)
     assert len({tuple(row) for row in rows}) == 1
     assert to_csv(rows).count("\n") == len(rows) + 1
-    module, prefix = panels
-    for name in ("table", "comparison"):
-        assert getattr(module, prefix + name)(rows)
-    assert to_png(getattr(module, prefix + "figure")(rows)).startswith(b"\x89PNG")
+    assert target.view.table(rows)
+    assert target.view.comparison(rows)
+    assert to_png(target.view.figure(rows)).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("effort", ["full", "quick"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from papers.harness.results import to_png
+from papers.harness.views import to_png
 from papers.icassp import curves, panels, setting, snr, snr_panels
 from papers.icassp.setting import mixture, objective, paper_design
 from privsketch.design.noise_to_signal import icassp_snr
@@ -41,7 +41,7 @@ def test_reference_is_k_means():
 
     data = mixture(5, 30_000, 4, 3)
     own = KMeans(4, n_init=3, random_state=0).fit(data.table)
-    best = own.inertia_ / data.n_records
+    best = own.inertia_ / len(data.table)
     assert objective(data.table, setting.without_privacy(data)) == pytest.approx(best, rel=1e-5)
     # From some of the records, finished on all of them: a fixed point of Lloyd's as well.
     some = setting.without_privacy(data, n_first=2000, n_rounds=30)
@@ -137,7 +137,7 @@ def devices_case(n_devices):
 
 def test_devices_are_holders_whose_sketches_are_merged():
     data, design, parts, sums = devices_case(6)
-    own = setting.devices_sketch(sums, design, data.n_records)
+    own = setting.devices_sketch(sums, design, len(data.table))
     singles = [ps.sketch(part, design, source=f"device {i}") for i, part in enumerate(parts)]
     merged = ps.merge(singles)
     assert own.n_records == merged.n_records == 1200
@@ -169,8 +169,9 @@ def test_noise_of_devices_has_the_variance_of_all_of_them(n_devices):
 
 
 def test_only_the_papers_noise_is_for_devices():
-    data, _, _, sums = devices_case(2)
-    other = ps.Design.plan(n_components=2, domain=data.box, budget=ps.Budget(1.0), n_records=100)
+    _, _, _, sums = devices_case(2)
+    domain = setting.box(2)
+    other = ps.Design.plan(n_components=2, domain=domain, budget=ps.Budget(1.0), n_records=100)
     with pytest.raises(ParameterError, match="Laplace"):
         setting.devices_sketch(sums, other, 1200)
 
@@ -238,7 +239,7 @@ def test_a_run_that_spends_too_much_is_an_error():
     data = mixture(0, 500, 2, 2)
     released = ps.sketch(data.table, setting.at_epsilon(paper_design(data, 40, seed=0), 1.0))
     with pytest.raises(ParameterError, match="spent"):
-        curves._row(data, 0, curves.CKM, data.means, released.receipt, 0.5)
+        curves._spent(curves.CKM, released.receipt, 0.5)
 
 
 def point(curve, epsilon, rsse, **others):

@@ -13,7 +13,8 @@ from sklearn.datasets import make_blobs
 
 from papers.__main__ import main
 from papers.harness import results
-from papers.harness.cells import Cell, run_cells
+from papers.harness.cells import Cell, Experiment, run_cells
+from papers.harness.rows import from_csv
 from papers.harness.targets import TARGETS, find_targets
 from papers.jll import (
     distances as jll_distances,
@@ -72,10 +73,10 @@ def test_a_target_writes_a_table_words_and_a_picture(target, outcomes):
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     kinds = [path.suffix for path in outcome.files]
-    assert kinds == [".csv", ".txt"] + [".png"] * (target.figure is not None)
-    assert outcome.files[1].read_text().startswith(target.shows)
+    assert kinds == [".csv", ".txt"] + [".png"] * (target.view.figure is not None)
+    assert outcome.files[1].read_text().startswith(target.view.shows)
     assert "scikit-learn" in outcome.text
-    if target.figure is not None:
+    if target.view.figure is not None:
         assert outcome.files[2].read_bytes().startswith(b"\x89PNG")
 
 
@@ -83,19 +84,10 @@ def test_rows_read_from_a_file_say_the_same(outcomes):
     # A file of rows can take the place of a run, to the last character.
     for target in TARGETS:
         _, outcome, _ = outcomes[target.name]
-        rows = results.from_csv(outcome.files[0].read_text())
+        rows = from_csv(outcome.files[0].read_text())
         made_by = outcome.text.splitlines()[-1]
         assert made_by.startswith(f"python -m papers {target.name}: tiny run, ")
         assert results.words(target, rows, made_by) == outcome.text
-
-
-def test_rows_come_back_from_csv_with_their_types():
-    rows = [
-        {"a": 3, "b": 0.5, "c": "x, y", "d": ""},
-        {"a": -1, "b": math.inf, "c": "z", "d": "1 2"},
-    ]
-    assert results.from_csv(results.to_csv(rows)) == rows
-    assert math.isnan(results.from_csv("a\nnan\n")[0]["a"])
 
 
 def test_the_list_has_all_targets():
@@ -140,7 +132,8 @@ def stopped():
 
 
 def test_a_run_that_is_stopped_says_where_it_goes_on(tmp_path, monkeypatch):
-    target = dataclasses.replace(TARGETS[0], cells=lambda effort: [Cell(stopped, {})])
+    experiment = Experiment(lambda effort: [Cell(stopped, {})])
+    target = dataclasses.replace(TARGETS[0], experiment=experiment)
     monkeypatch.setattr("papers.harness.targets.TARGETS", (target,))
     answer = run(target.name, "-o", tmp_path / "out")
     assert answer.exit_code == 1
