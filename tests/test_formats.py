@@ -41,7 +41,7 @@ def merged(design, make_records):
 
 @pytest.fixture(scope="module")
 def model(merged):
-    return ps.learn_kmeans(merged, 2, n_starts=1)
+    return ps.learn_kmeans(merged, 2, n_init=1)
 
 
 def same(a, b):
@@ -119,7 +119,7 @@ def test_the_ends_of_int64_come_back(sketch, end):
 def test_a_model_comes_back_equal(model, tmp_path):
     model.save(tmp_path / "model.json")
     loaded = ps.ClusterModel.load(tmp_path / "model.json")
-    for name in model.__dataclass_fields__:
+    for name in model.field_names():
         assert np.array_equal(getattr(loaded, name), getattr(model, name)), name
 
 

@@ -97,6 +97,41 @@ def test_exact_sums(name):
     assert np.abs(stored.values[:n] - exact[:n]).max() < 12 * deviation
 
 
+@pytest.mark.parametrize("name", ["kmeans-model", "center-model"])
+def test_models_of_two_kinds_are_models_of_one(name, tmp_path):
+    """Version 0.1 had a kind of file for clusters of sketches, and another one for all others.
+
+    Two clusters of 2,000 equal records at -0.5 and 0.5, from a sketch and by Lloyd's rounds.
+    """
+    found = ps.load(FOLDER / f"{name}.json")
+    assert type(found) is ps.ClusterModel
+    assert (found.density is not None) == (name == "kmeans-model")
+    assert found.method == ("sketch" if name == "kmeans-model" else "lloyd")
+    order = np.argsort(found.centers[:, 0])
+    np.testing.assert_allclose(found.centers[order], [[-0.5, -0.5], [0.5, 0.5]], atol=0.05)
+    found.save(tmp_path / "again.json")
+    again = ps.load(tmp_path / "again.json")
+    np.testing.assert_array_equal(again.centers, found.centers)
+    assert again.receipt == found.receipt
+    assert '"format": "privsketch-cluster-model"' in (tmp_path / "again.json").read_text()
+
+
+@pytest.mark.parametrize("name", [*DESIGNS, *MASKED])
+def test_any_file_of_ours_can_be_loaded(name):
+    assert ps.load(FOLDER / f"{name}.json") == ps.Design.load(FOLDER / f"{name}.json")
+    found = ps.load(FOLDER / f"{name}.sketch")
+    assert found.to_bytes() == (FOLDER / f"{name}.sketch").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[1]", b'{"format": "privsketch-cat"}', b"\x89PNG"]
+)
+def test_other_files_are_refused(content, tmp_path):
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(ps.PrivsketchError, match="file"):
+        ps.load(tmp_path / "file")
+
+
 # Fingerprint of the design, SHA-256 of the released values, SHA-256 of the exact sums.
 PRINTS = {
     "gaussian": (

@@ -72,7 +72,7 @@ def fitted(
         require_within(model.receipt, budget)
         return Run(model.centers, time.perf_counter() - start)
     if method == LAPLACE:
-        options["noise"] = "laplace"
+        options["options"] = {"noise": "laplace"}
     fit = ps.PrivateKMeans(
         data.n_clusters,
         method="lloyd" if method == LAPLACE else method,

@@ -157,7 +157,7 @@ def release(exact: ExactSums, design: Design, budget: Budget | None = None) -> S
 def decoded(released: Sketch, k: int, decoder: str) -> Floats:
     """Centres by a decoder, "cl-ompr" being the paper's."""
     starts = CKM_STARTS if decoder == "cl-ompr" else None
-    return np.asarray(learn_kmeans(released, k, decoder=decoder, n_starts=starts).centers)
+    return np.asarray(learn_kmeans(released, k, decoder=decoder, n_init=starts).centers)
 
 
 def signal_of(exact: ExactSums, design: Design) -> float:

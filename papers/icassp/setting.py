@@ -174,7 +174,7 @@ def devices_sketch(sums: Integers, design: Design, n_records: int) -> Sketch:
 def learned(sketch: Sketch, decoder: str) -> Floats:
     """Centres of a sketch. Charges nothing."""
     starts = PAPER_STARTS if decoder == PAPER_DECODER else None
-    return learn_kmeans(sketch, decoder=decoder, n_starts=starts).centers
+    return learn_kmeans(sketch, decoder=decoder, n_init=starts).centers
 
 
 def objective(table: Table, centers: Floats) -> float:

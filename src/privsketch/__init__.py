@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from privsketch.design.recipe import Design
     from privsketch.domain import Ball, Box
     from privsketch.errors import PrivsketchError
-    from privsketch.estimators.kmeans import PrivateKMeans
+    from privsketch.estimators.kmeans import KMeansOptions, PrivateKMeans
     from privsketch.estimators.kmedians import PrivateKMedians
     from privsketch.estimators.mixture import PrivateGaussianMixture
     from privsketch.estimators.pca import PrivatePCA
@@ -48,6 +48,7 @@ _HOMES = {
     "Distances": "projection.distances",
     "GaussianMixtureModel": "models.mixture",
     "ClusterModel": "models.clusters",
+    "KMeansOptions": "estimators.kmeans",
     "Masks": "features.masks",
     "PCAModel": "models.components",
     "PrivateGaussianMixture": "estimators.mixture",
@@ -79,6 +80,7 @@ __all__ = [
     "Distances",
     "GaussianMixtureModel",
     "ClusterModel",
+    "KMeansOptions",
     "Masks",
     "PCAModel",
     "PrivateGaussianMixture",

@@ -122,7 +122,7 @@ def test_the_whole_story(sketches):
 def test_the_clusters_of_a_clear_case_are_found(study):
     write_table(study / "large.csv", n_records=20_000)
     run("sketch", "study.json", "large.csv", "-o", "large.sketch")
-    assert run("learn", "large.sketch", "-o", "model.json", "--starts", 1).exit_code == 0
+    assert run("learn", "large.sketch", "-o", "model.json", "--n-init", 1).exit_code == 0
     centers = ps.ClusterModel.load("model.json").centers
     assert np.allclose(np.sort(centers, axis=0), [[-2, -2, -2], [2, 2, 2]], atol=0.3)
 
@@ -497,7 +497,7 @@ def test_too_many_or_no_clusters_are_refused(sketches, k):
     ids=["model", "report"],
 )
 def test_learn_writes_all_or_nothing(sketches, options):
-    refused_in_one_line(sketches, "learn", "site-1.sketch", *options, "--starts", 1)
+    refused_in_one_line(sketches, "learn", "site-1.sketch", *options, "--n-init", 1)
 
 
 @pytest.mark.parametrize("command", ["merge", "learn", "inspect"])
@@ -533,7 +533,7 @@ def test_a_missing_input_is_refused(folder, command):
 
 
 def test_a_model_is_not_a_sketch(sketches):
-    run("learn", "site-1.sketch", "-o", "model.json", "--starts", 1)
+    run("learn", "site-1.sketch", "-o", "model.json", "--n-init", 1)
     assert json.loads((sketches / "model.json").read_text())
     assert "not a privsketch sketch" in refused_in_one_line(sketches, "learn", "model.json")
 
@@ -702,7 +702,7 @@ def test_principal_components_from_the_shell(components):
         (["--task", "gaussian-mixture", "-k", "2"], "principal components"),
         (["--decoder", "joint"], "--decoder"),
         (["--covariance-type", "full"], "--covariance-type"),
-        (["--starts", "3"], "--starts"),
+        (["--n-init", "3"], "--n-init"),
         (["-k", "4"], "columns"),
     ],
 )

@@ -72,7 +72,9 @@ def test_nor_what_is_released(fmt, n_nonzero):
     """Two tables that are the same but for how one record is stored."""
 
     def run(table):
-        options = {"method": "sketch"} if n_nonzero is None else {"n_nonzero": n_nonzero}
+        options = (
+            {"method": "sketch"} if n_nonzero is None else {"options": {"n_nonzero": n_nonzero}}
+        )
         ps.PrivateKMeans(
             2,
             epsilon=1.0,

@@ -10,10 +10,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import privsketch as ps
 from privsketch.noise.mechanism import _insecure_sampler
+from tests.kmeans import private_kmeans
 
 ESTIMATORS = [
-    ps.PrivateKMeans(n_clusters=3, epsilon=5.0, delta=1e-6, domain=ps.Box(-20, 20), n_init=1),
-    ps.PrivateKMeans(n_clusters=2, epsilon=9.0, delta=0.0, domain=ps.Ball(radius=30.0), n_init=1),
+    ps.PrivateKMeans(
+        n_clusters=3, epsilon=5.0, delta=1e-6, domain=ps.Box(-20, 20), options={"n_init": 1}
+    ),
+    ps.PrivateKMeans(
+        n_clusters=2, epsilon=9.0, delta=0.0, domain=ps.Ball(radius=30.0), options={"n_init": 1}
+    ),
     *(
         ps.PrivateKMeans(
             n_clusters=2,
@@ -56,7 +61,7 @@ def fitted(X, **overrides):
     # moves a centre by far less than the tolerances below.
     settings = {"n_clusters": 3, "epsilon": 1.0, "delta": 1e-6, "domain": ps.Box(-5, 5)}
     settings["random_state"] = 0
-    return ps.PrivateKMeans(**{**settings, **overrides}).fit(X)
+    return private_kmeans(**{**settings, **overrides}).fit(X)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +210,7 @@ def test_the_number_of_clusters_may_be_left_to_the_release():
     X = centers[rng.integers(3, size=20_000)] + 0.3 * rng.normal(size=(20_000, 2))
     model = ps.PrivateKMeans(
         n_clusters="auto",
-        max_clusters=6,
+        options=ps.KMeansOptions(max_clusters=6),
         epsilon=1.0,
         delta=1e-6,
         domain=ps.Box(-5, 5),
@@ -227,24 +232,24 @@ def test_the_number_of_clusters_may_be_left_to_the_release():
     ],
 )
 def test_wrong_choices_are_refused_before_anything_is_spent(choices, words, monkeypatch):
-    from privsketch.estimators import kmeans
+    from privsketch.estimators import base
 
     def spent(*arguments, **named):
         raise AssertionError("a sketch was made")
 
-    monkeypatch.setattr(kmeans, "sketch", spent)
-    estimator = ps.PrivateKMeans(epsilon=1.0, delta=1e-6, domain=ps.Box(-1, 1), **choices)
+    monkeypatch.setattr(base, "sketch", spent)
+    estimator = private_kmeans(epsilon=1.0, delta=1e-6, domain=ps.Box(-1, 1), **choices)
     with pytest.raises(ps.PrivsketchError, match=words):
         estimator.fit(np.zeros((10, 2)))
 
 
 def test_a_mixture_too_large_for_its_sketch_is_refused_before_anything_is_spent(monkeypatch):
-    from privsketch.estimators import mixture
+    from privsketch.estimators import base
 
     def spent(*arguments, **named):
         raise AssertionError("a sketch was made")
 
-    monkeypatch.setattr(mixture, "sketch", spent)
+    monkeypatch.setattr(base, "sketch", spent)
     estimator = ps.PrivateGaussianMixture(
         3, epsilon=1.0, delta=1e-6, domain=ps.Box(-1, 1), n_features=12
     )

@@ -179,7 +179,7 @@ def test_wrong_choices_are_refused_before_anything_is_spent(records, choices, wo
     def spent(*arguments, **named):
         raise AssertionError("a sketch was made")
 
-    monkeypatch.setattr(module, "sketch", spent)
+    monkeypatch.setattr("privsketch.estimators.base.sketch", spent)
     with pytest.raises(ps.PrivsketchError, match=words):
         fitted(records, **choices)
 

@@ -219,7 +219,7 @@ def test_exact_sketch_of_points_gives_their_places_back(decode):
     truth = on_a_grid(rng, 4, 3)
     weights = np.array([1000.0, 2000.0, 3000.0, 4000.0])
     problem = make_problem(rng, weights, truth, 0.0, n_features=150)
-    solution = decode(problem, 4, np.random.default_rng(0), n_starts=4)
+    solution = decode(problem, 4, np.random.default_rng(0), n_init=4)
     order = matched(solution.centers, truth)
     np.testing.assert_allclose(solution.centers[order], truth, atol=1e-3)
     np.testing.assert_allclose(solution.weights[order], weights, rtol=1e-2)
@@ -448,8 +448,8 @@ def test_few_far_clusters_are_all_found():
 def test_no_starts_is_an_error(decode):
     rng = np.random.default_rng(18)
     problem = make_problem(rng, np.full(1, 100.0), np.zeros((1, 2)), 0.1)
-    with pytest.raises(ValueError, match="n_starts=0"):
-        decode(problem, 1, rng, n_starts=0)
+    with pytest.raises(ValueError, match="n_init=0"):
+        decode(problem, 1, rng, n_init=0)
 
 
 def test_lloyd_leaves_separated_means_where_they_are():

@@ -171,7 +171,7 @@ def test_nearest_is_exact_far_from_the_origin():
         ({"n_clusters": 10_000}, "n_clusters=10000"),
         ({"n_clusters": 2.0}, "n_clusters"),
         ({"decoder": "magic"}, "decoder"),
-        ({"n_starts": 0}, "n_starts"),
+        ({"n_init": 0}, "n_init"),
         ({"random_state": -3}, "random_state"),
     ],
 )

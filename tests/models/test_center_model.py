@@ -69,7 +69,7 @@ def test_a_model_is_what_was_saved(tmp_path, changes):
     model = some_model(**changes)
     model.save(tmp_path / "model.json")
     found = ClusterModel.load(tmp_path / "model.json")
-    for name in ClusterModel.__dataclass_fields__:
+    for name in ClusterModel.field_names():
         np.testing.assert_array_equal(getattr(found, name), getattr(model, name), err_msg=name)
     found.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "model.json").read_bytes()
@@ -313,7 +313,7 @@ def test_a_sketch_goes_with_models_of_sketches_only(make_design):
     with pytest.raises(ps.PrivsketchError, match="not learned from a sketch"):
         report_page(some_model(), released)
     with pytest.raises(ps.PrivsketchError, match="give the sketch"):
-        report_page(ps.learn_kmeans(released, 1, n_starts=1))
+        report_page(ps.learn_kmeans(released, 1, n_init=1))
 
 
 def test_a_number_of_records_is_called_what_it_is(tmp_path):

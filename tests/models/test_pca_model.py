@@ -213,7 +213,7 @@ def test_a_model_comes_back_from_its_file(example, tmp_path):
     model, _ = example
     model.save(tmp_path / "model.json")
     again = PCAModel.load(tmp_path / "model.json")
-    for name in PCAModel.__dataclass_fields__:
+    for name in PCAModel.field_names():
         assert np.array_equal(getattr(model, name), getattr(again, name)), name
     assert again.describe() == model.describe()
 

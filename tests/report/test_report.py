@@ -26,7 +26,7 @@ def study(make_design, *, sources=("north",), n_records=400, n_clusters=2, **cho
         for source in sources
     ]
     total = ps.merge(parts)
-    return ps.learn_kmeans(total, n_clusters, n_starts=1), total
+    return ps.learn_kmeans(total, n_clusters, n_init=1), total
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_added_costs_are_stated(make_design):
     design = make_design()
     parts = [ps.sketch(np.zeros((100, 3)), design, source="north") for _ in range(2)]
     total = ps.merge(parts, same_records=True)
-    text = Page(page_of(ps.learn_kmeans(total, 1, n_starts=1), total)).text
+    text = Page(page_of(ps.learn_kmeans(total, 1, n_init=1), total)).text
     assert "e 2 = 7.39" in text
 
 
@@ -164,7 +164,7 @@ def test_the_largest_budgets_can_be_reported(make_design):
     design = make_design(epsilon=100.0)
     parts = [ps.sketch(np.zeros((10, 3)), design, source="north") for _ in range(8)]
     total = ps.merge(parts, same_records=True)
-    text = Page(page_of(ps.learn_kmeans(total, 1, n_starts=1), total)).text
+    text = Page(page_of(ps.learn_kmeans(total, 1, n_init=1), total)).text
     assert "e 800" in text
 
 

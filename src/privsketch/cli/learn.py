@@ -71,8 +71,7 @@ class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
     help="Search for clusters; joint if left out, cl-ompr is the one of the papers.",
 )
 @click.option(
-    "--starts",
-    "n_starts",
+    "--n-init",
     type=click.IntRange(min=1),
     help="Most searches; fewer are made if one explains the sketch.",
 )
@@ -133,13 +132,13 @@ def _learn(
     import privsketch as ps
 
     own = {
-        "kmeans": ("max_clusters", "decoder", "n_starts"),
-        "gaussian-mixture": ("covariance_type", "n_starts"),
+        "kmeans": ("max_clusters", "decoder", "n_init"),
+        "gaussian-mixture": ("covariance_type", "n_init"),
         "pca": ("method",),
     }
     for name in given:
         if name not in (*own[task], "number", "random_state"):
-            option = "--starts" if name == "n_starts" else "--" + name.replace("_", "-")
+            option = "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} does not go with --task {task}")
     number = given.pop("number", None)
     if task == "kmeans":

@@ -2,35 +2,95 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privsketch.budget import Budget, Neighbours, Receipt
+from privsketch.budget import Budget
 from privsketch.clustering.choose import CHOOSE_NOISE, METHODS, Choice, chosen_method, cluster_by
 from privsketch.design.recipe import Design
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError
-from privsketch.estimators.validation import (
-    column_names,
-    filled,
-    public_facts,
-    validated,
-)
+from privsketch.estimators.base import PrivateLearner, validated
 from privsketch.learning.kmeans.learner import check_choices, learn_kmeans
 from privsketch.models.clusters import ClusterModel
-from privsketch.sketching.build import sketch
-from privsketch.sketching.sketch import Sketch
-from privsketch.tables.reading import checked_missing
 
 DEFAULT_MAX_CLUSTERS = 20
+_VALUES = 2**22  # of records that are looked at together
 
 
-class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(frozen=True, kw_only=True)
+class KMeansOptions:
+    """What only some methods of `PrivateKMeans` need.
+
+    Parameters
+    ----------
+    max_clusters : int, optional
+        Largest number that n_clusters="auto" considers, and that the sketch is planned for; 20 if
+        left out.
+    n_nonzero : int, optional
+        Public: how many entries of a record are not 0, at most; of more, the largest count.
+        For sparse records: methods "pipeline" and "partition-tree" then release sparse centres.
+    noise : {"gaussian", "cube", "laplace"}, optional
+        Of a sketch, of Lloyd's rounds, of averages or seeds: Gaussian if delta > 0, else the cube.
+    n_features : int, optional
+        Size of the sketch; of least predicted error if left out.
+    feature_map, frequencies, frequency_scale : optional
+        Of the sketch, as in `Design.plan`.
+    decoder : {"joint", "cl-ompr"}
+        Of the sketch, as in `learn_kmeans`.
+    n_init : int, optional
+        Most searches in a sketch; fewer are made if one explains it. Six if left out,
+        two for very large sketches.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> ps.KMeansOptions(n_features=500, noise="laplace").given()
+    {'noise': 'laplace', 'n_features': 500}
+    """
+
+    max_clusters: int | None = None
+    n_nonzero: int | None = None
+    noise: str | None = None
+    n_features: int | None = None
+    feature_map: str = "fourier"
+    frequencies: str | None = None
+    frequency_scale: float | tuple[float, float] | None = None
+    decoder: str = "joint"
+    n_init: int | None = None
+
+    @classmethod
+    def of(cls, options: KMeansOptions | Mapping[str, Any] | None) -> KMeansOptions:
+        """Options as they are, from a mapping, or none."""
+        if isinstance(options, KMeansOptions):
+            return options
+        known = [field.name for field in fields(cls)]
+        if options is not None and not isinstance(options, Mapping):
+            raise ParameterError(
+                f"options: expected a KMeansOptions or a mapping of {', '.join(known)}"
+            )
+        unknown = [name for name in options or () if name not in known]
+        if unknown:
+            raise ParameterError(f"options: {unknown[0]!r} is none of {', '.join(known)}")
+        return cls(**(options or {}))
+
+    def given(self) -> dict[str, Any]:
+        """Those that differ from what is taken if they are left out."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        }
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     """K-means with differential privacy for one record.
 
     Every fitted attribute is a function of what `fit` released and of public facts, so all
@@ -41,9 +101,6 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     n_clusters : int or "auto"
         "auto" takes the number from the release as well, at no cost.
-    max_clusters : int, optional
-        Largest number that "auto" considers, and that the sketch is planned for; 20 if
-        left out.
     epsilon : float
         Privacy budget of one `fit`; no default.
     delta : float
@@ -63,19 +120,9 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Public order of magnitude of the number of records. Never taken from X, unless
         neighbours="replace" makes their number public. Methods that need one pay for a noisy
         one without it.
-    n_nonzero : int, optional
-        Public: how many entries of a record are not 0, at most; of more, the largest count.
-        For sparse records: methods "pipeline" and "partition-tree" then release sparse centres.
-    noise : {"gaussian", "cube", "laplace"}, optional
-        Of a sketch, of Lloyd's rounds, of averages or seeds: Gaussian if delta > 0, else the cube.
-    n_features : int, optional
-        Size of the sketch; of least predicted error if left out.
-    feature_map, frequencies, frequency_scale : optional
-        Of the sketch, as in `Design.plan`.
-    decoder : {"joint", "cl-ompr"}
-    n_init : int, optional
-        Most searches in a sketch; fewer are made if one explains it. Six if left out,
-        two for very large sketches.
+    options : KMeansOptions or mapping, optional
+        What only some methods need: the size and noise of a sketch, its search, the largest number
+        of clusters for "auto", the entries of sparse records.
     missing : {"error", "center"}
     n_threads : int, optional
     random_state : int, optional
@@ -100,7 +147,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         What the fit cost: one charge of (epsilon, delta).
     sketch_ : Sketch or None
         The release itself; method "sketch" only.
-    model_ : ClusterModel or ClusterModel
+    model_ : ClusterModel
         The model, which can be saved.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
@@ -118,48 +165,9 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     5000
     """
 
-    def __init__(
-        self,
-        n_clusters: int | str = 8,
-        *,
-        max_clusters: int | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        domain: Domain | None = None,
-        neighbours: Neighbours = "add-remove",
-        method: str = "auto",
-        n_records: float | None = None,
-        n_nonzero: int | None = None,
-        noise: str | None = None,
-        n_features: int | None = None,
-        feature_map: str = "fourier",
-        frequencies: str | None = None,
-        frequency_scale: float | tuple[float, float] | None = None,
-        decoder: str = "joint",
-        n_init: int | None = None,
-        missing: str = "error",
-        n_threads: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.max_clusters = max_clusters
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.neighbours = neighbours
-        self.method = method
-        self.n_records = n_records
-        self.n_nonzero = n_nonzero
-        self.noise = noise
-        self.n_features = n_features
-        self.feature_map = feature_map
-        self.frequencies = frequencies
-        self.frequency_scale = frequency_scale
-        self.decoder = decoder
-        self.n_init = n_init
-        self.missing = missing
-        self.n_threads = n_threads
-        self.random_state = random_state
+    n_clusters: int | str = field(default=8, kw_only=False)
+    method: str = "auto"
+    options: KMeansOptions | Mapping[str, Any] | None = None
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Learn the clusters of X.
@@ -171,59 +179,66 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X : array, sparse matrix or data frame of shape (n_records, n_columns)
         y : ignored
         """
-        budget, domain = public_facts(self)
-        largest = self.max_clusters
+        budget, domain = self._public_facts(self.neighbours)
+        options = KMeansOptions.of(self.options)
+        largest = options.max_clusters
         if isinstance(self.n_clusters, str) and self.n_clusters == "auto":
             largest = DEFAULT_MAX_CLUSTERS if largest is None else largest
-        check_choices(self.n_clusters, largest, self.decoder, self.n_init, "n_init")
+        check_choices(self.n_clusters, largest, options.decoder, options.n_init)
+        facts = self._run_facts()
         table = validated(self, X, reset=True, sparse=True)
         domain = domain.with_dim(table.shape[1])
         n_records = self.n_records
         if n_records is None and budget.neighbours == "replace" and table.shape[0] > 0:
             n_records = table.shape[0]
-        choice = self._choice(domain, budget, n_records)
+        choice = self._choice(options, domain, budget, n_records)
         if choice.method == "sketch":
-            return self._fit_sketch(table, domain, budget, choice, n_records, largest)
-        own = {"noise": self.noise} if choice.method in CHOOSE_NOISE else {}
-        model = cluster_by(
-            choice,
-            table,
-            int(self.n_clusters),
-            domain=domain,
-            budget=budget,
-            n_records=n_records,
-            n_nonzero=self.n_nonzero,
-            missing_to_center=checked_missing(self.missing),
-            n_threads=self.n_threads,
-            random_state=self.random_state,
-            **own,
-        )
-        names = column_names(self)
-        columns = None if names is None else tuple(names)
-        self.model_: ClusterModel = replace(model, columns=columns)
-        self.receipt_: Receipt = model.receipt
-        self.sketch_: Sketch | None = None
-        self.standard_errors_: npt.NDArray[np.float64] | None = None
-        self.width_: float | None = None
-        return self._with(self.model_, choice)
+            model = self._from_sketch(table, domain, budget, n_records, options, largest)
+            model = replace(model, reason=choice.reason, receipt=choice.receipt(model.receipt))
+        else:
+            own = {"noise": options.noise} if choice.method in CHOOSE_NOISE else {}
+            model = cluster_by(
+                choice,
+                table,
+                int(self.n_clusters),
+                domain=domain,
+                budget=budget,
+                n_records=n_records,
+                n_nonzero=options.n_nonzero,
+                **facts,
+                **own,
+            )
+            self.sketch_ = None
+        self.model_ = replace(model, columns=self._columns())
+        self.receipt_ = model.receipt
+        self.method_ = model.method
+        self.cluster_centers_ = model.centers
+        self.weights_ = model.weights
+        self.width_ = model.width
+        self.standard_errors_ = model.standard_errors
+        self.concerns_ = model.concerns
+        return self
 
-    def _choice(self, domain: Domain, budget: Budget, n_records: float | None) -> Choice:
+    def _choice(
+        self, options: KMeansOptions, domain: Domain, budget: Budget, n_records: float | None
+    ) -> Choice:
         """The method; options that only a sketch has ask for one."""
-        given = [name for name, usual in _SKETCH_OPTIONS.items() if _differs(self, name, usual)]
+        given = options.given()
+        given.pop("n_nonzero", None)
         if isinstance(self.n_clusters, str):
-            given.append("n_clusters")
-        if self.noise is not None and self.method not in CHOOSE_NOISE:
-            given.append("noise")
-        told = [f"{name}={getattr(self, name)!r}" for name in given]
-        if given and self.n_nonzero is not None:
+            given["n_clusters"] = self.n_clusters
+        if self.method in CHOOSE_NOISE:
+            given.pop("noise", None)
+        told = [f"{name}={value!r}" for name, value in given.items()]
+        if given and options.n_nonzero is not None:
             raise ParameterError(
-                f"n_nonzero={self.n_nonzero!r} with {told[0]}: that is an option of sketches, and "
-                "they have no sparse centres"
+                f"n_nonzero={options.n_nonzero!r} with {told[0]}: that is an option of sketches, "
+                "and they have no sparse centres"
             )
         if given and self.method == "auto":
             return Choice("sketch", f"{told[0]} is an option of sketches")
         if given and self.method in METHODS and self.method != "sketch":
-            others = "".join(f" or {name!r}" for name in CHOOSE_NOISE if given == ["noise"])
+            others = "".join(f" or {name!r}" for name in CHOOSE_NOISE if [*given] == ["noise"])
             raise ParameterError(
                 f"{told[0]} with method={self.method!r}: that is an option of sketches; leave it "
                 f"out, or use method='sketch'{others}"
@@ -235,18 +250,18 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             domain=domain,
             budget=budget,
             n_records=n_records,
-            n_nonzero=self.n_nonzero,
+            n_nonzero=options.n_nonzero,
         )
 
-    def _fit_sketch(
+    def _from_sketch(
         self,
         table: Any,
         domain: Domain,
         budget: Budget,
-        choice: Choice,
         n_records: float | None,
+        options: KMeansOptions,
         largest: int | None,
-    ) -> Self:
+    ) -> ClusterModel:
         """Release a sketch and learn the clusters from it."""
         design = Design.plan(
             task="kmeans",
@@ -255,35 +270,20 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             budget=budget,
             n_records=n_records,
             random_state=self.random_state,
-            n_features=self.n_features,
-            noise=self.noise,
-            feature_map=self.feature_map,
-            frequencies=self.frequencies,
-            frequency_scale=self.frequency_scale,
-            columns=column_names(self),
+            n_features=options.n_features,
+            noise=options.noise,
+            feature_map=options.feature_map,
+            frequencies=options.frequencies,
+            frequency_scale=options.frequency_scale,
+            columns=self._columns(),
         )
-        released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
-        # What was paid for stays, even if learning is interrupted.
-        self.sketch_, self.receipt_ = released, choice.receipt(released.receipt)
-        model = learn_kmeans(
-            released,
+        return learn_kmeans(
+            self._released(table, design),
             self.n_clusters,
             max_clusters=largest,
-            decoder=self.decoder,
-            n_starts=self.n_init,
+            decoder=options.decoder,
+            n_init=options.n_init,
         )
-        model = replace(model, receipt=self.receipt_)
-        self.model_ = model
-        self.standard_errors_, self.width_ = model.standard_errors, model.width
-        return self._with(model, choice)
-
-    def _with(self, model: ClusterModel, choice: Choice) -> Self:
-        """What models of all methods have."""
-        self.method_ = choice.method
-        self.cluster_centers_ = model.centers
-        self.weights_ = model.weights
-        self.concerns_ = model.concerns
-        return self
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Index of the nearest centre for each row of X.
@@ -296,7 +296,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             table = table.tocsr()
         rows = max(1, _VALUES // table.shape[1])
         parts = [
-            self.model_.predict(filled(self, table[first : first + rows]))
+            self.model_.predict(self._filled(table[first : first + rows]))
             for first in range(0, table.shape[0], rows)
         ]
         return np.concatenate(parts)
@@ -307,24 +307,5 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = self.missing == "center"
         tags.input_tags.sparse = True
         return tags
-
-
-def _differs(estimator: Any, name: str, usual: str | None) -> bool:
-    value = getattr(estimator, name)
-    return value is not None if usual is None else bool(value != usual)
-
-
-_VALUES = 2**22  # of records that are looked at together
-_SKETCH_OPTIONS = {
-    "max_clusters": None,
-    "n_features": None,
-    "feature_map": "fourier",
-    "frequencies": None,
-    "frequency_scale": None,
-    "decoder": "joint",
-    "n_init": None,
-}

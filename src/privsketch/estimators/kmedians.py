@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import ClusterMixin
 
-from privsketch.budget import Neighbours
 from privsketch.clustering.medians.method import checked_method, cluster_medians
 from privsketch.clustering.run import clustered
-from privsketch.domain import Domain
 from privsketch.errors import require_count
-from privsketch.estimators.validation import column_names, public_facts, validated
-from privsketch.tables.reading import checked_missing
+from privsketch.estimators.base import PrivateLearner, validated
 
 
-class PrivateKMedians(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(repr=False, eq=False, kw_only=True)
+class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     """K-medians with differential privacy for one record.
 
     Centres make the sum of distances small, not that of squared distances as in k-means: a few
@@ -76,30 +73,8 @@ class PrivateKMedians(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     5000
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        domain: Domain | None = None,
-        neighbours: Neighbours = "add-remove",
-        method: str = "rounds",
-        n_records: float | None = None,
-        missing: str = "error",
-        n_threads: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.neighbours = neighbours
-        self.method = method
-        self.n_records = n_records
-        self.missing = missing
-        self.n_threads = n_threads
-        self.random_state = random_state
+    n_clusters: int = field(default=8, kw_only=False)
+    method: str = "rounds"
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Learn the medians of X.
@@ -111,10 +86,10 @@ class PrivateKMedians(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X : array or data frame of shape (n_records, n_columns)
         y : ignored
         """
-        budget, domain = public_facts(self)
+        budget, domain = self._public_facts(self.neighbours)
         require_count("n_clusters", self.n_clusters)
         checked_method(self.method)
-        missing_to_center = checked_missing(self.missing)
+        facts = self._run_facts()
         table = validated(self, X, reset=True)
         model = clustered(
             cluster_medians,
@@ -124,12 +99,9 @@ class PrivateKMedians(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             budget=budget,
             n_records=self.n_records,
             method=self.method,
-            missing_to_center=missing_to_center,
-            n_threads=self.n_threads,
-            random_state=self.random_state,
+            **facts,
         )
-        names = column_names(self)
-        self.model_ = replace(model, columns=None if names is None else tuple(names))
+        self.model_ = replace(model, columns=self._columns())
         self.receipt_ = model.receipt
         self.cluster_centers_ = model.centers
         self.weights_ = model.weights
@@ -140,19 +112,9 @@ class PrivateKMedians(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         The labels are exact: as sensitive as the rows of X themselves.
         """
-        check_is_fitted(self, "model_")
-        table = validated(self, X, reset=False)
-        domain = self.model_.domain
-        if self.missing == "center" and domain is not None:
-            table = np.where(np.isfinite(table), table, domain.center_vector)
-        return self.model_.predict(table)
+        rows = self._completed(X)
+        return self.model_.predict(rows)
 
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""
         return self.fit(X).predict(X)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = self.missing == "center"
-        return tags

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privsketch._typing import Floats
-from privsketch.budget import Budget, Neighbours, Receipt
+from privsketch.budget import Budget
 from privsketch.clustering import em
 from privsketch.clustering.run import clustered
 from privsketch.design.recipe import Design
 from privsketch.design.size import CovarianceType
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError
-from privsketch.estimators.validation import column_names, completed, public_facts, validated
+from privsketch.estimators.base import PrivateLearner, validated
 from privsketch.learning.mixture.learner import MISFIT, check_choices, learn_gaussian_mixture
 from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.sketching.build import sketch
-from privsketch.sketching.sketch import Sketch
-from privsketch.tables.reading import checked_missing
 
 
-class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(repr=False, eq=False, kw_only=True)
+class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc]
     """Gaussian mixture with differential privacy for one record.
 
     `fit` releases one sketch of the records and learns the mixture from it, or noisy sums in
@@ -100,44 +98,15 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     (5, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        covariance_type: CovarianceType = "full",
-        epsilon: float | None = None,
-        delta: float | None = None,
-        domain: Domain | None = None,
-        neighbours: Neighbours = "add-remove",
-        method: str = "sketch",
-        noise: str | None = None,
-        n_features: int | None = None,
-        n_records: float | None = None,
-        feature_map: str = "fourier",
-        frequencies: str | None = None,
-        frequency_scale: float | tuple[float, float] | None = None,
-        n_init: int | None = None,
-        missing: str = "error",
-        n_threads: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.neighbours = neighbours
-        self.method = method
-        self.noise = noise
-        self.n_features = n_features
-        self.n_records = n_records
-        self.feature_map = feature_map
-        self.frequencies = frequencies
-        self.frequency_scale = frequency_scale
-        self.n_init = n_init
-        self.missing = missing
-        self.n_threads = n_threads
-        self.random_state = random_state
+    n_components: int = field(default=1, kw_only=False)
+    covariance_type: CovarianceType = "full"
+    method: str = "sketch"
+    noise: str | None = None
+    n_features: int | None = None
+    feature_map: str = "fourier"
+    frequencies: str | None = None
+    frequency_scale: float | tuple[float, float] | None = None
+    n_init: int | None = None
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Release a sketch of X and learn the mixture from it.
@@ -149,7 +118,7 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         X : array or data frame of shape (n_records, n_columns)
         y : ignored
         """
-        budget, domain = public_facts(self)
+        budget, domain = self._public_facts(self.neighbours)
         if self.method not in METHODS:
             known = " or ".join(map(repr, METHODS))
             raise ParameterError(f"method={self.method!r}: expected {known}")
@@ -169,19 +138,15 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
             feature_map=self.feature_map,
             frequencies=self.frequencies,
             frequency_scale=self.frequency_scale,
-            columns=column_names(self),
+            columns=self._columns(),
         )
         # Before anything is spent.
-        check_choices(design, self.n_components, self.covariance_type, self.n_init, "n_init")
-        released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
-        # What was paid for stays, even if learning is interrupted.
-        self.sketch_: Sketch | None = released
-        self.receipt_: Receipt = released.receipt
+        check_choices(design, self.n_components, self.covariance_type, self.n_init)
         model = learn_gaussian_mixture(
-            released,
+            self._released(table, design),
             self.n_components,
             covariance_type=self.covariance_type,
-            n_starts=self.n_init,
+            n_init=self.n_init,
         )
         return self._with(model)
 
@@ -193,7 +158,6 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
                     f"{name}={getattr(self, name)!r} with method='em': that is an option of "
                     "sketches; leave it out"
                 )
-        names = column_names(self)
         model = clustered(
             em.learn,
             table,
@@ -201,12 +165,10 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
             domain=domain,
             budget=budget,
             covariance_type=self.covariance_type,
-            missing_to_center=checked_missing(self.missing),
-            n_threads=self.n_threads,
-            random_state=self.random_state,
+            **self._run_facts(),
         )
         self.sketch_, self.receipt_ = None, model.receipt
-        return self._with(replace(model, columns=None if names is None else tuple(names)))
+        return self._with(replace(model, columns=self._columns()))
 
     def _with(self, model: GaussianMixtureModel) -> Self:
         """What models of both methods have."""
@@ -222,8 +184,8 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Most probable component for each row of X. As sensitive as the rows themselves."""
-        check_is_fitted(self, "model_")
-        return self.model_.predict(completed(self, X))
+        rows = self._completed(X)
+        return self.model_.predict(rows)
 
     def fit_predict(self, X: Any, y: object = None) -> npt.NDArray[np.int64]:
         """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""
@@ -231,13 +193,13 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Floats:
         """Probability of each component for each row of X, (n, n_components)."""
-        check_is_fitted(self, "model_")
-        return self.model_.predict_proba(completed(self, X))
+        rows = self._completed(X)
+        return self.model_.predict_proba(rows)
 
     def score_samples(self, X: Any) -> Floats:
         """Logarithm of the density at each row of X, (n,)."""
-        check_is_fitted(self, "model_")
-        return self.model_.score_samples(completed(self, X))
+        rows = self._completed(X)
+        return self.model_.score_samples(rows)
 
     def score(self, X: Any, y: object = None) -> float:
         """Mean of `score_samples`: exact, and hence not private."""
@@ -250,12 +212,6 @@ class PrivateGaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "model_")
         return self.model_.sample(n_samples, self.random_state)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = self.missing == "center"
-        return tags
 
 
 METHODS = ("sketch", "em")

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from privsketch._typing import Floats
-from privsketch.budget import Neighbours
 from privsketch.design.recipe import Design
-from privsketch.domain import Domain
 from privsketch.errors import ParameterError, RecordError, require_count
-from privsketch.estimators.validation import column_names, completed, public_facts, validated
+from privsketch.estimators.base import PrivateLearner, validated
 from privsketch.learning.pca.learner import check_choices, learn_pca
-from privsketch.sketching.build import sketch
 
 DEFAULT_MAX_COMPONENTS = 10
 MAPS = {"auto": None, "sketch": "quadratic", "covariance": "second-moments"}
 
 
-class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(repr=False, eq=False, kw_only=True)
+class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearner):  # type: ignore[misc]
     """Principal components with differential privacy for one record.
 
     `fit` releases noisy second moments of the records, or sums of their squares along random
@@ -106,38 +105,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     (50000, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int | str = 2,
-        *,
-        max_components: int | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        domain: Domain | None = None,
-        center: bool = False,
-        method: str = "auto",
-        neighbours: Neighbours = "add-remove",
-        noise: str | None = None,
-        n_features: int | None = None,
-        n_records: float | None = None,
-        missing: str = "error",
-        n_threads: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.max_components = max_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.center = center
-        self.method = method
-        self.neighbours = neighbours
-        self.noise = noise
-        self.n_features = n_features
-        self.n_records = n_records
-        self.missing = missing
-        self.n_threads = n_threads
-        self.random_state = random_state
+    n_components: int | str = field(default=2, kw_only=False)
+    max_components: int | None = None
+    center: bool = False
+    method: str = "auto"
+    noise: str | None = None
+    n_features: int | None = None
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Release second moments of X and learn the components from them.
@@ -149,7 +122,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         X : array or data frame of shape (n_records, n_columns)
         y : ignored
         """
-        budget, domain = public_facts(self)
+        budget, domain = self._public_facts(self.neighbours)
         self._check_choices()
         table = validated(self, X, reset=True)
         dim = table.shape[1]
@@ -164,12 +137,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             noise=self.noise,
             feature_map=MAPS[self.method],
             mean="released" if self.center else None,
-            columns=column_names(self),
+            columns=self._columns(),
         )
-        released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
-        # What was paid for stays, even if learning is interrupted.
-        self.sketch_, self.receipt_ = released, released.receipt
-        model = learn_pca(released, self.n_components)
+        model = learn_pca(self._released(table, design), self.n_components)
         self.model_ = model
         self.components_ = model.components
         self.explained_variance_ = model.explained_variance
@@ -208,8 +178,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Exact: as sensitive as the rows of X themselves.
         """
-        check_is_fitted(self, "model_")
-        return self.model_.transform(completed(self, X))
+        rows = self._completed(X)
+        return self.model_.transform(rows)
 
     def inverse_transform(self, X: Any) -> Floats:
         """The points that have these coordinates along the components, (n, n_features_in_)."""
@@ -223,9 +193,3 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = self.missing == "center"
-        return tags

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from privsketch._parallel import checked_threads
 from privsketch._typing import Floats
-from privsketch.budget import Neighbours, Receipt, compose_sequential
-from privsketch.domain import Domain
+from privsketch.budget import Receipt, compose_sequential
 from privsketch.errors import ParameterError, RecordError
-from privsketch.estimators.validation import public_facts, validated
+from privsketch.estimators.base import PrivateEstimator, validated
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
 from privsketch.tables.reading import checked_missing
 
 
-class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(repr=False, eq=False, kw_only=True)
+class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Random projections of records with noise that hides each of them.
 
     `fit` draws a matrix and charges nothing. `transform` releases a table: every record is cut
@@ -102,37 +102,12 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     (4.0, 'one record')
     """
 
-    # No parameter: one record is replaced by another, and the number of records is public.
-    neighbours: ClassVar[Neighbours] = "replace"
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        domain: Domain | None = None,
-        protect: str = "row",
-        bound: float | None = None,
-        bound_norm: str = "l2",
-        noise: str = "auto",
-        calibration: str = "auto",
-        missing: str = "error",
-        n_threads: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.domain = domain
-        self.protect = protect
-        self.bound = bound
-        self.bound_norm = bound_norm
-        self.noise = noise
-        self.calibration = calibration
-        self.missing = missing
-        self.n_threads = n_threads
-        self.random_state = random_state
+    n_components: int = field(default=2, kw_only=False)
+    protect: str = "row"
+    bound: float | None = None
+    bound_norm: str = "l2"
+    noise: str = "auto"
+    calibration: str = "auto"
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Draw the matrix for tables with the columns of X.
@@ -166,7 +141,8 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self._release(self._fitted_table(X), self.projection_)
 
     def _fitted_table(self, X: Any) -> npt.NDArray[Any]:
-        domain = public_facts(self)[1]
+        # One record is replaced by another, and the number of records is public.
+        domain = self._public_facts("replace")[1]
         self._check_choices()
         table = validated(self, X, reset=True)
         if len(table) == 0:
@@ -279,9 +255,3 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = self.missing == "center"
-        return tags

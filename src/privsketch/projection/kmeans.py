@@ -71,7 +71,7 @@ def cluster_released(
     n_clusters: int,
     *,
     matrix: npt.ArrayLike | None = None,
-    n_starts: int = 10,
+    n_init: int = 10,
     max_rounds: int = 100,
     random_state: int = 0,
 ) -> ReleasedClusters:
@@ -86,7 +86,7 @@ def cluster_released(
         round among the records: the covariance of a cluster is taken to be P' P times the
         variance of the records, plus noise. Labels are then much better, unless a few
         directions have most of the variance within clusters.
-    n_starts : int
+    n_init : int
         Starts from different rows; the one of least cost counts.
     max_rounds : int
         Rounds of a start. Where noise is larger than clusters, rounds may go in circles; the
@@ -98,7 +98,7 @@ def cluster_released(
 
     require_released("released", released)
     require_count("n_clusters", n_clusters)
-    require_count("n_starts", n_starts)
+    require_count("n_init", n_init)
     require_count("max_rounds", max_rounds)
     n, k = released.values.shape
     if n < n_clusters:
@@ -108,7 +108,7 @@ def cluster_released(
     rows = (released.values - released.values.mean(axis=0)) @ scaling
     excess = released.variance * float(np.square(scaling).sum())
     rng = np.random.default_rng(public_seed(random_state))
-    starts = rng.integers(2**31, size=n_starts)
+    starts = rng.integers(2**31, size=n_init)
     seeds = (kmeans_plusplus(rows, n_clusters, random_state=int(start))[0] for start in starts)
     best = min(
         (_lloyd(rows, centers, excess, max_rounds) for centers in seeds),

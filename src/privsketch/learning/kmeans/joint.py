@@ -90,9 +90,9 @@ def decode_joint(
     n_clusters: int,
     rng: np.random.Generator,
     *,
-    n_starts: int = 6,
+    n_init: int = 6,
 ) -> Solution:
-    """Fit `n_clusters` atoms with envelopes; the best of up to `n_starts` runs.
+    """Fit `n_clusters` atoms with envelopes; the best of up to `n_init` runs.
 
     The noise is known, so a run that explains the sketch is known to be good, and no
     other is made; nor if the best minimum was found twice. Where one width for all
@@ -107,17 +107,17 @@ def decode_joint(
         Number of atoms wanted, at least 1.
     rng : numpy.random.Generator
         Places the first particles. The result is a function of its state.
-    n_starts : int
+    n_init : int
         Most independent runs; the one with the smallest residual is kept.
     """
-    if n_starts < 1:
-        raise ParameterError(f"n_starts={n_starts}: at least one start is needed")
+    if n_init < 1:
+        raise ParameterError(f"n_init={n_init}: at least one start is needed")
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
-        return _decode(problem, n_clusters, rng, n_starts)
+        return _decode(problem, n_clusters, rng, n_init)
 
 
-def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_starts: int) -> Solution:
+def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_init: int) -> Solution:
     low, high = problem.low, problem.high
     overview = find_overview(problem, rng)
     unit = overview.weight
@@ -126,11 +126,11 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_start
     single = target.astype(np.float32)
     noise_share = n_clusters * np.sqrt(problem.noise_variance) / unit
     # Whoever allows few runs wants them only where something is amiss.
-    unsure = noise_share > STRONG_NOISE and n_starts >= STRONG_NOISE_STARTS
+    unsure = noise_share > STRONG_NOISE and n_init >= STRONG_NOISE_STARTS
     n_certain = STRONG_NOISE_STARTS if unsure else 1
     runs: list[Run] = []
     n_evaluations = overview.n_evaluations
-    while len(runs) < n_starts:
+    while len(runs) < n_init:
         unexplained = not any(run.explains for run in runs)
         origin = whole_box(overview, low, high) if unexplained and len(runs) % 2 else overview
         found, value, n_run = run_start(single, origin, n_clusters, low, high, rng)

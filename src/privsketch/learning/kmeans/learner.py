@@ -49,7 +49,7 @@ def learn_kmeans(
     *,
     max_clusters: int | None = None,
     decoder: str = "joint",
-    n_starts: int | None = None,
+    n_init: int | None = None,
     random_state: int | None = None,
 ) -> ClusterModel:
     """Cluster centres from a sketch. Charges nothing.
@@ -67,7 +67,7 @@ def learn_kmeans(
     decoder : {"joint", "cl-ompr"}
         "joint" fits all clusters together, with their width; "cl-ompr" is the greedy
         search of the papers, with clusters of no width.
-    n_starts : int, optional
+    n_init : int, optional
         Most independent searches. There are fewer if one explains the sketch as well as
         noise and sampling allow. Six if left out, two for very large sketches.
     random_state : int, optional
@@ -86,16 +86,16 @@ def learn_kmeans(
     design = checked_sketch(sketch).design
     if n_clusters is None:
         n_clusters = design.n_components
-    check_choices(n_clusters, max_clusters, decoder, n_starts)
+    check_choices(n_clusters, max_clusters, decoder, n_init)
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, _PURPOSE_DECODER], np.uint64)))
     problem = problem_of(sketch)
     number = _number_of_clusters(problem, design, n_clusters, max_clusters, rng)
-    if n_starts is None:
+    if n_init is None:
         size = number * design.n_features * design.dim
-        n_starts = DEFAULT_STARTS if size <= LARGE else 2
+        n_init = DEFAULT_STARTS if size <= LARGE else 2
     decode = decode_joint if decoder == "joint" else decode_ompr
-    solution = decode(problem, number, rng, n_starts=int(n_starts))
+    solution = decode(problem, number, rng, n_init=int(n_init))
     return _as_model(sketch, problem, solution, decoder, rng)
 
 
@@ -103,8 +103,7 @@ def check_choices(
     n_clusters: int | str,
     max_clusters: int | None,
     decoder: str,
-    n_starts: int | None,
-    starts_name: str = "n_starts",
+    n_init: int | None,
 ) -> None:
     """Refuse what no sketch could be learned with, before one is made."""
     if not isinstance(n_clusters, str) or n_clusters != "auto":
@@ -113,8 +112,8 @@ def check_choices(
             raise ParameterError(f"max_clusters={max_clusters!r}: only with n_clusters='auto'")
     if max_clusters is not None:
         require_count("max_clusters", max_clusters)
-    if n_starts is not None:
-        require_count(starts_name, n_starts)
+    if n_init is not None:
+        require_count("n_init", n_init)
     if decoder not in DECODERS:
         raise ParameterError(
             f"decoder={decoder!r}: expected one of {', '.join(map(repr, DECODERS))}"

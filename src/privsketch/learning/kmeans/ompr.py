@@ -39,9 +39,9 @@ def decode_ompr(
     n_clusters: int,
     rng: np.random.Generator,
     *,
-    n_starts: int = 3,
+    n_init: int = 3,
 ) -> Solution:
-    """Fit `n_clusters` Dirac atoms greedily; keep the best of `n_starts` runs.
+    """Fit `n_clusters` Dirac atoms greedily; keep the best of `n_init` runs.
 
     Parameters
     ----------
@@ -51,17 +51,17 @@ def decode_ompr(
         Number of atoms wanted, at least 1.
     rng : numpy.random.Generator
         Draws the points new atoms start from. The result is a function of its state.
-    n_starts : int
+    n_init : int
         Independent runs; the one with the smallest residual is returned.
     """
-    if n_starts < 1:
-        raise ParameterError(f"n_starts={n_starts}: at least one start is needed")
+    if n_init < 1:
+        raise ParameterError(f"n_init={n_init}: at least one start is needed")
     with one_thread():
         overview = find_overview(problem, rng)
         unit = overview.weight
         target = make_target(problem.frequencies, problem.moments / unit)
         runs = [
-            run_start(target, n_clusters, problem.low, problem.high, rng) for _ in range(n_starts)
+            run_start(target, n_clusters, problem.low, problem.high, rng) for _ in range(n_init)
         ]
         atoms, cost, _ = keep_best(runs)
     atoms = atoms.in_order().scaled(unit)

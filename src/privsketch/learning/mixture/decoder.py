@@ -67,7 +67,7 @@ class MixtureSolution:
         What it would be on average if the mixture were the truth.
     outside_share : float
         Share of the mixture's records outside the domain.
-    n_starts : int
+    n_init : int
         Searches that were run.
     """
 
@@ -76,7 +76,7 @@ class MixtureSolution:
     chi_square: float
     degrees_of_freedom: int
     outside_share: float
-    n_starts: int
+    n_init: int
 
 
 def decode_mixture(
@@ -85,7 +85,7 @@ def decode_mixture(
     covariance_type: CovarianceType,
     rng: np.random.Generator,
     *,
-    n_starts: int = DEFAULT_STARTS,
+    n_init: int = DEFAULT_STARTS,
     project: Project | None = None,
     dither: Floats | None = None,
 ) -> MixtureSolution:
@@ -100,7 +100,7 @@ def decode_mixture(
     covariance_type : {"full", "tied", "diag", "spherical"}
     rng : numpy.random.Generator
         Places the first particles. The result is a function of its state.
-    n_starts : int
+    n_init : int
         Searches at most.
     project : callable, optional
         Moves points (n, dim) to the nearest point of the domain, as was done with the
@@ -117,23 +117,23 @@ def decode_mixture(
     with one_thread():
         distortion = make_distortion(project, len(problem.low), dither, rng)
         search = Search(problem, n_components, covariance_type, distortion, rng)
-        best, count = find_best(search, n_starts)
+        best, count = find_best(search, n_init)
         return finish(search, best, count)
 
 
-def find_best(search: Search, n_starts: int) -> tuple[Candidate, int]:
+def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
     """Search until a run explains the sketch or the best has come up twice.
 
     Where the edge cuts a cluster, two narrow components may pass for it: then more
     searches are worth their time.
     """
-    if n_starts < 1:
-        raise ParameterError(f"n_starts={n_starts}: at least one start is needed")
+    if n_init < 1:
+        raise ParameterError(f"n_init={n_init}: at least one start is needed")
     freedom = search.degrees_of_freedom
     limit = freedom + DOUBTFUL * np.sqrt(2 * freedom)
     best = search.polish(*search.descend_and_prune(0, search.sums))
     count = 1
-    while count < n_starts:
+    while count < n_init:
         is_cut = best.outside_share > CUT
         if best.fit.chi_square <= limit and (count >= CUT_STARTS or not is_cut):
             break
@@ -148,7 +148,7 @@ def find_best(search: Search, n_starts: int) -> tuple[Candidate, int]:
     return best, count
 
 
-def finish(search: Search, best: Candidate, n_starts: int) -> MixtureSolution:
+def finish(search: Search, best: Candidate, n_init: int) -> MixtureSolution:
     """Errors of the best fit, and a last fit with shrinkage."""
     dispersion = max(best.fit.chi_square / search.degrees_of_freedom, 1.0)
     best = replace(best, weighting=best.weighting.scaled(dispersion))
@@ -175,7 +175,7 @@ def finish(search: Search, best: Candidate, n_starts: int) -> MixtureSolution:
         chi_square=best.fit.chi_square * dispersion,
         degrees_of_freedom=search.degrees_of_freedom,
         outside_share=best.outside_share,
-        n_starts=n_starts,
+        n_init=n_init,
     )
 
 

@@ -31,7 +31,7 @@ def learn_gaussian_mixture(
     n_components: int | None = None,
     *,
     covariance_type: CovarianceType = "full",
-    n_starts: int | None = None,
+    n_init: int | None = None,
     random_state: int | None = None,
 ) -> GaussianMixtureModel:
     """A Gaussian mixture from a sketch. Charges nothing.
@@ -45,7 +45,7 @@ def learn_gaussian_mixture(
     covariance_type : {"full", "tied", "diag", "spherical"}
         As in scikit-learn: a matrix for each component, one for all, variances along the
         axes, or one variance for each component.
-    n_starts : int, optional
+    n_init : int, optional
         Searches at most; none is started after one that explains the sketch. Five if left
         out, one for very large sketches.
     random_state : int, optional
@@ -66,10 +66,10 @@ def learn_gaussian_mixture(
     design = checked_sketch(sketch).design
     if n_components is None:
         n_components = design.n_components
-    n_unknowns = check_choices(design, n_components, covariance_type, n_starts)
+    n_unknowns = check_choices(design, n_components, covariance_type, n_init)
     n_components = int(n_components)
-    if n_starts is None:
-        n_starts = DEFAULT_STARTS if n_unknowns * design.n_features <= LARGE else 1
+    if n_init is None:
+        n_init = DEFAULT_STARTS if n_unknowns * design.n_features <= LARGE else 1
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     key = np.array([seed, _PURPOSE_MIXTURE], np.uint64)
     rng = np.random.Generator(np.random.Philox(key=key))
@@ -78,7 +78,7 @@ def learn_gaussian_mixture(
         n_components,
         covariance_type,
         rng,
-        n_starts=int(n_starts),
+        n_init=int(n_init),
         project=design.domain.centred().project,
         dither=_dither(sketch),
     )
@@ -89,8 +89,7 @@ def check_choices(
     design: Design,
     n_components: int,
     covariance_type: CovarianceType,
-    n_starts: int | None,
-    starts_name: str = "n_starts",
+    n_init: int | None,
 ) -> int:
     """Refuse what no sketch of this design could be learned with; the number of unknowns."""
     if covariance_type not in COVARIANCE_TYPES:
@@ -99,8 +98,8 @@ def check_choices(
             f"{', '.join(map(repr, COVARIANCE_TYPES))}"
         )
     n_components = require_count("n_components", n_components)
-    if n_starts is not None:
-        require_count(starts_name, n_starts)
+    if n_init is not None:
+        require_count("n_init", n_init)
     n_unknowns = mixture_unknowns(n_components, design.dim, covariance_type) + 1
     if n_unknowns > 2 * design.n_features:
         raise ParameterError(

@@ -1,36 +1,109 @@
-"""Tables given to estimators: checked by scikit-learn, told in words that quote no record.
+"""What all estimators share: public facts, tables that are checked, one release, tags.
 
-scikit-learn's own messages repeat what they object to, a cell of the table for instance,
-and an error may end up in a log that others read.
+Tables are checked by scikit-learn and told in words that quote no record: scikit-learn's own
+messages repeat what they object to, a cell of the table for instance, and an error may end up in a
+log that others read.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from privsketch.budget import Budget
+from privsketch.budget import Budget, Neighbours, Receipt
+from privsketch.design.recipe import Design
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
+from privsketch.sketching.build import sketch
+from privsketch.sketching.sketch import Sketch
 from privsketch.tables.memory import is_pandas, object_numbers
+from privsketch.tables.reading import checked_missing
 
 
-def public_facts(estimator: Any) -> tuple[Budget, Domain]:
-    """Budget and domain of an estimator; an error if one is missing, for none is guessed."""
-    for name in ("epsilon", "delta", "domain"):
-        if getattr(estimator, name) is None:
-            raise ParameterError(
-                f"{name}: {type(estimator).__name__} needs epsilon=, delta= (0 for pure "
-                "differential privacy) and domain= (public bounds of the records); none is "
-                "taken from X"
-            )
-    if not isinstance(estimator.domain, Box | Ball):
-        raise ParameterError(f"domain={estimator.domain!r}: expected a Box or a Ball")
-    return Budget(estimator.epsilon, estimator.delta, estimator.neighbours), estimator.domain
+@dataclass(repr=False, eq=False, kw_only=True)
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """Parameters and steps that all estimators have in common.
+
+    Constructors only store, as scikit-learn asks; dataclasses write them.
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    domain: Domain | None = None
+    missing: str = "error"
+    n_threads: int | None = None
+    random_state: int | None = None
+
+    def _public_facts(self, neighbours: Neighbours) -> tuple[Budget, Domain]:
+        """Budget and domain; an error if one is missing, for none is guessed."""
+        for name in ("epsilon", "delta", "domain"):
+            if getattr(self, name) is None:
+                raise ParameterError(
+                    f"{name}: {type(self).__name__} needs epsilon=, delta= (0 for pure "
+                    "differential privacy) and domain= (public bounds of the records); none is "
+                    "taken from X"
+                )
+        if not isinstance(self.domain, Box | Ball):
+            raise ParameterError(f"domain={self.domain!r}: expected a Box or a Ball")
+        budget = Budget(self.epsilon, self.delta, neighbours)  # type: ignore[arg-type]
+        return budget, self.domain
+
+    def _columns(self) -> tuple[str, ...] | None:
+        """Names of the columns, which are public, for the model and its report."""
+        names = tuple(str(name) for name in getattr(self, "feature_names_in_", []))
+        return names if names and len(set(names)) == len(names) else None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = self.missing == "center"
+        return tags
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class PrivateLearner(PrivateEstimator):
+    """An estimator whose `fit` pays once and keeps a model."""
+
+    neighbours: Neighbours = "add-remove"
+    n_records: float | None = None
+
+    def _released(self, table: Any, design: Design) -> Sketch:
+        """The sketch of a table, with its receipt, kept as `sketch_` and `receipt_`.
+
+        Charges: the design's budget, once.
+        """
+        released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
+        # What was paid for stays, even if learning is interrupted.
+        self.sketch_: Sketch | None = released
+        self.receipt_: Receipt = released.receipt
+        return released
+
+    def _run_facts(self) -> dict[str, Any]:
+        """What runs over the records are told beside domain and budget."""
+        return {
+            "missing_to_center": checked_missing(self.missing),
+            "n_threads": self.n_threads,
+            "random_state": self.random_state,
+        }
+
+    def _completed(self, X: Any) -> npt.NDArray[Any]:
+        """X as a table for a fitted estimator, missing values filled as they were in `fit`."""
+        check_is_fitted(self, "model_")
+        return self._filled(validated(self, X, reset=False))
+
+    def _filled(self, table: Any) -> npt.NDArray[Any]:
+        """A table, or a matrix of SciPy, as an array, missing values filled as in `fit`."""
+        rows = np.asarray(table.toarray() if hasattr(table, "tocsr") else table)
+        if self.missing == "center" and self.domain is not None:
+            center = self.domain.with_dim(rows.shape[1]).center_vector
+            rows = np.where(np.isfinite(rows), rows, center)
+        return rows
 
 
 def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
@@ -102,26 +175,6 @@ def _object_numbers(cells: Any) -> npt.NDArray[np.float64]:
         return object_numbers(cells)
     except RecordError:  # it quotes nothing
         raise CellError(_NOT_NUMERIC) from None
-
-
-def completed(estimator: Any, X: Any) -> npt.NDArray[Any]:
-    """X as a table for a fitted estimator, missing values filled as they were in `fit`."""
-    return filled(estimator, validated(estimator, X, reset=False))
-
-
-def filled(estimator: Any, table: Any) -> npt.NDArray[Any]:
-    """A table, or a matrix of SciPy, as an array, missing values filled as they were in `fit`."""
-    rows = np.asarray(table.toarray() if hasattr(table, "tocsr") else table)
-    if estimator.missing == "center":
-        center = estimator.domain.with_dim(rows.shape[1]).center_vector
-        rows = np.where(np.isfinite(rows), rows, center)
-    return rows
-
-
-def column_names(estimator: Any) -> list[str] | None:
-    """Names of the columns, which are public, for the model and its report."""
-    names = [str(name) for name in getattr(estimator, "feature_names_in_", [])]
-    return names if names and len(set(names)) == len(names) else None
 
 
 _NOT_NUMERIC = (
