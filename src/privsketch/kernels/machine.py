@@ -81,17 +81,20 @@ class Code:
     engine: Any  # owns the machine code
 
 
-def compile_function(source: str, name: str, *arguments: Any) -> Code:
-    """Machine code of the function `name`, which returns nothing and takes `arguments`."""
+def compile_function(module: Any, name: str, *arguments: Any) -> Code:
+    """Machine code of the function `name`, which returns nothing and takes `arguments`.
+
+    `module` is one of llvmlite.ir, or LLVM assembly as text.
+    """
     llvm = _llvm()
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
     )
-    module = llvm.parse_assembly(source)
-    module.verify()
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3))
-    builder.getModulePassManager().run(module, builder)
-    engine = llvm.create_mcjit_compiler(module, machine)
+    builder.getModulePassManager().run(parsed, builder)
+    engine = llvm.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
     signature = ctypes.CFUNCTYPE(None, *arguments)
     return Code(signature(engine.get_function_address(name)), engine)
