@@ -4,7 +4,7 @@ The reference looks every phase up in the table of the feature map, or squares i
 the definition. The compiled kernel fuses dot product, feature, mask and sum, holds
 everything in vector registers, and equals the reference bit for bit.
 
-`assembly.py` writes the kernel, which is compiled in process through llvmlite (a
+`fourier.py` writes the kernel, which is compiled in process through llvmlite (a
 tenth of a second).
 """
 

@@ -1,7 +1,7 @@
 """Quantised records to integer sums of structured frequencies, by compiled transforms.
 
 The sums equal those of the dense integer matrix (`StructuredBlocks.dense`) bit for bit, in
-O(log size) steps per feature instead of O(dim). `hadamard_assembly` writes the code; here its
+O(log size) steps per feature instead of O(dim). `butterflies.py` writes the code; here its
 tables are laid out, records are padded to a power of two, and 32-bit sums are collected
 before they can wrap.
 """
@@ -19,7 +19,7 @@ from privsketch.errors import ParameterError
 from privsketch.features.fixedpoint import start_phase
 from privsketch.features.hadamard import TURN_BITS, StructuredBlocks, fwht
 from privsketch.features.maps import FeatureMap
-from privsketch.kernels.butterflies import kernel_source
+from privsketch.kernels.butterflies import kernel_module
 from privsketch.kernels.dense import MAX_BLOCK, Quantised
 from privsketch.kernels.layout import Transform, orders
 from privsketch.kernels.machine import (
@@ -142,6 +142,6 @@ class _Kernel:
 def _compile(map_name: str, size: int, masked: bool) -> _Kernel:
     lane_bits = (vector_bits() // 32).bit_length() - 1
     transform = Transform(size.bit_length() - 1, lane_bits)
-    source = kernel_source(map_name, transform, masked)
+    module = kernel_module(map_name, transform, masked)
     arguments = (POINTER, INTEGER, INTEGER, *[POINTER] * 7)
-    return _Kernel(compile_function(source, "sums", *arguments), transform)
+    return _Kernel(compile_function(module, "sums", *arguments), transform)
