@@ -1,14 +1,8 @@
-"""LLVM assembly to machine code, for the two loops that NumPy is too slow for.
-
-Assembly is written line by line with generic vector instructions, so that LLVM can
-compile it for any processor, and compiled in process through llvmlite (a tenth of a
-second, on first use).
-"""
+"""LLVM modules to machine code, in process through llvmlite (a tenth of a second)."""
 
 from __future__ import annotations
 
 import ctypes
-import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,55 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 POINTER, INTEGER = ctypes.c_void_p, ctypes.c_int64
-
-
-class Writer:
-    """Writes LLVM assembly, one numbered value per line."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self._count = 0
-
-    def line(self, text: str) -> None:
-        """A line as it is: a label, a branch, a store."""
-        self.lines.append(text)
-
-    def value(self, text: str) -> str:
-        """An instruction; the name of its value."""
-        self._count += 1
-        name = f"%v{self._count}"
-        self.lines.append(f"  {name} = {text}")
-        return name
-
-    def splat(self, scalar: str, kind: str, lanes: int) -> str:
-        """A vector of the scalar in every lane."""
-        vector = f"<{lanes} x {kind}>"
-        one = self.value(f"insertelement {vector} poison, {kind} {scalar}, i32 0")
-        return self.value(
-            f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer"
-        )
-
-    def finish(self, vector_bits: int) -> str:
-        """The whole text, with the attributes of functions marked #0."""
-        # Without these LLVM may split vectors of 512 bits in two.
-        self.line(
-            f'attributes #0 = {{ nounwind "min-legal-vector-width"="{vector_bits}" '
-            f'"prefer-vector-width"="{vector_bits}" }}'
-        )
-        return "\n".join(self.lines)
-
-
-def integer_vector(constant: int, lanes: int) -> str:
-    """A constant in every lane, as LLVM writes it."""
-    return "<" + ", ".join([f"i32 {constant}"] * lanes) + ">"
-
-
-def float_vector(constant: float, lanes: int, kind: str = "float") -> str:
-    """A constant in every lane, as LLVM writes it: even single precision as a double's bits."""
-    if kind == "float":
-        constant = float(np.float32(constant))
-    bits = struct.unpack("<Q", struct.pack("<d", constant))[0]
-    return "<" + ", ".join([f"{kind} 0x{bits:016X}"] * lanes) + ">"
 
 
 def vector_bits() -> int:
