@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from privsketch._typing import Bits, Integers
 from privsketch.errors import ParameterError
-from privsketch.features.fixedpoint import start_phase
+from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase
 from privsketch.features.hadamard import TURN_BITS, StructuredBlocks, fwht
-from privsketch.features.maps import FeatureMap
+from privsketch.features.maps import FeatureMap, feature_map
+from privsketch.features.stream import PublicStream
 from privsketch.kernels.butterflies import kernel_module
 from privsketch.kernels.dense import MAX_BLOCK, Quantised
 from privsketch.kernels.layout import Transform, orders
@@ -28,10 +29,12 @@ from privsketch.kernels.machine import (
     Code,
     aligned,
     compile_function,
+    require_agreement,
     vector_bits,
 )
 
 _CACHED_VALUES = 2**17  # quantised values that are read again for every block
+_PURPOSE_CHECK = 501  # keeps the stream apart from those of designs, which use other purposes
 
 
 class StructuredKernel:
@@ -172,4 +175,43 @@ def _compile(map_name: str, size: int, masked: bool) -> _Kernel:
     transform = Transform(size.bit_length() - 1, lane_bits)
     module = kernel_module(map_name, transform, masked)
     arguments = (POINTER, INTEGER, INTEGER, *[POINTER] * 7)
-    return _Kernel(compile_function(module, "sums", *arguments), transform)
+    kernel = _Kernel(compile_function(module, "sums", *arguments), transform)
+    _check(kernel, feature_map(map_name), masked)
+    return kernel
+
+
+def _check(kernel: _Kernel, each: FeatureMap, masked: bool) -> None:
+    """Compares the kernel with the table on every phase, and with the definition on records."""
+    size, stream = 1 << kernel.transform.bits, PublicStream(0, _PURPOSE_CHECK)
+
+    def sums(
+        blocks: StructuredBlocks, offsets: npt.NDArray[np.uint32], x: Quantised, kept: Bits
+    ) -> Integers:
+        tables = _Tables.of(kernel.transform, blocks, offsets)
+        return kernel.sums(tables, x, slice(None), kept if masked else None)
+
+    def masks(n: int, m: int) -> Bits:
+        if not masked:
+            return np.ones((n, m), np.bool_)
+        some = stream.uniform(m) < 0.5  # records keep these or all others, in turn
+        return np.asarray(some ^ (np.arange(n) % 2 == 1)[:, np.newaxis])
+
+    # Two records at the centre; the offset of a feature puts its phase at its index.
+    n_blocks, kept = TABLE_SIZE // size, masks(2, TABLE_SIZE)
+    plus, ones = np.ones((n_blocks, size), np.int8), np.ones((n_blocks, size), np.int32)
+    every = np.arange(TABLE_SIZE, dtype=np.uint32) * np.uint32(2 ** (TURN_BITS - INDEX_BITS))
+    blocks = StructuredBlocks(plus, plus, ones, size, TABLE_SIZE)
+    found = sums(blocks, every, np.zeros((2, size), np.int16), kept)
+    agrees = np.array_equal(found, each.table.T * kept.sum(axis=0))
+    # One record more than a batch; the last block has features that nobody asked for.
+    n, m = kernel.transform.batch + 1, 2 * size - 5
+    signs = np.where(stream.uniform(4 * size) < 0.5, 1, -1).astype(np.int8).reshape(2, 2, size)
+    radii = (stream.uniform(2 * size) * 2**20).astype(np.int32).reshape(2, size)
+    blocks, kept = StructuredBlocks(signs[0], signs[1], radii, size, m), masks(n, m)
+    offsets = (stream.uniform(m) * 2**TURN_BITS).astype(np.uint32)
+    x = (stream.uniform(n * size) * 2**16 - 2**15).astype(np.int16).reshape(n, size)
+    phases = blocks.phases(x) + start_phase(offsets, TURN_BITS)
+    values = each.table[(phases >> (TURN_BITS - INDEX_BITS)) & (TABLE_SIZE - 1)]
+    wanted = (values * kept[:, :, np.newaxis]).sum(axis=0, dtype=np.int64)
+    agrees &= np.array_equal(sums(blocks, offsets, x, kept), wanted.T)
+    require_agreement(f"{each.name!r} Hadamard", agrees)

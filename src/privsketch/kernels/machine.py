@@ -1,4 +1,8 @@
-"""LLVM modules to machine code, in process through llvmlite (a tenth of a second)."""
+"""LLVM modules to machine code, in process through llvmlite (a tenth of a second).
+
+Whoever compiles a kernel compares it with its definition before it is used: compilers have
+errors too, and a wrong sum would be released as if it were right.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch.errors import PrivsketchError
+
 POINTER, INTEGER = ctypes.c_void_p, ctypes.c_int64
+
+
+class KernelError(PrivsketchError, RuntimeError):
+    """Compiled code differs from its definition and is not used."""
+
+
+def require_agreement(kernel: str, agrees: bool) -> None:
+    """Refuses a kernel that does not give what it should for public numbers."""
+    if not agrees:
+        llvm = _llvm()
+        version = ".".join(str(part) for part in llvm.llvm_version_info)
+        raise KernelError(
+            f"the compiled {kernel} kernel differs from its definition and is not used "
+            f"(processor {llvm.get_host_cpu_name()}, LLVM {version}); install another version "
+            "of llvmlite, and please report this"
+        )
 
 
 def vector_bits() -> int:
