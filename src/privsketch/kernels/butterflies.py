@@ -1,7 +1,7 @@
-"""The kernel of structured frequencies as LLVM assembly: transforms in vector registers.
+"""The kernel of structured frequencies: transforms in vector registers.
 
 A block of features/hadamard.py takes a record through H D2, then H D1, then radii,
-features and sums. The lanes of a vector are features of one record; `hadamard_layout` says
+features and sums. The lanes of a vector are features of one record; `layout.py` says
 where each feature is at which time. A batch of records stays in the cache while it goes
 through four kinds of passes:
 
@@ -18,349 +18,236 @@ follows is linear modulo 2^32, so the start phases make up for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from privsketch.features.fixedpoint import INDEX_BITS
 from privsketch.features.hadamard import TURN_BITS
-from privsketch.kernels.fourier import (
+from privsketch.kernels.builder import (
+    I8,
+    I16,
+    I32,
+    I64,
+    Array,
+    Kind,
+    Pointer,
+    Routine,
+    Value,
+)
+from privsketch.kernels.features import (
+    TABLE_FEATURES,
     TableFeature,
+    kept,
     mask_bytes,
     mask_of_vector,
     pairwise_products,
-    table_code,
 )
 from privsketch.kernels.layout import Transform
-from privsketch.kernels.machine import Writer, integer_vector
+
+ARGUMENTS: dict[str, Kind | Array] = {
+    "records": Array(I16),
+    "n": I64,
+    "blocks": I64,
+    "signs2": Array(I16),
+    "flips": Array(I32),
+    "radii": Array(I32),
+    "start": Array(I32),
+    "buffer": Array(I32),
+    "sums": Array(I32),
+    "masks": Array(I8),
+}
 
 
-def kernel_source(map_name: str, transform: Transform, masked: bool = False) -> str:
-    """LLVM assembly of
-    void sums(i16* records, n, blocks, i16* signs2, i32* flips, i32* radii, i32* start,
-              i32* buffer, i32* sums, masks).
+def kernel_module(map_name: str, transform: Transform, masked: bool = False) -> Any:
+    """The module of the function `sums`, whose arguments are above.
 
     Records have 2^bits columns; n >= 1. What they add to the sums is added modulo 2^32. If
     `masked`, every record has a bit for each feature, in the order of the sums, and adds
     those whose bit is set; else `masks` is unused.
     """
-    w = Writer()
-    feature = table_code(map_name, w, transform.lanes)
-    feature.declare()
-    names = ("signs2", "flips", "radii", "start", "buffer", "sums", "masks")
-    pointers = ", ".join(f"ptr noalias %{name}" for name in names)
-    w.line(f"define void @sums(ptr noalias %records, i64 %n, i64 %blocks, {pointers}) #0 {{")
-    _Kernel(w, transform, feature, masked).write()
-    w.line("}")
-    return w.finish(32 * transform.lanes)
+    routine = Routine("sums", ARGUMENTS, vector_bits=32 * transform.lanes)
+    n, blocks = routine.numbers["n"], routine.numbers["blocks"]
+    feature = TABLE_FEATURES[map_name]
+    with routine.loop(blocks) as block, routine.tile(n, transform.batch) as (first, count):
+        _Batch(routine, transform, feature, masked, block, first, count).write()
+    return routine.finish()
 
 
-@dataclass
-class _Kernel:
-    """Writes the body of the function, pass by pass."""
+@dataclass(frozen=True)
+class _Batch:
+    """Writes what happens to a batch of `count` records in one block, pass by pass."""
 
-    w: Writer
+    routine: Routine
     transform: Transform
     feature: TableFeature
     masked: bool
-    current: str = "entry"  # the label of the code being written
-    tables: dict[str, str] = field(default_factory=dict)
+    block: Value
+    first: Value  # record of the batch
+    count: Value
 
     @property
-    def ints(self) -> str:
-        return f"<{self.transform.lanes} x i32>"
+    def ints(self) -> Kind:
+        """A vector of values in transforms."""
+        return I32.vector(self.transform.lanes)
 
     @property
-    def halves(self) -> str:
-        return f"<{2 * self.transform.lanes} x i16>"
-
-    def label(self, name: str) -> None:
-        self.w.line(f"{name}:")
-        self.current = name
+    def halves(self) -> Kind:
+        """The columns that make a vector, in pairs."""
+        return I16.vector(2 * self.transform.lanes)
 
     def write(self) -> None:
-        w, transform = self.w, self.transform
-        size = 1 << transform.bits
-        self.label("entry")
-        w.line("  br label %block")
-        self.label("block")
-        w.line("  %b = phi i64 [0, %entry], [%b_next, %block_end]")
-        for name, kind, count in (
-            ("signs2", "i16", 2 * size),
-            ("flips", "i32", size),
-            ("radii", "i32", size),
-            ("start", "i32", size),
-            ("sums", "i32", 2 * size),
-        ):
-            offset = w.value(f"mul i64 %b, {count}")
-            self.tables[name] = w.value(f"getelementptr {kind}, ptr %{name}, i64 {offset}")
-        w.line("  br label %batch")
-        self.label("batch")
-        w.line("  %first = phi i64 [0, %block], [%first_next, %batch_end]")
-        left = w.value("sub i64 %n, %first")
-        few = w.value(f"icmp ult i64 {left}, {transform.batch}")
-        w.line(f"  %count = select i1 {few}, i64 {left}, i64 {transform.batch}")
+        transform = self.transform
         for number, places in enumerate(transform.before):
-            self.butterfly_pass(f"before{number}", places, read=number == 0)
+            self.butterfly_pass(places, read=number == 0)
         self.middle_pass(read=not transform.before)
-        for number, places in enumerate(transform.after):
-            self.butterfly_pass(f"after{number}", places, read=False)
+        for places in transform.after:
+            self.butterfly_pass(places, read=False)
         self.last_pass()
-        w.line("  br label %batch_end")
-        self.label("batch_end")
-        w.line("  %first_next = add i64 %first, %count")
-        more = w.value("icmp ult i64 %first_next, %n")
-        w.line(f"  br i1 {more}, label %batch, label %block_end")
-        self.label("block_end")
-        w.line("  %b_next = add i64 %b, 1")
-        more = w.value("icmp ult i64 %b_next, %blocks")
-        w.line(f"  br i1 {more}, label %block, label %done")
-        self.label("done")
-        w.line("  ret void")
 
-    # --- loops ---------------------------------------------------------------------------------
-
-    def begin(self, tag: str, places: range) -> str:
-        """Opens the loop over groups of vectors that differ in `places`; the first one's number."""
-        w = self.w
-        w.line(f"  br label %{tag}_group")
-        w.line(f"{tag}_group:")
-        w.line(f"  %g_{tag} = phi i64 [0, %{self.current}], [%g_{tag}_next, %{tag}_group_end]")
-        self.current = f"{tag}_group"
-        high = w.value(f"lshr i64 %g_{tag}, {places.start}")
-        high = w.value(f"shl i64 {high}, {places.stop}")
-        low = w.value(f"and i64 %g_{tag}, {(1 << places.start) - 1}")
-        return w.value(f"or i64 {high}, {low}")
-
-    def records(self, tag: str, carried: list[str]) -> list[str]:
-        """Opens the loop over the batch's records; names of the values carried along."""
-        w = self.w
-        w.line(f"  br label %{tag}_record")
-        w.line(f"{tag}_record:")
-        w.line(f"  %r_{tag} = phi i64 [0, %{self.current}], [%r_{tag}_next, %{tag}_record]")
-        for k, value in enumerate(carried):
-            w.line(
-                f"  %carried_{tag}_{k} = phi {self.ints} [{value}, %{self.current}], "
-                f"[%new_{tag}_{k}, %{tag}_record]"
-            )
-        self.current = f"{tag}_record"
-        return [f"%carried_{tag}_{k}" for k in range(len(carried))]
-
-    def end_records(self, tag: str, carried: list[str]) -> list[str]:
-        """Closes the loop over records; names of what the values carried became."""
-        w = self.w
-        for k, value in enumerate(carried):
-            w.line(f"  %new_{tag}_{k} = add {self.ints} {value}, zeroinitializer")
-        w.line(f"  %r_{tag}_next = add i64 %r_{tag}, 1")
-        more = w.value(f"icmp ult i64 %r_{tag}_next, %count")
-        w.line(f"  br i1 {more}, label %{tag}_record, label %{tag}_group_end")
-        self.label(f"{tag}_group_end")
-        return [f"%new_{tag}_{k}" for k in range(len(carried))]
-
-    def end(self, tag: str, places: range) -> None:
-        """Closes the loop over groups."""
-        w = self.w
-        w.line(f"  %g_{tag}_next = add i64 %g_{tag}, 1")
-        groups = 1 << (self.transform.vector_bits - len(places))
-        more = w.value(f"icmp ult i64 %g_{tag}_next, {groups}")
-        w.line(f"  br i1 {more}, label %{tag}_group, label %{tag}_done")
-        self.label(f"{tag}_done")
+    @contextmanager
+    def groups(self, places: range) -> Iterator[Value]:
+        """The loop over groups of vectors that differ in `places`; the first one's number."""
+        with self.routine.loop(1 << (self.transform.vector_bits - len(places))) as group:
+            high, low = group >> places.start, group & ((1 << places.start) - 1)
+            yield high << places.stop | low
 
     # --- passes --------------------------------------------------------------------------------
 
-    def butterfly_pass(self, tag: str, places: range, *, read: bool) -> None:
-        vector = self.begin(tag, places)
-        weights = self.weights(vector, places) if read else []
-        self.records(tag, [])
-        if read:
-            values = self.read(tag, vector, places, weights)
-        else:
-            values = self.load(tag, vector, places)
-            self.butterflies(values, range(len(places)))
-        self.store(tag, vector, places, values)
-        self.end_records(tag, [])
-        self.end(tag, places)
+    def butterfly_pass(self, places: range, *, read: bool) -> None:
+        with self.groups(places) as vector:
+            weights = self.weights(vector, places) if read else []
+            with self.routine.loop(self.count) as record:
+                values = self.transformed(record, vector, places, weights)
+                self.store(record, vector, places, values)
 
     def middle_pass(self, *, read: bool) -> None:
-        w, transform, ints = self.w, self.transform, self.ints
-        tag, places = "middle", transform.middle
-        every = range(len(places))
-        vector = self.begin(tag, places)
-        weights = self.weights(vector, places) if read else []
-        flips = self.addresses("flips", vector, places)
-        self.records(tag, [])
-        if read:
-            values = self.read(tag, vector, places, weights)
-        else:
-            values = self.load(tag, vector, places)
-            self.butterflies(values, every)
-        for rotation in transform.rotations:
-            self.rotate(values, rotation)
-            self.butterflies(values, range(1))
-        for k, address in enumerate(flips):
-            flip = w.value(f"load {ints}, ptr {address}, align 4")
-            values[k] = w.value(f"xor {ints} {values[k]}, {flip}")
-        self.butterflies(values, every)
-        for rotation in transform.rotations:
-            self.rotate(values, rotation)
-            self.butterflies(values, range(1))
-        self.store(tag, vector, places, values)
-        self.end_records(tag, [])
-        self.end(tag, places)
+        places = self.transform.middle
+        with self.groups(places) as vector:
+            weights = self.weights(vector, places) if read else []
+            flips = self.vectors("flips", vector, places)
+            with self.routine.loop(self.count) as record:
+                values = self.transformed(record, vector, places, weights)
+                self.lane_butterflies(values)
+                values = [value ^ flip.load() for value, flip in zip(values, flips, strict=True)]
+                butterflies(values, range(len(places)))
+                self.lane_butterflies(values)
+                self.store(record, vector, places, values)
 
     def last_pass(self) -> None:
-        w, ints = self.w, self.ints
-        tag, places = "last", self.transform.last
-        shift = integer_vector(TURN_BITS - INDEX_BITS, self.transform.lanes)
-        vector = self.begin(tag, places)
-        radii, starts = (
-            [
-                w.value(f"load {ints}, ptr {address}, align 4")
-                for address in self.addresses(name, vector, places)
-            ]
-            for name in ("radii", "start")
-        )
-        sines = w.value(f"add i64 {vector}, {1 << self.transform.vector_bits}")
-        targets = self.addresses("sums", vector, places) + self.addresses("sums", sines, places)
-        before = [w.value(f"load {ints}, ptr {address}, align 4") for address in targets]
-        sums = self.records(tag, before)
-        values = self.load(tag, vector, places)
-        self.butterflies(values, range(len(places)))
-        masks = self.mask_bits(tag, vector, places) if self.masked else []
-        nothing = integer_vector(self.feature.excess, self.transform.lanes)
-        for k, value in enumerate(values):
-            scaled = w.value(f"mul {ints} {value}, {radii[k]}")
-            phase = w.value(f"add {ints} {scaled}, {starts[k]}")
-            index = w.value(f"lshr {ints} {phase}, {shift}")
-            for part, each in enumerate(self.feature.emit(index)):
-                place = part * len(values) + k
-                if self.masked:
-                    choice = f"select <{self.transform.lanes} x i1> {masks[k]}"
-                    each = w.value(f"{choice}, {ints} {each}, {ints} {nothing}")
-                sums[place] = w.value(f"add {ints} {sums[place]}, {each}")
-        sums = self.end_records(tag, sums)
-        excess = w.value(f"mul i32 {w.value('trunc i64 %count to i32')}, {self.feature.excess}")
-        correction = w.splat(excess, "i32", self.transform.lanes)
-        for name, address in zip(sums, targets, strict=True):
-            corrected = w.value(f"sub {ints} {name}, {correction}")
-            w.line(f"  store {ints} {corrected}, ptr {address}, align 4")
-        self.end(tag, places)
+        places, feature = self.transform.last, self.feature
+        with self.groups(places) as vector:
+            radii = [address.load() for address in self.vectors("radii", vector, places)]
+            starts = [address.load() for address in self.vectors("start", vector, places)]
+            sines = vector + (1 << self.transform.vector_bits)
+            targets = self.vectors("sums", vector, places) + self.vectors("sums", sines, places)
+            sums = [address.load() for address in targets]
+            with self.routine.loop(self.count, sums) as record:
+                values = self.transformed(record, vector, places, [])
+                masks = self.masks(record, vector, places) if self.masked else []
+                for k, value in enumerate(values):
+                    phase = value * radii[k] + starts[k]
+                    pair = feature.of_index(phase >> (TURN_BITS - INDEX_BITS))
+                    if self.masked:
+                        pair = kept(masks[k], pair, feature)
+                    for part, each in enumerate(pair):
+                        sums[part * len(values) + k] += each
+            excess = (self.count.unsigned_to(I32) * feature.excess).splat(self.transform.lanes)
+            for address, total in zip(targets, sums, strict=True):
+                address.store(total - excess)
 
     # --- memory --------------------------------------------------------------------------------
 
-    def addresses(self, table: str, vector: str, places: range) -> list[str]:
-        """Where the entries of a group of vectors lie in a table."""
-        found = []
-        for k in range(1 << len(places)):
-            offset = self.w.value(f"add i64 {vector}, {k << places.start}")
-            found.append(
-                self.w.value(f"getelementptr {self.ints}, ptr {self.tables[table]}, i64 {offset}")
-            )
-        return found
+    def vectors(self, table: str, vector: Value, places: range) -> list[Pointer]:
+        """Where the entries of a group of vectors lie in a table of this block."""
+        length = (2 if table == "sums" else 1) << self.transform.bits
+        base = (self.routine.pointers[table] + self.block * length).to(self.ints)
+        return [base + (vector + (k << places.start)) for k in range(1 << len(places))]
 
-    def buffer(self, tag: str, vector: str, places: range) -> list[str]:
-        """Where a group of vectors of the record at hand lies in the buffer."""
-        w, transform = self.w, self.transform
-        row = w.value(f"mul i64 %r_{tag}, {transform.record_stride}")
-        skipped = w.value(f"lshr i64 {vector}, {transform.padding_shift}")
-        offset = w.value(f"add i64 {row}, {w.value(f'add i64 {vector}, {skipped}')}")
-        base = w.value(f"getelementptr {self.ints}, ptr %buffer, i64 {offset}")
+    def buffer(self, record: Value, vector: Value, places: range) -> list[Pointer]:
+        """Where a group of vectors of a record lies in the buffer."""
+        transform = self.transform
+        offset = record * transform.record_stride + (vector + (vector >> transform.padding_shift))
+        base = self.routine.pointers["buffer"].to(self.ints) + offset
+        return [base + transform.padded(k << places.start) for k in range(1 << len(places))]
+
+    def store(self, record: Value, vector: Value, places: range, values: list[Value]) -> None:
+        for address, value in zip(self.buffer(record, vector, places), values, strict=True):
+            address.store(value, align=4 * self.transform.lanes)
+
+    def masks(self, record: Value, vector: Value, places: range) -> list[Value]:
+        """Which features of a group of vectors a record keeps."""
+        transform = self.transform
+        block = (self.first + record) * self.routine.numbers["blocks"] + self.block
+        place = (block << transform.vector_bits) + vector
+        row = self.routine.pointers["masks"] + place * mask_bytes(transform.lanes)
         return [
-            w.value(
-                f"getelementptr {self.ints}, ptr {base}, i64 {transform.padded(k << places.start)}"
-            )
-            for k in range(1 << len(places))
+            mask_of_vector(row, k << places.start, transform.lanes) for k in range(1 << len(places))
         ]
 
-    def mask_bits(self, tag: str, vector: str, places: range) -> list[str]:
-        """Which features of a group of vectors the record at hand keeps."""
-        w, transform = self.w, self.transform
-        record = w.value(f"add i64 %first, %r_{tag}")
-        block = w.value(f"add i64 {w.value(f'mul i64 {record}, %blocks')}, %b")
-        first = w.value(f"shl i64 {block}, {transform.vector_bits}")
-        place = w.value(f"add i64 {first}, {vector}")
-        offset = w.value(f"mul i64 {place}, {mask_bytes(transform.lanes)}")
-        row = w.value(f"getelementptr i8, ptr %masks, i64 {offset}")
-        return [
-            mask_of_vector(w, row, k << places.start, transform.lanes)
-            for k in range(1 << len(places))
-        ]
-
-    def load(self, tag: str, vector: str, places: range) -> list[str]:
-        return [
-            self.w.value(f"load {self.ints}, ptr {address}, align {4 * self.transform.lanes}")
-            for address in self.buffer(tag, vector, places)
-        ]
-
-    def store(self, tag: str, vector: str, places: range, values: list[str]) -> None:
-        for value, address in zip(values, self.buffer(tag, vector, places), strict=True):
-            self.w.line(
-                f"  store {self.ints} {value}, ptr {address}, align {4 * self.transform.lanes}"
-            )
-
-    def weights(self, vector: str, places: range) -> list[tuple[str, str]]:
+    def weights(self, vector: Value, places: range) -> list[tuple[Value, Value]]:
         """Signs of the columns to be read, for sums and for differences of pairs."""
-        w = self.w
+        signs = self.routine.pointers["signs2"] + (self.block * (2 << self.transform.bits))
         found = []
         for k in range(1 << (len(places) - 1)):
-            chunk = w.value(f"add i64 {vector}, {k << places.start}")
-            both = []
-            for part in range(2):
-                offset = w.value(f"add i64 {w.value(f'shl i64 {chunk}, 1')}, {part}")
-                address = w.value(
-                    f"getelementptr {self.halves}, ptr {self.tables['signs2']}, i64 {offset}"
-                )
-                loaded = w.value(f"load {self.halves}, ptr {address}, align 4")
-                both.append(self.widened(loaded))
-            found.append((both[0], both[1]))
+            pair = signs.to(self.halves) + ((vector + (k << places.start)) << 1)
+            found.append((pair.load(align=4), (pair + 1).load(align=4)))
         return found
-
-    def read(
-        self, tag: str, vector: str, places: range, weights: list[tuple[str, str]]
-    ) -> list[str]:
-        """Columns of the record at hand, with all butterflies of `places` done."""
-        w, lanes = self.w, self.transform.lanes
-        record = w.value(f"add i64 %first, %r_{tag}")
-        offset = w.value(f"shl i64 {record}, {self.transform.bits}")
-        row = w.value(f"getelementptr i16, ptr %records, i64 {offset}")
-        sums, differences = [], []
-        for k, (plus, minus) in enumerate(weights):
-            chunk = w.value(f"add i64 {vector}, {k << places.start}")
-            address = w.value(f"getelementptr {self.halves}, ptr {row}, i64 {chunk}")
-            loaded = w.value(f"load {self.halves}, ptr {address}, align 2")
-            columns = self.widened(loaded)
-            sums.append(pairwise_products(w, columns, plus, lanes))
-            differences.append(pairwise_products(w, columns, minus, lanes))
-        values = sums + differences
-        self.butterflies(values, range(len(places) - 1))
-        return values
-
-    def widened(self, loaded: str) -> str:
-        return self.w.value(f"sext {self.halves} {loaded} to <{2 * self.transform.lanes} x i32>")
 
     # --- arithmetic ----------------------------------------------------------------------------
 
-    def butterflies(self, values: list[str], bits: range) -> None:
-        """a + b and a - b of vectors that differ in a bit, for each of the bits; in place."""
-        for bit in bits:
-            for low in range(len(values)):
-                high = low | 1 << bit
-                if low != high:
-                    a, b = values[low], values[high]
-                    values[low] = self.w.value(f"add {self.ints} {a}, {b}")
-                    values[high] = self.w.value(f"sub {self.ints} {a}, {b}")
+    def transformed(
+        self, record: Value, vector: Value, places: range, weights: list[tuple[Value, Value]]
+    ) -> list[Value]:
+        """A group of vectors of a record with all butterflies of `places` done.
 
-    def rotate(self, values: list[str], rotation: tuple[int, ...]) -> None:
-        """Exchanges the lowest vector bit with lane bits, as `Layout.rotate` says; in place."""
-        masks = [_mask(rotation, self.transform.lanes, side) for side in range(2)]
-        for low in range(0, len(values), 2):
-            a, b = values[low], values[low + 1]
-            for side in range(2):
-                values[low + side] = self.w.value(
-                    f"shufflevector {self.ints} {a}, {self.ints} {b}, {masks[side]}"
-                )
+        They come from the buffer or, where there are weights, from the record's columns.
+        """
+        if not weights:
+            values = [
+                address.load(align=4 * self.transform.lanes)
+                for address in self.buffer(record, vector, places)
+            ]
+            butterflies(values, range(len(places)))
+            return values
+        row = self.routine.pointers["records"] + ((self.first + record) << self.transform.bits)
+        sums, differences = [], []
+        for k, (plus, minus) in enumerate(weights):
+            columns = (row.to(self.halves) + (vector + (k << places.start))).load()
+            sums.append(pairwise_products(columns, plus))
+            differences.append(pairwise_products(columns, minus))
+        values = sums + differences
+        butterflies(values, range(len(places) - 1))
+        return values
+
+    def lane_butterflies(self, values: list[Value]) -> None:
+        """The butterflies of all lane bits, which change places with a vector bit; in place."""
+        for rotation in self.transform.rotations:
+            rotate(values, rotation)
+            butterflies(values, range(1))
 
 
-def _mask(rotation: tuple[int, ...], lanes: int, side: int) -> str:
-    """The shuffle that gathers one side of a rotation from two vectors."""
+def butterflies(values: list[Value], bits: range) -> None:
+    """a + b and a - b of vectors that differ in a bit, for each of the bits; in place."""
+    for bit in bits:
+        for low in range(len(values)):
+            high = low | 1 << bit
+            if low != high:
+                a, b = values[low], values[high]
+                values[low], values[high] = a + b, a - b
+
+
+def rotate(values: list[Value], rotation: tuple[int, ...]) -> None:
+    """Exchanges the lowest vector bit with lane bits, as `Layout.rotate` says; in place."""
+    for low in range(0, len(values), 2):
+        a, b = values[low : low + 2]
+        for side in range(2):
+            values[low + side] = a.shuffled(_sources(rotation, a.kind.lanes, side), b)
+
+
+def _sources(rotation: tuple[int, ...], lanes: int, side: int) -> list[int]:
+    """The lanes of two vectors that one side of a rotation gathers."""
     sources = []
     for lane in range(lanes):
         source = lane
@@ -370,4 +257,4 @@ def _mask(rotation: tuple[int, ...], lanes: int, side: int) -> str:
             source = source & ~(1 << place) | arriving << place
             arriving = leaving
         sources.append(source + arriving * lanes)
-    return f"<{lanes} x i32> <" + ", ".join(f"i32 {source}" for source in sources) + ">"
+    return sources

@@ -1,24 +1,70 @@
-"""The decoders' inner loop as LLVM assembly: all atoms at all frequencies, and back.
+"""The decoders' inner loop: all atoms at all frequencies, and back.
 
 For a tile of frequencies at a time: the phase, cosine and sine of every atom, their
 weighted sum (the model), the weighted residual, and the products of the residual with
 every atom's derivatives. Cosines and sines of one tile stay in the first-level cache,
 where separate NumPy calls would move all of them through memory six times.
 
-Weights and layout of the arguments are those of `evaluation.py`.
+Arrays are those of `learning/refine.py`, where the rows of a tile are neighbours.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privsketch.kernels.machine import Writer, float_vector, integer_vector
+from privsketch._typing import Floats
+from privsketch.features.stream import PublicStream
+from privsketch.kernels.builder import (
+    DOUBLE,
+    FLOAT,
+    I32,
+    I64,
+    Array,
+    Kind,
+    Pointer,
+    Routine,
+    Value,
+    fma,
+    maximum,
+    nearest_integer,
+    polynomial,
+)
+from privsketch.kernels.machine import (
+    INTEGER,
+    POINTER,
+    Code,
+    aligned,
+    compile_function,
+    require_agreement,
+    vector_bits,
+)
 
+_PURPOSE_CHECK = 503  # keeps the stream apart from those of designs, which use other purposes
 ATOMS = 2  # handled together: they share the loads of the frequencies
+NUMBERS = ("tiles", "pairs", "dim", "widths")
+INPUTS = (
+    "frequencies",  # (tiles, dim, tile), in turns per unit
+    "exponents",  # (tiles, widths, tile): what variances are multiplied by in log2(envelope)
+    "moments",  # (tiles, 2, tile), cosines and sines
+    "squared_taper",  # (tiles, 1, tile)
+    "envelope",  # (tiles, 1, tile), that all atoms share
+    "weights",  # (atoms,)
+    "centers",  # (atoms, dim)
+    "variances",  # (atoms, widths)
+)
+OUTPUTS = (
+    "scratch",  # (atoms, 2, tile)
+    "model",  # as the moments
+    "by_weight",  # (atoms, lanes): half the derivative, added to what is there lane by lane
+    "by_center",  # (atoms, dim, lanes): the same, over 2 pi and the weight
+    "by_variance",  # (atoms, widths, lanes): the same, over log 2 and the weight
+)
 
 
 @dataclass(frozen=True)
@@ -35,273 +81,258 @@ class Shape:
         return self.lanes * self.vectors
 
 
-def evaluation_source(shape: Shape, *, own_widths: bool) -> str:
-    """LLVM assembly of `evaluate`; `own_widths`: every atom has an envelope of its own.
+def evaluation_module(shape: Shape, *, own_widths: bool) -> Any:
+    """The module of the function `evaluate`, whose arguments are above.
 
     For every tile t and pair of atoms p: features, stored in `scratch`, and the model;
     then the residual; then for every pair again the three kinds of derivatives, added
-    to `by_weight`, `by_center`, `by_variance` lane by lane.
+    to `by_weight`, `by_center`, `by_variance` lane by lane. `own_widths`: every atom has an
+    envelope of its own, else exponents and variances are unused.
     """
-    return _Evaluation(shape, own_widths).source()
+    return _Writer(shape, own_widths).write()
 
 
-class _Evaluation:
-    """The text of the function, part by part."""
+@dataclass(frozen=True)
+class Evaluation:
+    """The compiled function."""
+
+    code: Code
+    shape: Shape
+
+
+@cache
+def compile_evaluation(kind: str, own_widths: bool) -> Evaluation:
+    """The function for numbers of a kind, "float" or "double", on this processor."""
+    lanes = vector_bits() // (32 if kind == "float" else 64)
+    shape = Shape(kind, lanes, vectors=4 if vector_bits() == 512 else 2)
+    module = evaluation_module(shape, own_widths=own_widths)
+    arguments = [INTEGER] * len(NUMBERS) + [POINTER] * len(INPUTS + OUTPUTS)
+    evaluation = Evaluation(compile_function(module, "evaluate", *arguments), shape)
+    _check(evaluation, own_widths)
+    return evaluation
+
+
+def _check(evaluation: Evaluation, own_widths: bool) -> None:
+    """Compares the function with its definition, at a few thousand phases."""
+    shape, (tiles, n_atoms, dim, widths) = evaluation.shape, (8, 4 * ATOMS, 3, 2)
+    dtype: type[np.floating[Any]] = np.float32 if shape.kind == "float" else np.float64
+    sizes = {
+        "frequencies": (tiles, dim, shape.tile),
+        "exponents": (tiles, widths, shape.tile),
+        "moments": (tiles, 2, shape.tile),
+        "squared_taper": (tiles, 1, shape.tile),
+        "envelope": (tiles, 1, shape.tile),
+        "weights": (n_atoms,),
+        "centers": (n_atoms, dim),
+        "variances": (n_atoms, widths),
+        "scratch": (n_atoms, 2, shape.tile),
+        "model": (tiles, 2, shape.tile),
+        "by_weight": (n_atoms, shape.lanes),
+        "by_center": (n_atoms, dim, shape.lanes),
+        "by_variance": (n_atoms, widths, shape.lanes),
+    }
+    stream = PublicStream(0, _PURPOSE_CHECK)
+    numbers = {
+        name: (2 * stream.uniform(math.prod(size)) - 1).reshape(size)
+        for name, size in sizes.items()
+        if name in INPUTS
+    }
+    numbers["frequencies"] *= 4  # phases of up to a dozen turns
+    numbers["exponents"] = -np.abs(numbers["exponents"])
+    numbers["variances"] = 3 * np.abs(numbers["variances"])
+    numbers["variances"][-1] *= 10_000  # an atom that is damped to nothing
+    arrays = {name: aligned(numbers[name].astype(dtype)) for name in INPUTS}
+    arrays |= {name: aligned(np.zeros(sizes[name], dtype)) for name in OUTPUTS}
+    evaluation.code.function(
+        tiles, n_atoms // ATOMS, dim, widths, *(array.ctypes.data for array in arrays.values())
+    )
+    wanted = definition({name: arrays[name].astype(np.float64) for name in INPUTS}, own_widths)
+    # Rounding errors seen, with vectors of all widths: at most 42 units of the last place.
+    tolerance = 256 * float(np.finfo(dtype).eps)
+    for name, right in wanted.items():
+        found = arrays[name].astype(np.float64)
+        error = np.abs((found if name == "model" else found.sum(axis=-1)) - right).max()
+        agrees = bool(error <= tolerance * np.abs(right).max())
+        require_agreement(f"{shape.kind!r} decoder", agrees)
+
+
+def definition(inputs: dict[str, Floats], own_widths: bool) -> dict[str, Floats]:
+    """What the function adds to its outputs, over lanes: the same in plain NumPy."""
+    phases = 2 * np.pi * np.einsum("tdj,ad->taj", inputs["frequencies"], inputs["centers"])
+    atoms = np.stack([np.cos(phases), np.sin(phases)])  # (2, tiles, atoms, tile)
+    if own_widths:
+        atoms *= np.exp2(np.einsum("twj,aw->taj", inputs["exponents"], inputs["variances"]))
+    model = np.einsum("a,ptaj->tpj", inputs["weights"], atoms) * inputs["envelope"]
+    weighted = (model - inputs["moments"]) * inputs["squared_taper"] * inputs["envelope"]
+    real, imaginary = weighted[:, np.newaxis, 0], weighted[:, np.newaxis, 1]
+    along = atoms[0] * real + atoms[1] * imaginary
+    across = atoms[0] * imaginary - atoms[1] * real
+    wanted = {
+        "model": model,
+        "by_weight": along.sum(axis=(0, 2)),
+        "by_center": np.einsum("taj,tdj->ad", across, inputs["frequencies"]),
+    }
+    if own_widths:
+        wanted["by_variance"] = np.einsum("taj,twj->aw", along, inputs["exponents"])
+    return wanted
+
+
+class _Writer:
+    """Writes the function, part by part; lists have every atom of a pair times every vector."""
 
     def __init__(self, shape: Shape, own_widths: bool) -> None:
-        self.w = Writer()
-        self.shape = shape
-        self.own_widths = own_widths
-        self.vector = f"<{shape.lanes} x {shape.kind}>"
-        self.size = 4 if shape.kind == "float" else 8
-        self.suffix = f"v{shape.lanes}f{8 * self.size}"
-        # Every atom of the pair with every vector of the tile.
+        number = FLOAT if shape.kind == "float" else DOUBLE
+        arguments: dict[str, Kind | Array] = dict.fromkeys(NUMBERS, I64)
+        arguments |= dict.fromkeys((*INPUTS, *OUTPUTS), Array(number))
+        bits = number.number_bits * shape.lanes
+        self.routine = Routine("evaluate", arguments, vector_bits=bits)
+        self.shape, self.own_widths, self.number = shape, own_widths, number
+        self.vector = number.vector(shape.lanes)
         self.places = [(atom, v) for atom in range(ATOMS) for v in range(shape.vectors)]
+        self.dim, self.widths = (self.routine.numbers[name] for name in ("dim", "widths"))
 
-    def constant(self, value: float) -> str:
-        return float_vector(value, self.shape.lanes, self.shape.kind)
+    def write(self) -> Any:
+        routine, pointers, tile = self.routine, self.routine.pointers, self.shape.tile
+        with routine.loop(routine.numbers["tiles"]) as t:
+            frequencies = pointers["frequencies"] + t * self.dim * tile
+            exponents = pointers["exponents"] + t * self.widths * tile
+            zero = routine.constant(self.vector, 0.0)
+            model = [zero] * (2 * self.shape.vectors)  # cosines, then sines
+            with routine.loop(routine.numbers["pairs"], model) as pair:
+                self.forward(self.atoms(pair), frequencies, exponents, model)
+            weighted = self.residual(t, model)
+            with routine.loop(routine.numbers["pairs"]) as pair:
+                self.backward(self.atoms(pair), frequencies, exponents, weighted)
+        return routine.finish()
 
-    def fma(self, a: str, b: str, c: str) -> str:
-        kind = self.vector
-        return self.w.value(
-            f"call {kind} @llvm.fma.{self.suffix}({kind} {a}, {kind} {b}, {kind} {c})"
-        )
+    def atoms(self, pair: Value) -> list[Value]:
+        return [pair * ATOMS + atom for atom in range(ATOMS)]
 
-    def multiply(self, a: str, b: str) -> str:
-        return self.w.value(f"fmul {self.vector} {a}, {b}")
+    def vectors(self, start: Pointer) -> list[Pointer]:
+        """Where the vectors of a tile lie."""
+        return [(start + v * self.shape.lanes).to(self.vector) for v in range(self.shape.vectors)]
 
-    def address(self, base: str, index: str | int) -> str:
-        return self.w.value(f"getelementptr {self.shape.kind}, ptr {base}, i64 {index}")
+    def halves(self, start: Pointer) -> list[tuple[Pointer, Pointer]]:
+        """Where the vectors of the cosines and of the sines of a tile lie."""
+        sines = self.vectors(start + self.shape.tile)
+        return list(zip(self.vectors(start), sines, strict=True))
 
-    def load(self, base: str, index: str | int) -> str:
-        place = self.address(base, index)
-        return self.w.value(f"load {self.vector}, ptr {place}, align {self.size}")
+    def scratch(self, atom: Value) -> list[tuple[Pointer, Pointer]]:
+        """Where the cosines and sines of an atom lie."""
+        return self.halves(self.routine.pointers["scratch"] + atom * (2 * self.shape.tile))
 
-    def store(self, value: str, base: str, index: str | int) -> None:
-        place = self.address(base, index)
-        self.w.line(f"  store {self.vector} {value}, ptr {place}, align {self.size}")
+    # --- forward -------------------------------------------------------------------------------
 
-    def broadcast(self, base: str, index: str | int) -> str:
-        place = self.address(base, index)
-        scalar = self.w.value(f"load {self.shape.kind}, ptr {place}, align {self.size}")
-        return self.w.splat(scalar, self.shape.kind, self.shape.lanes)
-
-    def times(self, a: str, b: str | int) -> str:
-        return self.w.value(f"mul i64 {a}, {b}")
-
-    def plus(self, a: str, b: str | int) -> str:
-        return self.w.value(f"add i64 {a}, {b}")
-
-    def source(self) -> str:
-        w, vectors, tile = self.w, self.shape.vectors, self.shape.tile
-        kind = self.vector
-        w.line(f"declare {kind} @llvm.fma.{self.suffix}({kind}, {kind}, {kind})")
-        w.line(f"declare {kind} @llvm.nearbyint.{self.suffix}({kind})")
-        w.line(f"declare {kind} @llvm.maxnum.{self.suffix}({kind}, {kind})")
-        pointers = "frequencies exponents moments squared_taper envelope weights centers variances"
-        outputs = "scratch model by_weight by_center by_variance"
-        w.line(
-            "define void @evaluate(i64 %tiles, i64 %pairs, i64 %dim, i64 %widths, "
-            + ", ".join(f"ptr noalias %{name}" for name in f"{pointers} {outputs}".split())
-            + ") #0 {"
-        )
-        w.line("entry:")
-        w.line("  br label %tile")
-        w.line("tile:")
-        w.line("  %t = phi i64 [0, %entry], [%t_next, %tile_end]")
-        tile_frequencies = self.address("%frequencies", self.times(self.times("%t", "%dim"), tile))
-        tile_exponents = self.address("%exponents", self.times(self.times("%t", "%widths"), tile))
-        w.line("  br label %forward")
-        w.line("forward:")
-        w.line("  %p = phi i64 [0, %tile], [%p_next, %features]")
-        sums = {}
-        for part in "ri":
-            for v in range(vectors):
-                sums[part, v] = f"%sum_{part}{v}"
-                w.line(
-                    f"  {sums[part, v]} = phi {kind} [zeroinitializer, %tile], "
-                    f"[%new_{part}{v}, %features]"
-                )
-        first = self.times("%p", ATOMS)
-        atoms = [self.plus(first, atom) for atom in range(ATOMS)]
-        centers = [self.address("%centers", self.times(atom, "%dim")) for atom in atoms]
-        variances = [self.address("%variances", self.times(atom, "%widths")) for atom in atoms]
-        phases = self.dot("phase", tile_frequencies, centers, "%dim", "forward")
-        before = "phase_end"
+    def forward(
+        self, atoms: list[Value], frequencies: Pointer, exponents: Pointer, model: list[Value]
+    ) -> None:
+        """Stores the features of two atoms and adds them, weighted, to the model."""
+        pointers, vectors = self.routine.pointers, self.shape.vectors
+        centers = [pointers["centers"] + atom * self.dim for atom in atoms]
+        phases = self.dot(frequencies, centers, self.dim)
         if self.own_widths:
-            damping = self.dot("damping", tile_exponents, variances, "%widths", before)
-        w.line("  br label %features")
-        w.line("features:")
-        new = dict(sums)
+            variances = [pointers["variances"] + atom * self.widths for atom in atoms]
+            damping = self.dot(exponents, variances, self.widths)
         for place, (atom, v) in enumerate(self.places):
-            cosine, sine = self.cosine_sine(phases[place])
+            pair = self.cosine_sine(phases[place])
             if self.own_widths:
                 damp = self.power_of_two(damping[place])
-                cosine, sine = self.multiply(cosine, damp), self.multiply(sine, damp)
-            room = self.plus(self.times(atoms[atom], 2 * tile), v * self.shape.lanes)
-            self.store(cosine, "%scratch", room)
-            self.store(sine, "%scratch", self.plus(room, tile))
-            weight = self.broadcast("%weights", atoms[atom])
-            new["r", v] = self.fma(weight, cosine, new["r", v])
-            new["i", v] = self.fma(weight, sine, new["i", v])
-        zero = self.constant(-0.0)
-        for (part, v), value in new.items():
-            w.line(f"  %new_{part}{v} = fadd {kind} {value}, {zero}")
-        w.line("  %p_next = add i64 %p, 1")
-        more = w.value("icmp ult i64 %p_next, %pairs")
-        w.line(f"  br i1 {more}, label %forward, label %residual")
-        w.line("residual:")
-        weighted = self.residual()
-        w.line("  br label %backward")
-        self.backward(weighted, tile_frequencies, tile_exponents)
-        w.line("tile_end:")
-        w.line("  %t_next = add i64 %t, 1")
-        more = w.value("icmp ult i64 %t_next, %tiles")
-        w.line(f"  br i1 {more}, label %tile, label %done")
-        w.line("done:")
-        w.line("  ret void")
-        w.line("}")
-        return w.finish(8 * self.size * self.shape.lanes)
+                pair = pair[0] * damp, pair[1] * damp
+            for room, each in zip(self.scratch(atoms[atom])[v], pair, strict=True):
+                room.store(each)
+            weight = (pointers["weights"] + atoms[atom]).load().splat(self.shape.lanes)
+            for k, each in zip((v, vectors + v), pair, strict=True):
+                model[k] = fma(weight, each, model[k])
 
-    def dot(self, name: str, rows: str, columns: list[str], length: str, before: str) -> list[str]:
-        """Dot products of every frequency of the tile with every atom's row, over `length`."""
-        w, kind, tile = self.w, self.vector, self.shape.tile
-        w.line(f"  br label %{name}_loop")
-        w.line(f"{name}_loop:")
-        w.line(f"  %{name}_j = phi i64 [0, %{before}], [%{name}_next, %{name}_loop]")
-        running = [f"%{name}_{atom}_{v}" for atom, v in self.places]
-        for value in running:
-            w.line(f"  {value} = phi {kind} [zeroinitializer, %{before}], [{value}n, %{name}_loop]")
-        row = self.address(rows, self.times(f"%{name}_j", tile))
-        loaded = [self.load(row, v * self.shape.lanes) for v in range(self.shape.vectors)]
-        factors = [self.broadcast(column, f"%{name}_j") for column in columns]
-        for value, (atom, v) in zip(running, self.places, strict=True):
-            w.line(
-                f"  {value}n = call {kind} @llvm.fma.{self.suffix}({kind} {factors[atom]}, "
-                f"{kind} {loaded[v]}, {kind} {value})"
-            )
-        w.line(f"  %{name}_next = add i64 %{name}_j, 1")
-        more = w.value(f"icmp ult i64 %{name}_next, {length}")
-        w.line(f"  br i1 {more}, label %{name}_loop, label %{name}_end")
-        w.line(f"{name}_end:")
-        return [f"{value}n" for value in running]
+    def dot(self, rows: Pointer, columns: list[Pointer], length: Value) -> list[Value]:
+        """Products of every frequency's row with every atom's, added up over `length`."""
+        sums = [self.routine.constant(self.vector, 0.0)] * len(self.places)
+        with self.routine.loop(length, sums) as j:
+            loaded = [each.load() for each in self.vectors(rows + j * self.shape.tile)]
+            factors = [(column + j).load().splat(self.shape.lanes) for column in columns]
+            for place, (atom, v) in enumerate(self.places):
+                sums[place] = fma(factors[atom], loaded[v], sums[place])
+        return sums
 
-    def nearest_integer(self, x: str) -> str:
-        kind = self.vector
-        return self.w.value(f"call {kind} @llvm.nearbyint.{self.suffix}({kind} {x})")
-
-    def polynomial(self, x: str, coefficients: list[float]) -> str:
-        value = self.constant(coefficients[-1])
-        for coefficient in coefficients[-2::-1]:
-            value = self.fma(value, x, self.constant(coefficient))
-        return value
-
-    def cosine_sine(self, turns: str) -> tuple[str, str]:
+    def cosine_sine(self, turns: Value) -> tuple[Value, Value]:
         """Of a phase in turns, by half angles: 1 - 2 sin^2 and 2 sin cos."""
-        w, kind = self.w, self.vector
-        r = w.value(f"fsub {kind} {turns}, {self.nearest_integer(turns)}")
-        square = self.multiply(r, r)
-        n_terms = 6 if self.shape.kind == "float" else 10
-        half_sine = self.multiply(self.polynomial(square, _half_sine(n_terms)), r)
-        half_cosine = self.polynomial(square, _half_cosine(n_terms))
-        doubled = w.value(f"fadd {kind} {half_sine}, {half_sine}")
-        cosine = self.fma(w.value(f"fneg {kind} {doubled}"), half_sine, self.constant(1.0))
-        return cosine, self.multiply(doubled, half_cosine)
+        n_terms = 6 if self.number == FLOAT else 10
+        r = turns - nearest_integer(turns)
+        square = r * r
+        half_sine = polynomial(square, _half_sine(n_terms)) * r
+        half_cosine = polynomial(square, _half_cosine(n_terms))
+        doubled = half_sine + half_sine
+        return fma(-doubled, half_sine, 1.0), doubled * half_cosine
 
-    def power_of_two(self, x: str) -> str:
+    def power_of_two(self, x: Value) -> Value:
         """2^x for x <= 0; the least normal number far below."""
-        w, kind, lanes = self.w, self.vector, self.shape.lanes
-        single = self.shape.kind == "float"
-        integer = "i32" if single else "i64"
-        lowest = self.constant(-126.0 if single else -1022.0)
-        x = w.value(f"call {kind} @llvm.maxnum.{self.suffix}({kind} {x}, {kind} {lowest})")
-        whole = self.nearest_integer(x)
-        fraction = w.value(f"fsub {kind} {x}, {whole}")
-        mantissa = self.polynomial(fraction, _power_of_two(7 if single else 12))
-        steps = w.value(f"fptosi {kind} {whole} to <{lanes} x {integer}>")
-        shift = integer_vector(23 if single else 52, lanes).replace("i32", integer)
-        bits = w.value(f"shl <{lanes} x {integer}> {steps}, {shift}")
-        raw = w.value(f"bitcast {kind} {mantissa} to <{lanes} x {integer}>")
-        scaled = w.value(f"add <{lanes} x {integer}> {raw}, {bits}")
-        return w.value(f"bitcast <{lanes} x {integer}> {scaled} to {kind}")
+        single = self.number == FLOAT
+        integer, mantissa_bits = (I32, 23) if single else (I64, 52)
+        x = maximum(x, -126.0 if single else -1022.0)
+        whole = nearest_integer(x)
+        mantissa = polynomial(x - whole, _power_of_two(7 if single else 12))
+        exponent = whole.signed_to(integer) << mantissa_bits
+        return (mantissa.bits_as(exponent.kind) + exponent).bits_as(self.vector)
 
-    def residual(self) -> dict[tuple[str, int], str]:
-        """Store the model of the tile; the residual times taper^2 and the shared envelope."""
-        w, kind, tile, lanes = self.w, self.vector, self.shape.tile, self.shape.lanes
-        place = self.times("%t", tile)
-        weighted = {}
+    # --- backward ------------------------------------------------------------------------------
+
+    def residual(self, t: Value, model: list[Value]) -> list[Value]:
+        """Stores the model of the tile; the residual times taper^2 and the shared envelope."""
+        pointers, place = self.routine.pointers, t * self.shape.tile
+        shared = self.vectors(pointers["envelope"] + place)
+        tapers = self.vectors(pointers["squared_taper"] + place)
+        targets = self.halves(pointers["model"] + place * 2)
+        moments = self.halves(pointers["moments"] + place * 2)
+        weighted = list(model)
         for v in range(self.shape.vectors):
-            envelope = self.load("%envelope", self.plus(place, v * lanes))
-            taper = self.load("%squared_taper", self.plus(place, v * lanes))
-            factor = self.multiply(taper, envelope)
-            for half, part in enumerate("ri"):
-                position = self.plus(self.times(place, 2), half * tile + v * lanes)
-                model = self.multiply(f"%new_{part}{v}", envelope)
-                self.store(model, "%model", position)
-                observed = self.load("%moments", position)
-                difference = w.value(f"fsub {kind} {model}, {observed}")
-                weighted[part, v] = self.multiply(difference, factor)
+            envelope = shared[v].load()
+            factor = tapers[v].load() * envelope
+            for part in range(2):
+                k = part * self.shape.vectors + v
+                value = model[k] * envelope
+                targets[v][part].store(value)
+                weighted[k] = (value - moments[v][part].load()) * factor
         return weighted
 
     def backward(
-        self, weighted: dict[tuple[str, int], str], frequencies: str, exponents: str
+        self, atoms: list[Value], frequencies: Pointer, exponents: Pointer, weighted: list[Value]
     ) -> None:
-        w, tile, lanes = self.w, self.shape.tile, self.shape.lanes
-        w.line("backward:")
-        last = "by_variance" if self.own_widths else "by_center"
-        w.line(f"  %b = phi i64 [0, %residual], [%b_next, %{last}_end]")
-        first = self.times("%b", ATOMS)
-        atoms = [self.plus(first, atom) for atom in range(ATOMS)]
+        """Adds the derivatives of two atoms."""
+        pointers, vectors, lanes = self.routine.pointers, self.shape.vectors, self.shape.lanes
         along, across = [], []
         for atom, v in self.places:
-            room = self.plus(self.times(atoms[atom], 2 * tile), v * lanes)
-            cosine = self.load("%scratch", room)
-            sine = self.load("%scratch", self.plus(room, tile))
-            real, imaginary = weighted["r", v], weighted["i", v]
-            along.append(self.fma(cosine, real, self.multiply(sine, imaginary)))
-            turned = w.value(f"fneg {self.vector} {self.multiply(sine, real)}")
-            across.append(self.fma(cosine, imaginary, turned))
+            cosine, sine = (room.load() for room in self.scratch(atoms[atom])[v])
+            real, imaginary = weighted[v], weighted[vectors + v]
+            along.append(fma(cosine, real, sine * imaginary))
+            across.append(fma(cosine, imaginary, -(sine * real)))
         for atom in range(ATOMS):
-            place = self.times(atoms[atom], lanes)
-            total = self.load("%by_weight", place)
-            for v in range(self.shape.vectors):
-                mine = along[atom * self.shape.vectors + v]
-                total = w.value(f"fadd {self.vector} {total}, {mine}")
-            self.store(total, "%by_weight", place)
-        self.scatter("by_center", frequencies, across, atoms, "%dim", "backward")
+            target = (pointers["by_weight"] + atoms[atom] * lanes).to(self.vector)
+            total = target.load()
+            for v in range(vectors):
+                total = total + along[atom * vectors + v]
+            target.store(total)
+        self.scatter("by_center", frequencies, across, atoms, self.dim)
         if self.own_widths:
-            self.scatter("by_variance", exponents, along, atoms, "%widths", "by_center_end")
-        w.line("  %b_next = add i64 %b, 1")
-        more = w.value("icmp ult i64 %b_next, %pairs")
-        w.line(f"  br i1 {more}, label %backward, label %tile_end")
+            self.scatter("by_variance", exponents, along, atoms, self.widths)
 
     def scatter(
-        self, name: str, rows: str, values: list[str], atoms: list[str], length: str, before: str
+        self, name: str, rows: Pointer, values: list[Value], atoms: list[Value], length: Value
     ) -> None:
-        """Add the products of the tile's rows with `values` to the output `name`."""
-        w, tile, lanes = self.w, self.shape.tile, self.shape.lanes
-        outputs = [
-            self.address(f"%{name}", self.times(self.times(atom, length), lanes)) for atom in atoms
-        ]
-        w.line(f"  br label %{name}_loop")
-        w.line(f"{name}_loop:")
-        w.line(f"  %{name}_j = phi i64 [0, %{before}], [%{name}_next, %{name}_loop]")
-        row = self.address(rows, self.times(f"%{name}_j", tile))
-        loaded = [self.load(row, v * lanes) for v in range(self.shape.vectors)]
-        for atom in range(ATOMS):
-            place = self.times(f"%{name}_j", lanes)
-            total = self.load(outputs[atom], place)
-            for v in range(self.shape.vectors):
-                total = self.fma(values[atom * self.shape.vectors + v], loaded[v], total)
-            self.store(total, outputs[atom], place)
-        w.line(f"  %{name}_next = add i64 %{name}_j, 1")
-        more = w.value(f"icmp ult i64 %{name}_next, {length}")
-        w.line(f"  br i1 {more}, label %{name}_loop, label %{name}_end")
-        w.line(f"{name}_end:")
+        """Adds the products of the tile's rows with `values` to the output `name`."""
+        lanes, vectors = self.shape.lanes, self.shape.vectors
+        outputs = [self.routine.pointers[name] + atom * length * lanes for atom in atoms]
+        with self.routine.loop(length) as j:
+            loaded = [each.load() for each in self.vectors(rows + j * self.shape.tile)]
+            for atom in range(ATOMS):
+                target = (outputs[atom] + j * lanes).to(self.vector)
+                total = target.load()
+                for v in range(vectors):
+                    total = fma(values[atom * vectors + v], loaded[v], total)
+                target.store(total)
 
 
 def _fit(
-    function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    function: Callable[[Floats], Floats],
     low: float,
     high: float,
     n_terms: int,
@@ -313,14 +344,17 @@ def _fit(
     return [float(c) for c in fitted.convert(kind=np.polynomial.Polynomial).coef]
 
 
+@cache
 def _half_sine(n_terms: int) -> list[float]:
     # sin(pi r) / r as a function of r^2.
     return _fit(lambda x: np.sin(np.pi * np.sqrt(x)) / np.sqrt(x), 0.0, 0.25, n_terms)
 
 
+@cache
 def _half_cosine(n_terms: int) -> list[float]:
     return _fit(lambda x: np.cos(np.pi * np.sqrt(x)), 0.0, 0.25, n_terms)
 
 
+@cache
 def _power_of_two(n_terms: int) -> list[float]:
     return _fit(np.exp2, -0.5, 0.5, n_terms)

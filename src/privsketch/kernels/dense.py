@@ -4,13 +4,14 @@ The reference looks every phase up in the table of the feature map, or squares i
 the definition. The compiled kernel fuses dot product, feature, mask and sum, holds
 everything in vector registers, and equals the reference bit for bit.
 
-`assembly.py` writes the kernel, which is compiled in process through llvmlite (a
-tenth of a second).
+`fourier.py` writes the kernel, which is compiled in process through llvmlite (a tenth of a
+second) and compared with the reference before it is used.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -20,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Bits, Integers
-from privsketch.features.fixedpoint import INDEX_BITS, start_phase, table_index
-from privsketch.features.maps import FeatureMap
+from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase, table_index
+from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.quadratic import quadratic_values, value_shift
+from privsketch.features.stream import PublicStream
 from privsketch.kernels.fourier import Mode, Shape, kernel_source
 from privsketch.kernels.machine import (
     INTEGER,
@@ -30,6 +32,7 @@ from privsketch.kernels.machine import (
     Code,
     aligned,
     compile_function,
+    require_agreement,
     vector_bits,
 )
 
@@ -38,6 +41,8 @@ Quantised = npt.NDArray[np.int16]
 MAX_BLOCK = 2**16 - 1
 MAX_QUADRATIC_BLOCK = 2**9  # and of values below 2^21
 _CACHED_VALUES = 2**17
+_CHECK_TURN_BITS = 26
+_PURPOSE_CHECK = 502  # keeps the stream apart from those of designs, which use other purposes
 
 
 class Kernel(Protocol):
@@ -106,7 +111,11 @@ class CompiledKernel:
 
     def sums(self, quantised: Quantised, kept: Bits | None = None) -> Integers:
         """See `Kernel`."""
-        code = _compile(self._map_name, "whole" if kept is None else "masked")
+        return self._sums(
+            _compile(self._map_name, "whole" if kept is None else "masked"), quantised, kept
+        )
+
+    def _sums(self, code: Code, quantised: Quantised, kept: Bits | None) -> Integers:
         out = self._out()
         for start, block in self._even_blocks(quantised):
             masks = None if kept is None else self._packed(kept[start : start + len(block)])
@@ -118,7 +127,9 @@ class CompiledKernel:
 
         `size` is a multiple of `tile_size`; records that are not kept cost nothing.
         """
-        code = _compile(self._map_name, "listed")
+        return self._listed_sums(_compile(self._map_name, "listed"), quantised, kept, size)
+
+    def _listed_sums(self, code: Code, quantised: Quantised, kept: Bits, size: int) -> Integers:
         out = self._out()
         for start, block in self._even_blocks(quantised):
             here = np.ascontiguousarray(kept[:, start : start + len(block)])
@@ -230,4 +241,47 @@ def _compile(map_name: str, mode: Mode) -> Code:
     numbers = (ctypes.c_int32, INTEGER)
     pointers = (POINTER, POINTER, POINTER)
     arguments = (POINTER, INTEGER, INTEGER, POINTER, POINTER, *numbers, *pointers)
-    return compile_function(source, "sums", *arguments)
+    code = compile_function(source, "sums", *arguments)
+    _check(code, feature_map(map_name), mode)
+    return code
+
+
+def _check(code: Code, each: FeatureMap, mode: Mode) -> None:
+    """Compares the kernel with the reference on random numbers, and with the table.
+
+    There are two groups of records and two single ones; one of each keeps some features and
+    the other all others, so that every part of the code meets every phase.
+    """
+    stream, tile, records = PublicStream(0, _PURPOSE_CHECK), tile_size(), _shape().records
+    second = np.repeat([False, True, False, True], [records, records, 1, 1])
+
+    def numbers(*shape: int) -> Quantised:
+        return (stream.uniform(math.prod(shape)) * 2**16 - 2**15).astype(np.int16).reshape(shape)
+
+    def sums(kernel: CompiledKernel, x: Quantised, kept: Bits) -> Integers:
+        if mode == "listed":
+            return kernel._listed_sums(code, x, kept[:, ::tile].T, tile)
+        return kernel._sums(code, x, kept if mode == "masked" else None)
+
+    def masks(m: int) -> Bits:
+        if mode == "whole":
+            return np.ones((len(second), m), np.bool_)
+        neighbours = tile if mode == "listed" else 1
+        some = np.repeat(stream.uniform(m // neighbours) < 0.5, neighbours)
+        return np.asarray(some ^ second[:, np.newaxis])
+
+    # An odd number of columns; small enough for squares.
+    x, kept = numbers(len(second), 5) >> 2, masks(2 * tile)
+    offsets = numbers(2 * tile).view(np.uint16).astype(np.uint32)
+    arguments = each, numbers(2 * tile, 5), offsets, _CHECK_TURN_BITS
+    agrees = np.array_equal(
+        sums(CompiledKernel(*arguments), x, kept), ReferenceKernel(*arguments).sums(x, kept)
+    )
+    if each.has_table:  # records at the centre; offsets put the phase of a feature at its index
+        step, kept = 2 ** (_CHECK_TURN_BITS - INDEX_BITS), masks(TABLE_SIZE)
+        every = np.arange(TABLE_SIZE, dtype=np.uint32) * np.uint32(step)
+        zeros = np.zeros((TABLE_SIZE, 1), np.int16)
+        kernel = CompiledKernel(each, zeros, every, _CHECK_TURN_BITS)
+        found = sums(kernel, zeros[: len(second)], kept)
+        agrees &= np.array_equal(found.reshape(2, -1), each.table.T * kept.sum(axis=0))
+    require_agreement(repr(each.name), agrees)

@@ -1,7 +1,7 @@
 """Quantised records to integer sums of structured frequencies, by compiled transforms.
 
 The sums equal those of the dense integer matrix (`StructuredBlocks.dense`) bit for bit, in
-O(log size) steps per feature instead of O(dim). `hadamard_assembly` writes the code; here its
+O(log size) steps per feature instead of O(dim). `butterflies.py` writes the code; here its
 tables are laid out, records are padded to a power of two, and 32-bit sums are collected
 before they can wrap.
 """
@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from privsketch._typing import Bits, Integers
 from privsketch.errors import ParameterError
-from privsketch.features.fixedpoint import start_phase
+from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase
 from privsketch.features.hadamard import TURN_BITS, StructuredBlocks, fwht
-from privsketch.features.maps import FeatureMap
-from privsketch.kernels.butterflies import kernel_source
+from privsketch.features.maps import FeatureMap, feature_map
+from privsketch.features.stream import PublicStream
+from privsketch.kernels.butterflies import kernel_module
 from privsketch.kernels.dense import MAX_BLOCK, Quantised
 from privsketch.kernels.layout import Transform, orders
 from privsketch.kernels.machine import (
@@ -28,10 +29,12 @@ from privsketch.kernels.machine import (
     Code,
     aligned,
     compile_function,
+    require_agreement,
     vector_bits,
 )
 
 _CACHED_VALUES = 2**17  # quantised values that are read again for every block
+_PURPOSE_CHECK = 501  # keeps the stream apart from those of designs, which use other purposes
 
 
 class StructuredKernel:
@@ -44,52 +47,94 @@ class StructuredKernel:
         offsets: npt.NDArray[np.uint32],
     ) -> None:
         self._blocks, self._map_name = blocks, feature_map.name
-        self._kernel = _compile(feature_map.name, blocks.size, False)
-        transform = self._kernel.transform
-        n_blocks, size = blocks.n_blocks, blocks.size
-        middle_order, self._order = orders(transform)
-        # Where the kernel leaves the sum of every feature: block, cosine or sine, place.
-        block, feature = np.divmod(np.arange(blocks.n_features), size)
-        cosines = 2 * size * block + np.argsort(self._order)[feature]
-        self._places = np.stack([cosines, cosines + size])
-        # Every chunk of columns twice: the signs of pairs, and again for their differences.
-        signs2 = blocks.signs2.reshape(n_blocks, -1, 1, 2 * transform.lanes).astype(np.int16)
-        differences = signs2 * np.tile(np.array([1, -1], np.int16), transform.lanes)
-        self._signs2 = aligned(np.concatenate([signs2, differences], axis=2))
-        flips = -(blocks.signs1 < 0).astype(np.int32)
-        self._flips = aligned(flips[:, middle_order])
-        self._radii = aligned(blocks.radii[:, self._order])
-        start = np.zeros(n_blocks * size, dtype=np.int64)
-        start[: blocks.n_features] = start_phase(offsets, TURN_BITS)
-        start = start.reshape(n_blocks, size) - blocks.radii * fwht(flips.astype(np.int64))
-        start_32 = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-        self._start = aligned(start_32[:, self._order])
+        self._tables = _Tables.of(self._kernel().transform, blocks, offsets)
 
     def sums(self, quantised: Quantised, kept: Bits | None = None) -> Integers:
         """(n, dim) int16 to (2 n_features,): sums of cosines, then of sines.
 
         Only the features that are kept, (n, n_features), are added up.
         """
-        return self._sums(quantised, 0, self._blocks.n_blocks, kept).reshape(-1)
+        kernel = self._kernel(masked=kept is not None)
+        return kernel.sums(self._tables, quantised, slice(None), kept).reshape(-1)
 
     def block_sums(self, quantised: Quantised, block: int) -> Integers:
         """(n, dim) int16 to (2, features of the block): its sums of cosines and of sines."""
         if not 0 <= block < self._blocks.n_blocks:
             raise ParameterError(f"block={block}: expected 0 to {self._blocks.n_blocks - 1}")
-        return self._sums(quantised, block, block + 1)
+        return self._kernel().sums(self._tables, quantised, slice(block, block + 1))
 
-    def _sums(
-        self, quantised: Quantised, first: int, stop: int, kept: Bits | None = None
+    def _kernel(self, *, masked: bool = False) -> _Kernel:
+        return _compile(self._map_name, self._blocks.size, masked)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The integers of some blocks in the order in which the kernel needs them."""
+
+    signs2: npt.NDArray[np.int16]
+    flips: npt.NDArray[np.int32]
+    radii: npt.NDArray[np.int32]
+    start: npt.NDArray[np.int32]
+    order: Integers  # feature of a block at each place of its sums
+    places: Integers  # (2, n_features): where the sums of cosines and sines are left
+
+    @classmethod
+    def of(
+        cls, transform: Transform, blocks: StructuredBlocks, offsets: npt.NDArray[np.uint32]
+    ) -> _Tables:
+        n_blocks, size = blocks.n_blocks, blocks.size
+        middle_order, order = orders(transform)
+        # Every chunk of columns twice: the signs of pairs, and again for their differences.
+        signs2 = blocks.signs2.reshape(n_blocks, -1, 1, 2 * transform.lanes).astype(np.int16)
+        differences = signs2 * np.tile(np.array([1, -1], np.int16), transform.lanes)
+        flips = -(blocks.signs1 < 0).astype(np.int32)
+        start = np.zeros(n_blocks * size, dtype=np.int64)
+        start[: blocks.n_features] = start_phase(offsets, TURN_BITS)
+        start = start.reshape(n_blocks, size) - blocks.radii * fwht(flips.astype(np.int64))
+        start_32 = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+        block, feature = np.divmod(np.arange(blocks.n_features), size)
+        cosines = 2 * size * block + np.argsort(order)[feature]
+        return cls(
+            aligned(np.concatenate([signs2, differences], axis=2)),
+            aligned(flips[:, middle_order]),
+            aligned(blocks.radii[:, order]),
+            aligned(start_32[:, order]),
+            order,
+            np.stack([cosines, cosines + size]),
+        )
+
+    def packed(self, kept: Bits, lanes: int) -> npt.NDArray[np.uint8]:
+        """Masks as the kernel reads them: for each vector of features its bits, in whole bytes."""
+        wide = np.zeros((len(kept), self.radii.size), dtype=np.bool_)
+        wide[:, : self.places.shape[1]] = kept
+        ordered = np.take(wide.reshape(-1, len(self.order)), self.order, axis=1)
+        if lanes < 8:
+            ordered = np.pad(ordered.reshape(-1, lanes), ((0, 0), (0, 8 - lanes)))
+        return np.packbits(ordered.reshape(-1), bitorder="little")
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    code: Code
+    transform: Transform
+
+    def sums(
+        self, tables: _Tables, quantised: Quantised, blocks: slice, kept: Bits | None = None
     ) -> Integers:
         """Sums of the features of some blocks, (2, features); masks are for all blocks."""
-        size = self._blocks.size
-        kernel = self._kernel if kept is None else _compile(self._map_name, size, True)
-        transform = kernel.transform
-        stride = transform.record_stride * transform.lanes
-        buffer = aligned(np.empty(transform.batch * stride, dtype=np.int32))
-        tables = (self._signs2, self._flips, self._radii, self._start)
-        wrapped = aligned(np.zeros((stop - first, 2, size), dtype=np.int32))
-        places = self._places[:, first * size : stop * size] - first * 2 * size
+        transform = self.transform
+        size = 1 << transform.bits
+        chosen = range(len(tables.radii))[blocks]
+        buffer = aligned(
+            np.empty(transform.batch * transform.record_stride * transform.lanes, dtype=np.int32)
+        )
+        addresses = [
+            table[blocks].ctypes.data
+            for table in (tables.signs2, tables.flips, tables.radii, tables.start)
+        ]
+        wrapped = aligned(np.zeros((len(chosen), 2, size), dtype=np.int32))
+        places = tables.places[:, chosen.start * size : chosen.stop * size]
+        places = places - 2 * size * chosen.start
         total = np.zeros(places.shape, dtype=np.int64)
         rows = max(16, _CACHED_VALUES // size)
         room = np.zeros((min(rows, len(quantised)), size), dtype=np.int16)
@@ -99,12 +144,14 @@ class StructuredKernel:
             if waiting + len(chunk) > MAX_BLOCK:
                 total += wrapped.reshape(-1)[places]
                 wrapped[...] = waiting = 0
-            masks = None if kept is None else self._packed(kept[begin : begin + rows])
-            kernel.code.function(
+            masks = None
+            if kept is not None:
+                masks = tables.packed(kept[begin : begin + rows], transform.lanes)
+            self.code.function(
                 chunk.ctypes.data,
                 len(chunk),
-                stop - first,
-                *(table[first:].ctypes.data for table in tables),
+                len(chosen),
+                *addresses,
                 buffer.ctypes.data,
                 wrapped.ctypes.data,
                 None if masks is None else masks.ctypes.data,
@@ -112,16 +159,6 @@ class StructuredKernel:
             waiting += len(chunk)
         total += wrapped.reshape(-1)[places]
         return total
-
-    def _packed(self, kept: Bits) -> npt.NDArray[np.uint8]:
-        """Masks as the kernel reads them: for each vector of features its bits, in whole bytes."""
-        blocks, lanes = self._blocks, self._kernel.transform.lanes
-        wide = np.zeros((len(kept), blocks.n_blocks * blocks.size), dtype=np.bool_)
-        wide[:, : blocks.n_features] = kept
-        ordered = np.take(wide.reshape(-1, blocks.size), self._order, axis=1)
-        if lanes < 8:
-            ordered = np.pad(ordered.reshape(-1, lanes), ((0, 0), (0, 8 - lanes)))
-        return np.packbits(ordered.reshape(-1), bitorder="little")
 
 
 def _padded(chunk: Quantised, room: Quantised) -> Quantised:
@@ -132,16 +169,49 @@ def _padded(chunk: Quantised, room: Quantised) -> Quantised:
     return room[: len(chunk)]
 
 
-@dataclass(frozen=True)
-class _Kernel:
-    code: Code
-    transform: Transform
-
-
 @cache
 def _compile(map_name: str, size: int, masked: bool) -> _Kernel:
     lane_bits = (vector_bits() // 32).bit_length() - 1
     transform = Transform(size.bit_length() - 1, lane_bits)
-    source = kernel_source(map_name, transform, masked)
+    module = kernel_module(map_name, transform, masked)
     arguments = (POINTER, INTEGER, INTEGER, *[POINTER] * 7)
-    return _Kernel(compile_function(source, "sums", *arguments), transform)
+    kernel = _Kernel(compile_function(module, "sums", *arguments), transform)
+    _check(kernel, feature_map(map_name), masked)
+    return kernel
+
+
+def _check(kernel: _Kernel, each: FeatureMap, masked: bool) -> None:
+    """Compares the kernel with the table on every phase, and with the definition on records."""
+    size, stream = 1 << kernel.transform.bits, PublicStream(0, _PURPOSE_CHECK)
+
+    def sums(
+        blocks: StructuredBlocks, offsets: npt.NDArray[np.uint32], x: Quantised, kept: Bits
+    ) -> Integers:
+        tables = _Tables.of(kernel.transform, blocks, offsets)
+        return kernel.sums(tables, x, slice(None), kept if masked else None)
+
+    def masks(n: int, m: int) -> Bits:
+        if not masked:
+            return np.ones((n, m), np.bool_)
+        some = stream.uniform(m) < 0.5  # records keep these or all others, in turn
+        return np.asarray(some ^ (np.arange(n) % 2 == 1)[:, np.newaxis])
+
+    # Two records at the centre; the offset of a feature puts its phase at its index.
+    n_blocks, kept = TABLE_SIZE // size, masks(2, TABLE_SIZE)
+    plus, ones = np.ones((n_blocks, size), np.int8), np.ones((n_blocks, size), np.int32)
+    every = np.arange(TABLE_SIZE, dtype=np.uint32) * np.uint32(2 ** (TURN_BITS - INDEX_BITS))
+    blocks = StructuredBlocks(plus, plus, ones, size, TABLE_SIZE)
+    found = sums(blocks, every, np.zeros((2, size), np.int16), kept)
+    agrees = np.array_equal(found, each.table.T * kept.sum(axis=0))
+    # One record more than a batch; the last block has features that nobody asked for.
+    n, m = kernel.transform.batch + 1, 2 * size - 5
+    signs = np.where(stream.uniform(4 * size) < 0.5, 1, -1).astype(np.int8).reshape(2, 2, size)
+    radii = (stream.uniform(2 * size) * 2**20).astype(np.int32).reshape(2, size)
+    blocks, kept = StructuredBlocks(signs[0], signs[1], radii, size, m), masks(n, m)
+    offsets = (stream.uniform(m) * 2**TURN_BITS).astype(np.uint32)
+    x = (stream.uniform(n * size) * 2**16 - 2**15).astype(np.int16).reshape(n, size)
+    phases = blocks.phases(x) + start_phase(offsets, TURN_BITS)
+    values = each.table[(phases >> (TURN_BITS - INDEX_BITS)) & (TABLE_SIZE - 1)]
+    wanted = (values * kept[:, :, np.newaxis]).sum(axis=0, dtype=np.int64)
+    agrees &= np.array_equal(sums(blocks, offsets, x, kept), wanted.T)
+    require_agreement(f"{each.name!r} Hadamard", agrees)

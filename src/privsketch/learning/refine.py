@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,15 +22,8 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
 
 from privsketch._typing import Floats
-from privsketch.kernels.decoder import ATOMS, Shape, evaluation_source
-from privsketch.kernels.machine import (
-    INTEGER,
-    POINTER,
-    Code,
-    aligned,
-    compile_function,
-    vector_bits,
-)
+from privsketch.kernels.decoder import ATOMS, compile_evaluation
+from privsketch.kernels.machine import aligned
 from privsketch.learning.atoms import Atoms, Target, features, make_target
 from privsketch.learning.problem import Problem
 
@@ -148,7 +140,7 @@ class Evaluator:
         self._target = target
         # One width for all atoms and directions is a factor of the whole model.
         self._one_width = atoms.variances.shape == (1, 1)
-        self._kernel = _compile(
+        self._kernel = compile_evaluation(
             "float" if target.moments.dtype == np.float32 else "double", not self._one_width
         )
         dtype = target.moments.dtype
@@ -226,21 +218,6 @@ class Evaluator:
             if atoms.shared:
                 by_variance = by_variance.sum(axis=0, keepdims=True)
         return cost, Atoms(by_weight, by_center, by_variance)
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    code: Code
-    shape: Shape
-
-
-@cache
-def _compile(kind: str, own_widths: bool) -> _Kernel:
-    lanes = vector_bits() // (32 if kind == "float" else 64)
-    shape = Shape(kind, lanes, vectors=4 if vector_bits() == 512 else 2)
-    source = evaluation_source(shape, own_widths=own_widths)
-    arguments = (*[INTEGER] * 4, *[POINTER] * 13)
-    return _Kernel(compile_function(source, "evaluate", *arguments), shape)
 
 
 @dataclass(frozen=True)
