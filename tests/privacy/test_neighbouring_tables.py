@@ -35,6 +35,7 @@ from privsketch.sketching.engines.dask import dask_parts
 from privsketch.tables import memory as selection
 from privsketch.tables import text
 from privsketch.tables.carried import RecordFiles
+from privsketch.tables.kinds import kind_of
 from privsketch.tables.reading import (
     chosen_columns,
     part_blocks,
@@ -744,6 +745,12 @@ def strange_cells(_):
             rows_of(read_blocks(form([[0.5, 1], [2, strange]]), 2))
 
 
+def exact_types(data):
+    """A subclass of a frame is taken for any table with an Arrow stream."""
+    kind = kind_of(data)
+    return "arrow" if kind == "pandas" and type(data) is not pd.DataFrame else kind
+
+
 TABLES = "privsketch.tables"
 FAULTS = {
     "line breaks in quotes": (attacked, parse_options(newlines_in_values=False)),
@@ -774,7 +781,7 @@ FAULTS = {
     "a cell that stops everything": (strange_cells, (f"{TABLES}.memory.cell_number", strict)),
     "a subclass of a frame": (
         own_frame,
-        (f"{TABLES}.reading.is_pandas", lambda data: type(data) is pd.DataFrame),
+        (f"{TABLES}.reading.kind_of", exact_types),
     ),
 }
 

@@ -22,7 +22,8 @@ from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
-from privsketch.tables.memory import is_pandas, object_numbers
+from privsketch.tables.kinds import kind_of
+from privsketch.tables.memory import object_numbers
 from privsketch.tables.reading import checked_missing
 
 
@@ -151,7 +152,7 @@ def _numbers_of_objects(X: Any) -> Any:
     scikit-learn converts a column as a whole: a cell that is no float would stop all others, and
     one that is a date would become a number.
     """
-    if is_pandas(X):
+    if kind_of(X) == "pandas":
         kinds = X.dtypes if X.ndim == 2 else ()
         places = [place for place, kind in enumerate(kinds) if kind.kind == "O"]
         numbers = [_object_numbers(X.iloc[:, place].to_numpy()) for place in places]

@@ -16,10 +16,10 @@ from typing import Any
 from privsketch.budget import checked_source
 from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError, RecordError, require_count
-from privsketch.sketching.engines.dask import is_dask
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sketch import Sketch
 from privsketch.sketching.sums import ExactSums, exact_sums
+from privsketch.tables.kinds import kind_of
 from privsketch.tables.reading import checked_missing, chosen_columns, part_blocks, read_parts
 
 ENGINES = ("threads", "pool", "dask")
@@ -169,11 +169,11 @@ def engine_sums(
 def _checked_engine(engine: str | None, data: Any) -> str:
     """The engine's name; Dask's tables can only be read by Dask."""
     if engine is None:
-        return "dask" if is_dask(data) else "threads"
+        return "dask" if kind_of(data) == "dask" else "threads"
     if engine not in ENGINES:
         known = ", ".join(map(repr, ENGINES))
         raise ParameterError(f"engine={engine!r}: expected one of {known}")
-    if engine != "dask" and is_dask(data):
+    if engine != "dask" and kind_of(data) == "dask":
         raise ParameterError(
             f"engine={engine!r} with a Dask {type(data).__name__}: leave engine out, or use "
             "engine='dask'"

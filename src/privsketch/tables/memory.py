@@ -5,7 +5,6 @@ Which columns of a table make a record, and whether they are numbers.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -77,13 +76,6 @@ def array_places(width: int, chosen: Selection) -> list[int] | None:
     if any(isinstance(column, str) for column in chosen.columns):
         raise RecordError("columns: an array has no column names; give column numbers")
     return column_places([int(column) for column in chosen.columns], width)
-
-
-def is_pandas(data: Any) -> bool:
-    """Whether this is a frame or a series of pandas, or of a class made from them."""
-    # Whoever has one has loaded the module; nobody else should wait for it.
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(data, pandas.DataFrame | pandas.Series)
 
 
 def pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:

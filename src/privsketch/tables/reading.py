@@ -12,7 +12,6 @@ never a value.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,17 +21,17 @@ import numpy as np
 from privsketch._typing import Block
 from privsketch.errors import ParameterError, RecordError
 from privsketch.tables.files import count_in_file, file_blocks, file_identity
+from privsketch.tables.kinds import Kind, kind_of
 from privsketch.tables.memory import (
     Selection,
     array_blocks,
-    is_pandas,
     list_blocks,
     own_errors,
     pandas_blocks,
     stream_blocks,
 )
 from privsketch.tables.parts import BlockPart, FilePart, Part, file_parts, packed
-from privsketch.tables.sparse import csr_blocks, is_sparse, sparse_blocks
+from privsketch.tables.sparse import csr_blocks, sparse_blocks
 
 
 def read_blocks(
@@ -63,9 +62,9 @@ def read_sparse_blocks(
     """
     from scipy.sparse import csr_array
 
-    if is_sparse(data):
+    if kind_of(data) == "sparse":
         yield from csr_blocks(data, chosen_columns(dim, columns, None))
-    elif isinstance(data, list | tuple) and any(is_sparse(part) for part in data):
+    elif isinstance(data, list | tuple) and any(kind_of(part) == "sparse" for part in data):
         for part in data:
             yield from read_sparse_blocks(part, dim, columns, header=header)
     else:
@@ -140,59 +139,47 @@ def _blocks(
 
     `seen` are the files of the lists that this is a part of.
     """
-    if isinstance(data, str | os.PathLike):
+    kind = kind_of(data)
+    if kind == "path":
         yield from of_file(Path(data), chosen)
-    elif isinstance(data, np.ndarray):
-        yield from array_blocks(data, chosen)
-    elif is_pandas(data):
-        yield from pandas_blocks(data, chosen)
-    elif hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        yield from stream_blocks(data, chosen)
-    elif hasattr(type(data), "__dask_graph__"):
+    elif kind == "dask":
         raise RecordError(
             f"cannot read records from a Dask {type(data).__name__} here: give one Dask DataFrame "
             "or Dask Array alone, with engine='dask' or without engine"
         )
-    elif is_sparse(data):
-        yield from sparse_blocks(data, chosen)
-    elif isinstance(data, list | tuple) and len(data) == 0:
-        return
-    elif isinstance(data, list | tuple) and not _is_list_of_parts(data):
-        yield from list_blocks(data, chosen)
-    elif isinstance(data, Iterable) and not isinstance(data, dict | bytes | set | frozenset):
+    elif kind == "parts":
         seen = set() if seen is None else seen
         for part in data:
-            if isinstance(part, str | os.PathLike):
+            if kind_of(part) == "path":
                 identity = file_identity(Path(part))
                 if identity in seen:  # its records would count twice, and cost twice
                     raise RecordError(f"{part}: the same file is given twice")
                 seen.add(identity)
             yield from _blocks(part, chosen, of_file, seen)
-    else:
+    elif kind == "other":
         raise RecordError(
             f"cannot read records from {type(data).__name__}: expected an array, a table with an "
             "Arrow stream (pandas, polars, duckdb, pyarrow), a path, or an iterable of blocks"
         )
+    else:
+        yield from _READERS[kind](data, chosen)
 
 
-def _is_list_of_parts(data: Sequence[Any]) -> bool:
-    """Whether a list holds paths or blocks rather than rows of numbers."""
-    if len(data) == 0:
-        return False
-    first = data[0]
-    return (
-        isinstance(first, str | os.PathLike)
-        or hasattr(first, "__arrow_c_stream__")
-        or hasattr(first, "__arrow_c_array__")
-        or getattr(first, "ndim", 0) == 2
-    )
+_READERS: dict[Kind, Callable[[Any, Selection], Iterator[Block]]] = {
+    "array": array_blocks,
+    "pandas": pandas_blocks,
+    "arrow": stream_blocks,
+    "sparse": sparse_blocks,
+    "rows": list_blocks,
+}
 
 
 def count_records(data: Any) -> int | None:
     """Number of records if it is known without reading them, for the holder's progress bar."""
-    if isinstance(data, str | os.PathLike):
+    kind = kind_of(data)
+    if kind == "path":
         return count_in_file(Path(data))
-    if isinstance(data, list | tuple) and _is_list_of_parts(data):
+    if kind == "parts" and isinstance(data, list | tuple):
         counts = [count_records(part) for part in data]
         return None if None in counts else sum(count for count in counts if count is not None)
     shape = getattr(data, "shape", None)

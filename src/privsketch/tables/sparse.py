@@ -8,7 +8,6 @@ takes as much memory again as the stored entries do.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,13 +19,6 @@ from privsketch.tables.memory import Selection, array_places, rows_per_block
 
 _BLOCK_ENTRIES = 2**18
 _BLOCK_ROWS = 2**14
-
-
-def is_sparse(data: Any) -> bool:
-    """Whether this is a sparse matrix or sparse array of SciPy."""
-    # Whoever has one has loaded the module; nobody else should wait for it.
-    sparse = sys.modules.get("scipy.sparse")
-    return sparse is not None and bool(sparse.issparse(data))
 
 
 def sparse_blocks(matrix: Any, chosen: Selection) -> Iterator[Block]:

@@ -29,6 +29,7 @@ import numpy as np
 from privsketch.errors import ParameterError, PrivsketchError, RecordError
 from privsketch.sketching.engines.work import Outcome, Work, add_outcomes, foreign_error, part_sums
 from privsketch.sketching.sums import ExactSums, exact_sums
+from privsketch.tables.kinds import kind_of
 from privsketch.tables.memory import Selection, array_blocks, selected_names
 from privsketch.tables.parts import FilePart
 from privsketch.tables.reading import read_parts
@@ -242,14 +243,9 @@ class DaskParts:
     chosen: Selection
 
 
-def is_dask(data: Any) -> bool:
-    """Whether `data` is one of Dask's collections. Does not import Dask."""
-    return hasattr(type(data), "__dask_graph__")
-
-
 def dask_parts(data: Any, chosen: Selection) -> DaskParts:
     """Parts of a Dask DataFrame (its partitions), a Dask Array (chunks of rows), or files."""
-    if not is_dask(data):
+    if kind_of(data) != "dask":
         return DaskParts({}, _file_parts(data, chosen), chosen)
     # Of the class: a delayed object has every attribute, none of them known.
     kind = type(data)
