@@ -22,6 +22,7 @@ from privsketch.design.forecast import cautions, expected_noise, forecast
 from privsketch.design.noise_to_signal import NoiseToSignal
 from privsketch.design.pca import SCATTER as PCA_SCATTER
 from privsketch.design.pca import pca_forecast
+from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
 from privsketch.design.subsampling import masks_at_rate
 from privsketch.errors import ParameterError
@@ -157,7 +158,7 @@ def alternatives(
         raise ParameterError(f"rate={rate!r}: expected a share of features between 0 and 1")
     study = {"random_state": 0, **study}  # which frequencies are drawn does not matter here
     # A number of records that would suffice depends on the budget: the same for all.
-    study["n_records"] = Design.plan(**study).n_records
+    study["n_records"] = plan_design(**study, drawn=False).n_records
     found = [expected(one, cost) for one in candidates(study, rate)]
     recommended = recommend(found)
     return Plan(tuple(found), recommended, tuple(_reasons(study, found, recommended)))
@@ -261,7 +262,9 @@ def _more_private(study: Mapping[str, Any]) -> Iterator[str]:
         stricter["delta = 0"] = (budget.epsilon, 0.0)
     for name, (epsilon, delta) in stricter.items():
         try:
-            design = Design.plan(**{**study, "budget": Budget(epsilon, delta, budget.neighbours)})
+            design = plan_design(
+                drawn=False, **{**study, "budget": Budget(epsilon, delta, budget.neighbours)}
+            )
         except ParameterError:
             continue
         _, high, verdict = _error(design)
@@ -289,12 +292,12 @@ class Candidate:
 
 def candidates(study: Mapping[str, Any], rate: float) -> Iterator[Candidate]:
     """Designs for a study, keywords as in `Design.plan`; masks keep the given share."""
-    planned = Design.plan(**study)
+    planned = plan_design(**study, drawn=False)
     yield Candidate("planned", planned, contends=True)
     variants = _pca_variants(planned) if planned.task == "pca" else _cluster_variants(planned)
     for name, choices in variants:
         try:
-            design = Design.plan(**{**study, **choices})
+            design = plan_design(drawn=False, **{**study, **choices})
         except ParameterError:
             continue  # too small for its components, or not to be had for this budget
         if _what(design) != _what(planned):
@@ -342,7 +345,9 @@ def _masked(study: Mapping[str, Any], planned: Design, rate: float) -> Iterator[
         base = planned
         if strategy == "block" and planned.n_features % block:
             whole = block * math.ceil(planned.n_features / block)
-            base = Design.plan(**{**study, "noise": planned.noise, "n_features": whole})
+            base = plan_design(
+                drawn=False, **{**study, "noise": planned.noise, "n_features": whole}
+            )
         masks = masks_at_rate(strategy, rate, base.n_features, block)
         found = []
         for kind in NOISE_KINDS:

@@ -27,7 +27,7 @@ from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import default_scales, draw_frequencies, public_seed
 from privsketch.features.hadamard import block_size as structured_size
-from privsketch.features.maps import feature_map
+from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
 from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, CountMode
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
@@ -35,24 +35,29 @@ from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 
 def plan_design(
     *,
-    task: str,
-    covariance_type: str | None,
+    task: str = "kmeans",
+    covariance_type: str | None = None,
     n_components: int,
     domain: Domain,
     budget: Budget,
-    n_records: float | None,
-    random_state: int | None,
-    n_features: int | None,
-    feature_map_name: str | None,
-    noise: str | None,
-    masks: Masks | str | Mapping[str, Any] | None,
-    frequencies: str | None,
-    frequency_scale: float | Sequence[float] | None,
-    count: str | None,
-    mean: str | None,
-    columns: Sequence[str] | None,
+    n_records: float | None = None,
+    random_state: int | None = None,
+    n_features: int | None = None,
+    feature_map: str | None = None,
+    noise: str | None = None,
+    masks: Masks | str | Mapping[str, Any] | None = None,
+    frequencies: str | None = None,
+    frequency_scale: float | Sequence[float] | None = None,
+    count: str | None = None,
+    mean: str | None = None,
+    columns: Sequence[str] | None = None,
+    drawn: bool = True,
 ) -> Design:
-    """See `Design.plan`."""
+    """See `Design.plan`.
+
+    With drawn=False, for plans that compare designs: frequencies that nothing depends on are not
+    drawn, and such a design makes no sketch.
+    """
     if task not in TASKS:
         raise ParameterError(f"task={task!r}: this version plans {', '.join(map(repr, TASKS))}")
     if not isinstance(domain, Box | Ball):
@@ -83,7 +88,7 @@ def plan_design(
             n_records=_public_size(n_records, n_components, dim, needed, budget.epsilon),
             seed=random_state,
             n_features=n_features,
-            map_name=feature_map_name,
+            map_name=feature_map,
             noise=kind,
             masks=chosen_masks,
             law="normal" if frequencies == "gaussian" else frequencies,
@@ -93,7 +98,7 @@ def plan_design(
         )
     shape = shape or default_covariance_type(n_components, dim)
     largest, n_unknowns = largest_size(task, n_components, dim, shape)
-    chosen_map = feature_map(feature_map_name or "fourier")
+    chosen_map = map_named(feature_map or "fourier")
     if not chosen_map.has_table:
         known = ", ".join(map(repr, maps_for(task)))
         raise ParameterError(
@@ -137,6 +142,7 @@ def plan_design(
             scales=scales,
             seed=public_seed(random_state),
             dithered=chosen_map.dithered,
+            drawn=drawn,
         ),
         noise=chosen.noise,
         count=count_mode

@@ -243,7 +243,7 @@ class Design:
             n_records=n_records,
             random_state=random_state,
             n_features=n_features,
-            feature_map_name=feature_map,
+            feature_map=feature_map,
             noise=noise,
             masks=masks,
             frequencies=frequencies,
@@ -391,13 +391,18 @@ class Design:
 
         `n_holders` sketches of `n_records` records each are merged.
         """
-        if self.task == "pca":
-            from privsketch.design.pca import pca_forecast
-
-            return pca_forecast(self, n_holders=n_holders)
         from privsketch.design.forecast import forecast
+        from privsketch.design.pca import pca_forecast
 
-        return forecast(self, n_holders=n_holders)
+        if n_holders not in self._forecasts:
+            told = pca_forecast if self.task == "pca" else forecast
+            self._forecasts[n_holders] = told(self, n_holders=n_holders)
+        return self._forecasts[n_holders]
+
+    @cached_property
+    def _forecasts(self) -> dict[int, Forecast | PCAForecast]:
+        """What was foretold, by the number of holders."""
+        return {}
 
     def describe(self) -> str:
         """The design in plain words, several lines."""

@@ -112,8 +112,12 @@ def draw_frequencies(
     scales: tuple[float, float],
     seed: int,
     dithered: bool,
+    drawn: bool = True,
 ) -> Frequencies:
-    """A new recipe: fixes the resolution from the highest frequency, and the checksum."""
+    """A new recipe: fixes the resolution from the highest frequency, and the checksum.
+
+    One that is not drawn has neither, and can be planned with but not used.
+    """
     if law not in LAWS:
         raise ParameterError(f"frequencies={law!r}: expected one of {', '.join(map(repr, LAWS))}")
     if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer):
@@ -128,6 +132,8 @@ def draw_frequencies(
         )
     recipe = Frequencies(law, int(n_features), (float(low), float(high)), seed, 0, dithered, "")
     _require_size(recipe, len(domain.half_widths))
+    if not drawn:
+        return recipe
     recipe = replace(recipe, turn_bits=_resolution(recipe, domain))
     return replace(recipe, checksum=_checksum(*_integers(recipe, domain)))
 
@@ -279,6 +285,8 @@ def _drawn(
     recipe: Frequencies, domain: Domain
 ) -> tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.uint32]]:
     _require_size(recipe, len(domain.half_widths))
+    if recipe.checksum == "":
+        raise ParameterError("frequencies: not drawn; this recipe was made to be compared only")
     drawn = _integers(recipe, domain)
     if _checksum(*drawn) != recipe.checksum:
         raise FileError(

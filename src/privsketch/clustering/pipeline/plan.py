@@ -25,6 +25,7 @@ from privsketch.budget import Budget
 from privsketch.clustering.pipeline.rounds import N_BINS
 from privsketch.design.forecast import excess, expected_range, references
 from privsketch.design.pca import predicted_loss
+from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball
 from privsketch.errors import ParameterError
@@ -190,13 +191,13 @@ def _sketch_design(
 ) -> Design | None:
     """Of the sketch along so many directions; None if the budget allows none."""
     try:
-        return Design.plan(
+        return plan_design(
             task="kmeans",
             n_components=n_clusters,
             domain=Ball(dim=dim, radius=1.0),
             budget=_part(budget, share),
             n_records=n_records,
-            random_state=0,
+            drawn=False,
         )
     except ParameterError:
         return None
@@ -234,7 +235,7 @@ def missed_share(
     """Share of the variance that released directions are expected to miss."""
     pure = budget.delta == 0
     try:
-        design = Design.plan(
+        design = plan_design(
             task="pca",
             n_components=n_directions,
             domain=Ball(dim=dim, radius=1.0),
@@ -242,7 +243,7 @@ def missed_share(
             n_records=n_records,
             feature_map=None if pure else "second-moments",
             noise=None if pure else "gaussian",
-            random_state=0,
+            drawn=False,
         )
     except ParameterError:
         return 1.0
