@@ -3,13 +3,13 @@
 import dataclasses
 import json
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
 import pytest
 
 import privsketch as ps
-from dataclasses import replace
 from privsketch.design.alternatives import alternatives, masks_text, percent, recommend
 from privsketch.design.forecast import expected_noise, feature_and_record_rate, noise_to_signal
 from privsketch.design.noise_to_signal import (

@@ -13,8 +13,7 @@ from privsketch.features.fixedpoint import RECORD_MAX, Quantiser, table_index
 from privsketch.features.fourier import AMPLITUDE, fma, fourier_table
 from privsketch.features.maps import FEATURE_MAPS, feature_map
 from privsketch.features.onebit import FIRST_HARMONIC, onebit_table
-from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
-from privsketch.kernels.fourier import Shape, kernel_source
+from privsketch.kernels.dense import CompiledKernel, ReferenceKernel, Shape, kernel_source
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 
 TABLE_MAPS = [name for name, each in FEATURE_MAPS.items() if each.has_table]

@@ -9,8 +9,7 @@ from scipy.stats import binom, chi2
 
 import privsketch as ps
 from privsketch.errors import ParameterError
-from privsketch.features.contribution import TableContribution
-from privsketch.features.maps import PairBounds, feature_map
+from privsketch.features.maps import PairBounds, TableContribution, feature_map
 from privsketch.features.masks import Masks
 from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 from privsketch.noise.laws import gaussian_noise, laplace_noise

@@ -5,7 +5,8 @@ import pytest
 
 import privsketch as ps
 from privsketch.features.fourier import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
-from privsketch.kernels import butterflies, decoder, dense, features, fourier, hadamard
+from privsketch.kernels import butterflies, decoder, dense, features, hadamard
+from privsketch.kernels import dense as fourier
 from privsketch.kernels.builder import I64, fma, select
 from privsketch.kernels.machine import KernelError
 

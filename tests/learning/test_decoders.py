@@ -10,15 +10,6 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from privsketch.learning.atoms import (
-    Atoms,
-    best_weights,
-    cost,
-    cost_and_gradient,
-    inner_products,
-    make_target,
-    tapered_features,
-)
 from privsketch.learning.kmeans.joint import (
     decode_joint,
     deletion_prices,
@@ -29,7 +20,16 @@ from privsketch.learning.kmeans.joint import (
 )
 from privsketch.learning.kmeans.learner import Samples, cluster_density, lloyd_round
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.problem import Problem
+from privsketch.learning.problem import (
+    Atoms,
+    Problem,
+    best_weights,
+    cost,
+    cost_and_gradient,
+    inner_products,
+    make_target,
+    tapered_features,
+)
 from privsketch.learning.refine import Evaluator, find_overview, refine
 from privsketch.learning.uncertainty import Solution, Uncertainty
 

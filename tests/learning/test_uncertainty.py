@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privsketch.learning.atoms import Atoms, features, make_target
+from privsketch.learning.problem import Atoms, features, make_target
 from privsketch.learning.refine import refine
 from privsketch.learning.uncertainty import assess
 

@@ -9,8 +9,7 @@ import pytest
 
 from privsketch.budget import Budget, exact, exact_sum
 from privsketch.errors import ParameterError
-from privsketch.features.contribution import TableContribution
-from privsketch.features.maps import feature_map
+from privsketch.features.maps import TableContribution, feature_map
 from privsketch.noise.calibration import (
     cube_variance,
     discrete_laplace_variance,

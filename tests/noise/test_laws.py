@@ -13,9 +13,8 @@ import pytest
 
 import privsketch as ps
 from privsketch.errors import ParameterError
-from privsketch.features.contribution import TableContribution
 from privsketch.features.fixedpoint import RECORD_MAX
-from privsketch.features.maps import feature_map
+from privsketch.features.maps import TableContribution, feature_map
 from privsketch.features.masks import Masks
 from privsketch.features.quadratic import QuadraticContribution
 from privsketch.features.quartic import quartic_bounds

@@ -22,14 +22,20 @@ import numpy.typing as npt
 from privsketch.budget import Budget
 from privsketch.domain import Ball, Domain, domain_from_json, domain_to_json
 from privsketch.errors import ParameterError
-from privsketch.features.contribution import Contribution, amplitude_of, contribution_of
 from privsketch.features.frequencies import (
     NO_LAW,
     Frequencies,
     frequencies_from_json,
     frequencies_to_json,
 )
-from privsketch.features.maps import FEATURE_MAPS, FeatureMap, feature_map
+from privsketch.features.maps import (
+    FEATURE_MAPS,
+    Contribution,
+    FeatureMap,
+    amplitude_of,
+    contribution_of,
+    feature_map,
+)
 from privsketch.features.masks import Masks
 from privsketch.features.moments import moment_count
 from privsketch.features.onebit import SIGN_VARIANCE

@@ -38,8 +38,7 @@ import numpy.typing as npt
 from privsketch._typing import Floats
 from privsketch.budget import Budget
 from privsketch.errors import ParameterError
-from privsketch.features.contribution import TableContribution
-from privsketch.features.maps import FeatureMap
+from privsketch.features.maps import FeatureMap, TableContribution
 from privsketch.features.masks import Masks
 from privsketch.noise.laws import CountMode, plan_sum_noise
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind

@@ -6,16 +6,33 @@ function. A decoder explains it by a sum of `K` atoms,
     moments_j ~ sum_k a_k exp(i w_j.c_k - s_k |w_j|^2 / 2),
 
 whose total weight is about the number of records, which is not known.
+
+A sum of atoms with Gaussian envelopes: value, cost, gradient, best weights.
+
+An atom with weight a, centre c and variances s contributes
+`a exp(i w.c - sum_d s_d w_d^2 / 2)` to the moment at frequency w: the characteristic
+function of an axis-aligned Gaussian. A Dirac atom has s = 0. Complex moments are
+kept as real vectors, all cosines before all sines, so that value, gradient and
+Gram matrix are plain matrix products.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.blas import dsyrk, ssyrk
+from scipy.optimize import nnls
 
-from privsketch._typing import Floats
+from privsketch._typing import Floats, Real
 from privsketch.errors import ParameterError
 from privsketch.sketching.sketch import Sketch
+
+GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
+SINGLE_GRAM_RIDGE = 1e-5  # the same for products in single precision
 
 
 @dataclass(frozen=True)
@@ -82,3 +99,197 @@ def problem_of(sketch: Sketch) -> Problem:
         one_bit=design.map.dithered,
         repetition=sketch.repetition,
     )
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """Weights (size,), centres (size, dim) and variances of the envelopes.
+
+    `variances` has one row per atom or a single one that all atoms share, and one
+    column per axis or a single one for all directions.
+    """
+
+    weights: Floats
+    centers: Floats
+    variances: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of atoms."""
+        return len(self.weights)
+
+    @property
+    def shared(self) -> bool:
+        """Whether all atoms have the same variances."""
+        return len(self.variances) == 1
+
+    def axis_variances(self) -> Floats:
+        """(size, dim) variances, shared ones repeated."""
+        return np.broadcast_to(self.variances, self.centers.shape).copy()
+
+    def subset(self, keep: NDArray[np.intp]) -> Atoms:
+        """The atoms at the given indices."""
+        variances = self.variances if self.shared else self.variances[keep]
+        return Atoms(self.weights[keep], self.centers[keep], variances)
+
+    def scaled(self, factor: float) -> Atoms:
+        """The same atoms with their weights in another unit."""
+        return replace(self, weights=self.weights * factor)
+
+    def in_order(self) -> Atoms:
+        """Sorted by centre, first coordinate first: an order that rounding does not upset."""
+        return self.subset(np.lexsort(self.centers.T[::-1]))
+
+
+@dataclass(frozen=True)
+class Target:
+    """Moments to fit. The cost is `sum_j taper_j^2 |moments_j - model_j|^2`.
+
+    The floating-point type of the arrays decides the precision of the fit.
+    """
+
+    frequencies: Real  # (m, dim)
+    squares: Real  # (m, dim), of the frequencies
+    moments: Real  # (2 m,) real parts, then imaginary parts
+    taper: Real  # (m,)
+
+    @property
+    def n_features(self) -> int:
+        """Number of complex moments."""
+        return len(self.frequencies)
+
+    @property
+    def squared_norms(self) -> Real:
+        """(m,) squared lengths of the frequencies."""
+        return np.asarray(self.squares.sum(axis=1))
+
+    def exponents(self, variances: Floats) -> Real:
+        """(m, columns of `variances`) what each variance is multiplied by in -2 log envelope."""
+        return self.squares.sum(axis=1, keepdims=True) if variances.shape[1] == 1 else self.squares
+
+    def tapered(self, taper: Floats, keep: NDArray[np.bool_] | None = None) -> Target:
+        """The same moments under another taper, restricted to the features kept."""
+        taper = taper.astype(self.taper.dtype)
+        if keep is None:
+            return replace(self, taper=taper)
+        return Target(
+            self.frequencies[keep],
+            self.squares[keep],
+            self.moments[np.concatenate([keep, keep])],
+            taper[keep],
+        )
+
+    def astype(self, dtype: type[np.floating[Any]]) -> Target:
+        """The same in another precision."""
+        return Target(
+            self.frequencies.astype(dtype),
+            self.squares.astype(dtype),
+            self.moments.astype(dtype),
+            self.taper.astype(dtype),
+        )
+
+
+def make_target(frequencies: Floats, moments: NDArray[np.complex128]) -> Target:
+    """All moments in double precision, without a taper."""
+    return Target(
+        frequencies,
+        frequencies**2,
+        np.concatenate([moments.real, moments.imag]),
+        np.ones(len(moments)),
+    )
+
+
+def features(target: Target, centers: Floats, variances: Floats) -> Real:
+    """(size, 2 m) moments of every atom at unit weight, without the taper."""
+    dtype = target.frequencies.dtype
+    m = target.n_features
+    phases = centers.astype(dtype) @ target.frequencies.T
+    result = np.empty((len(centers), 2 * m), dtype)
+    np.cos(phases, out=result[:, :m])
+    np.sin(phases, out=result[:, m:])
+    if np.any(variances > 0):
+        envelope = np.exp(variances.astype(dtype) @ target.exponents(variances).T / -2)
+        result[:, :m] *= envelope
+        result[:, m:] *= envelope
+    return result
+
+
+def residual_vector(target: Target, atoms: Atoms) -> Real:
+    """(2 m,) model minus moments, without the taper."""
+    matrix = features(target, atoms.centers, atoms.variances)
+    return atoms.weights.astype(matrix.dtype) @ matrix - target.moments
+
+
+def cost(target: Target, atoms: Atoms) -> float:
+    """Tapered squared distance of model and moments."""
+    squares = residual_vector(target, atoms) ** 2 * np.tile(target.taper**2, 2)
+    return float(squares.sum(dtype=np.float64))
+
+
+def cost_and_gradient(target: Target, atoms: Atoms) -> tuple[float, Atoms]:
+    """The cost, and its gradient in the shape of the atoms.
+
+    With q = taper^2 (model - moments), the derivatives by a, c and s are the products
+    of the atoms' features with q, with w times q turned by a right angle, and with
+    -w^2 q / 2: one matrix product serves all three.
+    """
+    matrix = features(target, atoms.centers, atoms.variances)
+    residual = atoms.weights.astype(matrix.dtype) @ matrix - target.moments
+    tapered = np.tile(target.taper**2, 2) * residual
+    m = target.n_features
+    dim = target.frequencies.shape[1]
+    exponents = target.exponents(atoms.variances)
+    right = np.empty((2 * m, 1 + dim + exponents.shape[1]), matrix.dtype)
+    right[:, 0] = tapered
+    right[:m, 1 : dim + 1] = tapered[m:, None] * target.frequencies
+    right[m:, 1 : dim + 1] = -tapered[:m, None] * target.frequencies
+    right[:m, dim + 1 :] = tapered[:m, None] * exponents / -2
+    right[m:, dim + 1 :] = tapered[m:, None] * exponents / -2
+    products = (matrix @ right).astype(np.float64) * 2
+    by_weight = products[:, 0]
+    products = atoms.weights[:, None] * products
+    by_variance = products[:, dim + 1 :]
+    if atoms.shared:
+        by_variance = by_variance.sum(axis=0, keepdims=True)
+    gradient = Atoms(by_weight, products[:, 1 : dim + 1], by_variance)
+    return float(np.dot(tapered.astype(np.float64), residual)), gradient
+
+
+def tapered_features(target: Target, centers: Floats, variances: Floats) -> Real:
+    """(size, 2 m) moments of every atom at unit weight, with the taper."""
+    matrix = features(target, centers, variances)
+    matrix *= np.tile(target.taper, 2)
+    return matrix
+
+
+def inner_products(rows: Real) -> Floats:
+    """All inner products of the rows, at half of the work of a matrix product."""
+    syrk = ssyrk if rows.dtype == np.float32 else dsyrk
+    half = syrk(1.0, rows.T, trans=1, lower=1).astype(np.float64)
+    return half + np.tril(half, -1).T
+
+
+def ridged(target: Target, gram_matrix: Floats) -> Floats:
+    """The Gram matrix, made safely positive definite.
+
+    The floor is relative to the squared norm of a Dirac atom, because envelopes may
+    damp all atoms to nothing.
+    """
+    dirac = float(np.sum(target.taper.astype(np.float64) ** 2))
+    relative = GRAM_RIDGE if target.taper.dtype == np.float64 else SINGLE_GRAM_RIDGE
+    ridge = relative * max(float(np.max(np.diag(gram_matrix))), GRAM_RIDGE * dirac, 1e-100)
+    return gram_matrix + ridge * np.eye(len(gram_matrix))
+
+
+def best_weights(target: Target, centers: Floats, variances: Floats) -> Floats:
+    """Non-negative least-squares weights of given atoms, lightly ridged.
+
+    Solved on the Cholesky factor of the Gram matrix, whose size does not grow
+    with the number of features.
+    """
+    matrix = tapered_features(target, centers, variances)
+    inner = ridged(target, inner_products(matrix))
+    right = (matrix @ (target.moments * np.tile(target.taper, 2))).astype(np.float64)
+    factor = cholesky(inner, lower=True)
+    weights, _ = nnls(factor.T, solve_triangular(factor, right, lower=True))
+    return np.asarray(weights, dtype=np.float64)

@@ -24,8 +24,7 @@ from scipy.optimize import Bounds, minimize
 from privsketch._typing import Floats
 from privsketch.kernels.decoder import ATOMS, compile_evaluation
 from privsketch.kernels.machine import aligned
-from privsketch.learning.atoms import Atoms, Target, features, make_target
-from privsketch.learning.problem import Problem
+from privsketch.learning.problem import Atoms, Problem, Target, features, make_target
 
 # In units of the target, where all weights together are about one. Atoms whose envelope
 # damps them to nothing would otherwise grow without limit.

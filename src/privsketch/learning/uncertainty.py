@@ -28,8 +28,14 @@ from privsketch._typing import Floats, Real
 from privsketch.design.forecast import HOPELESS
 from privsketch.domain import Ball, Domain
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
-from privsketch.learning.atoms import Atoms, Target, features, inner_products, make_target
-from privsketch.learning.problem import Problem
+from privsketch.learning.problem import (
+    Atoms,
+    Problem,
+    Target,
+    features,
+    inner_products,
+    make_target,
+)
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 

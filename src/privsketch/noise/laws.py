@@ -31,8 +31,8 @@ import numpy as np
 from privsketch._typing import Integers
 from privsketch.budget import Budget, Neighbours, Receipt, compose_sequential, exact
 from privsketch.errors import ParameterError
-from privsketch.features.contribution import Contribution
 from privsketch.features.fixedpoint import RECORD_MAX
+from privsketch.features.maps import Contribution
 from privsketch.features.masks import Masks
 from privsketch.noise.calibration import gamma_star, round_down
 from privsketch.noise.mechanism import (

@@ -32,8 +32,9 @@ from scipy.linalg import inv
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats, Real
 from privsketch.errors import ParameterError
-from privsketch.learning.atoms import (
+from privsketch.learning.problem import (
     Atoms,
+    Problem,
     Target,
     best_weights,
     cost,
@@ -43,7 +44,6 @@ from privsketch.learning.atoms import (
     ridged,
     tapered_features,
 )
-from privsketch.learning.problem import Problem
 from privsketch.learning.refine import Overview, find_overview, refine
 from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
 

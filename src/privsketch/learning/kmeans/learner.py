@@ -22,11 +22,10 @@ from privsketch.design.recipe import Design, require_features
 from privsketch.design.size import carried_clusters
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
-from privsketch.learning.atoms import Atoms
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.number import choose_size
 from privsketch.learning.kmeans.ompr import decode_ompr
-from privsketch.learning.problem import Problem, checked_sketch, problem_of
+from privsketch.learning.problem import Atoms, Problem, checked_sketch, problem_of
 from privsketch.learning.uncertainty import Solution, concerns, no_knowledge
 from privsketch.models.base import nearest
 from privsketch.models.clusters import DECODERS, ClusterModel

@@ -15,15 +15,15 @@ from scipy.optimize import Bounds, minimize
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats
 from privsketch.errors import ParameterError
-from privsketch.learning.atoms import (
+from privsketch.learning.problem import (
     Atoms,
+    Problem,
     Target,
     best_weights,
     features,
     make_target,
     residual_vector,
 )
-from privsketch.learning.problem import Problem
 from privsketch.learning.refine import find_overview, refine
 from privsketch.learning.uncertainty import Solution, assess_fit
 

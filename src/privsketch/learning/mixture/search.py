@@ -15,14 +15,13 @@ import numpy as np
 
 from privsketch._typing import Floats
 from privsketch.design.size import CovarianceType, mixture_unknowns
-from privsketch.learning.atoms import make_target
 from privsketch.learning.kmeans.joint import run_start, whole_box
 from privsketch.learning.mixture.covariance import Weighting, make_weighting
 from privsketch.learning.mixture.descent import Limits, descend, make_limits, remove_cheapest
 from privsketch.learning.mixture.distortion import Distortion
 from privsketch.learning.mixture.gauss_newton import Fit, Prior, Tilt, gauss_newton, variables
 from privsketch.learning.mixture.gaussians import Gaussians, Sums, from_variances, make_sums
-from privsketch.learning.problem import Problem
+from privsketch.learning.problem import Problem, make_target
 from privsketch.learning.refine import Overview, find_overview
 
 SURPLUS = 0.3  # further atoms per component; at least MIN_SURPLUS
