@@ -57,7 +57,7 @@ def checked_threads(n_threads: int | None) -> int:
             return max(1, len(os.sched_getaffinity(0)))
         return os.cpu_count() or 1
     if isinstance(n_threads, bool) or not isinstance(n_threads, int) or n_threads < 1:
-        raise ParameterError(f"n_threads={n_threads!r}: expected an integer of at least 1")
+        raise ParameterError("n_threads", n_threads, "expected an integer of at least 1")
     return n_threads
 
 

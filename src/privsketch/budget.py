@@ -57,9 +57,9 @@ def _as_float(name: str, value: object) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError) as error:
-        raise ParameterError(f"{name}={value!r}: expected a number") from error
+        raise ParameterError(name, value, "expected a number") from error
     if isinstance(value, bool) or math.isnan(number):
-        raise ParameterError(f"{name}={value!r}: expected a number")
+        raise ParameterError(name, value, "expected a number")
     return number
 
 
@@ -93,26 +93,32 @@ class Budget:
         epsilon, delta = _as_float("epsilon", self.epsilon), _as_float("delta", self.delta)
         if not 0 < epsilon <= MAX_EPSILON:
             raise ParameterError(
-                f"epsilon={self.epsilon!r}: must be above 0 and at most {MAX_EPSILON:g}; "
-                "useful values lie between 0.01 and 10"
+                "epsilon",
+                self.epsilon,
+                f"must be above 0 and at most {MAX_EPSILON:g}",
+                "useful values lie between 0.01 and 10",
             )
         if epsilon < MIN_EPSILON:
             raise ParameterError(
-                f"epsilon={self.epsilon!r}: too small for any noise, and below {MIN_EPSILON:g}; "
-                "useful values lie between 0.01 and 10"
+                "epsilon",
+                self.epsilon,
+                f"too small for any noise, and below {MIN_EPSILON:g}",
+                "useful values lie between 0.01 and 10",
             )
         if 0 < delta < MIN_DELTA:
             raise ParameterError(
-                f"delta={self.delta!r}: below {MIN_DELTA:g}; use 0 for pure differential privacy"
+                "delta", self.delta, f"below {MIN_DELTA:g}", "use 0 for pure differential privacy"
             )
         if not 0 <= delta < 1:
             raise ParameterError(
-                f"delta={self.delta!r}: must be at least 0 and below 1; use 0 for pure "
-                "differential privacy, or a value far below 1 / number of records"
+                "delta",
+                self.delta,
+                "must be at least 0 and below 1",
+                "use 0 for pure differential privacy, or a value far below 1 / number of records",
             )
         if self.neighbours not in NEIGHBOURS:
             raise ParameterError(
-                f"neighbours={self.neighbours!r}: expected 'add-remove' or 'replace'"
+                "neighbours", self.neighbours, "expected 'add-remove' or 'replace'"
             )
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
@@ -205,7 +211,7 @@ _HOW = {
 def checked_source(source: object) -> str:
     """The name of a set of records, which receipts carry."""
     if not isinstance(source, str) or not 1 <= len(source) <= 200 or not source.isprintable():
-        raise ParameterError(f"source={source!r}: expected a printable name of 1 to 200 characters")
+        raise ParameterError("source", source, "expected a printable name of 1 to 200 characters")
     return source
 
 

@@ -27,9 +27,9 @@ def _as_public_numbers(name: str, value: Numbers) -> float | tuple[float, ...]:
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ParameterError(f"{name}={value!r}: expected a number or a list of numbers") from error
+        raise ParameterError(name, value, "expected a number or a list of numbers") from error
     if array.ndim > 1 or not np.isfinite(array).all() or array.size == 0:
-        raise ParameterError(f"{name}={value!r}: expected a finite number or a flat list of them")
+        raise ParameterError(name, value, "expected a finite number or a flat list of them")
     return float(array) if array.ndim == 0 else tuple(float(v) for v in array)
 
 
@@ -43,7 +43,7 @@ def _checked_dim(dim: int | None, *values: tuple[str, float | tuple[float, ...]]
     if dim is None:
         return None
     if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or not 1 <= dim <= 2**15:
-        raise ParameterError(f"dim={dim!r}: expected an integer between 1 and 32768")
+        raise ParameterError("dim", dim, "expected an integer between 1 and 32768")
     return int(dim)
 
 
@@ -78,10 +78,13 @@ class Box:
         with np.errstate(over="ignore"):
             width = np.subtract(high_, low_)
         if not ((width > 0) & np.isfinite(width)).all():
-            raise ParameterError(f"low={low!r}, high={high!r}: every low must be below its high")
+            raise ParameterError(
+                f"`low={low!r}`, `high={high!r}`: every low must be below its high"
+            )
         if not ((width > SMALLEST) & (width < LARGEST)).all():
             raise ParameterError(
-                f"low={low!r}, high={high!r}: widths beyond {SMALLEST:g} to {LARGEST:g} cannot be "
+                f"`low={low!r}`, `high={high!r}`: widths beyond {SMALLEST:g} to {LARGEST:g} "
+                "cannot be "
                 "computed with; use other units"
             )
 
@@ -159,12 +162,14 @@ class Ball:
         radius_ = None if radius is None else _as_public_numbers("radius", radius)
         if not isinstance(radius_, float) or radius_ <= 0:
             raise ParameterError(
-                f"radius={radius!r}: a ball needs a radius above 0, as in Ball(radius=3)"
+                "radius", radius, "a ball needs a radius above 0, as in Ball(radius=3)"
             )
         if not SMALLEST < radius_ < LARGEST:
             raise ParameterError(
-                f"radius={radius!r}: beyond {SMALLEST:g} to {LARGEST:g} it cannot be computed "
-                "with; use other units"
+                "radius",
+                radius,
+                f"beyond {SMALLEST:g} to {LARGEST:g} it cannot be computed with",
+                "use other units",
             )
         center_ = _as_public_numbers("center", center)
         object.__setattr__(self, "radius", radius_)
@@ -214,7 +219,7 @@ Domain = Box | Ball
 
 def _dim(domain: Box | Ball) -> int:
     if domain.dim is None:
-        raise ParameterError("dim: the domain has no dimension; give dim=, the number of columns")
+        raise ParameterError("dim: the domain has no dimension; give `dim=`, the number of columns")
     return domain.dim
 
 
@@ -223,7 +228,7 @@ _D = TypeVar("_D", Box, Ball)
 
 def _with_dim(domain: _D, dim: int) -> _D:
     if domain.dim is not None and domain.dim != dim:
-        raise ParameterError(f"domain has dim={domain.dim}, the records have {dim} columns")
+        raise ParameterError(f"domain has `dim={domain.dim}`, the records have {dim} columns")
     return replace(domain, dim=dim)
 
 

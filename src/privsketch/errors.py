@@ -1,20 +1,97 @@
 """Every error privsketch raises on purpose.
 
-All of them are `PrivsketchError`, and a `ValueError` too, because scikit-learn and
-its users expect one for a bad parameter or a bad table. A message names the
-parameter, the value seen (never the content of a record), what is allowed and what
-to do instead.
+All of them are `PrivsketchError`, and a `ValueError` too, because scikit-learn and its users expect
+one for a bad parameter or a bad table. A message names the parameter, the value seen (never the
+content of a record), what is allowed and what to do instead.
+
+Errors carry facts: parameters stand in backquotes where an error is raised, and whoever shows it
+puts them in words of its own, noise='cube' in Python and --noise cube in a shell.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from numbers import Integral, Real
+from typing import Any
+
+_UNSEEN: Any = object()
 
 
 class PrivsketchError(ValueError):
-    """Base of all errors raised by privsketch."""
+    """Base of all errors raised by privsketch.
+
+    Parameters
+    ----------
+    text : str
+        The message; parameters stand in backquotes, as `name`, `name=` or `name=value`.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+        super().__init__(text.replace("`", ""))
+
+    @property
+    def text(self) -> str:
+        """The message with its marks, to make another error from."""
+        return self._text
+
+    def told(self, words: Callable[[str, str | None], str]) -> str:
+        """The message with every parameter in the words of `words(name, value)`.
+
+        The value is as Python writes it, and None where only the name is said.
+        """
+        parts = self._text.split("`")
+        for place in range(1, len(parts), 2):  # what stands between two backquotes
+            name, _, value = parts[place].partition("=")
+            parts[place] = words(name, value or None)
+        return "".join(parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self._text, self.__dict__)
 
 
 class ParameterError(PrivsketchError):
-    """A parameter is missing, out of range, or does not go with another one."""
+    """A parameter is missing, out of range, or does not go with another one.
+
+    Parameters
+    ----------
+    name : str
+        The parameter; without `expected`, a whole message.
+    value : object
+        What was seen.
+    expected : str
+        What is allowed.
+    advice : str
+        What to do instead.
+
+    Attributes
+    ----------
+    name : str or None
+    value, expected, advice
+        The facts, where an error is about one parameter.
+
+    Examples
+    --------
+    >>> error = ParameterError("noise", "loud", "expected 'cube'", "leave it out")
+    >>> str(error)
+    "noise='loud': expected 'cube'; leave it out"
+    >>> error.name, error.expected
+    ('noise', "expected 'cube'")
+    """
+
+    def __init__(
+        self, name: str, value: object = _UNSEEN, expected: str = "", advice: str = ""
+    ) -> None:
+        if value is _UNSEEN:
+            super().__init__(name)
+            self.name: str | None = None
+            self.value: object = None
+        else:
+            ending = f"; {advice}" if advice else ""
+            shown = repr(value).replace("`", "'")
+            super().__init__(f"`{name}={shown}`: {expected}{ending}")
+            self.name, self.value = name, value
+        self.expected, self.advice = expected, advice
 
 
 class RecordError(PrivsketchError):
@@ -29,6 +106,18 @@ class MergeError(PrivsketchError):
     """Sketches that must not be added up."""
 
 
+class KernelError(PrivsketchError, RuntimeError):
+    """Compiled code that does not compute what its definition says; it is not used."""
+
+
+def _again(kind: type[PrivsketchError], text: str, facts: dict[str, Any]) -> PrivsketchError:
+    """An error that was sent from another process."""
+    error = kind.__new__(kind)
+    PrivsketchError.__init__(error, text)
+    error.__dict__.update(facts)
+    return error
+
+
 MANY = 2.0**40  # records: what sums are planned for
 
 
@@ -36,13 +125,12 @@ def require_records(value: object) -> float:
     """A public number of records as a float; a ParameterError unless it is one that can be."""
     if not isinstance(value, bool) and isinstance(value, Real) and 1 <= float(value) <= MANY:
         return float(value)
-    raise ParameterError(
-        f"n_records={value!r}: expected a public number of records, 1 to {MANY:.0e}"
-    )
+    expected = f"expected a public number of records, 1 to {MANY:.0e}"
+    raise ParameterError("n_records", value, expected)
 
 
 def require_count(name: str, value: object, what: str = "an integer of at least 1") -> int:
     """The value as an int; a ParameterError unless it is a whole number of at least 1."""
     if not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1:
         return int(value)
-    raise ParameterError(f"{name}={value!r}: expected {what}")
+    raise ParameterError(name, value, f"expected {what}")

@@ -237,11 +237,11 @@ REFUSED = {
     "unknown column": (["data.parquet", "--columns", "a,z", "-o", "m.json"], "'z' is unknown"),
     "missing values": (["holes.parquet", "-o", "m.json"], "missing"),
     "text in csv": (["text.csv", "-o", "m.json"], "not numeric"),
-    "no clusters": (["data.parquet", "-k", 0, "-o", "m.json"], "n_clusters=0"),
-    "no budget": (["data.parquet", "--epsilon", 0, "-o", "m.json"], "epsilon=0.0"),
+    "no clusters": (["data.parquet", "-k", 0, "-o", "m.json"], "--clusters 0:"),
+    "no budget": (["data.parquet", "--epsilon", 0, "-o", "m.json"], "--epsilon 0.0:"),
     "no domain": (["data.parquet", "--box", 0, 1, "-o", "m.json"], "either --box"),
     "center": (["data.parquet", "--center", "1,2", "-o", "m.json"], "dim=2"),
-    "no threads": (["data.parquet", "--threads", 0, "-o", "m.json"], "n_threads=0"),
+    "no threads": (["data.parquet", "--threads", 0, "-o", "m.json"], "--threads 0:"),
     "no method of means": (
         ["data.parquet", "--method", "rounds", "-o", "m.json"],
         "--loss squares",
@@ -250,7 +250,7 @@ REFUSED = {
         ["data.parquet", "--loss", "distances", "--method", "grid", "-o", "m.json"],
         "--loss distances",
     ),
-    "unprintable source": (["data.parquet", "--source", "a\nb", "-o", "m.json"], "source="),
+    "unprintable source": (["data.parquet", "--source", "a\nb", "-o", "m.json"], "--source a"),
 }
 
 

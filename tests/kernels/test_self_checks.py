@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from privsketch.errors import KernelError
 from privsketch.features.fourier import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
 from privsketch.kernels import butterflies, decoder, dense, features, hadamard
 from privsketch.kernels import dense as fourier
 from privsketch.kernels.builder import I64, fma, select
-from privsketch.kernels.machine import KernelError
 
 MODES = ("whole", "masked", "listed")
 WIDTHS = (128, 256, 512)

@@ -335,14 +335,9 @@ def _record_files(
     data: tuple[Path, ...], columns: Sequence[str | int] | None, header: bool | None
 ) -> Any:
     """The columns that make a record, from names and types alone."""
-    from privsketch.errors import RecordError
     from privsketch.tables.carried import RecordFiles
 
-    try:
-        return RecordFiles.of(data, columns, header=header)
-    except RecordError as error:  # nothing is carried along here
-        advice = ", or copy it unprotected with carry=[...]"
-        raise RecordError(str(error).replace(advice, "")) from None
+    return RecordFiles.of(data, columns, carry=None, header=header)
 
 
 def _require_outputs(

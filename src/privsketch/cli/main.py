@@ -2,12 +2,11 @@
 
 Only click is imported here; everything heavy is imported by the command that needs
 it, so that --help answers at once.
-
-Messages about parameters in the words of the shell.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,31 +24,34 @@ from privsketch.cli.stopping import stoppable
 
 if TYPE_CHECKING:
     pass
-import re
 
 _PATH = click.Path(path_type=Path)
-_OPTIONS = (
-    "task",
-    "noise",
-    "count",
-    "mean",
-    "masks",
-    "neighbours",
-    "missing",
-    "engine",
-    "decoder",
-    "method",
-    "frequencies",
-    "feature_map",
-    "covariance_type",
-    "protect",
-    "bound_norm",
-    "calibration",
-)
 
 
 class _Failure(click.ClickException):
     exit_code = 2
+
+
+def shell_words(command: click.Command | None) -> Callable[[str, str | None], str]:
+    """How a command's parameters are said in a shell; those it does not have, as in Python."""
+    options = {
+        option.name: option
+        for option in (command.params if command is not None else ())
+        if isinstance(option, click.Option)
+    }
+
+    def words(name: str, value: str | None) -> str:
+        option = options.get(name)
+        if option is None:
+            return name if value is None else f"{name}={value}"
+        told = max(option.opts, key=len)
+        if option.is_flag:
+            return max(option.secondary_opts, key=len) if value == "False" else told
+        if value is None:
+            return told
+        return f"{told} {'a,b,c' if value == '[...]' else value.strip(chr(39))}"
+
+    return words
 
 
 class _Group(click.Group):
@@ -65,7 +67,8 @@ class _Group(click.Group):
             except PrivsketchError as error:
                 if not stop.was_asked:
                     notes = getattr(error, "__notes__", ())
-                    raise _Failure("; ".join([as_options(str(error)), *notes])) from None
+                    words = shell_words(self.get_command(ctx, ctx.invoked_subcommand or ""))
+                    raise _Failure("; ".join([error.told(words), *notes])) from None
             except click.ClickException as error:
                 error.show()
                 for note in getattr(error, "__notes__", ()):
@@ -267,31 +270,3 @@ def inspect(file: Path) -> None:
     click.echo(found.describe())
     if isinstance(found, Model):
         click.echo("\n" + found.receipt.describe())
-
-
-def as_options(message: str) -> str:
-    """A message about parameters in the words of the shell."""
-    words = {
-        "same_records=True": "--same-records",
-        "columns=[...]": "--columns a,b,c",
-        "header=False": "--no-header",
-        "header=True": "--header",
-        "give dim=": "give --dim",
-        "needs frequency_scale=": "needs --scale",
-        "frequency_scale=": "--scale ",
-        "n_workers=": "--workers ",
-        "n_features=": "--features ",
-        "n_records=": "--records ",
-        "scheduler=": "--scheduler ",
-        "carry=[...]": "--carry a,b,c",
-        "with bound=,": "with --bound,",
-        "with random_state:": "with --seed:",
-        "leave random_state out": "leave --seed out",
-    }
-    for python, shell in words.items():
-        message = message.replace(python, shell)
-    return re.sub(
-        r"\b(" + "|".join(_OPTIONS) + r")='([^']*)'",
-        lambda found: f"--{found[1].replace('_', '-')} {found[2]}",
-        message,
-    )

@@ -58,7 +58,7 @@ def cluster(
     if n_blocks is not None:
         require_count("n_blocks", n_blocks)
         if n_blocks > MOST_BLOCKS:
-            raise ParameterError(f"n_blocks={n_blocks}: expected at most {MOST_BLOCKS}")
+            raise ParameterError(f"`n_blocks={n_blocks}`: expected at most {MOST_BLOCKS}")
     number = run.number(passes)
     if n_blocks is None:
         n_blocks = blocks_for(number, n_clusters)

@@ -68,7 +68,7 @@ def chosen_method(
     Charges: nothing. No record is seen.
     """
     if method not in METHODS:
-        raise ParameterError(f"method={method!r}: expected one of {', '.join(map(repr, METHODS))}")
+        raise ParameterError("method", method, f"expected one of {', '.join(map(repr, METHODS))}")
     require_count("n_clusters", n_clusters)
     if n_records is not None:
         n_records = require_records(n_records)
@@ -109,7 +109,7 @@ def _is_hopeless(n_clusters: int, dim: int, budget: Budget, n_records: float) ->
 
 def _no_sparse(n_nonzero: object, method: str) -> ParameterError:
     known = " or ".join(map(repr, _SPARSE_STARTS))
-    return ParameterError(f"n_nonzero={n_nonzero!r} with method={method!r}: expected {known}")
+    return ParameterError(f"`n_nonzero={n_nonzero!r}` with `method={method!r}`: expected {known}")
 
 
 def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> ClusterModel:
@@ -120,7 +120,7 @@ def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any)
     choice = Choice(choice) if isinstance(choice, str) else choice
     if choice.method not in _RUNS:
         known = ", ".join(map(repr, _RUNS))
-        raise ParameterError(f"method={choice.method!r}: expected one of {known}")
+        raise ParameterError("method", choice.method, f"expected one of {known}")
     method = _RUNS[choice.method]
     if options.get("n_nonzero") is None:
         options.pop("n_nonzero", None)

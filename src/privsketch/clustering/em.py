@@ -71,7 +71,7 @@ def learn(
     require_count("n_rounds", n_rounds)
     if covariance_type not in COVARIANCE_TYPES:
         known = ", ".join(map(repr, COVARIANCE_TYPES))
-        raise ParameterError(f"covariance_type={covariance_type!r}: expected one of {known}")
+        raise ParameterError("covariance_type", covariance_type, f"expected one of {known}")
     passes = run.read(most_bits=_bits(run.domain))
     pairs = _pairs(passes.dim, covariance_type)
     names = [f"round {number + 1}" for number in range(n_rounds)]

@@ -41,7 +41,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     n_records, domain, epsilon = run.n_records, run.domain, run.budget.epsilon
     if n_records is None:
         raise ParameterError(
-            "n_records=None with method='grid': the number of cells follows from a public number "
+            "n_records=None with `method='grid'`: the number of cells follows from a public number "
             "of records; give one that is about right"
         )
     box = enclosing_box(domain)
@@ -80,7 +80,7 @@ def cells_per_axis(n_records: float, epsilon: float, dim: int) -> int:
     per_axis = max(1, math.floor(side + 1e-9))
     if per_axis**dim > MOST_CELLS:
         raise ParameterError(
-            f"n_records={n_records:g}, epsilon={epsilon:g} in {dim} columns: a grid of "
+            f"`n_records={n_records:g}`, `epsilon={epsilon:g}` in {dim} columns: a grid of "
             f"{per_axis}^{dim} cells, and at most {MOST_CELLS} can be used; use another method, "
             "fewer columns, or a smaller n_records"
         )

@@ -73,11 +73,11 @@ def cluster(
     domain, delta = run.domain, run.budget.delta
     kind: LloydNoise = noise or ("gaussian" if delta > 0 else pure_noise(domain))
     if kind not in _RELEASES:
-        raise ParameterError(f"noise={kind!r}: expected one of {', '.join(map(repr, _RELEASES))}")
+        raise ParameterError("noise", kind, f"expected one of {', '.join(map(repr, _RELEASES))}")
     if kind == "gaussian" and delta == 0:
         raise ParameterError(
-            "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; use "
-            "noise='cube' for pure differential privacy"
+            "`delta=0` with `noise='gaussian'`: the Gaussian mechanism needs delta > 0; use "
+            "`noise='cube'` for pure differential privacy"
         )
     if kind != "gaussian":
         run.without_delta()

@@ -141,7 +141,7 @@ class Passes:
         self._n_found = found
         if not found and self._neighbours == "replace":
             raise RecordError(
-                "there are no records; with neighbours='replace' their number is public and must "
+                "there are no records; with `neighbours='replace'` their number is public and must "
                 "be at least 1"
             )
 

@@ -29,11 +29,11 @@ def checked_noise(noise: str | None, budget: Budget, domain: Domain, n_points: i
         return "gaussian" if budget.delta > 0 else _pure_noise(domain, n_points)
     if noise not in POINT_NOISES:
         known = ", ".join(map(repr, POINT_NOISES))
-        raise ParameterError(f"noise={noise!r}: expected one of {known}")
+        raise ParameterError("noise", noise, f"expected one of {known}")
     if noise == "gaussian" and budget.delta == 0:
         raise ParameterError(
-            "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; use "
-            "noise='cube' for pure differential privacy"
+            "`delta=0` with `noise='gaussian'`: the Gaussian mechanism needs delta > 0; use "
+            "`noise='cube'` for pure differential privacy"
         )
     return noise
 

@@ -26,7 +26,7 @@ _AT_ONCE = 10  # places that are drawn together
 def start_centers(domain: Domain, n_clusters: int, start: Start, seed: int) -> Floats:
     """Centres (k, dim) about the centre of the domain, in the units of the records."""
     if start not in STARTS:
-        raise ParameterError(f"start={start!r}: expected 'packing' or 'uniform'")
+        raise ParameterError("start", start, "expected 'packing' or 'uniform'")
     low, high = 0.0, float(domain.half_widths.min())
     rng = np.random.default_rng(seed)
     best = _uniform(domain, 0.0, n_clusters, rng)

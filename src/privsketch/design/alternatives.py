@@ -155,7 +155,7 @@ def alternatives(
     `cost` gives the nanoseconds per record that a design takes (`sketching.cost.design_cost`).
     """
     if not 0 < rate < 1:
-        raise ParameterError(f"rate={rate!r}: expected a share of features between 0 and 1")
+        raise ParameterError("rate", rate, "expected a share of features between 0 and 1")
     study = {"random_state": 0, **study}  # which frequencies are drawn does not matter here
     # A number of records that would suffice depends on the budget: the same for all.
     study["n_records"] = plan_design(**study, drawn=False).n_records

@@ -101,11 +101,11 @@ def noise_parts(
     _require_rate("feature_rate", feature_rate)
     _require_rate("record_rate", record_rate)
     if reference not in get_args(Reference):
-        raise ParameterError(f"reference={reference!r}: expected 'law' or 'records'")
+        raise ParameterError("reference", reference, "expected 'law' or 'records'")
     if sampling not in get_args(Sampling):
-        raise ParameterError(f"sampling={sampling!r}: expected 'poisson' or 'without-replacement'")
+        raise ParameterError("sampling", sampling, "expected 'poisson' or 'without-replacement'")
     if not n_records > 0:
-        raise ParameterError(f"n_records={n_records!r}: expected a positive number")
+        raise ParameterError("n_records", n_records, "expected a positive number")
     if signal <= 0:
         return NoiseToSignal(math.inf, 0.0, 0.0, 0.0)  # the reference itself cannot be seen
     n = n_records
@@ -125,7 +125,7 @@ def noise_parts(
 
 def _require_rate(name: str, value: float) -> None:
     if not 0 < value <= 1:
-        raise ParameterError(f"{name}={value!r}: expected a share above 0, at most 1 (all of them)")
+        raise ParameterError(name, value, "expected a share above 0, at most 1 (all of them)")
 
 
 def entry_variance(

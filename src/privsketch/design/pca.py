@@ -161,14 +161,15 @@ def _candidates(
         chosen = feature_map(name)
         if chosen.has_table:
             raise ParameterError(
-                f"feature_map={name!r} with task='pca': expected 'quadratic' or 'second-moments'"
+                f"`feature_map={name!r}` with `task='pca'`: expected 'quadratic' or "
+                "'second-moments'"
             )
         if name == "second-moments":
             if map_name is None and (only_features or dim > LARGEST_MATRIX):
                 continue
             if law not in (None, NO_LAW) or n_features not in (None, moment_count(dim)):
                 raise ParameterError(
-                    "feature_map='second-moments' has dim (dim + 1) / 2 features and no "
+                    "`feature_map='second-moments'` has dim (dim + 1) / 2 features and no "
                     "frequencies; leave n_features and frequencies out"
                 )
             sizes, vectors = [moment_count(dim)], NO_LAW
@@ -176,7 +177,7 @@ def _candidates(
             vectors = law or ("orthobases" if dim <= LARGEST_BASES else "normal")
             if vectors not in chosen.laws:
                 raise ParameterError(
-                    f"frequencies={vectors!r} with feature_map='quadratic': expected "
+                    f"`frequencies={vectors!r}` with `feature_map='quadratic'`: expected "
                     "'orthobases' or 'normal'"
                 )
             sizes = [n_features] if n_features is not None else _sizes(n_components, dim)
@@ -228,7 +229,8 @@ def cross_variance(
         return average * robust_gain(noise, unknowns / moment_count(dim))
     if map != "quadratic" or n_features is None:
         raise ParameterError(
-            f"map={map!r}, n_features={n_features!r}: expected 'second-moments', or 'quadratic' "
+            f"`map={map!r}`, `n_features={n_features!r}`: expected 'second-moments', or "
+            "'quadratic' "
             "with the number of features"
         )
     if unknowns >= n_features:

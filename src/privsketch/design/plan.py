@@ -59,19 +59,19 @@ def plan_design(
     drawn, and such a design makes no sketch.
     """
     if task not in TASKS:
-        raise ParameterError(f"task={task!r}: this version plans {', '.join(map(repr, TASKS))}")
+        raise ParameterError("task", task, f"this version plans {', '.join(map(repr, TASKS))}")
     if not isinstance(domain, Box | Ball):
-        raise ParameterError(f"domain={domain!r}: expected a Box or a Ball")
+        raise ParameterError("domain", domain, "expected a Box or a Ball")
     if not isinstance(budget, Budget):
-        raise ParameterError(f"budget={budget!r}: expected a Budget")
+        raise ParameterError("budget", budget, "expected a Budget")
     n_components = require_count("n_components", n_components)
     dim = len(domain.half_widths)
     n_features = None if n_features is None else require_count("n_features", n_features)
     shape = checked_covariance_type(covariance_type)
     if task != "gaussian-mixture" and shape is not None:
         raise ParameterError(
-            f"covariance_type={covariance_type!r} with task={task!r}: it steers the size of a "
-            "sketch for task='gaussian-mixture'; leave it out"
+            f"`covariance_type={covariance_type!r}` with `task={task!r}`: it steers the size of a "
+            "sketch for `task='gaussian-mixture'`; leave it out"
         )
     chosen_masks = Masks.parse(masks)
     count_mode = _count_mode(count)
@@ -102,11 +102,11 @@ def plan_design(
     if not chosen_map.has_table:
         known = ", ".join(map(repr, maps_for(task)))
         raise ParameterError(
-            f"feature_map={chosen_map.name!r} with task={task!r}: expected one of {known}"
+            f"`feature_map={chosen_map.name!r}` with `task={task!r}`: expected one of {known}"
         )
     if frequencies is not None and frequencies not in chosen_map.laws:
         known = ", ".join(map(repr, chosen_map.laws))
-        raise ParameterError(f"frequencies={frequencies!r}: expected one of {known}")
+        raise ParameterError("frequencies", frequencies, f"expected one of {known}")
     law, scales = _frequency_law(frequencies, frequency_scale, domain, n_components)
     block = structured_size(dim) if law == "structured" else dim
     if chosen_masks is not None:
@@ -159,20 +159,18 @@ def _noise_kind(noise: str | None, budget: Budget) -> NoiseKind | None:
         return None
     if noise not in NOISE_KINDS:
         known = ", ".join(map(repr, NOISE_KINDS))
-        raise ParameterError(f"noise={noise!r}: expected one of {known}")
+        raise ParameterError("noise", noise, f"expected one of {known}")
     if noise == "gaussian" and budget.delta == 0:
         raise ParameterError(
-            "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; "
-            "use noise='cube' for pure differential privacy"
+            "`delta=0` with `noise='gaussian'`: the Gaussian mechanism needs delta > 0; "
+            "use `noise='cube'` for pure differential privacy"
         )
     return noise
 
 
 def _count_mode(count: str | None) -> CountMode | None:
     if count is not None and count not in COUNT_MODES:
-        raise ParameterError(
-            f"count={count!r}: expected one of {', '.join(map(repr, COUNT_MODES))}"
-        )
+        raise ParameterError("count", count, f"expected one of {', '.join(map(repr, COUNT_MODES))}")
     return count
 
 
@@ -185,7 +183,7 @@ def _frequency_law(
     if scale is None:
         if law not in (None, "multi-scale", "structured"):
             raise ParameterError(
-                f"frequencies={law!r} needs frequency_scale=, between the width and the "
+                f"`frequencies={law!r}` needs `frequency_scale=`, between the width and the "
                 "distance of clusters; the multi-scale law needs none"
             )
         return law or "multi-scale", default_scales(domain, n_components)
@@ -197,7 +195,7 @@ def _frequency_law(
         return law or "adapted-radius", (float(given), float(given))
     if given.shape != (2,) or law not in (None, "multi-scale", "structured"):
         raise ParameterError(
-            f"frequency_scale={scale!r}: expected one number, or two for the multi-scale law"
+            "frequency_scale", scale, "expected one number, or two for the multi-scale law"
         )
     return law or "multi-scale", (float(given[0]), float(given[1]))
 
@@ -212,11 +210,10 @@ def _public_size(
     try:
         size = float(n_records)
     except (TypeError, ValueError):
-        raise ParameterError(f"n_records={n_records!r}: expected a number") from None
+        raise ParameterError("n_records", n_records, "expected a number") from None
     if isinstance(n_records, bool) or not 1 <= size <= MAX_RECORDS:
         raise ParameterError(
-            f"n_records={n_records!r}: expected a public order of magnitude, from 1 to "
-            f"{MAX_RECORDS}"
+            "n_records", n_records, f"expected a public order of magnitude, from 1 to {MAX_RECORDS}"
         )
     return size
 

@@ -91,27 +91,28 @@ class Design:
     def __post_init__(self) -> None:
         if self.task not in TASKS:
             raise ParameterError(
-                f"task={self.task!r}: expected one of {', '.join(map(repr, TASKS))}"
+                "task", self.task, f"expected one of {', '.join(map(repr, TASKS))}"
             )
         if isinstance(self.n_components, bool) or not isinstance(self.n_components, int):
-            raise ParameterError(f"n_components={self.n_components!r}: expected an integer")
+            raise ParameterError("n_components", self.n_components, "expected an integer")
         if self.domain.dim is None:
-            raise ParameterError("domain: dim is missing; give dim=, the number of columns")
+            raise ParameterError("domain: dim is missing; give `dim=`, the number of columns")
         if self.noise not in NOISE_KINDS:
             known = ", ".join(map(repr, NOISE_KINDS))
-            raise ParameterError(f"noise={self.noise!r}: expected one of {known}")
+            raise ParameterError("noise", self.noise, f"expected one of {known}")
         if self.noise == "gaussian" and self.budget.delta == 0:
             raise ParameterError(
-                "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; "
-                "use noise='cube' for pure differential privacy"
+                "`delta=0` with `noise='gaussian'`: the Gaussian mechanism needs delta > 0; "
+                "use `noise='cube'` for pure differential privacy"
             )
         if self.count not in COUNT_MODES:
             known = ", ".join(map(repr, COUNT_MODES))
-            raise ParameterError(f"count={self.count!r}: expected one of {known}")
+            raise ParameterError("count", self.count, f"expected one of {known}")
         if isinstance(self.n_records, bool) or not 1 <= self.n_records <= MAX_RECORDS:
             raise ParameterError(
-                f"n_records={self.n_records!r}: expected a public order of magnitude, from 1 to "
-                f"{MAX_RECORDS}"
+                "n_records",
+                self.n_records,
+                f"expected a public order of magnitude, from 1 to {MAX_RECORDS}",
             )
         if self.columns is not None and len(self.columns) != self.dim:
             raise ParameterError(
@@ -127,9 +128,9 @@ class Design:
         if self.masks is not None:
             self.masks.checked(self.n_features, self.frequencies.block_size(self.dim))
         if self.mean not in MEAN_MODES:
-            raise ParameterError(f"mean={self.mean!r}: expected 'omitted' or 'released'")
+            raise ParameterError("mean", self.mean, "expected 'omitted' or 'released'")
         if self.mean == "released" and self.map.has_table:
-            raise ParameterError("mean='released': only for task='pca'")
+            raise ParameterError("`mean='released'`: only for `task='pca'`")
         if self.task == "pca":
             require_components(self.n_components, self.dim, self.n_values)
         else:
@@ -141,18 +142,19 @@ class Design:
         if self.map.has_table == (self.task == "pca"):
             known = ", ".join(repr(name) for name in maps_for(self.task))
             raise ParameterError(
-                f"feature_map={self.feature_map!r} with task={self.task!r}: expected {known}"
+                f"`feature_map={self.feature_map!r}` with `task={self.task!r}`: expected {known}"
             )
         if self.frequencies.law not in self.map.laws:
             known = ", ".join(map(repr, self.map.laws))
             raise ParameterError(
-                f"frequencies={self.frequencies.law!r} with feature_map={self.feature_map!r}: "
+                f"`frequencies={self.frequencies.law!r}` with `feature_map={self.feature_map!r}`: "
                 f"expected one of {known}"
             )
         if not self.map.has_table and not isinstance(self.domain, Ball):
             radius = float(np.linalg.norm(self.domain.half_widths))
             raise ParameterError(
-                f"task='pca' needs a Ball: its noise grows with the largest norm of a record. The "
+                "`task='pca'` needs a Ball: its noise grows with the largest norm of a record. "
+                "The "
                 f"ball around this box has radius {radius:.4g}; a smaller one, to which few "
                 "records are moved, gives less noise"
             )
@@ -436,14 +438,14 @@ def require_components(n_components: int, dim: int, n_values: int) -> None:
     """Refuse more principal components than there are columns, or than the values can tell."""
     if not 1 <= n_components <= dim:
         raise ParameterError(
-            f"n_components={n_components}: expected 1 to {dim}, the number of columns"
+            f"`n_components={n_components}`: expected 1 to {dim}, the number of columns"
         )
     unknowns = pca_unknowns(n_components, dim)
     if unknowns > n_values:
         raise ParameterError(
-            f"n_components={n_components} has {unknowns} unknowns in {dim} columns, the sketch "
+            f"`n_components={n_components}` has {unknowns} unknowns in {dim} columns, the sketch "
             f"{n_values} numbers; ask for fewer components, or plan a design with "
-            f"n_features={2 * unknowns} or more"
+            f"`n_features={2 * unknowns}` or more"
         )
 
 

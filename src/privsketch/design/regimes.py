@@ -103,7 +103,7 @@ def records_needed(at: NoiseToSignal, n_records: float, acceptable: float) -> fl
     replacement from given records nearly so), provided that rates and noise stay.
     """
     if not acceptable > 0:
-        raise ParameterError(f"acceptable={acceptable!r}: expected a positive ratio")
+        raise ParameterError("acceptable", acceptable, "expected a positive ratio")
     linear = (at.finite + at.sampled + at.masked) * n_records
     squared = at.private * n_records**2
     if math.isinf(linear + squared):

@@ -231,7 +231,7 @@ def checked_covariance_type(value: str | None) -> CovarianceType | None:
             return known
     if value is not None:
         known_names = ", ".join(map(repr, COVARIANCE_TYPES))
-        raise ParameterError(f"covariance_type={value!r}: expected one of {known_names}, or None")
+        raise ParameterError("covariance_type", value, f"expected one of {known_names}, or None")
     return None
 
 

@@ -51,7 +51,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                     "taken from X"
                 )
         if not isinstance(self.domain, Box | Ball):
-            raise ParameterError(f"domain={self.domain!r}: expected a Box or a Ball")
+            raise ParameterError("domain", self.domain, "expected a Box or a Ball")
         budget = Budget(self.epsilon, self.delta, neighbours)  # type: ignore[arg-type]
         return budget, self.domain
 

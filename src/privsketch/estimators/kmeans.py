@@ -232,7 +232,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         told = [f"{name}={value!r}" for name, value in given.items()]
         if given and options.n_nonzero is not None:
             raise ParameterError(
-                f"n_nonzero={options.n_nonzero!r} with {told[0]}: that is an option of sketches, "
+                f"`n_nonzero={options.n_nonzero!r}` with {told[0]}: that is an option of sketches, "
                 "and they have no sparse centres"
             )
         if given and self.method == "auto":
@@ -240,8 +240,8 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         if given and self.method in METHODS and self.method != "sketch":
             others = "".join(f" or {name!r}" for name in CHOOSE_NOISE if [*given] == ["noise"])
             raise ParameterError(
-                f"{told[0]} with method={self.method!r}: that is an option of sketches; leave it "
-                f"out, or use method='sketch'{others}"
+                f"{told[0]} with `method={self.method!r}`: that is an option of sketches; leave it "
+                f"out, or use `method='sketch'`{others}"
             )
         number = 1 if isinstance(self.n_clusters, str) else self.n_clusters
         return chosen_method(

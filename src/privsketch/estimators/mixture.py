@@ -121,7 +121,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         budget, domain = self._public_facts(self.neighbours)
         if self.method not in METHODS:
             known = " or ".join(map(repr, METHODS))
-            raise ParameterError(f"method={self.method!r}: expected {known}")
+            raise ParameterError("method", self.method, f"expected {known}")
         table = validated(self, X, reset=True)
         if self.method == "em":
             return self._fit_em(table, domain.with_dim(table.shape[1]), budget)
@@ -155,7 +155,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         for name, usual in _SKETCH_OPTIONS.items():
             if getattr(self, name) != usual:
                 raise ParameterError(
-                    f"{name}={getattr(self, name)!r} with method='em': that is an option of "
+                    f"{name}={getattr(self, name)!r} with `method='em'`: that is an option of "
                     "sketches; leave it out"
                 )
         model = clustered(

@@ -157,14 +157,14 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         check_choices(self.n_components, "auto")
         if self.method not in MAPS:
             known = ", ".join(map(repr, MAPS))
-            raise ParameterError(f"method={self.method!r}: expected one of {known}")
+            raise ParameterError("method", self.method, f"expected one of {known}")
         if not isinstance(self.center, bool | np.bool_):
-            raise ParameterError(f"center={self.center!r}: expected True or False")
+            raise ParameterError("center", self.center, "expected True or False")
         if self.max_components is not None:
             require_count("max_components", self.max_components)
             if self.n_components != "auto":
                 raise ParameterError(
-                    f"max_components={self.max_components!r}: only with n_components='auto'"
+                    "max_components", self.max_components, "only with `n_components='auto'`"
                 )
 
     def _planned_components(self, dim: int) -> int:

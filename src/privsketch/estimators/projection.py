@@ -153,7 +153,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         if self.missing == "error" and not np.isfinite(table).all():
             raise RecordError(
                 "X: a record has a missing (NaN, null) or infinite value; clean the table, or use "
-                "missing='center' to put such values at the centre of the domain"
+                "`missing='center'` to put such values at the centre of the domain"
             )
         # The columns are those of X from here on: an older matrix must not meet them.
         self.__dict__.pop("projection_", None)
@@ -185,9 +185,11 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             return projection.reused()
         except ParameterError:
             raise ParameterError(
-                f"calibration={projection.asked!r}: its matrix is fresh for one release only and "
-                "has been used, or the estimator was copied since; fit again, or use "
-                "calibration='realised'"
+                "calibration",
+                projection.asked,
+                "its matrix is fresh for one release only and has been used, or the estimator "
+                "was copied since",
+                "fit again, or use `calibration='realised'`",
             ) from None
 
     def _release(self, table: npt.NDArray[Any], projection: Projection) -> Floats:

@@ -56,7 +56,7 @@ class Quantiser:
         half = domain.half_widths
         self._dim = len(half)
         if self._ball and self._dim * (FAR * 2.0**bits) ** 2 > 2.0**53:
-            raise ParameterError(f"bits={bits}: squared norms would not be exact")
+            raise ParameterError(f"`bits={bits}`: squared norms would not be exact")
         self._largest = 2.0**bits - 1
         unit = 2.0**bits / (np.full_like(half, half.max()) if common_unit else half)
         limits = np.minimum(np.floor(half * unit), self._largest)
@@ -114,7 +114,7 @@ class Quantiser:
         if bad.any() and not self._missing_to_center:
             raise RecordError(
                 "a record has a missing (NaN, null) or infinite value; clean the table, or "
-                "use missing='center' to put such values at the centre of the domain"
+                "use `missing='center'` to put such values at the centre of the domain"
             )
         units[bad] = 0.0
         units[np.isnan(units)] = 0.0  # no other way to get here is known

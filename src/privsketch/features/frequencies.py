@@ -119,16 +119,17 @@ def draw_frequencies(
     One that is not drawn has neither, and can be planned with but not used.
     """
     if law not in LAWS:
-        raise ParameterError(f"frequencies={law!r}: expected one of {', '.join(map(repr, LAWS))}")
+        raise ParameterError("frequencies", law, f"expected one of {', '.join(map(repr, LAWS))}")
     if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer):
-        raise ParameterError(f"n_features={n_features!r}: expected an integer")
+        raise ParameterError("n_features", n_features, "expected an integer")
     if not 1 <= n_features <= MAX_FEATURES:
-        raise ParameterError(f"n_features={n_features}: expected 1 to {MAX_FEATURES}")
+        raise ParameterError(f"`n_features={n_features}`: expected 1 to {MAX_FEATURES}")
     low, high = scales
     if not 0 < low <= high < float("inf"):
         raise ParameterError(
-            f"frequency_scale={scales!r}: expected positive numbers, low <= high, in the units "
-            "of the records"
+            "frequency_scale",
+            scales,
+            "expected positive numbers, low <= high, in the units of the records",
         )
     recipe = Frequencies(law, int(n_features), (float(low), float(high)), seed, 0, dithered, "")
     _require_size(recipe, len(domain.half_widths))
@@ -152,9 +153,11 @@ def _resolution(recipe: Frequencies, domain: Domain) -> int:
         turn_bits -= 1
     if turn_bits < MIN_TURN_BITS:
         raise ParameterError(
-            f"frequency_scale={recipe.scales!r}: too fine for this domain (a frequency of "
-            f"{highest:.3g} turns per half-width does not fit the fixed-point format); use a "
-            "larger scale"
+            "frequency_scale",
+            recipe.scales,
+            f"too fine for this domain (a frequency of {highest:.3g} turns per half-width does "
+            "not fit the fixed-point format)",
+            "use a larger scale",
         )
     return turn_bits
 
@@ -178,9 +181,9 @@ def public_seed(random_state: int | None) -> int:
     if random_state is None:
         return secrets.randbits(63)
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
-        raise ParameterError(f"random_state={random_state!r}: expected an integer or None")
+        raise ParameterError("random_state", random_state, "expected an integer or None")
     if not 0 <= random_state < 2**64:
-        raise ParameterError(f"random_state={random_state}: expected 0 to 2**64 - 1")
+        raise ParameterError(f"`random_state={random_state}`: expected 0 to 2**64 - 1")
     return int(random_state)
 
 
@@ -228,7 +231,7 @@ def _turns(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.float
 def _require_size(recipe: Frequencies, dim: int) -> None:
     if recipe.law != NO_LAW and recipe.n_features * dim > MAX_ENTRIES:
         raise ParameterError(
-            f"n_features={recipe.n_features}: with {dim} columns at most "
+            f"`n_features={recipe.n_features}`: with {dim} columns at most "
             f"{MAX_ENTRIES // dim} features are supported"
         )
 

@@ -139,20 +139,24 @@ def draw_blocks(
     """
     n_features, dim = require_count("n_features", n_features), require_count("dim", dim)
     if dim > MAX_DIM:
-        raise ParameterError(f"dim={dim}: expected at most {MAX_DIM}")
+        raise ParameterError(f"`dim={dim}`: expected at most {MAX_DIM}")
     low, high = scales
     if not 0 < low <= high < float("inf"):
         raise ParameterError(
-            f"frequency_scale={scales!r}: expected positive numbers, low <= high, in the units "
-            "of the records"
+            "frequency_scale",
+            scales,
+            "expected positive numbers, low <= high, in the units of the records",
         )
     size = block_size(dim)
     integer_norm = half_width / TWO_PI * 2.0 ** (TURN_BITS - RECORD_BITS)  # of 1 rad per unit
     if integer_norm / high < MIN_STEPS * np.sqrt(float(size * dim)):
         raise ParameterError(
-            f"frequency_scale={scales!r}: too wide for structured frequencies of {dim} columns "
-            f"in a domain of half-width {half_width:g}, whose norms are multiples of about "
-            f"{np.sqrt(size * dim) / integer_norm:.3g}; use smaller scales or dense frequencies"
+            "frequency_scale",
+            scales,
+            f"too wide for structured frequencies of {dim} columns in a domain of half-width "
+            f"{half_width:g}, whose norms are multiples of about "
+            f"{np.sqrt(size * dim) / integer_norm:.3g}",
+            "use smaller scales or dense frequencies",
         )
     n_blocks = -(-n_features // size)
     uniform = PublicStream(seed, _PURPOSE_STRUCTURED).uniform(n_blocks * 4 * size)
@@ -164,9 +168,12 @@ def draw_blocks(
     wanted = np.sqrt(-2.0 * natural_log(for_radius)) / scale * integer_norm
     if not wanted.max() <= MAX_INTEGER_NORM:
         raise ParameterError(
-            f"frequency_scale={scales!r}: too fine for this domain (a frequency of "
+            "frequency_scale",
+            scales,
+            "too fine for this domain (a frequency of "
             f"{wanted.max() / 2.0 ** (TURN_BITS - RECORD_BITS):.3g} turns per half-width does "
-            "not fit the fixed-point format); use a larger scale"
+            "not fit the fixed-point format)",
+            "use a larger scale",
         )
     signs1, signs2 = _signs(for_signs1), _signs(for_signs2)
     signs1[:, -1] *= -signs1.prod(axis=1, dtype=np.int8)  # an odd number of minus signs
@@ -192,7 +199,7 @@ def common_half_width(domain: Domain) -> float:
     widest, narrowest = float(half_widths.max()), float(half_widths.min())
     if widest - narrowest > 1e-9 * widest:  # bounds such as 0.1 and 0.3 leave rounding errors
         raise ParameterError(
-            f"frequencies='structured': the sides of the box differ (half-widths {narrowest:g} "
+            f"`frequencies='structured'`: the sides of the box differ (half-widths {narrowest:g} "
             f"to {widest:g}), but structured frequencies need equal ones; scale the records "
             "with Box.to_unit and use Box(-1, 1), or use dense frequencies"
         )

@@ -68,7 +68,7 @@ class FeatureMap:
     def table(self) -> npt.NDArray[np.int32]:
         """The (65536, 2) integer table."""
         if self.build_table is None:
-            raise ParameterError(f"feature_map={self.name!r} has no table")
+            raise ParameterError(f"`feature_map={self.name!r}` has no table")
         return self.build_table()
 
     @property
@@ -99,7 +99,7 @@ def feature_map(name: str) -> FeatureMap:
     """The map of that name."""
     if name not in FEATURE_MAPS:
         known = ", ".join(repr(known) for known in FEATURE_MAPS)
-        raise ParameterError(f"feature_map={name!r}: expected one of {known}")
+        raise ParameterError("feature_map", name, f"expected one of {known}")
     return FEATURE_MAPS[name]
 
 

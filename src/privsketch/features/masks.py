@@ -61,15 +61,17 @@ class Masks:
     def __post_init__(self) -> None:
         if self.features not in FEATURE_MASKS:
             known = ", ".join(map(repr, FEATURE_MASKS))
-            raise ParameterError(f"masks: features={self.features!r}, expected one of {known}")
+            raise ParameterError(f"masks: `features={self.features!r}`, expected one of {known}")
         if self.features in ("uniform", "block"):
             object.__setattr__(self, "kept", require_count("masks: kept", self.kept))
         elif self.kept is not None:
-            raise ParameterError(f"masks: kept={self.kept!r} goes with 'uniform' and 'block' only")
+            raise ParameterError(
+                f"masks: `kept={self.kept!r}` goes with 'uniform' and 'block' only"
+            )
         if self.features == "poisson":
             object.__setattr__(self, "rate", _checked_rate("rate", self.rate))
         elif self.rate is not None:
-            raise ParameterError(f"masks: rate={self.rate!r} goes with 'poisson' only")
+            raise ParameterError(f"masks: `rate={self.rate!r}` goes with 'poisson' only")
         object.__setattr__(self, "records", _checked_rate("records", self.records))
 
     @classmethod
@@ -89,7 +91,7 @@ class Masks:
         if value is None or value == cls():
             return None
         if not isinstance(value, cls):
-            raise ParameterError(f"masks={value!r}: {_HOW}")
+            raise ParameterError("masks", value, f"{_HOW}")
         return value
 
     def checked(self, n_features: int, block: int) -> Masks:
@@ -97,13 +99,13 @@ class Masks:
         kept = self.kept or 0
         if kept > n_features:
             raise ParameterError(
-                f"masks: kept={kept} of {n_features} features; keep at most all of them"
+                f"masks: `kept={kept}` of {n_features} features; keep at most all of them"
             )
         if self.features == "block" and (n_features % block or kept % block):
             near = max(1, round(kept / block)) * block
             raise ParameterError(
-                f"masks: blocks have {block} features in this design; kept={kept} and "
-                f"n_features={n_features} must be multiples of it, such as {near} of "
+                f"masks: blocks have {block} features in this design; `kept={kept}` and "
+                f"`n_features={n_features}` must be multiples of it, such as {near} of "
                 f"{max(-(-n_features // block) * block, near)}"
             )
         return self
@@ -159,9 +161,9 @@ def _from_text(text: str) -> Masks:
             else:
                 raise ValueError(name)
         except ValueError:
-            raise ParameterError(f"masks={text!r}: {_HOW}") from None
+            raise ParameterError("masks", text, f"{_HOW}") from None
         if set(entry) & set(found):
-            raise ParameterError(f"masks={text!r}: features or records are named twice")
+            raise ParameterError("masks", text, "features or records are named twice")
         found.update(entry)
     return Masks(**found)
 

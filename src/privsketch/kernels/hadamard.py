@@ -60,7 +60,7 @@ class StructuredKernel:
     def block_sums(self, quantised: Quantised, block: int) -> Integers:
         """(n, dim) int16 to (2, features of the block): its sums of cosines and of sines."""
         if not 0 <= block < self._blocks.n_blocks:
-            raise ParameterError(f"block={block}: expected 0 to {self._blocks.n_blocks - 1}")
+            raise ParameterError(f"`block={block}`: expected 0 to {self._blocks.n_blocks - 1}")
         return self._kernel().sums(self._tables, quantised, slice(block, block + 1))
 
     def _kernel(self, *, masked: bool = False) -> _Kernel:

@@ -13,13 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.errors import PrivsketchError
+from privsketch.errors import KernelError
 
 POINTER, INTEGER = ctypes.c_void_p, ctypes.c_int64
-
-
-class KernelError(PrivsketchError, RuntimeError):
-    """Compiled code differs from its definition and is not used."""
 
 
 def require_agreement(kernel: str, agrees: bool) -> None:

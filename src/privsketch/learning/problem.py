@@ -71,8 +71,9 @@ def checked_sketch(sketch: Sketch) -> Sketch:
         raise ParameterError(f"sketch: expected a Sketch, got {type(sketch).__name__}")
     if not sketch.design.map.has_table:
         raise ParameterError(
-            "this sketch is for principal components (task='pca'): clusters and mixtures need one "
-            "of task='kmeans' or 'gaussian-mixture'"
+            "this sketch is for principal components (`task='pca'`): clusters and mixtures need "
+            "one "
+            "of `task='kmeans'` or 'gaussian-mixture'"
         )
     return sketch
 

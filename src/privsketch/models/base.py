@@ -65,7 +65,8 @@ class Model:
         content: dict[str, Any] = {name: getattr(self, name) for name in self.field_names()}
         for name in self.ARRAYS:
             content[name] = None if content[name] is None else content[name].tolist()
-        content["n_records"] = float(content["n_records"])
+        if isinstance(content["n_records"], int):
+            content["n_records"] = float(content["n_records"])
         content["receipt"] = receipt_to_json(self.receipt)
         content["columns"] = None if self.columns is None else list(self.columns)
         content["concerns"] = list(self.concerns)

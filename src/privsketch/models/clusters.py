@@ -221,7 +221,7 @@ class ClusterModel(Model):
             raise ParameterError("unknown loss or count")
         domain = None if fields["domain"] is None else domain_from_json(fields["domain"])
         if domain is not None and domain.dim != centers.shape[1]:
-            raise ParameterError(f"domain: expected one of dim={centers.shape[1]} columns")
+            raise ParameterError(f"domain: expected one of `dim={centers.shape[1]}` columns")
         return {"domain": domain}
 
 

@@ -123,9 +123,9 @@ class GaussianMixtureModel(Model):
         outside the domain are what `domain.project` is for.
         """
         if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer):
-            raise ParameterError(f"n_samples={n_samples!r}: expected an integer")
+            raise ParameterError("n_samples", n_samples, "expected an integer")
         if n_samples < 1:
-            raise ParameterError(f"n_samples={n_samples}: at least one is needed")
+            raise ParameterError(f"`n_samples={n_samples}`: at least one is needed")
         rng = np.random.default_rng(public_seed(random_state))
         counts = rng.multinomial(n_samples, self.weights / self.weights.sum())
         factors = np.linalg.cholesky(self.covariance_matrices())

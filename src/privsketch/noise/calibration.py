@@ -26,8 +26,8 @@ _ROUND_UP, _ROUND_DOWN = 1.0 + 1e-11, 1.0 - 1e-11
 def _require_delta(delta: float) -> None:
     if not 0 < delta < 1:
         raise ParameterError(
-            f"delta={delta:g} with Gaussian noise: the Gaussian mechanism needs 0 < delta < 1; "
-            "use noise='cube' or noise='laplace' for pure differential privacy"
+            f"`delta={delta:g}` with Gaussian noise: the Gaussian mechanism needs 0 < delta < 1; "
+            "use `noise='cube'` or `noise='laplace'` for pure differential privacy"
         )
 
 
@@ -114,7 +114,7 @@ def laplace_scale(l1_sensitivity: float, epsilon: float) -> float:
     """Scale b = sensitivity / epsilon, the least float that is not below it."""
     target = Fraction(l1_sensitivity) / exact(epsilon)  # a large integer is no float: exact
     if target > LARGEST_SCALE:
-        raise ParameterError(f"epsilon={epsilon!r}: too small for any noise")
+        raise ParameterError("epsilon", epsilon, "too small for any noise")
     scale = float(target)
     while scale < target:
         scale = math.nextafter(scale, math.inf)

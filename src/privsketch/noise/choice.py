@@ -112,13 +112,14 @@ class ThresholdLaw(NoiseLaw):
         """Raise if noise alone would bring more counts to the threshold than can be used."""
         if not (self.threshold / self.scale <= _MOST_EXPONENT and self.n_components < MOST_TRIALS):
             raise ParameterError(
-                f"threshold={self.threshold} for {self.n_components} counts: too large; use fewer "
+                f"`threshold={self.threshold}` for {self.n_components} counts: too large; use "
+                "fewer "
                 "levels or fewer dimensions"
             )
         expected = self.n_components * self.chance(0)
         if expected > MOST_EXPECTED:
             raise ParameterError(
-                f"threshold={self.threshold}: noise alone would bring about {expected:.3g} of "
+                f"`threshold={self.threshold}`: noise alone would bring about {expected:.3g} of "
                 f"{self.n_components} empty cubes to it; use a larger threshold, fewer levels or "
                 "fewer dimensions"
             )
@@ -138,7 +139,7 @@ def threshold_law(
     A record is in one set; a replacement changes two.
     """
     if threshold < 1:
-        raise ParameterError(f"threshold={threshold!r}: expected an integer of at least 1")
+        raise ParameterError("threshold", threshold, "expected an integer of at least 1")
     sensitivity = 1 if neighbours == "add-remove" else 2
     scale = laplace_scale(sensitivity, epsilon)
     variance = discrete_laplace_variance(scale)
@@ -250,7 +251,7 @@ def draw_binomial(
     of at most 10^(8 - digits).
     """
     if not 0 <= n_trials < MOST_TRIALS:
-        raise ParameterError(f"n_trials={n_trials}: expected 0 to 2^62")
+        raise ParameterError(f"`n_trials={n_trials}`: expected 0 to 2^62")
     if n_trials == 0:
         return 0
     if n_trials * float(probability()) > 2 * MOST_EXPECTED:
@@ -332,7 +333,7 @@ def picks_law(
     most l1 / scale. Permute-and-flip has no normalisers; it would cost 2 linf / scale a pick.
     """
     if not 1 <= n_picks <= n_sums:
-        raise ParameterError(f"picks={n_picks!r}: expected 1 to {n_sums}, the number of columns")
+        raise ParameterError("picks", n_picks, f"expected 1 to {n_sums}, the number of columns")
     sensitivity = n_picks * linf + l1
     doubled = sensitivity if neighbours == "add-remove" else 2 * sensitivity
     scale = laplace_scale(doubled, epsilon)

@@ -33,8 +33,8 @@ _ROUND_UP = 1.0 + 1e-9
 def _require_delta(delta: float) -> None:
     if not MIN_DELTA <= delta < 1:
         raise ParameterError(
-            f"delta={delta:g} with calibration='fresh': a fresh matrix needs a delta from "
-            f"{MIN_DELTA:g} to below 1; use calibration='realised' for pure differential privacy"
+            f"`delta={delta:g}` with `calibration='fresh'`: a fresh matrix needs a delta from "
+            f"{MIN_DELTA:g} to below 1; use `calibration='realised'` for pure differential privacy"
         )
 
 

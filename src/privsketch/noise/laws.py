@@ -193,8 +193,8 @@ def cube_noise(
     masks = _allowed(contribution, masks)
     if masks.features == "poisson" or (masks.features != "all" and not contribution.signed):
         raise ParameterError(
-            f"noise='cube' with masks of features={masks.features!r} on this map: its cost is "
-            "not known; use noise='laplace'"
+            f"`noise='cube'` with masks of `features={masks.features!r}` on this map: its cost is "
+            "not known; use `noise='laplace'`"
         )
     beta = masks.records
     inner, sensitivity = _of_records(epsilon, beta), contribution.linf(neighbours)
@@ -208,8 +208,9 @@ def cube_noise(
 def _allowed(contribution: Contribution, masks: Masks | None) -> Masks:
     if masks is not None and masks.features != "all" and not contribution.maskable:
         raise ParameterError(
-            f"masks of features={masks.features!r} with second moments: mask records only, or use "
-            "feature_map='quadratic'"
+            f"masks of `features={masks.features!r}` with second moments: mask records only, or "
+            "use "
+            "`feature_map='quadratic'`"
         )
     return masks or _ALL
 
@@ -352,18 +353,18 @@ def plan_sum_noise(
     """Calibrate the noise of a design from public facts alone."""
     if (budget.neighbours == "replace") != (count == "public"):
         raise ParameterError(
-            f"count={count!r} with neighbours={budget.neighbours!r}: the number of records is "
+            f"`count={count!r}` with `neighbours={budget.neighbours!r}`: the number of records is "
             "public under 'replace', and 'released' or 'omitted' under 'add-remove'"
         )
     if mean and (kind == "cube" or masks is not None):
         raise ParameterError(
-            "mean='released' goes with noise='gaussian' or noise='laplace' and without masks"
+            "`mean='released'` goes with `noise='gaussian'` or `noise='laplace'` and without masks"
         )
     try:
         noise = _plan_sum_noise(contribution, budget, kind, count, n_records, masks, mean)
     except (ZeroDivisionError, OverflowError):
         raise ParameterError(
-            f"epsilon={budget.epsilon!r}: so small that no noise of this size can be drawn"
+            "epsilon", budget.epsilon, "so small that no noise of this size can be drawn"
         ) from None
     _require_headroom(noise, contribution.largest * noise.factor)
     return noise

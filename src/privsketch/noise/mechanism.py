@@ -127,11 +127,11 @@ def gaussian_law(
     if rho is None:
         rho = rho_of_budget(epsilon, delta)
     elif log_delta_zcdp(rho, epsilon) > math.log(delta):
-        raise ParameterError(f"rho={rho!r}: it does not imply epsilon={epsilon!r}, delta={delta!r}")
+        raise ParameterError("rho", rho, f"it does not imply epsilon={epsilon!r}, delta={delta!r}")
     sensitivity = round_up_sqrt(l2_squared)
     scale = sensitivity / math.sqrt(2 * rho)
     if not scale < LARGEST_SCALE:
-        raise ParameterError(f"epsilon={epsilon!r}: too small for any noise")
+        raise ParameterError("epsilon", epsilon, "too small for any noise")
     while Fraction(scale) ** 2 * 2 * Fraction(rho) < Fraction(sensitivity) ** 2:
         scale = math.nextafter(scale, math.inf)
     return NoiseLaw(
@@ -212,8 +212,10 @@ def _require_usable(law: NoiseLaw) -> None:
         raise ParameterError(f"noise scale {law.scale!r}: must be positive and finite")
     if law.reach >= HEADROOM:
         raise ParameterError(
-            f"epsilon={law.epsilon!r}: its noise, of scale {law.scale:.3g}, does not fit 64-bit "
-            "integers; use a larger epsilon"
+            "epsilon",
+            law.epsilon,
+            f"its noise, of scale {law.scale:.3g}, does not fit 64-bit integers",
+            "use a larger epsilon",
         )
 
 
@@ -260,7 +262,7 @@ def _bulk_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
     elif law.kind == "gaussian" and sensitivity**2 <= 2 * Fraction(law.rho) * scale**2:
         noise = discrete_gaussian(values.size, law.scale)
     else:
-        raise ParameterError(f"noise={law.kind!r}: not calibrated for rows")
+        raise ParameterError("noise", law.kind, "not calibrated for rows")
     noise = noise.reshape(values.shape)
     noisy = values + noise
     # Saturate like OpenDP does: a wrapped sum would put neighbours at opposite ends.

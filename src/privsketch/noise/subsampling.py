@@ -81,7 +81,7 @@ def amplified_budget(epsilon: float, delta: float, rate: float) -> tuple[float, 
     inner = delta / rate * _DOWN
     if inner >= 1:
         raise ParameterError(
-            f"delta={delta:g} with records kept at the rate {rate:g}: the Gaussian mechanism "
+            f"`delta={delta:g}` with records kept at the rate {rate:g}: the Gaussian mechanism "
             "needs delta below the rate; use a smaller delta or a larger rate"
         )
     return amplified(epsilon, rate), inner

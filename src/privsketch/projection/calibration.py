@@ -103,8 +103,9 @@ class _Fresh:
         left = self.budget.delta - self.dim * self.n_components * ENTRY_FAILURE
         if not left > 0.5 * self.budget.delta:
             raise ParameterError(
-                f"delta={self.budget.delta:g} with calibration='fresh': too small for the accuracy "
-                "of the matrix; use calibration='realised'"
+                f"`delta={self.budget.delta:g}` with `calibration='fresh'`: too small for the "
+                "accuracy "
+                "of the matrix; use `calibration='realised'`"
             )
         return left
 
@@ -239,25 +240,26 @@ def check_choices(budget: Budget, noise: str, calibration: str, is_public: bool)
         ("calibration", calibration, CALIBRATIONS),
     ):
         if value not in known:
-            raise ParameterError(f"{name}={value!r}: expected one of {', '.join(map(repr, known))}")
+            raise ParameterError(name, value, f"expected one of {', '.join(map(repr, known))}")
     if noise == "gaussian" and budget.delta == 0:
         raise ParameterError(
-            "delta=0 with noise='gaussian': the Gaussian mechanism needs delta > 0; use "
-            "noise='laplace' for pure differential privacy"
+            "`delta=0` with `noise='gaussian'`: the Gaussian mechanism needs delta > 0; use "
+            "`noise='laplace'` for pure differential privacy"
         )
     if calibration in ("fresh", "union"):
         if is_public:
             raise ParameterError(
-                f"calibration={calibration!r} with random_state: its matrix must be unknown before "
-                "the release; leave random_state out, or use calibration='realised'"
+                f"`calibration={calibration!r}` with `random_state`: its matrix must be unknown "
+                "before "
+                "the release; leave `random_state` out, or use `calibration='realised'`"
             )
         if budget.delta == 0:
             raise ParameterError(
-                f"calibration={calibration!r} with delta=0: it needs delta > 0; use "
-                "calibration='realised' for pure differential privacy"
+                f"`calibration={calibration!r}` with delta=0: it needs delta > 0; use "
+                "`calibration='realised'` for pure differential privacy"
             )
     if calibration in ("paper", "union") and noise == "gaussian":
-        raise ParameterError(f"calibration={calibration!r}: the paper has noise='laplace' only")
+        raise ParameterError("calibration", calibration, "the paper has `noise='laplace'` only")
 
 
 def realised(change: Change, matrix: Matrix, budget: Budget, noise: str) -> RowNoise:

@@ -105,16 +105,16 @@ class Protection:
         all of them. Where entries count, the box around the ball takes its place.
         """
         if protect not in PROTECTS:
-            raise ParameterError(f"protect={protect!r}: expected 'row' or 'element'")
+            raise ParameterError("protect", protect, "expected 'row' or 'element'")
         if bound_norm not in BOUND_NORMS:
-            raise ParameterError(f"bound_norm={bound_norm!r}: expected 'l2' or 'l1'")
+            raise ParameterError("bound_norm", bound_norm, "expected 'l2' or 'l1'")
         if bound is not None:
             valid = isinstance(bound, int | float | np.number) and not isinstance(bound, bool)
             if not (valid and 0 < float(bound) < math.inf):
-                raise ParameterError(f"bound={bound!r}: expected a number above 0, or None")
+                raise ParameterError("bound", bound, "expected a number above 0, or None")
             bound = float(bound)
         elif bound_norm == "l1":
-            raise ParameterError("bound_norm='l1': only with bound=, the distance it measures")
+            raise ParameterError("bound_norm='l1': only with `bound=`, the distance it measures")
         if protect == "element" and bound_norm == "l1":
             raise ParameterError("bound_norm='l1': one element has no norm; leave it out")
         if isinstance(domain, Ball) and (protect == "element" or bound_norm == "l1"):

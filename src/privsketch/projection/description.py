@@ -179,7 +179,7 @@ class ReleaseDescription:
             raise ParameterError("seed: expected an integer from 0 to 2**64 - 1, or null")
         domain = domain_from_json(content["domain"])
         if domain.dim != dim:
-            raise ParameterError(f"domain: expected one of dim={dim} columns")
+            raise ParameterError(f"domain: expected one of `dim={dim}` columns")
         return cls(
             **{
                 **content,

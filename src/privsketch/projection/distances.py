@@ -151,7 +151,7 @@ class Distances:
                 "seed, or one fitted estimator, for both releases"
             )
         if self.rows.noise is None and self.columns.noise is None:
-            raise ParameterError("noise=None on both sides: exact points have exact distances")
+            raise ParameterError("`noise=None` on both sides: exact points have exact distances")
 
     @property
     def columns(self) -> Released:
@@ -275,10 +275,10 @@ class Distances:
             are infinite for k <= 2 / (1 - level).
         """
         if method not in METHODS:
-            raise ParameterError(f"method={method!r}: expected one of 'gamma', 'chebyshev'")
+            raise ParameterError("method", method, "expected one of 'gamma', 'chebyshev'")
         is_number = isinstance(level, int | float | np.number)
         if not (is_number and 0 < level < 1):
-            raise ParameterError(f"level={level!r}: expected a number between 0 and 1")
+            raise ParameterError("level", level, "expected a number between 0 and 1")
         values = _floats("found", found)
         if not np.isfinite(values).all():
             raise ParameterError("found: expected finite distances")

@@ -102,7 +102,7 @@ def cluster_released(
     require_count("max_rounds", max_rounds)
     n, k = released.values.shape
     if n < n_clusters:
-        raise ParameterError(f"n_clusters={n_clusters}: more than there are rows ({n})")
+        raise ParameterError(f"`n_clusters={n_clusters}`: more than there are rows ({n})")
     scaling = np.eye(k) if matrix is None else _scaling(released, matrix)
     # Squares of large offsets would cancel.
     rows = (released.values - released.values.mean(axis=0)) @ scaling

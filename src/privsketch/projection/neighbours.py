@@ -55,7 +55,7 @@ def nearest_rows(
     between = [Distances(queries, table) for table in tables]
     available = sum(len(table.values) - (table is queries) for table in tables)
     if n_nearest > available:
-        raise ParameterError(f"n_nearest={n_nearest}: there are {max(available, 0)} other rows")
+        raise ParameterError(f"`n_nearest={n_nearest}`: there are {max(available, 0)} other rows")
     count = len(queries.values)
     found = NearestRows(
         np.empty((count, n_nearest), dtype=np.int64),

@@ -104,11 +104,11 @@ class Projection:
         """
         require_count("n_components", n_components)
         if n_components > MOST_COMPONENTS:
-            raise ParameterError(f"n_components={n_components}: at most {MOST_COMPONENTS}")
+            raise ParameterError(f"`n_components={n_components}`: at most {MOST_COMPONENTS}")
         budget = Budget(epsilon, delta, "replace")
         if budget.epsilon < SMALLEST_EPSILON:
             raise ParameterError(
-                f"epsilon={epsilon!r}: below {SMALLEST_EPSILON:g} nothing is left of a record"
+                "epsilon", epsilon, f"below {SMALLEST_EPSILON:g} nothing is left of a record"
             )
         is_public = random_state is not None
         check_choices(budget, noise, calibration, is_public)
@@ -148,8 +148,10 @@ class Projection:
 
     def _used_up(self) -> ParameterError:
         return ParameterError(
-            f"calibration={self.asked!r}: its matrix is fresh for one release only and has been "
-            "used or copied; draw another one, or use calibration='realised'"
+            "calibration",
+            self.asked,
+            "its matrix is fresh for one release only and has been used or copied",
+            "draw another one, or use `calibration='realised'`",
         )
 
     @property

@@ -31,8 +31,9 @@ _OPTIONS = {
 }
 _ADVICE = {
     "n_threads": "its workers use one thread each; say how many workers instead",
-    "n_workers": "only engine='pool' and engine='dask' have workers; say how many threads instead",
-    "scheduler": "only engine='dask' has a scheduler",
+    "n_workers": "only `engine='pool'` and `engine='dask'` have workers; say how many threads "
+    "instead",
+    "scheduler": "only `engine='dask'` has a scheduler",
 }
 
 
@@ -114,7 +115,7 @@ def sketch(
     is_public = design.count == "public"
     if is_public and exact.n_records == 0:
         raise RecordError(
-            "the table has no records: under neighbours='replace' the number of records is "
+            "the table has no records: under `neighbours='replace'` the number of records is "
             "public and must be at least 1; under 'add-remove' an empty table is fine"
         )
     values, receipt = design.sum_noise.release(
@@ -143,7 +144,7 @@ def engine_sums(
     for name, value in given.items():
         if value is not None and name not in _OPTIONS[engine]:
             shown = repr(value) if isinstance(value, int | str) else "..."
-            raise ParameterError(f"{name}={shown} with engine={engine!r}: {_ADVICE[name]}")
+            raise ParameterError(f"`{name}={shown}` with `engine={engine!r}`: {_ADVICE[name]}")
     if n_workers is not None:
         n_workers = require_count("n_workers", n_workers)
     chosen = chosen_columns(design.dim, columns, design.columns, header)
@@ -172,10 +173,10 @@ def _checked_engine(engine: str | None, data: Any) -> str:
         return "dask" if kind_of(data) == "dask" else "threads"
     if engine not in ENGINES:
         known = ", ".join(map(repr, ENGINES))
-        raise ParameterError(f"engine={engine!r}: expected one of {known}")
+        raise ParameterError("engine", engine, f"expected one of {known}")
     if engine != "dask" and kind_of(data) == "dask":
         raise ParameterError(
-            f"engine={engine!r} with a Dask {type(data).__name__}: leave engine out, or use "
-            "engine='dask'"
+            f"`engine={engine!r}` with a Dask {type(data).__name__}: leave engine out, or use "
+            "`engine='dask'`"
         )
     return engine

@@ -158,7 +158,7 @@ def _whole(
         return model.product * dim * (dim + 1) / 2 + model.coarse * dim
     each = {"fourier": model.fourier, "one-bit": model.one_bit, "quadratic": model.quadratic}
     if feature_map not in each:
-        raise ParameterError(f"feature_map={feature_map!r}: no cost is known for it")
+        raise ParameterError("feature_map", feature_map, "no cost is known for it")
     product = model.column * dim
     if structured:
         product = model.transform + model.level * math.log2(block_size(dim))

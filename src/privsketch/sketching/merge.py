@@ -65,7 +65,7 @@ def merge(
     if repeated and not same_records:
         raise MergeError(
             f"merge: source {repeated[0]!r} occurs more than once; its budgets would add. Use "
-            "same_records=True if that is meant; holders of different records need different "
+            "`same_records=True` if that is meant; holders of different records need different "
             "source names"
         )
     factors = _checked_weights(weights, len(parts))

@@ -185,7 +185,8 @@ class Sketch:
         count = self.n_records if n_records is None else n_records
         if count is None:
             raise ParameterError(
-                "mean: this design omits the count; give n_records=, or plan with count='released'"
+                "mean: this design omits the count; give n_records=, or plan with "
+                "`count='released'`"
             )
         if self.design.feature_map == "quadratic":
             return self.quadratic_sums() / max(count, 1.0)

@@ -39,15 +39,17 @@ class RecordFiles:
         cls,
         paths: Sequence[Path],
         columns: Sequence[str | int] | None = None,
-        carry: Sequence[str] = (),
+        carry: Sequence[str] | None = (),
         header: bool | None = None,
     ) -> RecordFiles:
         """Look at the schemas, and refuse files that do not fit.
 
         `columns` make a record, in that order; all but the carried ones if left out. Then all
-        files must have the same columns, which are found by their names. `header` is what the
-        caller says of the first line of text files.
+        files must have the same columns, which are found by their names. `carry` are columns that
+        come along, None where nothing can. `header` is what the caller says of the first line of
+        text files.
         """
+        may_carry, carry = carry is not None, carry or ()
         _require_distinct(paths, carry)
         schemas = {path: file_schema(path, header) for path in paths}
         chosen = _selection(schemas, columns, tuple(carry), header)
@@ -60,7 +62,7 @@ class RecordFiles:
             names = selected_names(schema.names, chosen, str(path), may_show=may_show)
             _require_apart(names, chosen.carried)
             if file_kind(path) != "csv":  # which has no types; its reader sees what is no number
-                _require_numeric(schema, names, path)
+                _require_numeric(schema, names, path, may_carry)
             carried = _same(carried, _carried_schema(schema, chosen.carried), path)
         return cls(tuple(paths), chosen, carried)
 
@@ -137,7 +139,7 @@ def _selection(
         if sorted(other.names) != sorted(schema.names):
             raise RecordError(
                 f"{path}: its columns are not those of {first}; name those that make a record "
-                "with columns=[...]"
+                "with `columns=[...]`"
             )
     names = tuple(name for name in schema.names if name not in carry)
     if header is not False and all(file_kind(path) == "csv" for path in named):
@@ -151,13 +153,13 @@ def _some_columns(dim: int) -> int:
     return dim
 
 
-def _require_numeric(schema: Any, names: Sequence[str], path: Path) -> None:
+def _require_numeric(schema: Any, names: Sequence[str], path: Path, may_carry: bool) -> None:
     try:
         require_numeric(schema, names, str(path))
     except RecordError as error:
+        otherwise = ", or copy it unprotected with `carry=[...]`" if may_carry else ""
         raise RecordError(
-            f"{error}; name the columns that make a record with columns=[...], or copy it "
-            "unprotected with carry=[...]"
+            f"{error.text}; name the columns that make a record with `columns=[...]`{otherwise}"
         ) from None
 
 

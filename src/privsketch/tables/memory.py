@@ -33,7 +33,7 @@ def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
     try:
         yield from items
     except RecordError as error:
-        failure = str(error)
+        failure = error.text
     if failure:
         raise RecordError(failure)
 
@@ -276,9 +276,11 @@ def _misfit(
     if may_show:
         shown = ", ".join(repr(found) for found in available[:12])
         more = ", ..." if len(available) > 12 else ""
-        advice = "; name them with columns=[...], in their order" if chosen.header is False else ""
+        advice = (
+            "; name them with `columns=[...]`, in their order" if chosen.header is False else ""
+        )
         return f"{what}: column {name!r} is {state}; it has {shown}{more}{advice}"
-    advice = "names count letter by letter; if its first line is a record, say header=False"
+    advice = "names count letter by letter; if its first line is a record, say `header=False`"
     if len(available) == 1:
         advice = "are its cells separated by commas, or by tabs in .tsv?"
     if name in chosen.stated:
@@ -301,7 +303,7 @@ def wrong_width(what: str, found: int, dim: int) -> str:
     """What to say of a table with too many or too few columns."""
     return (
         f"{what} has {found} columns, a record has dim={dim}; name the columns to use with "
-        "columns=[...]"
+        "`columns=[...]`"
     )
 
 

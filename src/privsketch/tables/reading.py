@@ -100,7 +100,7 @@ def chosen_columns(
     text files have one; the first line is taken for it if nothing is said.
     """
     if header not in (None, True, False):
-        raise ParameterError(f"header={header!r}: expected True, False or None")
+        raise ParameterError("header", header, "expected True, False or None")
     if columns is not None:
         if isinstance(columns, str) or not isinstance(columns, Iterable):
             raise RecordError("columns: expected a list of column names or column numbers")
@@ -145,7 +145,7 @@ def _blocks(
     elif kind == "dask":
         raise RecordError(
             f"cannot read records from a Dask {type(data).__name__} here: give one Dask DataFrame "
-            "or Dask Array alone, with engine='dask' or without engine"
+            "or Dask Array alone, with `engine='dask'` or without engine"
         )
     elif kind == "parts":
         seen = set() if seen is None else seen
@@ -189,5 +189,5 @@ def count_records(data: Any) -> int | None:
 def checked_missing(missing: str) -> bool:
     """True for "center", False for "error"; errors for anything else."""
     if missing not in ("error", "center"):
-        raise ParameterError(f"missing={missing!r}: expected 'error' or 'center'")
+        raise ParameterError("missing", missing, "expected 'error' or 'center'")
     return missing == "center"

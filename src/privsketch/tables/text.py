@@ -141,7 +141,8 @@ def _beginning(file: TextFile, stream: Any, header: bool | None) -> _Beginning:
         # It may be a record: neither use it as names nor show it.
         raise RecordError(
             f"{file.path}: the first line has numbers where a header has names. Say which it is: "
-            "header=False for a record (columns are then called 0, 1, ...), header=True for names"
+            "`header=False` for a record (columns are then called 0, 1, ...), `header=True` for "
+            "names"
         )
     return _Beginning(cells, data[end:])
 
@@ -261,7 +262,7 @@ def text_names(path: Path, header: bool | None) -> list[str]:
         with _errors(file, header, []), file.open() as stream:
             names = _beginning(file, stream, header).names
     except RecordError as error:
-        failure = str(error)
+        failure = error.text
     if failure:
         raise RecordError(failure)  # here, where no foreign error is its context
     if not names:
@@ -354,12 +355,12 @@ def _errors(file: TextFile, header: bool | None, known: Sequence[str | None]) ->
             r"In CSV column #(\d{1,6}): (?:Row #\d+: )?CSV conversion error to double", text
         )
         width = re.search(r"Expected (\d{1,6}) columns, got (\d{1,6})", text)
-        advice = "; if its first line is a record, say header=False" if header is None else ""
+        advice = "; if its first line is a record, say `header=False`" if header is None else ""
         if cell is not None:
             place = int(cell[1])
             name = known[place] if place < len(known) else None
             which = f"column number {place} (from 0)" if name is None else f"column {name!r}"
-            more = f"; name the columns to use with columns=[...]{advice}" if name is None else ""
+            more = f"; name the columns to use with `columns=[...]`{advice}" if name is None else ""
             raise RecordError(
                 f"{file.path}: {which} is not numeric: a cell has text in it{more}"
             ) from None

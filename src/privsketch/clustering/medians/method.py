@@ -69,7 +69,7 @@ def checked_method(method: str) -> str:
     """Refuse a method that there is none of."""
     if method not in METHODS:
         known = ", ".join(map(repr, METHODS))
-        raise ParameterError(f"method={method!r}: expected one of {known}")
+        raise ParameterError("method", method, f"expected one of {known}")
     return method
 
 

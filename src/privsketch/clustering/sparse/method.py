@@ -85,7 +85,8 @@ def cluster_sparse(
     require_count("n_rounds", n_rounds)
     if start not in STARTS or recovery not in RECOVERIES:
         raise ParameterError(
-            f"start={start!r}, recovery={recovery!r}: expected one of {STARTS} and of {RECOVERIES}"
+            f"`start={start!r}`, `recovery={recovery!r}`: expected one of {STARTS} and of "
+            f"{RECOVERIES}"
         )
     passes = SparsePasses(
         run.data,
@@ -138,8 +139,9 @@ def _checked_picks(picks: int | None, recovery: str, passes: SparsePasses) -> in
     require_count("picks", picks)
     if recovery != "picks" or picks > passes.dim:
         raise ParameterError(
-            f"picks={picks!r}: for recovery='picks' only, at most {passes.dim}, the number of "
-            "columns"
+            "picks",
+            picks,
+            f"for recovery='picks' only, at most {passes.dim}, the number of columns",
         )
     return picks
 

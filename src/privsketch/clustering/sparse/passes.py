@@ -117,7 +117,7 @@ class SparsePasses(Passes):
             if not self._missing_to_zero:
                 raise RecordError(
                     "a record has a missing (NaN, null) or infinite value; clean the table, or "
-                    "use missing='center' to put such values at the centre of the domain"
+                    "use `missing='center'` to put such values at the centre of the domain"
                 )
             values = np.where(missing, 0.0, values)
         columns = block.indices

@@ -89,11 +89,11 @@ class TreeSettings:
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name))
         if self.n_levels is not None and self.n_levels > MOST_LEVELS:
-            raise ParameterError(f"n_levels={self.n_levels}: expected at most {MOST_LEVELS}")
+            raise ParameterError(f"`n_levels={self.n_levels}`: expected at most {MOST_LEVELS}")
         if self.loss_share is not None and not 0 < self.loss_share <= 1:
-            raise ParameterError(f"loss_share={self.loss_share!r}: expected a number in (0, 1]")
+            raise ParameterError("loss_share", self.loss_share, "expected a number in (0, 1]")
         if not 0 < self.fail_prob < 1:
-            raise ParameterError(f"fail_prob={self.fail_prob!r}: expected a number in (0, 1)")
+            raise ParameterError("fail_prob", self.fail_prob, "expected a number in (0, 1)")
 
     def filled(
         self, n_clusters: int, dim: int, n_records: float, swap_epsilon: float

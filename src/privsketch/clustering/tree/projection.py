@@ -43,8 +43,10 @@ class Projected:
         """A public projection; a record is cut with a chance of at most `tail`."""
         if not 1 <= n_dimensions <= MOST_DIMENSIONS:
             raise ParameterError(
-                f"n_dimensions={n_dimensions!r}: expected 1 to {MOST_DIMENSIONS}; the private "
-                "partition has 2^n_dimensions cubes in every cube"
+                "n_dimensions",
+                n_dimensions,
+                f"expected 1 to {MOST_DIMENSIONS}",
+                "the private partition has 2^n_dimensions cubes in every cube",
             )
         dim, p = passes.dim, min(n_dimensions, passes.dim)
         if p < dim:

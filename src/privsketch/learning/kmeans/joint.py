@@ -111,7 +111,7 @@ def decode_joint(
         Most independent runs; the one with the smallest residual is kept.
     """
     if n_init < 1:
-        raise ParameterError(f"n_init={n_init}: at least one start is needed")
+        raise ParameterError(f"`n_init={n_init}`: at least one start is needed")
     # The matrix products are small: threads would cost more than they bring.
     with one_thread():
         return _decode(problem, n_clusters, rng, n_init)

@@ -108,14 +108,14 @@ def check_choices(
     if not isinstance(n_clusters, str) or n_clusters != "auto":
         require_count("n_clusters", n_clusters, "an integer of at least 1, or 'auto'")
         if max_clusters is not None:
-            raise ParameterError(f"max_clusters={max_clusters!r}: only with n_clusters='auto'")
+            raise ParameterError("max_clusters", max_clusters, "only with `n_clusters='auto'`")
     if max_clusters is not None:
         require_count("max_clusters", max_clusters)
     if n_init is not None:
         require_count("n_init", n_init)
     if decoder not in DECODERS:
         raise ParameterError(
-            f"decoder={decoder!r}: expected one of {', '.join(map(repr, DECODERS))}"
+            "decoder", decoder, f"expected one of {', '.join(map(repr, DECODERS))}"
         )
 
 

@@ -55,7 +55,7 @@ def decode_ompr(
         Independent runs; the one with the smallest residual is returned.
     """
     if n_init < 1:
-        raise ParameterError(f"n_init={n_init}: at least one start is needed")
+        raise ParameterError(f"`n_init={n_init}`: at least one start is needed")
     with one_thread():
         overview = find_overview(problem, rng)
         unit = overview.weight

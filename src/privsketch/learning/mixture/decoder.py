@@ -128,7 +128,7 @@ def find_best(search: Search, n_init: int) -> tuple[Candidate, int]:
     searches are worth their time.
     """
     if n_init < 1:
-        raise ParameterError(f"n_init={n_init}: at least one start is needed")
+        raise ParameterError(f"`n_init={n_init}`: at least one start is needed")
     freedom = search.degrees_of_freedom
     limit = freedom + DOUBTFUL * np.sqrt(2 * freedom)
     best = search.polish(*search.descend_and_prune(0, search.sums))

@@ -94,8 +94,9 @@ def check_choices(
     """Refuse what no sketch of this design could be learned with; the number of unknowns."""
     if covariance_type not in COVARIANCE_TYPES:
         raise ParameterError(
-            f"covariance_type={covariance_type!r}: expected one of "
-            f"{', '.join(map(repr, COVARIANCE_TYPES))}"
+            "covariance_type",
+            covariance_type,
+            f"expected one of {', '.join(map(repr, COVARIANCE_TYPES))}",
         )
     n_components = require_count("n_components", n_components)
     if n_init is not None:
@@ -103,7 +104,7 @@ def check_choices(
     n_unknowns = mixture_unknowns(n_components, design.dim, covariance_type) + 1
     if n_unknowns > 2 * design.n_features:
         raise ParameterError(
-            f"n_components={n_components} with covariance_type={covariance_type!r} has "
+            f"`n_components={n_components}` with `covariance_type={covariance_type!r}` has "
             f"{n_unknowns} unknowns in {design.dim} columns, the sketch {2 * design.n_features} "
             "numbers; ask for fewer components or a simpler covariance_type, or plan a design "
             f"with n_features={4 * n_unknowns}"

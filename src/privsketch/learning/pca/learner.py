@@ -90,7 +90,7 @@ def check_choices(n_components: int | str, method: str) -> None:
     if not isinstance(n_components, str) or n_components != "auto":
         require_count("n_components", n_components, "an integer of at least 1, or 'auto'")
     if method not in METHODS:
-        raise ParameterError(f"method={method!r}: expected one of {', '.join(map(repr, METHODS))}")
+        raise ParameterError("method", method, f"expected one of {', '.join(map(repr, METHODS))}")
 
 
 def _as_model(sketch: Sketch, solution: PCASolution) -> PCAModel:

@@ -115,7 +115,7 @@ def problem_of_pca(sketch: Sketch) -> PCAProblem:
     if design.map.has_table:
         raise ParameterError(
             f"this sketch has {design.feature_map!r} features, which tell clusters and mixtures; "
-            "plan a design with task='pca' for principal components"
+            "plan a design with `task='pca'` for principal components"
         )
     radius = float(design.domain.half_widths[0])
     released = sketch.record_sums()

@@ -84,7 +84,7 @@ def _require_dask() -> None:
         import distributed
     except ImportError:
         raise ParameterError(
-            "engine='dask': Dask is not installed; pip install 'privsketch[dask]'"
+            "`engine='dask'`: Dask is not installed; pip install 'privsketch[dask]'"
         ) from None
     del dask, distributed
 
@@ -145,8 +145,10 @@ def _client(scheduler: Any, n_workers: int | None) -> Iterator[Any]:
             client = Client(scheduler, set_as_default=False)
         except (OSError, ValueError, TypeError):
             raise ParameterError(
-                f"scheduler={scheduler!r}: no Dask scheduler answers there; expected an address "
-                "like 'tcp://host:8786'"
+                "scheduler",
+                scheduler,
+                "no Dask scheduler answers there",
+                "expected an address like 'tcp://host:8786'",
             ) from None
         with client:
             yield client
@@ -162,7 +164,8 @@ def _client(scheduler: Any, n_workers: int | None) -> Iterator[Any]:
         )
     if n_workers is not None:
         raise ParameterError(
-            f"n_workers={n_workers} with a Dask client: its cluster has the workers it has; leave "
+            f"`n_workers={n_workers}` with a Dask client: its cluster has the workers it has; "
+            "leave "
             "n_workers out"
         )
     yield scheduler
@@ -219,16 +222,18 @@ def _our_error(error: Exception) -> PrivsketchError:
 
     if isinstance(error, KilledWorker):
         return RecordError(
-            "engine='dask': workers died again and again while reading the same part; nothing was "
+            "`engine='dask'`: workers died again and again while reading the same part; nothing "
+            "was "
             "released. Perhaps a partition needs more memory than a worker has"
         )
     if isinstance(error, CancelledError | OSError):
         return RecordError(
-            "engine='dask': the cluster was lost or its tasks were cancelled; nothing was released"
+            "`engine='dask'`: the cluster was lost or its tasks were cancelled; nothing was "
+            "released"
         )
     if isinstance(error, ImportError):
         return RecordError(
-            "engine='dask': a worker cannot import what it needs; install the same versions of "
+            "`engine='dask'`: a worker cannot import what it needs; install the same versions of "
             "privsketch and its dependencies on all machines"
         )
     return foreign_error("a task on a Dask worker", error)
@@ -291,7 +296,7 @@ def _delayed_parts(parts: list[Any], chosen: Selection) -> DaskParts:
         raise RecordError(
             "table: Dask cuts text files at any line break, also at one inside of quotes: one "
             "record could change how others are read. Give the paths themselves with "
-            "engine='dask', or read them with blocksize=None"
+            "`engine='dask'`, or read them with blocksize=None"
         )
     return DaskParts(graph, [part.key for part in parts], chosen)
 
@@ -318,8 +323,9 @@ def _file_parts(data: Any, chosen: Selection) -> list[Any]:
     for part in read_parts(data, chosen):
         if not isinstance(part, FilePart):
             raise RecordError(
-                f"engine='dask' cannot read records from {type(data).__name__}: expected a Dask "
-                "DataFrame, a Dask Array or paths of files; engine='pool' sends blocks to processes"
+                f"`engine='dask'` cannot read records from {type(data).__name__}: expected a Dask "
+                "DataFrame, a Dask Array or paths of files; `engine='pool'` sends blocks to "
+                "processes"
             )
         parts.append(part)
     return parts

@@ -50,7 +50,7 @@ def part_sums(work: Work, part: Any) -> Outcome:
             n_threads=1,
         )
     except PrivsketchError as error:
-        return type(error)(str(error))  # without the traceback, whose frames hold records
+        return type(error)(error.text)  # without the traceback, whose frames hold records
     except Exception as error:
         return foreign_error("a worker", error)
 
@@ -68,6 +68,7 @@ def add_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
 def foreign_error(where: str, error: BaseException) -> RecordError:
     """Our error for somebody else's, whose message may quote a record."""
     return RecordError(
-        f"{where} failed with {type(error).__name__}; nothing was released. engine='threads' on a "
+        f"{where} failed with {type(error).__name__}; nothing was released. `engine='threads'` "
+        "on a "
         "table in memory or a file shows more"
     )
