@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.testing import exact_answer, replaced_noise, without_noise
 
 
 @pytest.fixture
 def no_noise():
     """Releases made in this test are the exact integers, marked INSECURE in their receipts."""
-    with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
+    with without_noise():
         yield
 
 
@@ -21,10 +21,16 @@ def spent():
 
     def record(values, law):
         laws.append(law)
-        return values.copy(), law.scale
+        return exact_answer(values, law), law.scale
 
-    with _insecure_sampler(record):
+    with replaced_noise(record):
         yield laws
+
+
+@pytest.fixture
+def few_bits(monkeypatch):
+    """Coordinates of two bits and a sign, integers from -3 to 3, for methods that read records."""
+    monkeypatch.setattr("privsketch.clustering.passes._MOST_BITS", 2)
 
 
 @pytest.fixture(scope="session")

@@ -21,10 +21,10 @@ from click.testing import CliRunner
 import privsketch as ps
 from privsketch.cli.main import main
 from privsketch.cli.stopping import stoppable
-from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.projection import rows as projection_file
 from privsketch.projection.matrix import public_matrix
 from privsketch.tables import memory as selection
+from privsketch.testing import replaced_noise
 
 DIM, K = 3, 2
 OPTIONS = ["--epsilon", "4", "-k", str(K), "--ball", "3", "--seed", "5"]
@@ -459,7 +459,7 @@ def test_a_matrix_is_not_published_before_the_release(folder):
         seen.append(Path("P.npy").exists())
         return values.copy(), law.scale
 
-    with _insecure_sampler(look):
+    with replaced_noise(look):
         released("data.npy", *OPTIONS, "--publish-matrix", "P.npy", "-o", "out.npy")
     assert seen == [False]
     assert Path("P.npy").exists()
@@ -488,7 +488,7 @@ def fails_at(call, error):
 def test_an_interrupt_leaves_nothing(folder, small_blocks, output, threads):
     np.save("data.npy", some_records())
     options = [*OPTIONS, "--threads", threads, "--publish-matrix", "P.npy"]
-    with _insecure_sampler(fails_at(5, KeyboardInterrupt())):
+    with replaced_noise(fails_at(5, KeyboardInterrupt())):
         result = run("release", "data.npy", *options, "-o", output)
     assert result.exit_code == 1
     assert "Aborted" in result.stderr

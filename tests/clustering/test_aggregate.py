@@ -15,22 +15,15 @@ from scipy.stats import chi2
 import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering import aggregate
-from privsketch.clustering import passes as passes_module
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import clustered
 from privsketch.errors import ParameterError, RecordError
-from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.testing import questions
 
 RELATIONS = ["add-remove", "replace"]
 KINDS = ["laplace", "cube", "gaussian"]
 LINE, PLANE = ps.Box(-1, 1, dim=1), ps.Box(-1, 1, dim=2)
 EDGE = 3  # largest integer of a coordinate of two bits
-
-
-@pytest.fixture
-def few_bits(monkeypatch):
-    """Coordinates of two bits and a sign: integers from -3 to 3."""
-    monkeypatch.setattr(passes_module, "_MOST_BITS", 2)
 
 
 def words_by_content(records):
@@ -65,27 +58,13 @@ def put(monkeypatch, places):
 
 
 def question(table, k, noise, neighbours="add-remove", *, domain=LINE, epsilon=2.0, **options):
-    """What a run asks of the noise: one vector."""
-    asked = []
-
-    def sampler(values, law):
-        asked.append((values.copy(), law))
-        return np.zeros_like(values), law.scale
-
+    """What a run asks of the noise: one vector, and its law."""
+    table = np.asarray(table, dtype=float).reshape(-1, len(domain.half_widths))
     budget = ps.Budget(epsilon, 1e-3 if noise == "gaussian" else 0.0, neighbours)
     options = {"n_records": 10, "n_blocks": 2, "random_state": 0, "n_threads": 1, **options}
-    with _insecure_sampler(sampler):
-        clustered(
-            aggregate.cluster,
-            np.asarray(table, dtype=float).reshape(-1, len(domain.half_widths)),
-            k,
-            domain=domain,
-            budget=budget,
-            noise=noise,
-            **options,
-        )
-    assert len(asked) == 1
-    return asked[0]
+    options.update(domain=domain, budget=budget, noise=noise)
+    (asked,) = questions(lambda: clustered(aggregate.cluster, table, k, **options))
+    return asked.values, asked.law
 
 
 # --- one record, one block ----------------------------------------------------------------------

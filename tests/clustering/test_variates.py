@@ -10,40 +10,34 @@ from scipy.stats import chi2
 
 import privsketch as ps
 from privsketch.budget import exact
-from privsketch.clustering import passes as passes_module
 from privsketch.clustering import variates
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import clustered
 from privsketch.errors import ParameterError, RecordError
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.testing import Tape, exact_answer
 
 RELATIONS = ["add-remove", "replace"]
 LINE = ps.Box(-1, 1, dim=1)
 EDGE = 3  # largest integer of a coordinate of two bits
 
 
-@pytest.fixture
-def few_bits(monkeypatch):
-    """Coordinates of two bits and a sign: integers from -3 to 3."""
-    monkeypatch.setattr(passes_module, "_MOST_BITS", 2)
+def zeros(values, law):
+    return np.zeros_like(values)
 
 
-def questions(records, k, noise, neighbours="add-remove", *, epsilon=2.0, domain=LINE, **options):
-    """What a run asks of the noise, with 0 for every answer."""
-    asked = []
-
-    def sampler(values, law):
-        asked.append((values.copy(), law))
-        return np.zeros_like(values), law.scale
-
-    budget = ps.Budget(epsilon, 1e-3 if noise == "gaussian" else 0.0, neighbours)
+def asked_of_noise(
+    records, k, noise, neighbours="add-remove", *, epsilon=2.0, domain=LINE, **options
+):
+    """What a run asks of the noise, with 0 for every answer, and its model."""
+    tape, budget = Tape(answer=zeros), ps.Budget(epsilon, 1e-3 * (noise == "gaussian"), neighbours)
     options = {"n_records": 10, "n_threads": 1, **options}
-    with _insecure_sampler(sampler):
-        model = clustered(
+    model = tape.recorded(
+        lambda: clustered(
             variates.cluster, records, k, domain=domain, budget=budget, noise=noise, **options
         )
-    return asked, model
+    )
+    return [(question.values, question.law) for question in tape.questions], model
 
 
 # --- the exact law of two noisy seeds of a tiny table -------------------------------------------
@@ -103,7 +97,7 @@ def pure_loss(kind, scale, neighbours, most=3):
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize("kind", ["laplace", "cube"])
 def test_two_seeds_cost_their_budget_and_no_more(kind, neighbours):
-    asked, model = questions(np.array([[9.0]]), 2, kind, neighbours)
+    asked, model = asked_of_noise(np.array([[9.0]]), 2, kind, neighbours)
     assert [int(values[0]) for values, _ in asked] == [EDGE, EDGE]
     first, second = (law.scale for _, law in asked)
     factor = asked[0][1].sensitivity / (2 * EDGE)  # by which a cube may be larger
@@ -121,7 +115,7 @@ def test_two_seeds_cost_their_budget_and_no_more(kind, neighbours):
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_two_gaussian_seeds_keep_epsilon_and_delta(neighbours):
     epsilon, delta = 6.0, 1e-3
-    asked, _ = questions(np.array([[9.0]]), 2, "gaussian", neighbours, epsilon=epsilon)
+    asked, _ = asked_of_noise(np.array([[9.0]]), 2, "gaussian", neighbours, epsilon=epsilon)
     scale = asked[0][1].scale
     places = np.arange(-60, 61)
 
@@ -147,7 +141,7 @@ def renyi(p, q, order):
 @pytest.mark.usefixtures("few_bits")
 def test_renyi_divergence_of_mixtures_is_at_most_that_of_two_places():
     """Whatever the chances of places, as long as all of them are in the domain."""
-    asked, _ = questions(np.array([[9.0]]), 2, "gaussian")
+    asked, _ = asked_of_noise(np.array([[9.0]]), 2, "gaussian")
     law = asked[0][1]
     places, inside = np.arange(-400, 401), np.arange(-EDGE, EDGE + 1)[:, np.newaxis]
     parts = log_noise("gaussian", law.scale, places - inside)
@@ -178,7 +172,7 @@ def test_two_records_are_never_farther_apart_than_the_noise_is_for(domain, noise
     corners = center + np.array([half, -half, [half[0], 0], [-half[0], 0], [0, half[1]]]) * 2
     farthest = 0.0
     tables = [*(corner[np.newaxis] for corner in corners), *rng.normal(size=(9, 1, 2)) * 40]
-    shown = [questions(t, 2, noise, neighbours, domain=domain)[0][0] for t in tables]
+    shown = [asked_of_noise(t, 2, noise, neighbours, domain=domain)[0][0] for t in tables]
     for (one, law), (other, _) in itertools.combinations(shown, 2):
         step = np.linalg.norm((one - other).astype(float), norm)
         farthest = max(farthest, step / law.sensitivity)
@@ -198,21 +192,10 @@ def test_two_records_are_never_farther_apart_than_the_noise_is_for(domain, noise
 @pytest.mark.parametrize("k", [1, 3, 64])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_steps_share_the_budget(k, delta):
-    laws = []
-
-    def record(values, law):
-        laws.append(law)
-        return values.copy(), law.scale
-
-    with _insecure_sampler(record):
-        model = clustered(
-            variates.cluster,
-            np.zeros((4, 2)),
-            k,
-            domain=DOMAINS[0],
-            budget=ps.Budget(0.7, delta),
-            n_records=4,
-        )
+    tape, budget = Tape(answer=exact_answer), ps.Budget(0.7, delta)
+    options = {"domain": DOMAINS[0], "budget": budget, "n_records": 4}
+    model = tape.recorded(lambda: clustered(variates.cluster, np.zeros((4, 2)), k, **options))
+    laws = tape.laws
     assert len(laws) == len(model.centers) == k
     if delta:
         spent = sum(law.rho for law in laws) / rho_of_budget(0.7, delta)
@@ -262,7 +245,7 @@ def test_records_that_are_all_at_a_centre_can_be_drawn():
 
 def test_no_record_is_the_centre_of_the_domain():
     for domain in DOMAINS:
-        asked, model = questions(np.zeros((0, 2)), 3, "laplace", domain=domain)
+        asked, model = asked_of_noise(np.zeros((0, 2)), 3, "laplace", domain=domain)
         assert all((values == 0).all() for values, _ in asked)
         np.testing.assert_allclose(model.centers, np.tile(domain.center_vector, (3, 1)))
 

@@ -11,9 +11,9 @@ from privsketch.formats import document
 from privsketch.learning.pca.learner import TOO_FEW, learn_pca
 from privsketch.learning.pca.problem import problem_of_pca
 from privsketch.models.components import PCAModel
-from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.report import html as pages
 from privsketch.report.html import report_page, save_report
+from privsketch.testing import without_noise
 
 NAMES = ["age", "<script>alert(1)</script>", "bmi", "x$y$", "e", "f"]
 SPREAD = np.array([0.5, 0.3, 0.03, 0.03, 0.03, 0.03])
@@ -45,11 +45,8 @@ def example(records):
     return learn_pca(sketch), sketch
 
 
-def without_noise(records, **choices):
-    def no_noise(values, law):
-        return values, law.scale
-
-    with _insecure_sampler(no_noise):
+def exact_sketch(records, **choices):
+    with without_noise():
         return ps.sketch(records, plan(**choices))
 
 
@@ -66,7 +63,7 @@ def lost(matrix, components):
 @pytest.mark.parametrize("mean", [None, "released"])
 def test_a_problem_is_the_sums_of_the_records(records, feature_map, mean):
     domain = ps.Ball(dim=6, radius=2.5, center=0.1)
-    sketch = without_noise(records, feature_map=feature_map, mean=mean, domain=domain)
+    sketch = exact_sketch(records, feature_map=feature_map, mean=mean, domain=domain)
     problem = problem_of_pca(sketch)
     inside = domain.project(records) - 0.1
     sums = inside.T @ inside
