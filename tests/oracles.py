@@ -107,3 +107,26 @@ def fits(counts, chances, false_alarm=1e-7):
     counts, expected = np.asarray(counts), np.asarray(chances) * np.sum(counts)
     statistic = float(np.sum((counts - expected) ** 2 / expected))
     return statistic < chi2.isf(false_alarm, len(counts) - 1)
+
+
+# --- cases ---------------------------------------------------------------------------------------
+
+# Choices of the fixture make_design, one for each kind of sketch.
+DESIGNS = {
+    "gaussian": {},
+    "cube": {"delta": 0.0},
+    "laplace": {"delta": 0.0, "noise": "laplace"},
+    "count omitted": {"count": "omitted"},
+    "replace": {"neighbours": "replace"},
+    "one-bit": {"feature_map": "one-bit"},
+    "ball": {"domain": ps.Ball(dim=3, radius=3.0)},
+}
+
+# Share of the sums in a Laplace budget: number of records, epsilon, share, by mpmath.
+SHARES_OF_THE_SUMS = [
+    (1, 1, 0.546602348),
+    (100, 0.1, 0.815258096),
+    (1000, 0.1, 0.955019929),
+    (1e4, 1, 0.997848660),
+    (1e6, 1, 0.999900007),
+]

@@ -33,12 +33,6 @@ DESIGN = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def run(*arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 

@@ -28,12 +28,6 @@ STUDY = [*PUBLIC, "--records", 1e4, "--seed", 3]
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def small_blocks(monkeypatch):
     """Readers cut tables into many blocks, so that one pass takes many steps."""
     monkeypatch.setattr(selection, "BLOCK_VALUES", 50 * DIM)
@@ -318,32 +312,34 @@ def interrupted(monkeypatch, when):
 METHODS = ["pipeline", "sketch", "partition-tree", "lloyd", "grid"]
 
 
+@pytest.fixture
+def interrupted_run(folder, small_blocks, monkeypatch):
+    """What a command says that is interrupted in some pass; it leaves the folder as it was."""
+
+    def made(method, when):
+        write("data.parquet", some_records())
+        before = contents(folder)
+        interrupted(monkeypatch, when)
+        result = run("data.parquet", *STUDY, "--method", method, "-o", "model.json")
+        assert result.exit_code == 1
+        assert contents(folder) == before
+        return result.stderr
+
+    return made
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_an_interrupt_in_the_first_pass_costs_nothing(
-    folder, small_blocks, spent, monkeypatch, method
-):
-    write("data.parquet", some_records())
-    before = contents(folder)
-    interrupted(monkeypatch, lambda passes, calls: calls == 3)
-    result = run("data.parquet", *STUDY, "--method", method, "-o", "model.json")
-    assert result.exit_code == 1
-    assert "nothing was spent or written" in result.stderr
+def test_an_interrupt_in_the_first_pass_costs_nothing(interrupted_run, spent, method):
+    said = interrupted_run(method, lambda passes, calls: calls == 3)
+    assert "nothing was spent or written" in said
     assert spent == []
-    assert contents(folder) == before
 
 
 @pytest.mark.parametrize("method", ["pipeline", "partition-tree", "lloyd"])
-def test_an_interrupt_after_the_first_release_says_that_it_cost(
-    folder, small_blocks, spent, monkeypatch, method
-):
-    write("data.parquet", some_records())
-    before = contents(folder)
-    interrupted(monkeypatch, lambda passes, calls: passes == 2)
-    result = run("data.parquet", *STUDY, "--method", method, "-o", "model.json")
-    assert result.exit_code == 1
-    assert "count the budget as spent" in result.stderr
+def test_an_interrupt_after_the_first_release_says_that_it_cost(interrupted_run, spent, method):
+    said = interrupted_run(method, lambda passes, calls: passes == 2)
+    assert "count the budget as spent" in said
     assert len(spent) > 0
-    assert contents(folder) == before
 
 
 def test_an_error_after_the_first_release_says_that_it_cost(folder, spent, monkeypatch):

@@ -31,12 +31,6 @@ OPTIONS = ["--epsilon", "4", "-k", str(K), "--ball", "3", "--seed", "5"]
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def small_blocks(monkeypatch):
     """Readers and threads cut tables into many pieces, at different places."""
     monkeypatch.setattr(selection, "BLOCK_VALUES", 7 * DIM)

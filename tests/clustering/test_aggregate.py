@@ -17,7 +17,6 @@ from privsketch.budget import exact
 from privsketch.clustering import aggregate
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import clustered
-from privsketch.errors import ParameterError, RecordError
 from privsketch.testing import questions
 
 RELATIONS = ["add-remove", "replace"]
@@ -397,60 +396,6 @@ def test_a_number_that_nobody_gave_is_counted_with_noise(spent):
     public = ps.Budget(1.0, 0.0, "replace")
     model = clustered(aggregate.cluster, np.zeros((4, 1)), 2, domain=LINE, budget=public)
     assert (model.n_records, len(spent), model.receipt.epsilon) == (4, 1, 1.0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_odd_tables_give_a_model_without_a_word(domain, kind):
-    tables = [np.zeros((0, 2)), np.full((30, 2), np.nan), np.tile([[1e300, -1e300]], (50, 1))]
-    delta = 1e-6 if kind == "gaussian" else 0.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for table in tables:
-            model = clustered(
-                aggregate.cluster,
-                table,
-                3,
-                domain=domain,
-                budget=ps.Budget(1.0, delta),
-                noise=kind,
-                n_blocks=5,
-                missing_to_center=True,
-            )
-            np.testing.assert_allclose(domain.project(model.centers), model.centers, atol=1e-9)
-            assert model.concerns == ("weights are equal shares: this method releases none",)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"noise": "laplace-joint"}, "noise='laplace-joint': expected one of 'laplace', 'cube'"),
-        ({"noise": "gaussian"}, "delta=0 with noise='gaussian'"),
-        ({"n_clusters": 0}, "n_clusters=0"),
-        ({"n_blocks": 0}, "n_blocks=0"),
-        ({"n_blocks": 2001}, "n_blocks=2001: expected at most 2000"),
-        ({"n_records": -3}, "n_records=-3"),
-    ],
-)
-def test_refusals(options, words, spent):
-    choices = {"n_clusters": 2, "domain": LINE, "budget": ps.Budget(1.0), **options}
-    with pytest.raises(ParameterError, match=words):
-        clustered(aggregate.cluster, np.zeros((5, 1)), **choices)
-    assert spent == []
-
-
-def test_missing_values_are_refused_before_anything_is_spent(spent):
-    for n_records in (None, 9):
-        with pytest.raises(RecordError, match="missing"):
-            clustered(
-                aggregate.cluster,
-                np.array([[0.0], [np.nan]]),
-                1,
-                domain=LINE,
-                budget=ps.Budget(1.0),
-                n_records=n_records,
-            )
-    assert spent == []
 
 
 @pytest.mark.parametrize("k", [1, 4])

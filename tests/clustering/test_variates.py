@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from privsketch.budget import exact
 from privsketch.clustering import variates
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import clustered
-from privsketch.errors import ParameterError, RecordError
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.testing import Tape, exact_answer
 
@@ -253,28 +251,6 @@ def test_no_record_is_the_centre_of_the_domain():
 # --- the model ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", ["laplace", "cube", "gaussian"])
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_centres_are_in_the_domain_and_nothing_warns(domain, noise):
-    tables = [np.zeros((0, 2)), np.full((1, 2), np.nan), np.tile([[1e300, -1e300]], (50, 1))]
-    delta = 1e-6 if noise == "gaussian" else 0.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for table in tables:
-            model = clustered(
-                variates.cluster,
-                table,
-                3,
-                domain=domain,
-                budget=ps.Budget(1.0, delta),
-                noise=noise,
-                missing_to_center=True,
-            )
-            np.testing.assert_allclose(domain.project(model.centers), model.centers, atol=1e-9)
-            np.testing.assert_array_equal(model.weights, np.full(3, 1 / 3))
-            assert model.concerns == ("weights are equal shares: this method releases none",)
-
-
 @pytest.mark.usefixtures("no_noise")
 def test_without_noise_seeds_are_records():
     table = np.random.default_rng(0).uniform(-1, 1, size=(40, 2)).round(2)
@@ -305,33 +281,3 @@ def test_a_number_that_nobody_gave_is_counted_with_noise(spent):
         clustered(variates.cluster, np.zeros((4, 1)), 2, domain=LINE, budget=public).n_records == 4
     )
     assert len(spent) == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"noise": "laplace-joint"}, "noise='laplace-joint': expected one of 'laplace', 'cube'"),
-        ({"noise": "gaussian"}, "delta=0 with noise='gaussian'"),
-        ({"n_clusters": 0}, "n_clusters=0"),
-        ({"n_records": -3}, "n_records=-3"),
-    ],
-)
-def test_refusals(options, words, spent):
-    choices = {"n_clusters": 2, "domain": LINE, "budget": ps.Budget(1.0), **options}
-    with pytest.raises(ParameterError, match=words):
-        clustered(variates.cluster, np.zeros((5, 1)), **choices)
-    assert spent == []
-
-
-def test_missing_values_are_refused_before_anything_is_spent(spent):
-    for n_records in (None, 9):
-        with pytest.raises(RecordError, match="missing"):
-            clustered(
-                variates.cluster,
-                np.array([[0.0], [np.nan]]),
-                1,
-                domain=LINE,
-                budget=ps.Budget(1.0),
-                n_records=n_records,
-            )
-    assert spent == []

@@ -51,6 +51,7 @@ from privsketch.noise.calibration import gamma_star, icassp_noise, icassp_to_lap
 from privsketch.noise.mechanism import cube_law, gaussian_law, laplace_law
 from privsketch.sketching.cost import COSTS, MEASURED, design_cost, sketching_cost
 from privsketch.testing import without_noise
+from tests.oracles import SHARES_OF_THE_SUMS
 
 # Lemma 26 against a simulation of the mechanism in floating point. It shares no code with
 # the package: records, masks, sampling and noise are drawn here as the paper defines them.
@@ -380,16 +381,7 @@ def test_a_regime_says_what_to_work_on():
 # The split of a Laplace budget
 
 
-@pytest.mark.parametrize(
-    ("n", "epsilon", "value"),
-    [
-        (1, 1, 0.546602348),
-        (100, 0.1, 0.815258096),
-        (1000, 0.1, 0.955019929),
-        (1e4, 1, 0.997848660),
-        (1e6, 1, 0.999900007),
-    ],
-)
+@pytest.mark.parametrize(("n", "epsilon", "value"), SHARES_OF_THE_SUMS)
 def test_published_shares_in_closed_form(n, epsilon, value):
     assert gamma_star_closed_form(n, epsilon) == pytest.approx(value, rel=1e-9)
 

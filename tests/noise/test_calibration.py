@@ -26,6 +26,7 @@ from privsketch.noise.calibration import (
 )
 from privsketch.noise.laws import MAX_RECORDS, plan_sum_noise, split_epsilon
 from privsketch.noise.mechanism import cube_factor, cube_law, gaussian_law, laplace_law
+from tests.oracles import SHARES_OF_THE_SUMS
 
 BUDGETS = [(1.0, 1e-6), (0.1, 1e-8), (0.1, 1e-6), (4.0, 1e-6), (0.5, 1e-8), (0.003, 1e-9)]
 
@@ -138,16 +139,7 @@ def test_discrete_laplace_variance():
     assert discrete_laplace_variance(37.0) == pytest.approx((z**2 * p).sum() / p.sum(), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("n", "epsilon", "value"),
-    [
-        (1, 1, 0.546602348),
-        (100, 0.1, 0.815258096),
-        (1000, 0.1, 0.955019929),
-        (1e4, 1, 0.997848660),
-        (1e6, 1, 0.999900007),
-    ],
-)
+@pytest.mark.parametrize(("n", "epsilon", "value"), SHARES_OF_THE_SUMS)
 def test_share_of_the_sums(n, epsilon, value):
     assert gamma_star(n, epsilon) == pytest.approx(value, rel=2e-9)
 

@@ -14,16 +14,7 @@ import privsketch as ps
 from privsketch.budget import exact
 from privsketch.noise.laws import saturating_multiply
 from privsketch.testing import without_noise
-
-DESIGNS = {
-    "gaussian": {},
-    "cube": {"delta": 0.0},
-    "laplace": {"delta": 0.0, "noise": "laplace"},
-    "count omitted": {"count": "omitted"},
-    "replace": {"neighbours": "replace"},
-    "one-bit": {"feature_map": "one-bit"},
-    "ball": {"domain": ps.Ball(dim=3, radius=3.0)},
-}
+from tests.oracles import DESIGNS
 
 
 @pytest.fixture
