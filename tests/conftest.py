@@ -28,6 +28,13 @@ def spent():
 
 
 @pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def few_bits(monkeypatch):
     """Coordinates of two bits and a sign, integers from -3 to 3, for methods that read records."""
     monkeypatch.setattr("privsketch.clustering.passes._MOST_BITS", 2)
