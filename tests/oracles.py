@@ -5,6 +5,7 @@ itself: its scale, its threshold.
 """
 
 import itertools
+import json
 import math
 from fractions import Fraction
 
@@ -13,6 +14,7 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
+from privsketch.formats import fingerprint
 from privsketch.noise.account import Account, Shares
 from privsketch.testing import replaced_noise
 
@@ -107,6 +109,18 @@ def fits(counts, chances, false_alarm=1e-7):
     counts, expected = np.asarray(counts), np.asarray(chances) * np.sum(counts)
     statistic = float(np.sum((counts - expected) ** 2 / expected))
     return statistic < chi2.isf(false_alarm, len(counts) - 1)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def resave(path, change):
+    """Change the content of a JSON file of ours and give it a valid fingerprint again."""
+    whole = json.loads(path.read_text())
+    content = {k: v for k, v in whole.items() if k not in ("format", "version", "fingerprint")}
+    change(content)
+    head = {"format": whole["format"], "version": whole["version"]}
+    path.write_text(json.dumps({**head, **content, "fingerprint": fingerprint(content)}))
 
 
 # --- cases ---------------------------------------------------------------------------------------

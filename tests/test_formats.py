@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 import privsketch as ps
 from privsketch import formats
-from privsketch.formats import canonical_json, fingerprint
+from privsketch.formats import canonical_json
 from tests import oracles
+from tests.oracles import resave
 
 PREAMBLE = 16
 
@@ -358,6 +359,7 @@ def test_a_public_count_must_be_a_whole_number(make_design, make_records, count)
         ps.Sketch.from_bytes(with_header(sketch, lambda h: h.update(exact_count=count)))
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("depth", [10, 300, *range(440, 500, 4), 900, 2_000, 200_000])
 def test_a_deeply_nested_receipt_is_refused_or_understood(sketch, depth):
     data = sketch.to_bytes()
@@ -376,15 +378,6 @@ def test_a_deeply_nested_receipt_is_refused_or_understood(sketch, depth):
 
 
 # ---------------------------------------------------------------- designs and models
-
-
-def resave(path, change):
-    """Change the content of a JSON file of ours and give it a valid fingerprint again."""
-    whole = json.loads(path.read_text())
-    content = {k: v for k, v in whole.items() if k not in ("format", "version", "fingerprint")}
-    change(content)
-    head = {"format": whole["format"], "version": whole["version"]}
-    path.write_text(json.dumps({**head, **content, "fingerprint": fingerprint(content)}))
 
 
 def test_a_lowered_budget_breaks_the_fingerprint(design, tmp_path):
