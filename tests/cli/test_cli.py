@@ -251,6 +251,7 @@ def test_the_demo_tells_the_whole_story(folder):
     assert len(ps.Sketch.load("out/all.sketch").ids) == 5
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_demo_can_be_typed(folder):
     told = run("demo", "--records", 500, "-o", "out").stdout
     typed = [line.split()[2:] for line in told.splitlines() if line.startswith("  $ privsketch ")]

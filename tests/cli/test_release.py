@@ -476,6 +476,7 @@ def fails_at(call, error):
     return sampler
 
 
+@pytest.mark.mostly_slow(quick_every=8)
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("output", ["out.parquet", "out.csv", "out.arrow", "out.npy"])

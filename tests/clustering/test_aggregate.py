@@ -177,6 +177,7 @@ def neighbours_of(tables, relation):
             yield one, other
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.usefixtures("few_bits")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("kind", ["laplace", "cube"])
@@ -351,6 +352,7 @@ def test_no_records_are_the_references(domain):
     np.testing.assert_allclose(model.centers, start, atol=1e-3)
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize(("kind", "delta"), [("cube", 0.0), ("laplace", 0.0), (None, 1e-6)])
 def test_it_finds_clear_clusters(kind, delta):
     # Noise of standard deviation below 0.02 moves a centre by 0.1 with a chance below 1e-6.

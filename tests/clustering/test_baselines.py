@@ -53,6 +53,7 @@ def pair(records, neighbours, old, new):
 # --- privacy of noisy rounds -------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_worst_record_of_a_box_costs_the_budget(kind, neighbours):
@@ -251,6 +252,7 @@ def plain_lloyd(records, centers, n_rounds):
     return centers, np.bincount(label, minlength=len(centers))
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.usefixtures("no_noise")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("domain", [ps.Box([-3, -2], [2, 3]), ps.Ball(2, 3.0, 0.5)])
@@ -347,6 +349,7 @@ def test_refusals(options, words):
 # --- starts ------------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("domain", [ps.Box(-1, 1, dim=2), ps.Ball(2, 1.0), ps.Box(-8, 8, dim=10)])
 @pytest.mark.parametrize("k", [2, 9, 30])
 def test_packed_points_keep_their_distance(domain, k):
@@ -403,6 +406,7 @@ def test_cells_against_a_histogram(per_axis):
     np.testing.assert_allclose(centers, np.stack(middles, axis=-1).reshape(-1, 3), atol=1e-12)
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize("domain", [ps.Box(-1, 1, dim=2), ps.Ball(2, 1.0)])
 def test_the_grid_costs_the_budget(neighbours, domain):
@@ -553,6 +557,7 @@ def test_no_record_is_longer_than_passes_say(dim, shape):
     assert (whole**2).sum(axis=1).max() > 0.999 * passes.l2_squared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2])
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_gaussian_rounds_pay_for_two_clusters_or_for_the_diameter(neighbours, k):

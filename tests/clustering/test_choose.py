@@ -450,6 +450,7 @@ def halves(n_records):
     return X
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.filterwarnings("ignore:X has feature names")
 @pytest.mark.parametrize("method", NAMED)
 def test_the_same_records_ask_the_same_questions(method, learned_once, same_draws):
@@ -462,6 +463,7 @@ def test_the_same_records_ask_the_same_questions(method, learned_once, same_draw
     require_same(first, replayed(tape, X, method=method, n_threads=3))
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("method", ["pipeline", "partition-tree"])
 def test_sparse_centres_of_all_formats(method, neighbours, learned_once):
@@ -523,6 +525,7 @@ LENGTHS = [
 ]
 
 
+@pytest.mark.mostly_slow(quick_every=5)
 @pytest.mark.parametrize(("dim", "options"), LENGTHS)
 def test_nothing_but_the_noise_knows_the_number_of_records(dim, options):
     """Ten records more: the same questions, and with the same answers the same model."""

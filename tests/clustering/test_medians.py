@@ -322,6 +322,7 @@ def neighbour_tables(neighbours, dim=3, n_records=300):
     return table, other
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize(
     ("method", "delta", "dim"),
@@ -547,6 +548,7 @@ def with_outliers(n_records=10_000, seed=0):
     return np.clip(records, -8, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides", [{"neighbours": "replace"}, {"delta": 0.0, "domain": ps.Ball(radius=14.0)}]
 )
@@ -617,6 +619,7 @@ def expected_failures(estimator):
     }
 
 
+@pytest.mark.mostly_slow(quick_every=9)
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_scikit_learn_contract(estimator, check, one_search):
     check(estimator)

@@ -38,6 +38,7 @@ def some_records(n_records=400, seed=0):
 # Shares ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 7.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3])
 def test_shares_of_a_gaussian_budget_stay_within_it(epsilon, delta):
@@ -114,6 +115,7 @@ def plan_of(directions, delta):
     return PipelinePlan(directions, n_directions, 2, tuple(weights.items()), 0.0)
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("directions", ["columns", "released", "random"])
@@ -209,6 +211,7 @@ def test_an_iterator_cannot_be_read_twice():
         Passes(iter([some_records()]), BALL)
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("n_records", [None, 100])
 def test_an_empty_table_is_pure_noise(delta, n_records):
@@ -230,6 +233,7 @@ def test_an_empty_table_is_pure_noise(delta, n_records):
         )
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_a_number_of_records_that_nobody_gave_is_paid_for(delta):
     found = clustered(
@@ -317,6 +321,7 @@ def test_counts_follow_what_was_measured_as_far_as_it_is_not_noise():
 # The whole ------------------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (4.0, 0.0)])
 def test_clusters_in_many_columns_are_found(epsilon, delta):
     rng = np.random.default_rng(0)
@@ -347,6 +352,7 @@ def test_clusters_in_many_columns_are_found(epsilon, delta):
 # Plans ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=80)
 @pytest.mark.parametrize("n_clusters", [1, 2, 10, 64])
 @pytest.mark.parametrize("dim", [1, 2, 10, 11, 100])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -360,6 +366,7 @@ def test_shares_of_every_plan_add_up(n_clusters, dim, delta, neighbours):
         assert math.isfinite(plan.excess)
 
 
+@pytest.mark.slow
 def test_more_records_or_budget_never_look_worse():
     for delta in (0.0, 1e-6):
         budgets = [ps.Budget(epsilon, delta) for epsilon in (0.03, 0.1, 0.3, 1.0, 3.0)]
@@ -379,6 +386,7 @@ def test_directions_lost_in_noise_are_not_paid_for():
     assert plan_pipeline(64, 100, ps.Budget(1.0, 1e-6), 1e6).directions == "released"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_radii_are_not_noise(delta, neighbours):

@@ -290,6 +290,7 @@ def worst_loss_of_picks(dim, n_nonzero, n_picks, scale):
     return worst
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize(
     ("dim", "s", "n_picks"), [(3, 1, 1), (4, 1, 2), (4, 2, 1), (4, 2, 2), (4, 2, 3), (5, 3, 2)]
 )
@@ -315,6 +316,7 @@ def test_loss_of_four_picks_and_two_entries():
     assert worst_log_ratio(before, after, law.scale, 4) == pytest.approx(5.0)
 
 
+@pytest.mark.mostly_slow(quick_every=9)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize(("n_nonzero", "n_picks"), [(1, 1), (1, 2), (2, 2), (2, 3)])
 def test_loss_of_the_whole_recovery(neighbours, n_nonzero, n_picks):
@@ -440,6 +442,7 @@ def test_merging_takes_the_cheapest_pairs():
 # --- the whole ---
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize(
     ("start", "recovery", "delta"),
@@ -569,6 +572,7 @@ def cost(table, centers):
     return float((table.multiply(table).sum() + scores.min(axis=1).sum()) / table.shape[0])
 
 
+@pytest.mark.slow
 def test_sparse_centres_are_nearly_those_without_noise():
     table, means = topics(20_000, 800, 3, np.random.default_rng(4))
     options = {

@@ -109,6 +109,7 @@ def test_two_seeds_cost_their_budget_and_no_more(kind, neighbours):
         assert pure_loss(kind, 0.9 * first / factor, neighbours) > 1.1 * model.receipt.epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_bits")
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_two_gaussian_seeds_keep_epsilon_and_delta(neighbours):
@@ -213,6 +214,7 @@ def draws(table, centers, count, rows=None, monkeypatch=None):
     return [int(variates.drawn_record(passes, centers, "seed")[0]) for _ in range(count)]
 
 
+@pytest.mark.mostly_slow(quick_every=6)
 @pytest.mark.usefixtures("few_bits")
 @pytest.mark.parametrize("rows", [2**14, 2])
 @pytest.mark.parametrize("centers", [[], [-3.0], [-3.0, 2.0]])

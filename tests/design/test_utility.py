@@ -133,6 +133,7 @@ def errors_away(squared, expected):
     return (squared.mean() - expected) / (squared.std() / math.sqrt(len(squared)))
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("reference", ["law", "records"])
 @pytest.mark.parametrize("sampling", ["all", "poisson", "without-replacement"])
 @pytest.mark.parametrize("masks", ["all", "uniform", "block", "poisson"])
@@ -650,6 +651,7 @@ def test_pure_studies_are_offered_pure_noise_only(neighbours):
     assert not any("delta" in reason for reason in found.reasons)
 
 
+@pytest.mark.slow
 def test_what_is_recommended_for_its_speed():
     large = {**STUDY, "domain": ps.Box(-8, 8, dim=160), "n_components": 4, "n_records": 1e9}
     found = alternatives(large, design_cost)
@@ -777,6 +779,7 @@ def released_ratios(design, features, reference, seed):
     return np.array(ratios), expected
 
 
+@pytest.mark.mostly_slow(quick_every=14)
 @pytest.mark.parametrize("reference", ["law", "records"])
 @pytest.mark.parametrize(
     ("feature_map", "masks"),

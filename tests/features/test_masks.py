@@ -112,6 +112,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.mostly_slow(quick_every=6)
 @pytest.mark.parametrize("masks", LAWS)
 @pytest.mark.parametrize("feature", ["fourier", "one-bit", "quadratic"])
 def test_masked_sums_estimate_the_whole_ones(feature, masks):
@@ -407,6 +408,7 @@ def test_sampled_records_are_a_smaller_sample():
     assert ps.merge([released, other]).repetition == 4
 
 
+@pytest.mark.slow
 def test_standard_errors_of_masked_and_weighted_sketches():
     # Ten releases of two clusters each: the mean square of errors over their standard errors.
     rng = np.random.default_rng(3)

@@ -193,6 +193,7 @@ def power_iteration(vectors, rng, starts=40, steps=200):
     return float(((x @ vectors.T) ** 4).sum(axis=1).max())
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("dim", [1, 2, 3, 5, 10])
 @pytest.mark.parametrize("per_dim", [1, 2, 5, 10])
 @pytest.mark.parametrize("kind", ["normal", "bases"])
@@ -325,6 +326,7 @@ def test_gradient_ascent_on_second_moments(norm, relation):
     assert largest > (0.45 if (norm, relation) == ("l1", "replace") else 0.95) * limit
 
 
+@pytest.mark.mostly_slow(quick_every=8)
 @pytest.mark.parametrize("masks", ["uniform:1", "uniform:5", "block:4", "poisson:0.5"])
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_gradient_ascent_on_masked_quadratic_features(norm, masks):

@@ -270,6 +270,7 @@ def test_a_refit_takes_the_shrinkage_back():
 # --- accuracy under noise ----------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize(
     ("map_name", "noise", "n_bases", "deviation", "method"),
     [
@@ -332,6 +333,7 @@ def test_the_robust_loss_is_worth_having():
     assert np.mean(robust) < 0.9 * np.mean(plain)
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("slow", [2.0, 1.0])
 def test_slow_spectra_do_not_bend_the_components(slow):
     low_rank, with_remainder, told = [], [], []

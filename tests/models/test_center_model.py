@@ -183,6 +183,7 @@ def test_the_description_says_method_reason_domain_and_cost():
 SHAPES = [(1, 1), (4, 1), (1, 2), (2, 2), (2, 3), (3, 12), (13, 3), (60, 4), (10, 784)]
 
 
+@pytest.mark.mostly_slow(quick_every=14)
 @pytest.mark.parametrize(
     ("n_clusters", "dim", "kind"),
     [
@@ -246,6 +247,7 @@ def test_a_receipt_without_parts_is_one_step():
     assert "what any one record said" in text
 
 
+@pytest.mark.slow
 def test_names_are_not_believed():
     plain = Page(report_page(some_model()))
     attacked = report_page(

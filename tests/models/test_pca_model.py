@@ -81,6 +81,7 @@ def test_a_problem_is_the_sums_of_the_records(records, feature_map, mean):
     assert problem.radius == 2.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature_map", ["second-moments", "quadratic"])
 def test_noise_variances_are_those_of_the_release(feature_map):
     # An empty table: what is released is noise. False alarms below 1e-6 for 5 deviations.

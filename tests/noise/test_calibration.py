@@ -152,6 +152,7 @@ def test_shares_add_up_exactly(epsilon, n_records):
     assert for_sums / epsilon == pytest.approx(gamma_star(n_records, epsilon), rel=1e-5)
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("scale", [2**8, 2**15, 2**16, 2**20])
 def test_rounded_tables_exceed_the_circle_and_ours_does_not(scale):
     # Rounding cos and sin to integers can push |c| + |s| one above sqrt(2) S.
@@ -185,6 +186,7 @@ def test_large_integer_sensitivities_are_not_rounded_down():
     assert Fraction(cube_law(sensitivity_, 3, 1.0, "add-remove").scale) >= sensitivity_
 
 
+@pytest.mark.slow
 def test_scales_are_rounded_up():
     rng = np.random.default_rng(0)
     for _ in range(300):

@@ -99,6 +99,7 @@ def subset_law(counts, law):
     }
 
 
+@pytest.mark.slow
 def test_empty_counts_have_the_law_that_noise_would_give_them():
     counts = [0, 2, 0, 1]  # all 16 sets are likely: the rarest has a chance of 1.2 %
     law = threshold_law(1, 4, 0.5, "add-remove")

@@ -143,6 +143,7 @@ def test_laplace_cells_of_table_maps(name, relation, features, beta):
     assert (law.epsilon, law.delta, law.neighbours) == (EPSILON, 0.0, relation)
 
 
+@pytest.mark.mostly_slow(quick_every=33)
 @each_cell(TABLES, FEATURE_LAWS)
 def test_gaussian_cells_of_table_maps(name, relation, features, beta):
     masks = with_records(FEATURE_LAWS[features], beta)

@@ -86,6 +86,7 @@ def chi_square_rejects(counts, probabilities):
     return bool(stats.chi2.sf(statistic, len(observed) - 1) < FALSE_ALARM)
 
 
+@pytest.mark.slow
 def test_geometric_law():
     rate = exact(0.3) / 2
     samples = np.array([_geometric(rate, secrets.randbelow) for _ in range(N)])
@@ -95,6 +96,7 @@ def test_geometric_law():
         assert chi_square_rejects(counts, (1 - q) * q ** np.arange(200)) is rejected
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("rate", ["0", "0.01", "0.5", "1"])
 def test_coin_probability(rate):
     from fractions import Fraction
@@ -104,6 +106,7 @@ def test_coin_probability(rate):
     assert abs(heads - N * p) <= Z * math.sqrt(N * p * (1 - p))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2])
 def test_cube_law_exactly(d):
     sensitivity, epsilon = 3, 0.8

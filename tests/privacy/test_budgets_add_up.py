@@ -234,6 +234,7 @@ def test_a_swap_where_the_noise_is_drawn_is_caught(dim, monkeypatch):
 # --- what runs spend ----------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize(("dim", "k"), SOME)
 def test_runs_of_clustering_spend_their_budget(dim, k, neighbours):
@@ -319,6 +320,7 @@ def test_a_count_is_paid_from_the_same_budget(method, delta):
     require_all_spent(laws, receipt, budget)
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize(("noise", "delta"), [("gaussian", 1e-6), ("laplace", 0.0)])
 @pytest.mark.parametrize("dim", [2, 3, 10, 100, 300])

@@ -234,6 +234,7 @@ def audit(run, one, other, tape):
     return found.largest_move, found.share_of_budget
 
 
+@pytest.mark.mostly_slow(quick_every=9)
 @pytest.mark.parametrize(("method", "neighbours", "change"), CASES)
 def test_replayed_on_a_neighbour(method, neighbours, change):
     one, other = pair_of(change, neighbours, method.dim)
@@ -250,6 +251,7 @@ def test_replayed_on_a_neighbour(method, neighbours, change):
     assert share > 0 or neighbours == "replace" or may_be_same
 
 
+@pytest.mark.mostly_slow(quick_every=9)
 @pytest.mark.parametrize("push", [-30.0, 30.0])
 @pytest.mark.parametrize("method", ONE_OF_EACH, ids=KINDS)
 def test_the_other_way_round(method, push):
@@ -262,6 +264,7 @@ def test_the_other_way_round(method, push):
     audit(run, other, one, Tape(push=push))
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("method", ONE_OF_EACH, ids=KINDS)
 def test_order_blocks_and_threads_change_nothing(method, monkeypatch):
     table = np.concatenate([some_records(method.dim), [NEW[name](method.dim) for name in NEW]])
@@ -275,6 +278,7 @@ def test_order_blocks_and_threads_change_nothing(method, monkeypatch):
     np.testing.assert_array_equal(first.centers, second.centers)
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("push", [-30.0, 0.0, 30.0])
 @pytest.mark.parametrize("method", ONE_OF_EACH, ids=KINDS)
 def test_whatever_the_noise_there_is_a_model(method, push):

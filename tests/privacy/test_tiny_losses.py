@@ -297,6 +297,7 @@ LINE = ((-1.0,), (-0.3,), (0.2,), (1.0,))
 PLANE = ((-0.5, -0.5), (0.5, 0.6), (9.0, -9.0))
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize(("n_levels", "threshold"), [(1, 1), (2, 1), (2, 2)])
 @pytest.mark.parametrize("shift", [0, RADIUS // 3])
@@ -377,6 +378,7 @@ def crowd_pairs(neighbours):
     ]
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_swaps_of_two_centres(neighbours):
     # The last choice adds nothing: it tells of a record only if rounds before it did not. Two
@@ -511,6 +513,7 @@ def lloyd_run(kind, neighbours, n_rounds, epsilon=2.0, k=2):
 HALVES = ((-9.0,), (0.0,), (0.5,))
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.usefixtures("one_bit")
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize("kind", ["laplace-joint", "laplace", "cube"])
@@ -591,6 +594,7 @@ def residual_round(rows, account):
     return account.receipt("round", None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_bits")
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_pure_residual_rounds(neighbours):

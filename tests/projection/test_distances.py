@@ -134,6 +134,7 @@ def standard_errors_off(values, expected):
     return (means.mean() - expected) / (means.std(ddof=1) / math.sqrt(len(means)))
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("protect", ["row", "element"])
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_recovered_distances_are_unbiased_with_the_right_variance(protect, noise):
@@ -350,6 +351,7 @@ def test_intervals_given_the_matrix_are_close_to_those_of_noncentral_variables()
             assert end == pytest.approx(true, rel=0.02)
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("noise", [laplace(0.5**0.5), gaussian(1.0)], ids=["laplace", "gaussian"])
 @pytest.mark.parametrize("k", [2, 10, 50])
 def test_intervals_hold_the_true_distance_as_often_as_they_say(noise, k):

@@ -59,6 +59,7 @@ def test_the_sketch_is_its_definition(name):
     assert (exact_values(RECORDS[:300], design) == definition(design, RECORDS[:300])).all()
 
 
+@pytest.mark.mostly_slow(quick_every=6)
 @pytest.mark.parametrize("name", DESIGNS)
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
 @pytest.mark.parametrize("cut", [1, 7, 1024, 10_000])
