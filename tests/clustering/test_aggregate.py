@@ -76,33 +76,35 @@ def different(one, other):
 @pytest.mark.usefixtures("by_content")
 @pytest.mark.parametrize("rows", [2**14, 1000])
 @pytest.mark.parametrize("most", [2**25, 2**14, 2**10])
-def test_one_record_changes_one_block(most, rows, monkeypatch):
+def test_one_record_changes_one_block(most, rows):
     """Also where blocks are cut, and whatever the pieces in which a table is read."""
-    monkeypatch.setattr(aggregate, "_MOST_VALUES", most)
-    monkeypatch.setattr(aggregate, "_ROWS", rows)
+
+    def sampled(records):
+        passes = Passes(records, PLANE)
+        return aggregate.sampled_blocks(passes, 8, most_values=most, rows=rows)
+
     table = np.random.default_rng(0).uniform(-1, 1, size=(30_000, 2))
-    blocks = aggregate.sampled_blocks(Passes(table, PLANE), 8)
+    blocks = sampled(table)
     assert sum(map(len, blocks)) == min(len(table), most // 2)
     changed = 0
     for row in (0, 1, 77, 5000, 16_384, 29_999):
-        others = aggregate.sampled_blocks(Passes(np.delete(table, row, axis=0), PLANE), 8)
+        others = sampled(np.delete(table, row, axis=0))
         assert different(blocks, others) <= 1
         changed += different(blocks, others)
     assert changed > 0 or most < 2**12
     shuffled = np.random.default_rng(1).permutation(table)
     parts = [shuffled[:7], shuffled[7:20_000], shuffled[20_000:]]
-    assert different(blocks, aggregate.sampled_blocks(Passes(parts, PLANE), 8)) == 0
+    assert different(blocks, sampled(parts)) == 0
 
 
 @pytest.mark.usefixtures("by_content")
-def test_one_block_alone_moves_its_centres(monkeypatch):
-    monkeypatch.setattr(aggregate, "_MOST_VALUES", 2**13)
+def test_one_block_alone_moves_its_centres():
     table = np.random.default_rng(0).uniform(-1, 1, size=(20_000, 2))
     reference = np.array([[-1.0, -1.0], [0.0, 0.0], [1.0, 1.0]]) * 1e5
     found = []
     for rows in (table, table[1:], table[:-1], np.delete(table, 4000, axis=0)):
         passes = Passes(rows, PLANE)
-        blocks = aggregate.sampled_blocks(passes, 5)
+        blocks = aggregate.sampled_blocks(passes, 5, most_values=2**13)
         with aggregate.one_thread_of_kmeans():
             found.append([aggregate.ordered_centers(passes, b, reference, 0) for b in blocks])
     assert all(different(found[0], other) <= 1 for other in found[1:])
@@ -127,11 +129,9 @@ def test_blocks_are_drawn_anew_and_evenly():
     assert sizes[0] != sizes[1]
 
 
-def test_those_who_stay_are_drawn_evenly(monkeypatch):
-    monkeypatch.setattr(aggregate, "_MOST_VALUES", 8000)
-    monkeypatch.setattr(aggregate, "_ROWS", 3000)
-    table = np.linspace(-1, 1, 16_000)[:, np.newaxis]
-    kept = np.concatenate(aggregate.sampled_blocks(Passes(table, LINE), 4))
+def test_those_who_stay_are_drawn_evenly():
+    passes = Passes(np.linspace(-1, 1, 16_000)[:, np.newaxis], LINE)
+    kept = np.concatenate(aggregate.sampled_blocks(passes, 4, most_values=8000, rows=3000))
     assert len(kept) == 8000
     counts, _ = np.histogram(kept, bins=16, range=(-(2.0**18), 2.0**18))
     # Each of 1000 stays with a chance of 1/2: less than a chi-square with a variance of 250.

@@ -207,23 +207,21 @@ def test_steps_share_the_budget(k, delta):
 # --- which records are drawn --------------------------------------------------------------------
 
 
-def draws(table, centers, count, rows=None, monkeypatch=None):
+def draws(table, centers, count, **options):
     passes = Passes(table, LINE)
-    if rows is not None:
-        monkeypatch.setattr(variates, "_ROWS", rows)
-    return [int(variates.drawn_record(passes, centers, "seed")[0]) for _ in range(count)]
+    return [int(variates.drawn_record(passes, centers, "seed", **options)[0]) for _ in range(count)]
 
 
 @pytest.mark.mostly_slow(quick_every=6)
 @pytest.mark.usefixtures("few_bits")
 @pytest.mark.parametrize("rows", [2**14, 2])
 @pytest.mark.parametrize("centers", [[], [-3.0], [-3.0, 2.0]])
-def test_chances_are_those_of_k_means_plus_plus(centers, rows, monkeypatch):
+def test_chances_are_those_of_k_means_plus_plus(centers, rows):
     table, count = np.array([[-0.75], [-0.25], [0.25], [0.75]]), 4000  # -3, -1, 1, 3
     whole = np.array([-3.0, -1.0, 1.0, 3.0])
     squared = np.min([(whole - c) ** 2 for c in centers], axis=0) if centers else np.ones(4)
     expected = squared / squared.sum()
-    found = draws(table, np.reshape(centers, (-1, 1)), count, rows, monkeypatch)
+    found = draws(table, np.reshape(centers, (-1, 1)), count, rows=rows)
     observed = np.array([found.count(int(value)) for value in whole])
     assert observed.sum() == count
     some = expected > 0

@@ -472,12 +472,18 @@ def test_every_cluster_has_a_row_even_if_noise_is_all_there_is():
     assert cluster_released(equal, 3).labels.shape == (5,)
 
 
-def test_distances_to_many_centres_are_in_memory_by_strips(monkeypatch):
-    released = clustered(5, 500, 10, 4, laplace(1.0), 4.0, n_clusters=6)[0]
-    whole = cluster_released(released, 6)
-    monkeypatch.setattr(kmeans_module, "STRIP", 50)
-    np.testing.assert_array_equal(cluster_released(released, 6).labels, whole.labels)
-    monkeypatch.undo()
+@pytest.mark.parametrize("strip", [1, 50, 2999])
+def test_strips_of_distances_change_no_label(strip):
+    rng = np.random.default_rng(1)
+    rows, centers = rng.normal(size=(500, 4)), rng.normal(size=(6, 4))
+    offsets, own = rng.normal(size=6), rng.integers(6, size=500)
+    for more in ((), (own, rng.normal(size=6))):
+        whole = kmeans_module._nearest(rows, centers, offsets, *more)
+        cut = kmeans_module._nearest(rows, centers, offsets, *more, strip=strip)
+        np.testing.assert_array_equal(cut, whole)
+
+
+def test_distances_to_many_centres_are_in_memory_by_strips():
     rows = np.random.default_rng(0).normal(size=(100_000, 2))
     tracemalloc.start()
     kmeans_module._nearest(rows, rows[:300], np.zeros(300))
