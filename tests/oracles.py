@@ -111,6 +111,15 @@ def fits(counts, chances, false_alarm=1e-7):
     return statistic < chi2.isf(false_alarm, len(counts) - 1)
 
 
+# --- components ----------------------------------------------------------------------------------
+
+
+def missed_variance(matrix, components):
+    """Share of the variance of the best components that these miss."""
+    best = np.linalg.eigvalsh(matrix)[::-1][: len(components)].sum()
+    return 1 - np.trace(components @ matrix @ components.T) / best
+
+
 # --- files ---------------------------------------------------------------------------------------
 
 

@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import privsketch as ps
 from privsketch.cli import cluster as command_file
 from privsketch.cli import progress
-from privsketch.cli.main import main
 from privsketch.clustering import choose as methods
 from privsketch.clustering.choose import cluster_by
 from privsketch.clustering.medians import method as medians
 from privsketch.models.clusters import ClusterModel
 from privsketch.tables import memory as selection
+from tests import commands
+from tests.commands import contents
 
 DIM, K = 3, 2
 CENTERS = np.array([[-2.0, -2.0, -2.0], [2.0, 2.0, 2.0]])
@@ -49,18 +49,12 @@ def write(path, records, names="abc"):
 
 
 def run(*arguments):
-    return CliRunner().invoke(main, ["cluster", *(str(argument) for argument in arguments)])
+    return commands.run("cluster", *arguments)
 
 
 def clustered(*arguments):
     """A run that must succeed."""
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def contents(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return commands.succeeded("cluster", *arguments)
 
 
 def in_order(centers):
@@ -184,7 +178,7 @@ def test_the_choice_sees_public_facts_only(folder, monkeypatch):
 def test_what_was_written_can_be_inspected(folder):
     write("data.parquet", some_records())
     clustered("data.parquet", *STUDY, "--method", "lloyd", "-o", "model.json")
-    told = CliRunner().invoke(main, ["inspect", "model.json"])
+    told = commands.run("inspect", "model.json")
     model = ClusterModel.load("model.json")
     assert told.exit_code == 0
     assert told.stdout.strip() == model.describe() + "\n\n" + model.receipt.describe()

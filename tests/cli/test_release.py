@@ -16,15 +16,15 @@ import pyarrow.csv as csv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import privsketch as ps
-from privsketch.cli.main import main
 from privsketch.cli.stopping import stoppable
 from privsketch.projection import rows as projection_file
 from privsketch.projection.matrix import public_matrix
 from privsketch.tables import memory as selection
 from privsketch.testing import replaced_noise
+from tests import commands
+from tests.commands import run
 
 DIM, K = 3, 2
 OPTIONS = ["--epsilon", "4", "-k", str(K), "--ball", "3", "--seed", "5"]
@@ -37,27 +37,14 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(projection_file, "_CHUNK_VALUES", 3 * DIM)
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
 def released(*arguments):
     """A release that must succeed."""
-    result = run("release", *arguments)
-    assert result.exit_code == 0, result.output
-    return result
+    return commands.succeeded("release", *arguments)
 
 
 def refused(folder, *arguments):
-    """The error line of a release that must fail: exit code 2, no traceback, no file changed."""
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    result = run("release", *arguments)
-    assert isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == 2
-    lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
-    assert len(lines) == 1
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-    return lines[0]
+    """The error line of a release that must fail."""
+    return commands.refused(folder, "release", *arguments)
 
 
 def some_records(n_records=50, seed=0):

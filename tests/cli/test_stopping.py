@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import privsketch as ps
 from privsketch.cli import progress
-from privsketch.cli.main import main
 from privsketch.cli.stopping import Stop, stoppable
 from privsketch.models.clusters import ClusterModel
 from privsketch.report import html
+from tests.commands import run
 
 PRIVSKETCH = Path(sys.executable).parent / "privsketch"
 NOTHING = "nothing was spent or written"
@@ -32,10 +31,6 @@ def folder(tmp_path, monkeypatch):
         n_components=2, domain=ps.Box(-4, 4, dim=3), budget=ps.Budget(1.0, 1e-6), random_state=0
     ).save("study.json")
     return tmp_path
-
-
-def run(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def names(folder):
