@@ -15,7 +15,7 @@ SLOW = {
     "estimators/test_estimators.py::test_bad_tables_are_refused_without_being_quoted": 4,
     "estimators/test_estimators.py::test_empty_clusters_are_not_called_precise": 0,
     "estimators/test_estimators.py::test_finds_separated_clusters": 3,
-    "estimators/test_estimators.py::test_scikit_learn_contract": 66,
+    "estimators/test_estimators.py::test_scikit_learn_contract": 22,
     "estimators/test_mixture_estimator.py::test_attributes_work_in_scikit_learn": 4,
     "estimators/test_mixture_estimator.py::test_close_to_the_plain_fit": 5,
     "estimators/test_mixture_estimator.py::test_everything_fitted_is_a_function_of_the_release": 0,
