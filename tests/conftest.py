@@ -1,16 +1,69 @@
-"""What several test files share: sums without noise, a look at what is spent, small studies."""
+"""What several test files share: which tests are slow, noise left out or noted, small studies."""
+
+from collections import Counter
 
 import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.testing import exact_answer, replaced_noise, without_noise
+
+# Tests that are slow, or mostly so, in files that do not say it themselves: every how many cases
+# is quick, 0 for none.
+SLOW = {
+    "benchmarks/test_compare.py::test_what_has_its_row_is_not_run_again": 0,
+    "estimators/test_estimators.py::test_bad_tables_are_refused_without_being_quoted": 4,
+    "estimators/test_estimators.py::test_empty_clusters_are_not_called_precise": 0,
+    "estimators/test_estimators.py::test_finds_separated_clusters": 3,
+    "estimators/test_estimators.py::test_scikit_learn_contract": 22,
+    "estimators/test_mixture_estimator.py::test_attributes_work_in_scikit_learn": 4,
+    "estimators/test_mixture_estimator.py::test_close_to_the_plain_fit": 5,
+    "estimators/test_mixture_estimator.py::test_everything_fitted_is_a_function_of_the_release": 0,
+    "estimators/test_mixture_estimator.py::test_scikit_learn_contract": 11,
+    "estimators/test_pca_estimator.py::test_scikit_learn_contract": 4,
+    "estimators/test_projection_estimator.py::test_pipelines_with_classifiers": 3,
+    "kernels/test_hadamard.py::test_compiled_sums_are_those_of_the_dense_matrix": 6,
+    "kernels/test_hadamard.py::test_every_width_of_vectors_gives_the_same_sums": 12,
+    "kernels/test_hadamard.py::test_only_features_that_are_kept_are_added": 0,
+    "kernels/test_self_checks.py::test_a_coefficient_off_by_its_last_digit": 6,
+    "kernels/test_self_checks.py::test_a_wrong_coefficient_of_the_decoder": 6,
+    "kernels/test_self_checks.py::test_kernels_agree_with_their_definitions": 3,
+    "papers/test_cells.py::test_a_run_goes_on_where_it_was": 0,
+    "papers/test_cells.py::test_a_run_that_is_ended_leaves_no_process_and_keeps_what_is_done": 0,
+    "papers/test_cells.py::test_cells_have_one_thread": 0,
+    "papers/test_cells.py::test_our_errors_arrive_as_they_are_and_other_parts_are_kept": 0,
+    "papers/test_cells.py::test_rows_come_in_the_order_of_the_cells_and_are_kept": 0,
+    "papers/test_clp.py::test_releases_have_the_ratio_that_was_asked_for": 3,
+    "papers/test_clp.py::test_tiny_targets": 0,
+    "papers/test_icassp.py::test_reference_is_k_means": 0,
+    "papers/test_icassp.py::test_tiny_run_of_figure_2": 0,
+    "papers/test_icassp.py::test_tiny_run_of_figure_3": 0,
+    "papers/test_targets.py::test_a_target_from_the_shell": 0,
+    "papers/test_targets.py::test_a_target_writes_a_table_words_and_a_picture": 0,
+    "papers/test_targets.py::test_figure_4_follows_its_closed_form": 0,
+    "papers/test_targets.py::test_projected_records_have_variance_d_over_k": 0,
+    "papers/test_targets.py::test_rows_read_from_a_file_say_the_same": 0,
+}
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items):
+    """Mark cases of tests that are mostly slow, all but every n-th."""
+    seen = Counter()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        marker = item.get_closest_marker("mostly_slow")
+        every = marker.kwargs["quick_every"] if marker else SLOW.get(test.removeprefix("tests/"))
+        if every is not None:
+            if every == 0 or seen[test] % every:
+                item.add_marker("slow")
+            seen[test] += 1
 
 
 @pytest.fixture
 def no_noise():
     """Releases made in this test are the exact integers, marked INSECURE in their receipts."""
-    with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
+    with without_noise():
         yield
 
 
@@ -21,10 +74,23 @@ def spent():
 
     def record(values, law):
         laws.append(law)
-        return values.copy(), law.scale
+        return exact_answer(values, law), law.scale
 
-    with _insecure_sampler(record):
+    with replaced_noise(record):
         yield laws
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def few_bits(monkeypatch):
+    """Coordinates of two bits and a sign, integers from -3 to 3, for methods that read records."""
+    monkeypatch.setattr("privsketch.clustering.passes._MOST_BITS", 2)
 
 
 @pytest.fixture(scope="session")

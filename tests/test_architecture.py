@@ -79,6 +79,7 @@ def test_rooms_import_only_from_above(name):
             assert LEVEL[room(other)] < LEVEL[room(name)], f"{name} imports {other}"
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize(
     "name", [m for m in MODULES if room(m) in {"design", "models", "learning", "report"}]
 )

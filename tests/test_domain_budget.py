@@ -175,6 +175,7 @@ def test_a_design_file_with_such_a_budget_is_refused(tmp_path):
         ps.Design.load(tmp_path / "study.json")
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("epsilon", [1e-30, 1e-9, 100.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-100, 0.999])
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ import pytest
 
 import privsketch as ps
 from privsketch.budget import compose_sequential
+from privsketch.noise.choice import choice_law, picks_law, threshold_law
 from privsketch.noise.mechanism import add_noise, gaussian_law, laplace_law
 from privsketch.testing import (
     Tape,
+    exact_answer,
     moved,
     neighbouring_tables,
     questions,
@@ -69,6 +71,14 @@ def test_wrong_ones_do_not(run, words):
         replay(run, TABLE, TABLE[1:])
 
 
+def test_how_far_a_wrong_one_goes_is_measured():
+    found = replay(lambda rows: counted(rows, law=RIGHT, scale=3.0), TABLE, TABLE[1:], check=False)
+    assert found.moves == (2.0,)
+    assert found.largest_move == found.share_of_budget == 2.0
+    assert found.moves_of("laplace") == found.moves
+    assert found.moves_of("gaussian") == ()
+
+
 def test_a_result_needs_a_receipt():
     with pytest.raises((TypeError, AttributeError)):
         replay(lambda rows: SimpleNamespace(receipt="none"), TABLE, TABLE[1:])
@@ -88,10 +98,46 @@ def test_questions_without_noise_and_with():
     (question,) = questions(run)
     assert question.values.tolist() == question.answer.tolist() == [5, 6]
     tape = Tape(push=100.0)
-    with replaced_noise(tape.record):
-        run()
+    tape.recorded(run)
     assert (tape.questions[0].answer > 100).all()
+    assert tape.laws == [RIGHT]
     assert questions(run, noisy=True)[0].law == RIGHT
+    (question,) = questions(run, answer=lambda values, law: 0 * values)
+    assert question.answer.tolist() == [0, 0]
+
+
+def test_a_tape_is_replayed_as_often_as_one_likes():
+    def run(value):
+        return add_noise(np.array([value, 6]), RIGHT, source=None)[0].tolist()
+
+    tape = Tape()
+    first = tape.recorded(lambda: run(5))
+    for value in (5, 7, 9):
+        assert tape.replayed(lambda v=value: run(v)) == first
+        assert [values.tolist() for values in tape.again] == [[value, 6]]
+    with pytest.raises(AssertionError, match="fewer questions"):
+        tape.replayed(lambda: None)
+    with pytest.raises(AssertionError, match="more questions"):
+        tape.replayed(lambda: (run(5), run(5)))
+
+
+@pytest.mark.parametrize(
+    ("law", "values", "answer"),
+    [
+        (RIGHT, [3, -4], [3, -4]),
+        (choice_law(9, 3, 1.0, "add-remove"), [7, 4, 9], [1]),
+        (threshold_law(5, 9, 1.0, "add-remove"), [[2, 5], [4, 4], [8, 6]], [2, 8]),
+        (picks_law(9, 2, 3, 2, 1.0, "add-remove"), [[1, -9, 5]], [[1, 2]]),
+    ],
+)
+def test_exact_answers(law, values, answer):
+    assert exact_answer(np.array(values), law).tolist() == answer
+
+
+def test_replaced_noise_is_what_it_is_given():
+    with replaced_noise(lambda values, law: (values + 1, law.scale)):
+        values, _ = add_noise(np.array([1, 2]), RIGHT, source=None)
+    assert values.tolist() == [2, 3]
 
 
 def test_without_noise_receipts_say_so():

@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import privsketch as ps
 from privsketch.cli.main import main
+from tests.commands import refused, run
 
 COMMANDS = [
     "demo",
@@ -31,16 +31,6 @@ DESIGN = {
     "--records": "1000",
     "--seed": "7",
 }
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def design_arguments(**changes):
@@ -73,19 +63,6 @@ def sketches(study):
     for name in ("site-1", "site-2"):
         assert run("sketch", "study.json", f"{name}.csv", "-o", f"{name}.sketch").exit_code == 0
     return study
-
-
-def refused(folder, *arguments):
-    """The error line of a command that must fail: exit code 2, no traceback, no new file."""
-    before = sorted(folder.rglob("*"))
-    result = run(*arguments)
-    assert isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == 2
-    lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
-    assert len(lines) == 1
-    assert "Traceback" not in result.output
-    assert sorted(folder.rglob("*")) == before
-    return lines[0]
 
 
 def refused_in_one_line(folder, *arguments):
@@ -257,6 +234,7 @@ def test_the_demo_tells_the_whole_story(folder):
     assert len(ps.Sketch.load("out/all.sketch").ids) == 5
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_demo_can_be_typed(folder):
     told = run("demo", "--records", 500, "-o", "out").stdout
     typed = [line.split()[2:] for line in told.splitlines() if line.startswith("  $ privsketch ")]

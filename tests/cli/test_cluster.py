@@ -9,28 +9,22 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import privsketch as ps
 from privsketch.cli import cluster as command_file
 from privsketch.cli import progress
-from privsketch.cli.main import main
 from privsketch.clustering import choose as methods
 from privsketch.clustering.choose import cluster_by
 from privsketch.clustering.medians import method as medians
 from privsketch.models.clusters import ClusterModel
 from privsketch.tables import memory as selection
+from tests import commands
+from tests.commands import contents
 
 DIM, K = 3, 2
 CENTERS = np.array([[-2.0, -2.0, -2.0], [2.0, 2.0, 2.0]])
 PUBLIC = ["-k", K, "--ball", 5, "--epsilon", 2, "--delta", "1e-6"]
 STUDY = [*PUBLIC, "--records", 1e4, "--seed", 3]
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture
@@ -55,18 +49,12 @@ def write(path, records, names="abc"):
 
 
 def run(*arguments):
-    return CliRunner().invoke(main, ["cluster", *(str(argument) for argument in arguments)])
+    return commands.run("cluster", *arguments)
 
 
 def clustered(*arguments):
     """A run that must succeed."""
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def contents(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return commands.succeeded("cluster", *arguments)
 
 
 def in_order(centers):
@@ -190,7 +178,7 @@ def test_the_choice_sees_public_facts_only(folder, monkeypatch):
 def test_what_was_written_can_be_inspected(folder):
     write("data.parquet", some_records())
     clustered("data.parquet", *STUDY, "--method", "lloyd", "-o", "model.json")
-    told = CliRunner().invoke(main, ["inspect", "model.json"])
+    told = commands.run("inspect", "model.json")
     model = ClusterModel.load("model.json")
     assert told.exit_code == 0
     assert told.stdout.strip() == model.describe() + "\n\n" + model.receipt.describe()
@@ -318,32 +306,34 @@ def interrupted(monkeypatch, when):
 METHODS = ["pipeline", "sketch", "partition-tree", "lloyd", "grid"]
 
 
+@pytest.fixture
+def interrupted_run(folder, small_blocks, monkeypatch):
+    """What a command says that is interrupted in some pass; it leaves the folder as it was."""
+
+    def made(method, when):
+        write("data.parquet", some_records())
+        before = contents(folder)
+        interrupted(monkeypatch, when)
+        result = run("data.parquet", *STUDY, "--method", method, "-o", "model.json")
+        assert result.exit_code == 1
+        assert contents(folder) == before
+        return result.stderr
+
+    return made
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_an_interrupt_in_the_first_pass_costs_nothing(
-    folder, small_blocks, spent, monkeypatch, method
-):
-    write("data.parquet", some_records())
-    before = contents(folder)
-    interrupted(monkeypatch, lambda passes, calls: calls == 3)
-    result = run("data.parquet", *STUDY, "--method", method, "-o", "model.json")
-    assert result.exit_code == 1
-    assert "nothing was spent or written" in result.stderr
+def test_an_interrupt_in_the_first_pass_costs_nothing(interrupted_run, spent, method):
+    said = interrupted_run(method, lambda passes, calls: calls == 3)
+    assert "nothing was spent or written" in said
     assert spent == []
-    assert contents(folder) == before
 
 
 @pytest.mark.parametrize("method", ["pipeline", "partition-tree", "lloyd"])
-def test_an_interrupt_after_the_first_release_says_that_it_cost(
-    folder, small_blocks, spent, monkeypatch, method
-):
-    write("data.parquet", some_records())
-    before = contents(folder)
-    interrupted(monkeypatch, lambda passes, calls: passes == 2)
-    result = run("data.parquet", *STUDY, "--method", method, "-o", "model.json")
-    assert result.exit_code == 1
-    assert "count the budget as spent" in result.stderr
+def test_an_interrupt_after_the_first_release_says_that_it_cost(interrupted_run, spent, method):
+    said = interrupted_run(method, lambda passes, calls: passes == 2)
+    assert "count the budget as spent" in said
     assert len(spent) > 0
-    assert contents(folder) == before
 
 
 def test_an_error_after_the_first_release_says_that_it_cost(folder, spent, monkeypatch):

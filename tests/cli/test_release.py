@@ -16,24 +16,18 @@ import pyarrow.csv as csv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import privsketch as ps
-from privsketch.cli.main import main
 from privsketch.cli.stopping import stoppable
-from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.projection import rows as projection_file
 from privsketch.projection.matrix import public_matrix
 from privsketch.tables import memory as selection
+from privsketch.testing import replaced_noise
+from tests import commands
+from tests.commands import run
 
 DIM, K = 3, 2
 OPTIONS = ["--epsilon", "4", "-k", str(K), "--ball", "3", "--seed", "5"]
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture
@@ -43,27 +37,14 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(projection_file, "_CHUNK_VALUES", 3 * DIM)
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
 def released(*arguments):
     """A release that must succeed."""
-    result = run("release", *arguments)
-    assert result.exit_code == 0, result.output
-    return result
+    return commands.succeeded("release", *arguments)
 
 
 def refused(folder, *arguments):
-    """The error line of a release that must fail: exit code 2, no traceback, no file changed."""
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    result = run("release", *arguments)
-    assert isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == 2
-    lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
-    assert len(lines) == 1
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-    return lines[0]
+    """The error line of a release that must fail."""
+    return commands.refused(folder, "release", *arguments)
 
 
 def some_records(n_records=50, seed=0):
@@ -459,7 +440,7 @@ def test_a_matrix_is_not_published_before_the_release(folder):
         seen.append(Path("P.npy").exists())
         return values.copy(), law.scale
 
-    with _insecure_sampler(look):
+    with replaced_noise(look):
         released("data.npy", *OPTIONS, "--publish-matrix", "P.npy", "-o", "out.npy")
     assert seen == [False]
     assert Path("P.npy").exists()
@@ -482,13 +463,14 @@ def fails_at(call, error):
     return sampler
 
 
+@pytest.mark.mostly_slow(quick_every=8)
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("output", ["out.parquet", "out.csv", "out.arrow", "out.npy"])
 def test_an_interrupt_leaves_nothing(folder, small_blocks, output, threads):
     np.save("data.npy", some_records())
     options = [*OPTIONS, "--threads", threads, "--publish-matrix", "P.npy"]
-    with _insecure_sampler(fails_at(5, KeyboardInterrupt())):
+    with replaced_noise(fails_at(5, KeyboardInterrupt())):
         result = run("release", "data.npy", *options, "-o", output)
     assert result.exit_code == 1
     assert "Aborted" in result.stderr

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import privsketch as ps
 from privsketch.cli import progress
-from privsketch.cli.main import main
 from privsketch.cli.stopping import Stop, stoppable
 from privsketch.models.clusters import ClusterModel
 from privsketch.report import html
+from tests.commands import run
 
 PRIVSKETCH = Path(sys.executable).parent / "privsketch"
 NOTHING = "nothing was spent or written"
@@ -32,10 +31,6 @@ def folder(tmp_path, monkeypatch):
         n_components=2, domain=ps.Box(-4, 4, dim=3), budget=ps.Budget(1.0, 1e-6), random_state=0
     ).save("study.json")
     return tmp_path
-
-
-def run(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def names(folder):
@@ -223,6 +218,7 @@ def test_the_signals_are_given_back():
     assert not isinstance(before, Stop)
 
 
+@pytest.mark.mostly_slow(quick_every=6)
 @pytest.mark.parametrize("after", [0.15, 0.3, 0.6, 0.9, 1.3, 1.8])
 @pytest.mark.parametrize("engine", ["threads", "pool"])
 def test_real_interrupts(folder, after, engine):
@@ -273,6 +269,7 @@ def test_a_minus_is_standard_output(folder):
     assert "-" not in names(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_pipe_that_is_closed_early_may_have_been_read(folder, unbuffered):
     ps.Design.plan(
@@ -345,6 +342,7 @@ def test_the_shell_says_whether_there_is_a_header(folder):
     assert len(np.load("a.npy")) == len(records) - 1  # because somebody said so
 
 
+@pytest.mark.slow
 def test_names_of_a_header_are_published_where_somebody_states_them(folder):
     Path("named.csv").write_text("age,bmi\n" + "1,2\n" * 200)
     common = ["named.csv", "--epsilon", 1, "--box", 0, 3]
@@ -401,6 +399,7 @@ def test_a_sketch_does_not_replace_its_own_records(folder):
     assert Path("data.npy").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_ends_a_pool_all_the_same(folder):
     for pause in (0.01, 0.05):
         process = subprocess.Popen(

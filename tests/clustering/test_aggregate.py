@@ -15,22 +15,14 @@ from scipy.stats import chi2
 import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering import aggregate
-from privsketch.clustering import passes as passes_module
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import clustered
-from privsketch.errors import ParameterError, RecordError
-from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.testing import questions
 
 RELATIONS = ["add-remove", "replace"]
 KINDS = ["laplace", "cube", "gaussian"]
 LINE, PLANE = ps.Box(-1, 1, dim=1), ps.Box(-1, 1, dim=2)
 EDGE = 3  # largest integer of a coordinate of two bits
-
-
-@pytest.fixture
-def few_bits(monkeypatch):
-    """Coordinates of two bits and a sign: integers from -3 to 3."""
-    monkeypatch.setattr(passes_module, "_MOST_BITS", 2)
 
 
 def words_by_content(records):
@@ -65,27 +57,13 @@ def put(monkeypatch, places):
 
 
 def question(table, k, noise, neighbours="add-remove", *, domain=LINE, epsilon=2.0, **options):
-    """What a run asks of the noise: one vector."""
-    asked = []
-
-    def sampler(values, law):
-        asked.append((values.copy(), law))
-        return np.zeros_like(values), law.scale
-
+    """What a run asks of the noise: one vector, and its law."""
+    table = np.asarray(table, dtype=float).reshape(-1, len(domain.half_widths))
     budget = ps.Budget(epsilon, 1e-3 if noise == "gaussian" else 0.0, neighbours)
     options = {"n_records": 10, "n_blocks": 2, "random_state": 0, "n_threads": 1, **options}
-    with _insecure_sampler(sampler):
-        clustered(
-            aggregate.cluster,
-            np.asarray(table, dtype=float).reshape(-1, len(domain.half_widths)),
-            k,
-            domain=domain,
-            budget=budget,
-            noise=noise,
-            **options,
-        )
-    assert len(asked) == 1
-    return asked[0]
+    options.update(domain=domain, budget=budget, noise=noise)
+    (asked,) = questions(lambda: clustered(aggregate.cluster, table, k, **options))
+    return asked.values, asked.law
 
 
 # --- one record, one block ----------------------------------------------------------------------
@@ -98,33 +76,35 @@ def different(one, other):
 @pytest.mark.usefixtures("by_content")
 @pytest.mark.parametrize("rows", [2**14, 1000])
 @pytest.mark.parametrize("most", [2**25, 2**14, 2**10])
-def test_one_record_changes_one_block(most, rows, monkeypatch):
+def test_one_record_changes_one_block(most, rows):
     """Also where blocks are cut, and whatever the pieces in which a table is read."""
-    monkeypatch.setattr(aggregate, "_MOST_VALUES", most)
-    monkeypatch.setattr(aggregate, "_ROWS", rows)
+
+    def sampled(records):
+        passes = Passes(records, PLANE)
+        return aggregate.sampled_blocks(passes, 8, most_values=most, rows=rows)
+
     table = np.random.default_rng(0).uniform(-1, 1, size=(30_000, 2))
-    blocks = aggregate.sampled_blocks(Passes(table, PLANE), 8)
+    blocks = sampled(table)
     assert sum(map(len, blocks)) == min(len(table), most // 2)
     changed = 0
     for row in (0, 1, 77, 5000, 16_384, 29_999):
-        others = aggregate.sampled_blocks(Passes(np.delete(table, row, axis=0), PLANE), 8)
+        others = sampled(np.delete(table, row, axis=0))
         assert different(blocks, others) <= 1
         changed += different(blocks, others)
     assert changed > 0 or most < 2**12
     shuffled = np.random.default_rng(1).permutation(table)
     parts = [shuffled[:7], shuffled[7:20_000], shuffled[20_000:]]
-    assert different(blocks, aggregate.sampled_blocks(Passes(parts, PLANE), 8)) == 0
+    assert different(blocks, sampled(parts)) == 0
 
 
 @pytest.mark.usefixtures("by_content")
-def test_one_block_alone_moves_its_centres(monkeypatch):
-    monkeypatch.setattr(aggregate, "_MOST_VALUES", 2**13)
+def test_one_block_alone_moves_its_centres():
     table = np.random.default_rng(0).uniform(-1, 1, size=(20_000, 2))
     reference = np.array([[-1.0, -1.0], [0.0, 0.0], [1.0, 1.0]]) * 1e5
     found = []
     for rows in (table, table[1:], table[:-1], np.delete(table, 4000, axis=0)):
         passes = Passes(rows, PLANE)
-        blocks = aggregate.sampled_blocks(passes, 5)
+        blocks = aggregate.sampled_blocks(passes, 5, most_values=2**13)
         with aggregate.one_thread_of_kmeans():
             found.append([aggregate.ordered_centers(passes, b, reference, 0) for b in blocks])
     assert all(different(found[0], other) <= 1 for other in found[1:])
@@ -149,11 +129,9 @@ def test_blocks_are_drawn_anew_and_evenly():
     assert sizes[0] != sizes[1]
 
 
-def test_those_who_stay_are_drawn_evenly(monkeypatch):
-    monkeypatch.setattr(aggregate, "_MOST_VALUES", 8000)
-    monkeypatch.setattr(aggregate, "_ROWS", 3000)
-    table = np.linspace(-1, 1, 16_000)[:, np.newaxis]
-    kept = np.concatenate(aggregate.sampled_blocks(Passes(table, LINE), 4))
+def test_those_who_stay_are_drawn_evenly():
+    passes = Passes(np.linspace(-1, 1, 16_000)[:, np.newaxis], LINE)
+    kept = np.concatenate(aggregate.sampled_blocks(passes, 4, most_values=8000, rows=3000))
     assert len(kept) == 8000
     counts, _ = np.histogram(kept, bins=16, range=(-(2.0**18), 2.0**18))
     # Each of 1000 stays with a chance of 1/2: less than a chi-square with a variance of 250.
@@ -199,6 +177,7 @@ def neighbours_of(tables, relation):
             yield one, other
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.usefixtures("few_bits")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("kind", ["laplace", "cube"])
@@ -373,6 +352,7 @@ def test_no_records_are_the_references(domain):
     np.testing.assert_allclose(model.centers, start, atol=1e-3)
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize(("kind", "delta"), [("cube", 0.0), ("laplace", 0.0), (None, 1e-6)])
 def test_it_finds_clear_clusters(kind, delta):
     # Noise of standard deviation below 0.02 moves a centre by 0.1 with a chance below 1e-6.
@@ -418,60 +398,6 @@ def test_a_number_that_nobody_gave_is_counted_with_noise(spent):
     public = ps.Budget(1.0, 0.0, "replace")
     model = clustered(aggregate.cluster, np.zeros((4, 1)), 2, domain=LINE, budget=public)
     assert (model.n_records, len(spent), model.receipt.epsilon) == (4, 1, 1.0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_odd_tables_give_a_model_without_a_word(domain, kind):
-    tables = [np.zeros((0, 2)), np.full((30, 2), np.nan), np.tile([[1e300, -1e300]], (50, 1))]
-    delta = 1e-6 if kind == "gaussian" else 0.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for table in tables:
-            model = clustered(
-                aggregate.cluster,
-                table,
-                3,
-                domain=domain,
-                budget=ps.Budget(1.0, delta),
-                noise=kind,
-                n_blocks=5,
-                missing_to_center=True,
-            )
-            np.testing.assert_allclose(domain.project(model.centers), model.centers, atol=1e-9)
-            assert model.concerns == ("weights are equal shares: this method releases none",)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"noise": "laplace-joint"}, "noise='laplace-joint': expected one of 'laplace', 'cube'"),
-        ({"noise": "gaussian"}, "delta=0 with noise='gaussian'"),
-        ({"n_clusters": 0}, "n_clusters=0"),
-        ({"n_blocks": 0}, "n_blocks=0"),
-        ({"n_blocks": 2001}, "n_blocks=2001: expected at most 2000"),
-        ({"n_records": -3}, "n_records=-3"),
-    ],
-)
-def test_refusals(options, words, spent):
-    choices = {"n_clusters": 2, "domain": LINE, "budget": ps.Budget(1.0), **options}
-    with pytest.raises(ParameterError, match=words):
-        clustered(aggregate.cluster, np.zeros((5, 1)), **choices)
-    assert spent == []
-
-
-def test_missing_values_are_refused_before_anything_is_spent(spent):
-    for n_records in (None, 9):
-        with pytest.raises(RecordError, match="missing"):
-            clustered(
-                aggregate.cluster,
-                np.array([[0.0], [np.nan]]),
-                1,
-                domain=LINE,
-                budget=ps.Budget(1.0),
-                n_records=n_records,
-            )
-    assert spent == []
 
 
 @pytest.mark.parametrize("k", [1, 4])

@@ -23,7 +23,7 @@ from privsketch.clustering.sparse import start as sparse_start
 from privsketch.errors import FileError, ParameterError, RecordError
 from privsketch.estimators import kmeans
 from privsketch.models.clusters import ClusterModel
-from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.testing import Tape
 from tests.kmeans import private_kmeans
 
 CENTERS = np.array([[-0.6, -0.6, 0.6, 0.0], [0.6, 0.6, 0.0, -0.6], [0.6, -0.6, -0.6, 0.6]])
@@ -60,62 +60,19 @@ def fitted(X, method="auto", **overrides):
     return private_kmeans(**{"n_clusters": 3, **settings, **overrides}).fit(X)
 
 
-class Tape:
-    """Questions of a fit, answered with seeded noise, and the same answers for another fit."""
-
-    def __init__(self):
-        self._rng = np.random.default_rng(11)
-        self.questions = []
-        self._next = 0
-
-    def record(self, values, law):
-        answer = self._answer(values, law)
-        self.questions.append((values.copy(), law, answer))
-        return answer.copy(), law.scale
-
-    def replay(self, same_values):
-        """A sampler that gives the answers again, to the same laws."""
-        self._next = 0
-
-        def answer(values, law):
-            assert self._next < len(self.questions), "more questions than before"
-            before, known, given = self.questions[self._next]
-            self._next += 1
-            assert law == known, "another law"
-            if same_values:
-                np.testing.assert_array_equal(values, before)
-            return given.copy(), law.scale
-
-        return answer
-
-    def require_all_asked(self):
-        assert self._next == len(self.questions), "fewer questions than before"
-
-    def _answer(self, values, law):
-        rng, scale = self._rng, law.scale
-        if law.kind == "choice":
-            return np.array([np.argmin(values + scale * rng.gumbel(size=len(values)))])
-        if law.kind == "threshold":
-            noisy = np.zeros(law.n_components)
-            noisy[values[:, 0]] = values[:, 1]
-            noisy += rng.laplace(scale=scale, size=law.n_components)
-            return np.flatnonzero(noisy >= law.threshold)
-        noise = rng.laplace(scale=math.sqrt(law.variance / 2), size=values.shape)
-        return values + np.rint(noise).astype(np.int64)
-
-
 def recorded(X, **options):
     tape = Tape()
-    with _insecure_sampler(tape.record):
-        model = fitted(X, **options)
+    model = tape.recorded(lambda: fitted(X, **options))
     assert tape.questions
     return tape, model
 
 
 def replayed(tape, X, *, same_values=True, **options):
-    with _insecure_sampler(tape.replay(same_values)):
-        model = fitted(X, **options)
-    tape.require_all_asked()
+    """A fit that gets the answers again, to the same laws and, if so, the same values."""
+    model = tape.replayed(lambda: fitted(X, **options))
+    if same_values:
+        for question, again in zip(tape.questions, tape.again, strict=True):
+            np.testing.assert_array_equal(question.values, again)
     return model
 
 
@@ -493,6 +450,7 @@ def halves(n_records):
     return X
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.filterwarnings("ignore:X has feature names")
 @pytest.mark.parametrize("method", NAMED)
 def test_the_same_records_ask_the_same_questions(method, learned_once, same_draws):
@@ -505,6 +463,7 @@ def test_the_same_records_ask_the_same_questions(method, learned_once, same_draw
     require_same(first, replayed(tape, X, method=method, n_threads=3))
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("method", ["pipeline", "partition-tree"])
 def test_sparse_centres_of_all_formats(method, neighbours, learned_once):
@@ -566,6 +525,7 @@ LENGTHS = [
 ]
 
 
+@pytest.mark.mostly_slow(quick_every=5)
 @pytest.mark.parametrize(("dim", "options"), LENGTHS)
 def test_nothing_but_the_noise_knows_the_number_of_records(dim, options):
     """Ten records more: the same questions, and with the same answers the same model."""

@@ -53,8 +53,15 @@ from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps, swap_losses, whole_losses
 from privsketch.features.stream import PublicStream
 from privsketch.models.clusters import ClusterModel
-from privsketch.noise.account import Account, Shares
-from privsketch.noise.mechanism import _exact_sampler, _insecure_sampler, laplace_law
+from privsketch.noise.mechanism import laplace_law
+from privsketch.testing import Tape, questions, replay, without_noise
+from tests.oracles import (
+    even_account,
+    law_of_choices,
+    neighbour_at_the_end,
+    permute_and_flip,
+    worst_log_ratio,
+)
 
 RELATIONS = ["add-remove", "replace"]
 STEPS = {name: name for name in ("counts", "sums", "steps", "median")}
@@ -73,28 +80,6 @@ def passes_of(records, radius=1.0):
 
 def projected(records, n_dimensions=1):
     return Projected.draw(passes_of(records), n_dimensions, PublicStream(0, 1), 1e-4)
-
-
-def account_of(budget, *names):
-    return Account(Shares(budget, {name: Fraction(1, len(names)) for name in names}))
-
-
-def neighbours_of(records, change, neighbours):
-    """A table without its last record, or with another one in its place."""
-    return records[:-1] if neighbours == "add-remove" else [*records[:-1], change]
-
-
-def questions(run):
-    """What a run gives to noise, with the laws; nothing is added."""
-    calls = []
-
-    def record(values, law):
-        calls.append((values.copy(), law))
-        return (np.zeros(1, np.int64) if law.kind == "choice" else values), law.scale
-
-    with _insecure_sampler(record):
-        run()
-    return calls
 
 
 # --- the median round: exact losses in one dimension ---
@@ -142,8 +127,9 @@ def tiny_round(neighbours, budget, bounds):
     pairs = [(changed[x], sums_of(shared)) for x in grid]
     if neighbours == "replace":
         pairs = list(itertools.combinations(changed.values(), 2))
-    account = account_of(budget, "round")
-    law = questions(lambda: account.noisy("round", pairs[0][0], **bounds(1, one, weight)))[0][1]
+    account = even_account(budget, "round")
+    (asked,) = questions(lambda: account.noisy("round", pairs[0][0], **bounds(1, one, weight)))
+    law = asked.law
     if budget.delta == 0:
         return max(laplace_loss(a, b, law.scale) for a, b in pairs)
     return max(gaussian_delta(a, b, law.scale, budget.epsilon) for a, b in pairs)
@@ -218,19 +204,6 @@ def test_vectors_are_whole_and_depend_on_their_residual_alone():
 # --- the tree's medians ---
 
 
-def choice_chances(losses, scale):
-    """Permute-and-flip, by all orders."""
-    coins = [math.exp(-int(loss - min(losses)) / scale) for loss in losses]
-    found = np.zeros(len(losses))
-    orders = list(itertools.permutations(range(len(losses))))
-    for order in orders:
-        left = 1.0
-        for index in order:
-            found[index] += left * coins[index] / len(orders)
-            left *= 1 - coins[index]
-    return found
-
-
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize("change", [[-1.0], [0.05]])
 def test_loss_of_the_choice_of_medians(neighbours, change):
@@ -243,15 +216,16 @@ def test_loss_of_the_choice_of_medians(neighbours, change):
     def laws(records, stretch=1.0):
         data = projected(records)
         losses = path_losses(data, centers, path)
-        account = account_of(ps.Budget(epsilon, 0.0, neighbours), "median")
+        account = even_account(ps.Budget(epsilon, 0.0, neighbours), "median")
         calls = questions(lambda: release_places(losses, account, "median"))
         assert account.receipt("median", None).epsilon == epsilon
-        return [choice_chances(values, law.scale * stretch) for values, law in calls]
+        return [permute_and_flip(asked.values, asked.law.scale * stretch) for asked in calls]
 
     def worst(stretch=1.0):
-        one, other = laws(table, stretch), laws(neighbours_of(table, change, neighbours), stretch)
+        other = neighbour_at_the_end(table, change, neighbours)
+        pairs = zip(laws(table, stretch), laws(other, stretch), strict=True)
         # Clusters choose independently: the largest log-ratios add up, in both directions.
-        ratios = [np.log(a / b) for a, b in zip(one, other, strict=True)]
+        ratios = [np.log(a / b) for a, b in pairs]
         return max(sum(r.max() for r in ratios), -sum(r.min() for r in ratios))
 
     assert 0.2 * epsilon < worst() <= epsilon * (1 + 1e-9)
@@ -266,32 +240,18 @@ def test_loss_of_swaps_by_distance(neighbours):
 
     def law(records, stretch=1.0):
         data = projected(records)
-        found, waiting = {}, [()]
-        while waiting:
-            script, chance, made = waiting.pop(), 1.0, []
 
-            def sampler(values, noise, script=script, made=made):
-                nonlocal chance
-                chances = choice_chances(values, noise.scale * stretch)
-                place = script[len(made)] if len(made) < len(script) else 0
-                if len(made) >= len(script):
-                    waiting.extend((*made, other) for other in range(1, len(chances)))
-                made.append(place)
-                chance *= chances[place]
-                return np.array([place]), noise.scale
+        def run():
+            account = even_account(ps.Budget(epsilon, 0.0, neighbours), "swaps")
+            release_swaps(
+                data, candidates, 1, 2, PublicStream(3, 1), account, "swaps", loss="distances"
+            )
 
-            with _insecure_sampler(sampler):
-                account = account_of(ps.Budget(epsilon, 0.0, neighbours), "swaps")
-                release_swaps(
-                    data, candidates, 1, 2, PublicStream(3, 1), account, "swaps", loss="distances"
-                )
-            found[tuple(made)] = chance
-        assert sum(found.values()) == pytest.approx(1.0)
-        return found
+        return law_of_choices(run, stretch)
 
     def worst(stretch=1.0):
-        one, other = law(table, stretch), law(neighbours_of(table, [-1.0], neighbours), stretch)
-        return max(abs(math.log(one[key] / other[key])) for key in one)
+        other = neighbour_at_the_end(table, [-1.0], neighbours)
+        return worst_log_ratio(law(table, stretch), law(other, stretch))
 
     assert 0.3 * epsilon < worst() <= epsilon * (1 + 1e-9)
     assert worst(0.2) > epsilon
@@ -307,8 +267,8 @@ def test_a_start_is_chosen_at_what_a_record_can_move(delta, neighbours):
     change = start_losses(passes_of(table), starts) - start_losses(passes_of(table[:-1]), starts)
     assert (change > 0).all()
     assert 0.999 < change.max() / median_start.FARTHEST <= 1
-    account = account_of(ps.Budget(1.0, delta, neighbours), "starts")
-    law = questions(lambda: account.choice("starts", change, median_start.FARTHEST))[0][1]
+    account = even_account(ps.Budget(1.0, delta, neighbours), "starts")
+    law = questions(lambda: account.choice("starts", change, median_start.FARTHEST))[0].law
     width = median_start.FARTHEST * (1 if neighbours == "add-remove" else 2)
     assert law.sensitivity == median_start.FARTHEST
     assert Fraction(law.scale) * exact(law.epsilon) >= width
@@ -353,49 +313,6 @@ def test_losses_of_all_swaps_by_distance():
 # --- the same questions for neighbours ---
 
 
-def moved(law, before, after):
-    """Change of a question in the norm of its law, over the declared sensitivity."""
-    if law.kind == "threshold":
-        counts = {}
-        for sign, rows in ((1, before), (-1, after)):
-            for place, count in rows.tolist():
-                counts[place] = counts.get(place, 0) + sign * count
-        change = np.array([*counts.values(), 0], dtype=float)
-    else:
-        change = (before - after).astype(float)
-    norm = {"laplace": 1, "threshold": 1, "gaussian": 2, "cube": np.inf, "choice": np.inf}
-    return float(np.linalg.norm(change, norm[law.kind])) / law.sensitivity
-
-
-def replayed(run, first, second):
-    """Laws of all questions and how much two tables differ in them; answers are the same."""
-    calls, answers = [], []
-
-    def record(values, law):
-        answer = _exact_sampler(values, law)
-        calls.append((values.copy(), law))
-        answers.append(answer)
-        return answer
-
-    with _insecure_sampler(record):
-        run(first)
-    again = []
-
-    def replay(values, law):
-        again.append((values.copy(), law))
-        return answers[len(again) - 1]
-
-    with _insecure_sampler(replay):
-        run(second)
-    assert len(calls) == len(again)
-    found = []
-    for (before, law), (after, same_law) in zip(calls, again, strict=True):
-        assert law == same_law
-        assert law.kind == "threshold" or before.shape == after.shape
-        found.append((law.kind, moved(law, before, after)))
-    return found
-
-
 def neighbour_tables(neighbours, dim=3, n_records=300):
     rng = np.random.default_rng(5)
     table = np.clip(rng.normal(size=(n_records, dim)) * 0.3, -0.5, 0.5)
@@ -405,6 +322,7 @@ def neighbour_tables(neighbours, dim=3, n_records=300):
     return table, other
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize(
     ("method", "delta", "dim"),
@@ -412,7 +330,7 @@ def neighbour_tables(neighbours, dim=3, n_records=300):
 )
 def test_one_record_moves_no_question_further_than_its_noise_hides(neighbours, method, delta, dim):
     def run(table):
-        clustered(
+        return clustered(
             cluster_medians,
             table,
             3,
@@ -424,19 +342,14 @@ def test_one_record_moves_no_question_further_than_its_noise_hides(neighbours, m
             n_threads=1,
         )
 
-    found = replayed(run, *neighbour_tables(neighbours, dim))
-    assert 0.2 < max(change for _, change in found) <= 1
+    found = replay(run, *neighbour_tables(neighbours, dim))
+    assert 0.2 < found.largest_move <= 1
     if method == "rounds":
-        noise = "laplace" if delta == 0 else "gaussian"
-        steps = [kind for kind, _ in found if kind == noise]
-        assert len(steps) >= medians.N_ROUNDS + 2
-        assert len(found) - len(medians.share_weights(dim, delta == 0)) in (
-            0,
-            1,
-        )  # pure ones count apart
+        assert len(found.moves_of("laplace" if delta == 0 else "gaussian")) >= medians.N_ROUNDS + 2
+        more = len(found.moves) - len(medians.share_weights(dim, delta == 0))
+        assert more in (0, 1)  # pure ones count apart
     else:
-        kinds = [kind for kind, _ in found]
-        assert kinds.count("laplace") == 2 + N_STEPS
+        assert len(found.moves_of("laplace")) == 2 + N_STEPS
 
 
 def test_a_vector_that_is_not_cut_is_noticed(monkeypatch):
@@ -448,13 +361,13 @@ def test_a_vector_that_is_not_cut_is_noticed(monkeypatch):
 
     def run(table):
         domain, budget = ps.Ball(dim=3, radius=1.0), ps.Budget(20.0, 1e-6)
-        clustered(
+        return clustered(
             cluster_medians, table, 3, domain=domain, budget=budget, n_records=300, random_state=1
         )
 
     table, _ = neighbour_tables("add-remove")
     table[-1] = 30.0
-    assert max(change for _, change in replayed(run, table, table[:-1])) > 1
+    assert replay(run, table, table[:-1], check=False).largest_move > 1
 
 
 # --- what is spent ---
@@ -504,29 +417,26 @@ def test_one_receipt_with_its_parts(neighbours, method, delta):
         assert len(receipt.parts) == len(share_weights(3, False))
 
 
-def test_no_records_and_few(one_search):
-    options = {"domain": ps.Box(low=-1, high=1, dim=2), "n_records": 100}
-    for method, delta in (("rounds", 0.0), ("rounds", 1e-6), ("partition-tree", 0.0)):
-        for n in (0, 1):
-            budget = ps.Budget(1.0, delta)
-            found = clustered(
-                cluster_medians, np.zeros((n, 2)), 3, budget=budget, method=method, **options
-            )
-            assert found.centers.shape == (3, 2)
-            assert np.abs(found.centers).max() <= 1
-            assert found.weights.sum() == pytest.approx(1.0)
-        calls = []
+METHODS = [("rounds", 0.0), ("rounds", 1e-6), ("partition-tree", 0.0)]
+FEW = {"domain": ps.Box(low=-1, high=1, dim=2), "n_records": 100}
 
-        def spent(values, law, calls=calls):
-            calls.append(law)
-            return values, law.scale
 
-        replace = ps.Budget(1.0, delta, "replace")
-        with _insecure_sampler(spent), pytest.raises(ps.PrivsketchError, match="no records"):
-            clustered(
-                cluster_medians, np.zeros((0, 2)), 3, budget=replace, method=method, **options
-            )
-        assert calls == []
+@pytest.mark.parametrize("n_records", [0, 1])
+@pytest.mark.parametrize(("method", "delta"), METHODS)
+def test_no_records_and_few(method, delta, n_records, one_search):
+    table, budget = np.zeros((n_records, 2)), ps.Budget(1.0, delta)
+    found = clustered(cluster_medians, table, 3, budget=budget, method=method, **FEW)
+    assert found.centers.shape == (3, 2)
+    assert np.abs(found.centers).max() <= 1
+    assert found.weights.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("method", "delta"), METHODS)
+def test_no_records_to_replace(method, delta, spent, one_search):
+    table, budget = np.zeros((0, 2)), ps.Budget(1.0, delta, "replace")
+    with pytest.raises(ps.PrivsketchError, match="no records"):
+        clustered(cluster_medians, table, 3, budget=budget, method=method, **FEW)
+    assert spent == []
 
 
 # --- medians against an oracle ---
@@ -546,11 +456,6 @@ def skewed(n_records, dim, seed):
     return records[np.linalg.norm(records, axis=1) < 1]
 
 
-def without_noise(values, law):
-    """For utility alone: answers as they are, and the smallest losses."""
-    return (np.array([values.argmin()]) if law.kind == "choice" else values), law.scale
-
-
 @pytest.mark.parametrize("dim", [2, 5])
 def test_rounds_end_at_the_geometric_median(dim):
     records = skewed(3000, dim, 0)
@@ -558,9 +463,9 @@ def test_rounds_end_at_the_geometric_median(dim):
     passes = passes_of(records)
     center = np.rint(records.mean(axis=0, keepdims=True) / passes.unit)
     before = np.linalg.norm(center[0] * passes.unit - median)
-    with _insecure_sampler(without_noise):
+    with without_noise():
         for number in range(40):
-            account = account_of(ps.Budget(100.0), f"{number}")
+            account = even_account(ps.Budget(100.0), f"{number}")
             center = release_round(passes, center, round(0.005 / passes.unit), account, f"{number}")
     after = np.linalg.norm(center[0] * passes.unit - median)
     assert before > 0.03
@@ -572,8 +477,8 @@ def test_the_tree_chooses_nearly_the_geometric_median(dim):
     records = skewed(3000, dim, 1)
     _, least = geometric_median(records)
     data = projected(records, dim)
-    with _insecure_sampler(without_noise):
-        account = account_of(ps.Budget(50.0), *STEPS)
+    with without_noise():
+        account = even_account(ps.Budget(50.0), *STEPS)
         found = release_medians(data, np.zeros((1, dim)), account, STEPS)
     center = found.centers[0] * data.passes.unit
     cost = np.linalg.norm(records - center, axis=1).sum()
@@ -596,7 +501,7 @@ def test_the_length_is_a_small_quantile():
     rng = np.random.default_rng(0)
     records = rng.normal(size=(20_000, 3)) * 0.1
     passes = passes_of(records)
-    account = account_of(ps.Budget(5.0), "lengths")
+    account = even_account(ps.Budget(5.0), "lengths")
     least = release_least(passes, np.zeros((1, 3)), account, "lengths") * passes.unit
     # Noise of one record in a bin of hundreds; bins grow by an eighth.
     share = (np.linalg.norm(records, axis=1) < least).mean()
@@ -643,6 +548,7 @@ def with_outliers(n_records=10_000, seed=0):
     return np.clip(records, -8, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides", [{"neighbours": "replace"}, {"delta": 0.0, "domain": ps.Ball(radius=14.0)}]
 )
@@ -713,6 +619,7 @@ def expected_failures(estimator):
     }
 
 
+@pytest.mark.mostly_slow(quick_every=9)
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_scikit_learn_contract(estimator, check, one_search):
     check(estimator)
@@ -741,10 +648,10 @@ def test_nothing_exact_is_kept(blobs, one_search):
 
 def test_everything_fitted_is_a_function_of_the_answers(blobs, one_search):
     def same_for_all(values, law):
-        return np.arange(values.size, dtype=np.int64).reshape(values.shape) * 50_000, law.scale
+        return np.arange(values.size, dtype=np.int64).reshape(values.shape) * 50_000
 
-    with _insecure_sampler(same_for_all):
-        models = [fitted(X) for X in (blobs, blobs[:77] + 1.0)]
+    tape = Tape(answer=same_for_all)
+    models = [tape.recorded(lambda X=X: fitted(X)) for X in (blobs, blobs[:77] + 1.0)]
     states = [
         pickle.dumps([m.cluster_centers_, m.weights_, m.model_.n_records, repr(m.receipt_)])
         for m in models
@@ -783,17 +690,11 @@ def test_names_of_columns_and_missing_values(blobs, tmp_path):
         ({"n_records": 0, "method": "partition-tree"}, "n_records=0"),
     ],
 )
-def test_wrong_choices_are_refused_before_anything_is_spent(blobs, choices, words):
-    calls = []
-
-    def spent(values, law):
-        calls.append(law)
-        return values, law.scale
-
-    with _insecure_sampler(spent), pytest.raises(ps.PrivsketchError) as error:
+def test_wrong_choices_are_refused_before_anything_is_spent(blobs, choices, words, spent):
+    with pytest.raises(ps.PrivsketchError) as error:
         fitted(blobs, **choices)
     assert words in str(error.value)
-    assert calls == []
+    assert spent == []
 
 
 def test_an_error_never_quotes_a_value():

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -33,8 +33,9 @@ from privsketch.clustering.tree.swap import (
 )
 from privsketch.errors import ParameterError
 from privsketch.features.stream import PublicStream
-from privsketch.noise.account import Account, Shares
-from privsketch.noise.mechanism import _exact_sampler, _insecure_sampler, laplace_law
+from privsketch.noise.mechanism import laplace_law
+from privsketch.testing import Tape, questions, replay
+from tests.oracles import account_of, law_of_choices, neighbour_at_the_end, worst_log_ratio
 
 RELATIONS = ["add-remove", "replace"]
 
@@ -49,76 +50,7 @@ def projected(records, n_dimensions=1, seed=0):
     return Projected.draw(passes, n_dimensions, PublicStream(seed, 1), 1e-4)
 
 
-def account_of(epsilon, neighbours, *names):
-    weights = {name: Fraction(1, len(names)) for name in names}
-    return Account(Shares(ps.Budget(epsilon, 0.0, neighbours), weights))
-
-
 # --- exact laws: every random decision tried ---
-
-
-def choice_chances(losses, scale):
-    """Permute-and-flip, by all orders for up to 6 losses."""
-    coins = [math.exp(-int(loss - min(losses)) / scale) for loss in losses]
-    found = np.zeros(len(losses))
-    orders = list(itertools.permutations(range(len(losses))))
-    for order in orders:
-        left = 1.0
-        for index in order:
-            found[index] += left * coins[index] / len(orders)
-            left *= 1 - coins[index]
-    return found
-
-
-def possible(values, law, stretch):
-    """What a law that chooses may give, with probabilities; scales multiplied by `stretch`."""
-    if law.kind == "choice":
-        chances = choice_chances(values, law.scale * stretch)
-        return [(np.array([i]), chance) for i, chance in enumerate(chances)]
-    q = math.exp(-1 / (law.scale * stretch))
-    counts = np.zeros(law.n_components, dtype=int)
-    counts[values[:, 0]] = values[:, 1]
-    missing = law.threshold - counts
-    above = np.where(missing >= 0, q**missing / (1 + q), 1 - q ** (1.0 - missing) / (1 + q))
-    found = []
-    for flags in itertools.product([False, True], repeat=law.n_components):
-        chance = float(np.prod(np.where(flags, above, 1 - above)))
-        found.append((np.flatnonzero(flags), chance))
-    return found
-
-
-def exact_law(run, stretch=1.0):
-    """Probability of every sequence of decisions that `run` can make."""
-    law, waiting = {}, [()]
-    while waiting:
-        script = waiting.pop()
-        chance, made = 1.0, []
-
-        def sampler(values, noise, script=script, made=made):
-            nonlocal chance
-            options = possible(values, noise, stretch)
-            place = script[len(made)] if len(made) < len(script) else 0
-            if len(made) >= len(script):
-                waiting.extend((*made, other) for other in range(1, len(options)))
-            made.append(place)
-            chance *= options[place][1]
-            return options[place][0], noise.scale
-
-        with _insecure_sampler(sampler):
-            run()
-        law[tuple(made)] = chance
-    assert sum(law.values()) == pytest.approx(1.0)
-    return law
-
-
-def worst_log_ratio(one, other):
-    assert set(one) == set(other)
-    return max(abs(math.log(one[key] / other[key])) for key in one)
-
-
-def neighbours_of(records, change, neighbours):
-    """A table without its last record, or with another one in its place."""
-    return records[:-1] if neighbours == "add-remove" else [*records[:-1], change]
 
 
 @pytest.mark.parametrize("neighbours", RELATIONS)
@@ -133,12 +65,12 @@ def test_loss_of_a_tree_in_one_dimension(neighbours, shift):
             account = account_of(epsilon, neighbours, "level 1", "level 2")
             grow(data, np.array([[shift]]), 2, [account])
 
-        return exact_law(run, stretch)
+        return law_of_choices(run, stretch)
 
-    one, other = law(records), law(neighbours_of(records, [-0.9], neighbours))
+    one, other = law(records), law(neighbour_at_the_end(records, [-0.9], neighbours))
     worst = worst_log_ratio(one, other)
     assert 0.5 * epsilon < worst <= epsilon * (1 + 1e-9)
-    planted = law(records, 0.4), law(neighbours_of(records, [-0.9], neighbours), 0.4)
+    planted = law(records, 0.4), law(neighbour_at_the_end(records, [-0.9], neighbours), 0.4)
     assert worst_log_ratio(*planted) > epsilon
 
 
@@ -155,13 +87,13 @@ def test_loss_of_swaps(neighbours, width):
             account = account_of(epsilon, neighbours, "swaps")
             release_swaps(data, candidates, 1, 2, PublicStream(3, 1), account, "swaps", width)
 
-        return exact_law(run, stretch)
+        return law_of_choices(run, stretch)
 
-    one, other = law(records), law(neighbours_of(records, [-1.0], neighbours))
+    one, other = law(records), law(neighbour_at_the_end(records, [-1.0], neighbours))
     worst = worst_log_ratio(one, other)
     assert len(one) == 3 * 3 * 2
     assert 0.3 * epsilon < worst <= epsilon * (1 + 1e-9)
-    planted = law(records, 0.2), law(neighbours_of(records, [-1.0], neighbours), 0.2)
+    planted = law(records, 0.2), law(neighbour_at_the_end(records, [-1.0], neighbours), 0.2)
     assert worst_log_ratio(*planted) > epsilon
 
 
@@ -178,12 +110,12 @@ def test_loss_of_the_choice_among_trials(neighbours):
         def run():
             release_best(passes, trials, account_of(epsilon, neighbours, "best"), "best")
 
-        return exact_law(run, stretch)
+        return law_of_choices(run, stretch)
 
-    one, other = law(records), law(neighbours_of(records, [0.0, -1.0], neighbours))
+    one, other = law(records), law(neighbour_at_the_end(records, [0.0, -1.0], neighbours))
     worst = worst_log_ratio(one, other)
     assert 0.4 * epsilon < worst <= epsilon * (1 + 1e-9)
-    planted = law(records, 0.4), law(neighbours_of(records, [0.0, -1.0], neighbours), 0.4)
+    planted = law(records, 0.4), law(neighbour_at_the_end(records, [0.0, -1.0], neighbours), 0.4)
     assert worst_log_ratio(*planted) > epsilon
 
 
@@ -196,21 +128,15 @@ def test_loss_of_the_recovery(neighbours):
     centers = np.array([[-RADIUS], [RADIUS]], dtype=float)
 
     def seen(records):
-        calls = []
+        account = account_of(epsilon, neighbours, "counts", "sums")
+        return questions(
+            lambda: release_centers(projected(records), centers, account, "counts", "sums")
+        )
 
-        def record(values, law):
-            calls.append((values.copy(), law))
-            return values, law.scale
-
-        with _insecure_sampler(record):
-            account = account_of(epsilon, neighbours, "counts", "sums")
-            release_centers(projected(records), centers, account, "counts", "sums")
-        return calls
-
-    one, other = seen(table), seen(neighbours_of(table, -diagonal, neighbours))
+    one, other = seen(table), seen(neighbour_at_the_end(table, -diagonal, neighbours))
     losses = [
-        Fraction(int(np.abs(a - b).sum())) / Fraction(law.scale)
-        for (a, law), (b, _) in zip(one, other, strict=True)
+        Fraction(int(np.abs(a.values - b.values).sum())) / Fraction(a.law.scale)
+        for a, b in zip(one, other, strict=True)
     ]
     assert sum(losses) <= exact(epsilon)
     assert float(sum(losses)) > (0.99 if neighbours == "add-remove" else 0.5)
@@ -236,17 +162,6 @@ def test_replayed_on_a_neighbour(neighbours, n_records):
     table = np.clip(rng.normal(size=(300, 4)) * 0.3, -0.5, 0.5)
     far = np.array([[1.0, 0.0, 0.0, 0.0]])
     other = table[:-1] if neighbours == "add-remove" else np.concatenate([table[:-1], far])
-    first, second = [], []
-
-    def record(values, law):
-        output = _exact_sampler(values, law)
-        first.append((values.copy(), law, output))
-        return output
-
-    def replay(values, law):
-        second.append((values.copy(), law))
-        return first[len(second) - 1][2]
-
     options = {
         "domain": ps.Ball(dim=4, radius=1.0),
         "budget": ps.Budget(30.0, 0.0, neighbours),
@@ -255,30 +170,18 @@ def test_replayed_on_a_neighbour(neighbours, n_records):
         "random_state": 1,
         "settings": TreeSettings(n_dimensions=3, n_levels=3, n_swaps=3),
     }
-    with _insecure_sampler(record):
-        clustered(cluster_by_tree, table, 3, **options)
-    with _insecure_sampler(replay):
-        found = clustered(cluster_by_tree, other, 3, **options)
-    assert found.receipt.sampler.startswith("INSECURE")
-    assert len(first) == len(second)
-    kinds = defaultdict(int)
-    for (before, law, _), (after, same_law) in zip(first, second, strict=True):
-        assert law == same_law
-        kinds[law.kind] += 1
-        if law.kind == "threshold":
-            counts = defaultdict(int)
-            for sign, rows in ((1, before), (-1, after)):
-                for place, count in rows.tolist():
-                    counts[place] += sign * count
-            assert sum(map(abs, counts.values())) <= law.sensitivity
-        elif law.kind == "choice":
-            change = before - after
-            assert np.abs(change).max() <= law.sensitivity
-            assert neighbours == "replace" or change.min() >= 0
-        else:
-            assert np.abs(before - after).sum() <= law.sensitivity
+    tape = Tape()
+    found = replay(lambda rows: clustered(cluster_by_tree, rows, 3, **options), table, other, tape)
+    assert found.second.receipt.sampler.startswith("INSECURE")
+    for question, after in zip(tape.questions, tape.again, strict=True):
+        if question.law.kind == "choice":  # fewer records have no larger losses
+            assert neighbours == "replace" or (question.values - after).min() >= 0
     paid = n_records is None and neighbours == "add-remove"
-    assert kinds == {"threshold": 2 * 2 * 3, "choice": 2 * 4 + 1, "laplace": 4 + paid}
+    assert Counter(law.kind for law in found.laws) == {
+        "threshold": 2 * 2 * 3,
+        "choice": 2 * 4 + 1,
+        "laplace": 4 + paid,
+    }
 
 
 @pytest.mark.parametrize("n_trials", [1, 3])
@@ -489,23 +392,10 @@ def test_sums_in_an_uneven_box_are_noised_for_its_half_widths_added_up(neighbour
     assert 0.9999 * passes.l1 < np.abs(whole).sum(axis=1).max() <= passes.l1
     assert passes.l1 * passes.unit == pytest.approx(half.sum(), rel=1e-3)
     assert passes.l1 < 0.7 * Passes(records, ball).l1  # sqrt(12) |h|_2
-    laws = {}
-
-    def note(values, law):
-        if law.kind == "laplace":
-            laws[law.n_components] = law
-        return _exact_sampler(values, law)
-
-    with _insecure_sampler(note):
-        clustered(
-            cluster_by_tree,
-            records,
-            2,
-            domain=box,
-            n_records=100,
-            random_state=0,
-            budget=ps.Budget(1.0, 0.0, neighbours),
-        )
+    budget = ps.Budget(1.0, 0.0, neighbours)
+    options = {"domain": box, "n_records": 100, "random_state": 0, "budget": budget}
+    asked = questions(lambda: clustered(cluster_by_tree, records, 2, **options), noisy=True)
+    laws = {q.law.n_components: q.law for q in asked if q.law.kind == "laplace"}
     factor = 1 if neighbours == "add-remove" else 2
     assert laws[24].sensitivity == factor * passes.l1
     with pytest.raises(ParameterError, match="one centre"):

@@ -23,7 +23,8 @@ from privsketch.clustering.pipeline.subspace import Subspace
 from privsketch.clustering.run import clustered
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.mechanism import _insecure_sampler, gaussian_law, laplace_law
+from privsketch.noise.mechanism import gaussian_law, laplace_law
+from privsketch.testing import replay
 
 BALL = ps.Ball(12, 2.0, center=0.5)
 
@@ -37,6 +38,7 @@ def some_records(n_records=400, seed=0):
 # Shares ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 7.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3])
 def test_shares_of_a_gaussian_budget_stay_within_it(epsilon, delta):
@@ -93,45 +95,6 @@ def test_more_than_the_budget_is_no_receipt():
 # What one record can move ---------------------------------------------------------------------
 
 
-def length(change, kind):
-    """The norm that a kind of noise is calibrated to."""
-    sizes = [abs(int(v)) for v in change.reshape(-1)]
-    if kind == "gaussian":
-        return math.sqrt(sum(size**2 for size in sizes))
-    return sum(sizes) if kind == "laplace" else max(sizes)
-
-
-def replayed(run, first, second):
-    """Largest change of an input to noise between two tables, over what its law declares.
-
-    The second run gets the answers of the first, so that only the change of a record counts.
-    """
-    calls = []
-    rng = np.random.default_rng(1)
-
-    def record(values, law):
-        noisy = values + np.rint(rng.normal(size=values.shape) * law.scale).astype(np.int64)
-        calls.append((values.copy(), law, noisy))
-        return noisy, law.scale
-
-    with _insecure_sampler(record):
-        run(first)
-    worst, left = 0.0, list(calls)
-
-    def replay(values, law):
-        nonlocal worst
-        before, known, noisy = left.pop(0)
-        assert values.shape == before.shape
-        assert law == known
-        worst = max(worst, length(values - before, law.kind) / law.sensitivity)
-        return noisy, law.scale
-
-    with _insecure_sampler(replay):
-        run(second)
-    assert left == []
-    return worst, len(calls)
-
-
 def neighbours_of(records, neighbours, seed):
     rng = np.random.default_rng(seed)
     other = records.copy()
@@ -152,6 +115,7 @@ def plan_of(directions, delta):
     return PipelinePlan(directions, n_directions, 2, tuple(weights.items()), 0.0)
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("directions", ["columns", "released", "random"])
@@ -161,16 +125,16 @@ def test_one_record_moves_no_question_further_than_its_noise_hides(directions, d
 
     def run(table):
         options = {"n_records": 400, "random_state": 0, "n_threads": 1, "plan": plan}
-        clustered(
+        return clustered(
             cluster, table, 3, domain=BALL, budget=ps.Budget(2.0, delta, neighbours), **options
         )
 
     largest = 0.0
     for seed in range(3):
-        worst, n_calls = replayed(run, records, neighbours_of(records, neighbours, seed))
-        largest = max(largest, worst)
+        found = replay(run, records, neighbours_of(records, neighbours, seed))
+        largest = max(largest, found.largest_move)
         # Pure second moments have noise of their own on the count.
-        assert n_calls - len(plan.weights) in ((0, 1) if directions == "released" else (0,))
+        assert len(found.laws) - len(plan.weights) in ((0, 1) if directions == "released" else (0,))
     assert 0.2 < largest <= 1
 
 
@@ -184,7 +148,7 @@ def test_a_residual_that_is_not_cut_is_noticed(monkeypatch):
 
     def run(table):
         budget = ps.Budget(2.0, 1e-6)
-        clustered(
+        return clustered(
             cluster,
             table,
             3,
@@ -197,8 +161,7 @@ def test_a_residual_that_is_not_cut_is_noticed(monkeypatch):
 
     outlier = records.copy()
     outlier[0] = 40.0
-    worst, _ = replayed(run, outlier, outlier[1:])
-    assert worst > 1
+    assert replay(run, outlier, outlier[1:], check=False).largest_move > 1
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -248,6 +211,7 @@ def test_an_iterator_cannot_be_read_twice():
         Passes(iter([some_records()]), BALL)
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("n_records", [None, 100])
 def test_an_empty_table_is_pure_noise(delta, n_records):
@@ -269,6 +233,7 @@ def test_an_empty_table_is_pure_noise(delta, n_records):
         )
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_a_number_of_records_that_nobody_gave_is_paid_for(delta):
     found = clustered(
@@ -356,6 +321,7 @@ def test_counts_follow_what_was_measured_as_far_as_it_is_not_noise():
 # The whole ------------------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (4.0, 0.0)])
 def test_clusters_in_many_columns_are_found(epsilon, delta):
     rng = np.random.default_rng(0)
@@ -386,6 +352,7 @@ def test_clusters_in_many_columns_are_found(epsilon, delta):
 # Plans ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=80)
 @pytest.mark.parametrize("n_clusters", [1, 2, 10, 64])
 @pytest.mark.parametrize("dim", [1, 2, 10, 11, 100])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -399,6 +366,7 @@ def test_shares_of_every_plan_add_up(n_clusters, dim, delta, neighbours):
         assert math.isfinite(plan.excess)
 
 
+@pytest.mark.slow
 def test_more_records_or_budget_never_look_worse():
     for delta in (0.0, 1e-6):
         budgets = [ps.Budget(epsilon, delta) for epsilon in (0.03, 0.1, 0.3, 1.0, 3.0)]
@@ -418,6 +386,7 @@ def test_directions_lost_in_noise_are_not_paid_for():
     assert plan_pipeline(64, 100, ps.Budget(1.0, 1e-6), 1e6).directions == "released"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_radii_are_not_noise(delta, neighbours):

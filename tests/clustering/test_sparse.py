@@ -3,12 +3,10 @@
 import itertools
 import math
 from collections import Counter
-from fractions import Fraction
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.stats import chi2
 
 import privsketch as ps
 from privsketch.budget import exact
@@ -26,13 +24,14 @@ from privsketch.clustering.sparse.recovery import (
 )
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.errors import ParameterError, RecordError
-from privsketch.noise.account import Account, Shares
 from privsketch.noise.choice import PicksLaw, pick_largest, picks_law
-from privsketch.noise.mechanism import _exact_sampler, _insecure_sampler, choose
+from privsketch.noise.mechanism import choose
 from privsketch.tables.reading import count_records, read_blocks, read_sparse_blocks
+from privsketch.testing import Tape, exact_answer, questions, replay
+from tests.oracles import account_of, fits
 
 RELATIONS = ["add-remove", "replace"]
-FALSE_ALARM = 1e-7
+STEPS = ("counts", "picks", "sums")
 
 
 def dense(n, dim, n_entries, seed=0):
@@ -47,11 +46,6 @@ def passes_of(table, n_nonzero, domain=None, **options):
     matrix = table if sp.issparse(table) else sp.csr_array(np.asarray(table, dtype=float))
     domain = domain or ps.Box(-1, 1, dim=matrix.shape[1])
     return SparsePasses(matrix, domain, n_nonzero, n_threads=1, **options)
-
-
-def account_of(epsilon, neighbours, *names, delta=0.0):
-    weights = {name: Fraction(1, len(names)) for name in names}
-    return Account(Shares(ps.Budget(epsilon, delta, neighbours), weights))
 
 
 def one_cluster(records):
@@ -114,29 +108,15 @@ def test_what_is_no_table_of_numbers_is_refused():
         assert list(read(sp.csr_array((0, 3)), 3)) == []
 
 
-def recorded(run):
-    """Inputs of all noise."""
-    calls = []
-
-    def record(values, law):
-        output = _exact_sampler(values, law)
-        calls.append((values.copy(), law, output))
-        return output
-
-    with _insecure_sampler(record):
-        run()
-    return calls
-
-
 def test_a_sketch_of_sparse_rows_is_that_of_dense_ones():
     table = dense(300, 6, 2)
     design = ps.Design.plan(
         n_components=2, domain=ps.Box(-2, 2, dim=6), budget=ps.Budget(1.0), random_state=0
     )
-    one = recorded(lambda: ps.sketch(table, design))
-    other = recorded(lambda: ps.sketch(sp.csr_matrix(table), design))
-    for (a, _, _), (b, _, _) in zip(one, other, strict=True):
-        np.testing.assert_array_equal(a, b)
+    one = questions(lambda: ps.sketch(table, design))
+    other = questions(lambda: ps.sketch(sp.csr_matrix(table), design))
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a.values, b.values)
 
 
 @pytest.mark.parametrize("method", ["pipeline", "partition-tree", "lloyd", "grid"])
@@ -256,21 +236,20 @@ def worst_log_ratio(sums, changed, scale, n_picks):
     return max(abs(one[key] - other[key]) for key in one)
 
 
-def fits(counts, law):
-    total = sum(counts.values())
-    expected = {key: total * math.exp(log) for key, log in law.items()}
-    statistic = sum((counts[key] - number) ** 2 / number for key, number in expected.items())
-    return statistic < chi2.isf(FALSE_ALARM, len(law) - 1)
-
-
 def test_picks_follow_the_exponential_mechanism():
     law = picks_law(5, 10, 4, 2, 0.7, "add-remove")
     sums = np.rint(law.scale * np.array([1.1, -1.6, 0.0, 0.5])).astype(np.int64)
     rows = np.tile(sums, (5000, 1))
     drawn = Counter(map(tuple, choose(rows, law, source=None)[0].tolist()))
-    assert fits(drawn, picks_logs(sums, law.scale, 2))
-    assert not fits(drawn, picks_logs(sums, 0.7 * law.scale, 2))
-    assert not fits(drawn, picks_logs(sums, 1.3 * law.scale, 2))
+
+    def is_law(scale):
+        logs = picks_logs(sums, scale, 2)
+        assert set(drawn) <= set(logs)
+        return fits([drawn[pair] for pair in logs], np.exp(list(logs.values())))
+
+    assert is_law(law.scale)
+    assert not is_law(0.7 * law.scale)
+    assert not is_law(1.3 * law.scale)
 
 
 def test_all_may_be_picked_and_large_sums_come_first():
@@ -311,6 +290,7 @@ def worst_loss_of_picks(dim, n_nonzero, n_picks, scale):
     return worst
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize(
     ("dim", "s", "n_picks"), [(3, 1, 1), (4, 1, 2), (4, 2, 1), (4, 2, 2), (4, 2, 3), (5, 3, 2)]
 )
@@ -336,6 +316,7 @@ def test_loss_of_four_picks_and_two_entries():
     assert worst_log_ratio(before, after, law.scale, 4) == pytest.approx(5.0)
 
 
+@pytest.mark.mostly_slow(quick_every=9)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize(("n_nonzero", "n_picks"), [(1, 1), (1, 2), (2, 2), (2, 3)])
 def test_loss_of_the_whole_recovery(neighbours, n_nonzero, n_picks):
@@ -344,36 +325,26 @@ def test_loss_of_the_whole_recovery(neighbours, n_nonzero, n_picks):
     epsilon, dim = 2.0, 4
 
     def seen(table, picks):
-        calls = []
-
-        def sampler(values, law):
-            calls.append((values.copy(), law))
-            return (np.array([picks]) if law.kind == "picks" else values), law.scale
-
-        with _insecure_sampler(sampler):
-            account = account_of(epsilon, neighbours, "counts", "picks", "sums")
-            release_picks(
-                passes_of(table, n_nonzero),
-                one_cluster,
-                1,
-                n_picks,
-                account,
-                *account.shares.weights,
-            )
-        return calls
+        account, passes = account_of(epsilon, neighbours, *STEPS), passes_of(table, n_nonzero)
+        return questions(
+            lambda: release_picks(passes, one_cluster, 1, n_picks, account, *STEPS),
+            answer=lambda values, law: (
+                np.array([picks]) if law.kind == "picks" else exact_answer(values, law)
+            ),
+        )
 
     def loss(one, other, stretch):
         worst = 0.0
         sequences = list(itertools.permutations(range(dim), n_picks))
         before, after = seen(one, sequences[0])[1], seen(other, sequences[0])[1]
-        scale = before[1].scale * stretch
-        p, q = (picks_logs(sums[0].tolist(), scale, n_picks) for sums, _ in (before, after))
+        scale = before.law.scale * stretch
+        p, q = (picks_logs(sums.values[0].tolist(), scale, n_picks) for sums in (before, after))
         for sequence in sequences:
             picked, noise = abs(p[sequence] - q[sequence]), 0.0
             pairs = list(zip(seen(one, sequence), seen(other, sequence), strict=True))
-            for (a, law), (b, same) in (pairs[0], pairs[2]):
-                assert law == same
-                noise += float(np.abs(a - b).sum()) / law.scale  # for the worst output
+            for a, b in (pairs[0], pairs[2]):
+                assert a.law == b.law
+                noise += float(np.abs(a.values - b.values).sum()) / a.law.scale  # at worst
             worst = max(worst, picked + noise)
         return worst
 
@@ -426,14 +397,15 @@ def test_noise_is_for_the_record_that_moves_sums_most(neighbours, delta):
 
     def seen(records):
         account = account_of(1.0, neighbours, "counts", "sums", delta=delta)
-        return recorded(
+        return questions(
             lambda: release_largest(
                 passes_of(records, 4), one_cluster, 1, account, "counts", "sums"
-            )
+            ),
+            noisy=True,
         )[1]
 
-    (one, law, _), (two, _, _) = seen(table), seen(other)
-    change = (one - two).astype(float)
+    one, two = seen(table), seen(other)
+    law, change = one.law, (one.values - two.values).astype(float)
     moved = np.abs(change).sum() if delta == 0 else np.linalg.norm(change)
     worst = math.sqrt(0.5) if neighbours == "replace" and delta else 1.0  # columns are apart
     assert moved == pytest.approx(worst * law.sensitivity, rel=1e-4)
@@ -470,6 +442,7 @@ def test_merging_takes_the_cheapest_pairs():
 # --- the whole ---
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize(
     ("start", "recovery", "delta"),
@@ -490,37 +463,19 @@ def test_replayed_on_a_neighbour(neighbours, start, recovery, delta):
         "n_threads": 1,
         "settings": TreeSettings(n_dimensions=2, n_levels=2, n_swaps=2),
     }
-    first = recorded(lambda: clustered(cluster_sparse, sp.csr_array(table), 2, **options))
-    second = []
-
-    def replay(values, law):
-        second.append((values.copy(), law))
-        return first[len(second) - 1][2]
-
-    with _insecure_sampler(replay):
-        found = clustered(cluster_sparse, sp.csr_array(other), 2, **options)
-    assert found.receipt.sampler.startswith("INSECURE")
-    assert len(first) == len(second)
-    limit = 2 ** passes_of(table, 3).bits
-    kinds = Counter()
-    for (before, law, _), (after, same) in zip(first, second, strict=True):
-        assert law == same
-        kinds[law.kind] += 1
-        if law.kind == "threshold":
-            continue  # places and counts, tested with the trees
-        assert before.shape == after.shape
-        change = np.abs(before - after).astype(float)
-        if law.kind in ("choice", "cube"):
-            assert change.max() <= law.sensitivity
-        elif law.kind == "picks":
-            twice = 1 if neighbours == "add-remove" else 2
+    tape = Tape()
+    found = replay(
+        lambda rows: clustered(cluster_sparse, sp.csr_array(rows), 2, **options), table, other, tape
+    )
+    assert found.second.receipt.sampler.startswith("INSECURE")
+    limit, twice = 2 ** passes_of(table, 3).bits, 1 if neighbours == "add-remove" else 2
+    for question, after in zip(tape.questions, tape.again, strict=True):
+        if question.law.kind == "picks":  # what the law is for, and not only what it adds up to
+            change = np.abs(question.values - after)
             assert change.max() <= twice * limit
             assert change.sum() <= twice * 3 * limit
-            assert law.sensitivity == (6 + 3) * limit
-        elif law.kind == "gaussian":
-            assert np.linalg.norm(change) <= law.sensitivity
-        else:
-            assert change.sum() <= law.sensitivity
+            assert question.law.sensitivity == (6 + 3) * limit
+    kinds = Counter(law.kind for law in found.laws)
     paid = neighbours == "add-remove"
     if start == "trees":
         expected = {"threshold": 2 * 2, "choice": 3, "picks": 2, "laplace": 4 + paid}
@@ -617,6 +572,7 @@ def cost(table, centers):
     return float((table.multiply(table).sum() + scores.min(axis=1).sum()) / table.shape[0])
 
 
+@pytest.mark.slow
 def test_sparse_centres_are_nearly_those_without_noise():
     table, means = topics(20_000, 800, 3, np.random.default_rng(4))
     options = {

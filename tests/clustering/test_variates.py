@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -10,40 +9,33 @@ from scipy.stats import chi2
 
 import privsketch as ps
 from privsketch.budget import exact
-from privsketch.clustering import passes as passes_module
 from privsketch.clustering import variates
 from privsketch.clustering.passes import Passes
 from privsketch.clustering.run import clustered
-from privsketch.errors import ParameterError, RecordError
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.testing import Tape, exact_answer
 
 RELATIONS = ["add-remove", "replace"]
 LINE = ps.Box(-1, 1, dim=1)
 EDGE = 3  # largest integer of a coordinate of two bits
 
 
-@pytest.fixture
-def few_bits(monkeypatch):
-    """Coordinates of two bits and a sign: integers from -3 to 3."""
-    monkeypatch.setattr(passes_module, "_MOST_BITS", 2)
+def zeros(values, law):
+    return np.zeros_like(values)
 
 
-def questions(records, k, noise, neighbours="add-remove", *, epsilon=2.0, domain=LINE, **options):
-    """What a run asks of the noise, with 0 for every answer."""
-    asked = []
-
-    def sampler(values, law):
-        asked.append((values.copy(), law))
-        return np.zeros_like(values), law.scale
-
-    budget = ps.Budget(epsilon, 1e-3 if noise == "gaussian" else 0.0, neighbours)
+def asked_of_noise(
+    records, k, noise, neighbours="add-remove", *, epsilon=2.0, domain=LINE, **options
+):
+    """What a run asks of the noise, with 0 for every answer, and its model."""
+    tape, budget = Tape(answer=zeros), ps.Budget(epsilon, 1e-3 * (noise == "gaussian"), neighbours)
     options = {"n_records": 10, "n_threads": 1, **options}
-    with _insecure_sampler(sampler):
-        model = clustered(
+    model = tape.recorded(
+        lambda: clustered(
             variates.cluster, records, k, domain=domain, budget=budget, noise=noise, **options
         )
-    return asked, model
+    )
+    return [(question.values, question.law) for question in tape.questions], model
 
 
 # --- the exact law of two noisy seeds of a tiny table -------------------------------------------
@@ -103,7 +95,7 @@ def pure_loss(kind, scale, neighbours, most=3):
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize("kind", ["laplace", "cube"])
 def test_two_seeds_cost_their_budget_and_no_more(kind, neighbours):
-    asked, model = questions(np.array([[9.0]]), 2, kind, neighbours)
+    asked, model = asked_of_noise(np.array([[9.0]]), 2, kind, neighbours)
     assert [int(values[0]) for values, _ in asked] == [EDGE, EDGE]
     first, second = (law.scale for _, law in asked)
     factor = asked[0][1].sensitivity / (2 * EDGE)  # by which a cube may be larger
@@ -117,11 +109,12 @@ def test_two_seeds_cost_their_budget_and_no_more(kind, neighbours):
         assert pure_loss(kind, 0.9 * first / factor, neighbours) > 1.1 * model.receipt.epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_bits")
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_two_gaussian_seeds_keep_epsilon_and_delta(neighbours):
     epsilon, delta = 6.0, 1e-3
-    asked, _ = questions(np.array([[9.0]]), 2, "gaussian", neighbours, epsilon=epsilon)
+    asked, _ = asked_of_noise(np.array([[9.0]]), 2, "gaussian", neighbours, epsilon=epsilon)
     scale = asked[0][1].scale
     places = np.arange(-60, 61)
 
@@ -147,7 +140,7 @@ def renyi(p, q, order):
 @pytest.mark.usefixtures("few_bits")
 def test_renyi_divergence_of_mixtures_is_at_most_that_of_two_places():
     """Whatever the chances of places, as long as all of them are in the domain."""
-    asked, _ = questions(np.array([[9.0]]), 2, "gaussian")
+    asked, _ = asked_of_noise(np.array([[9.0]]), 2, "gaussian")
     law = asked[0][1]
     places, inside = np.arange(-400, 401), np.arange(-EDGE, EDGE + 1)[:, np.newaxis]
     parts = log_noise("gaussian", law.scale, places - inside)
@@ -178,7 +171,7 @@ def test_two_records_are_never_farther_apart_than_the_noise_is_for(domain, noise
     corners = center + np.array([half, -half, [half[0], 0], [-half[0], 0], [0, half[1]]]) * 2
     farthest = 0.0
     tables = [*(corner[np.newaxis] for corner in corners), *rng.normal(size=(9, 1, 2)) * 40]
-    shown = [questions(t, 2, noise, neighbours, domain=domain)[0][0] for t in tables]
+    shown = [asked_of_noise(t, 2, noise, neighbours, domain=domain)[0][0] for t in tables]
     for (one, law), (other, _) in itertools.combinations(shown, 2):
         step = np.linalg.norm((one - other).astype(float), norm)
         farthest = max(farthest, step / law.sensitivity)
@@ -198,21 +191,10 @@ def test_two_records_are_never_farther_apart_than_the_noise_is_for(domain, noise
 @pytest.mark.parametrize("k", [1, 3, 64])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_steps_share_the_budget(k, delta):
-    laws = []
-
-    def record(values, law):
-        laws.append(law)
-        return values.copy(), law.scale
-
-    with _insecure_sampler(record):
-        model = clustered(
-            variates.cluster,
-            np.zeros((4, 2)),
-            k,
-            domain=DOMAINS[0],
-            budget=ps.Budget(0.7, delta),
-            n_records=4,
-        )
+    tape, budget = Tape(answer=exact_answer), ps.Budget(0.7, delta)
+    options = {"domain": DOMAINS[0], "budget": budget, "n_records": 4}
+    model = tape.recorded(lambda: clustered(variates.cluster, np.zeros((4, 2)), k, **options))
+    laws = tape.laws
     assert len(laws) == len(model.centers) == k
     if delta:
         spent = sum(law.rho for law in laws) / rho_of_budget(0.7, delta)
@@ -225,22 +207,21 @@ def test_steps_share_the_budget(k, delta):
 # --- which records are drawn --------------------------------------------------------------------
 
 
-def draws(table, centers, count, rows=None, monkeypatch=None):
+def draws(table, centers, count, **options):
     passes = Passes(table, LINE)
-    if rows is not None:
-        monkeypatch.setattr(variates, "_ROWS", rows)
-    return [int(variates.drawn_record(passes, centers, "seed")[0]) for _ in range(count)]
+    return [int(variates.drawn_record(passes, centers, "seed", **options)[0]) for _ in range(count)]
 
 
+@pytest.mark.mostly_slow(quick_every=6)
 @pytest.mark.usefixtures("few_bits")
 @pytest.mark.parametrize("rows", [2**14, 2])
 @pytest.mark.parametrize("centers", [[], [-3.0], [-3.0, 2.0]])
-def test_chances_are_those_of_k_means_plus_plus(centers, rows, monkeypatch):
+def test_chances_are_those_of_k_means_plus_plus(centers, rows):
     table, count = np.array([[-0.75], [-0.25], [0.25], [0.75]]), 4000  # -3, -1, 1, 3
     whole = np.array([-3.0, -1.0, 1.0, 3.0])
     squared = np.min([(whole - c) ** 2 for c in centers], axis=0) if centers else np.ones(4)
     expected = squared / squared.sum()
-    found = draws(table, np.reshape(centers, (-1, 1)), count, rows, monkeypatch)
+    found = draws(table, np.reshape(centers, (-1, 1)), count, rows=rows)
     observed = np.array([found.count(int(value)) for value in whole])
     assert observed.sum() == count
     some = expected > 0
@@ -262,34 +243,12 @@ def test_records_that_are_all_at_a_centre_can_be_drawn():
 
 def test_no_record_is_the_centre_of_the_domain():
     for domain in DOMAINS:
-        asked, model = questions(np.zeros((0, 2)), 3, "laplace", domain=domain)
+        asked, model = asked_of_noise(np.zeros((0, 2)), 3, "laplace", domain=domain)
         assert all((values == 0).all() for values, _ in asked)
         np.testing.assert_allclose(model.centers, np.tile(domain.center_vector, (3, 1)))
 
 
 # --- the model ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("noise", ["laplace", "cube", "gaussian"])
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_centres_are_in_the_domain_and_nothing_warns(domain, noise):
-    tables = [np.zeros((0, 2)), np.full((1, 2), np.nan), np.tile([[1e300, -1e300]], (50, 1))]
-    delta = 1e-6 if noise == "gaussian" else 0.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for table in tables:
-            model = clustered(
-                variates.cluster,
-                table,
-                3,
-                domain=domain,
-                budget=ps.Budget(1.0, delta),
-                noise=noise,
-                missing_to_center=True,
-            )
-            np.testing.assert_allclose(domain.project(model.centers), model.centers, atol=1e-9)
-            np.testing.assert_array_equal(model.weights, np.full(3, 1 / 3))
-            assert model.concerns == ("weights are equal shares: this method releases none",)
 
 
 @pytest.mark.usefixtures("no_noise")
@@ -322,33 +281,3 @@ def test_a_number_that_nobody_gave_is_counted_with_noise(spent):
         clustered(variates.cluster, np.zeros((4, 1)), 2, domain=LINE, budget=public).n_records == 4
     )
     assert len(spent) == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"noise": "laplace-joint"}, "noise='laplace-joint': expected one of 'laplace', 'cube'"),
-        ({"noise": "gaussian"}, "delta=0 with noise='gaussian'"),
-        ({"n_clusters": 0}, "n_clusters=0"),
-        ({"n_records": -3}, "n_records=-3"),
-    ],
-)
-def test_refusals(options, words, spent):
-    choices = {"n_clusters": 2, "domain": LINE, "budget": ps.Budget(1.0), **options}
-    with pytest.raises(ParameterError, match=words):
-        clustered(variates.cluster, np.zeros((5, 1)), **choices)
-    assert spent == []
-
-
-def test_missing_values_are_refused_before_anything_is_spent(spent):
-    for n_records in (None, 9):
-        with pytest.raises(RecordError, match="missing"):
-            clustered(
-                variates.cluster,
-                np.array([[0.0], [np.nan]]),
-                1,
-                domain=LINE,
-                budget=ps.Budget(1.0),
-                n_records=n_records,
-            )
-    assert spent == []

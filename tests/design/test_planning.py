@@ -159,6 +159,7 @@ def test_merged_holders_add_records_and_noise():
     assert whole.noise_to_signal < merged.noise_to_signal < alone.noise_to_signal
 
 
+@pytest.mark.slow
 def test_noise_to_signal_against_simulated_sketches():
     k, dim, n = 5, 3, 2000
     design = plan(k, dim, n, epsilon=0.5, n_features=400)
@@ -179,6 +180,7 @@ def test_noise_to_signal_against_simulated_sketches():
     assert noise_to_signal(design) == pytest.approx(noise / signal, rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 0.0), (0.1, 1e-6)])
 def test_the_range_contains_what_is_measured(epsilon, delta):
     k, dim, n = 8, 8, 60_000

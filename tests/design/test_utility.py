@@ -48,8 +48,10 @@ from privsketch.design.subsampling import (
 )
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import gamma_star, icassp_noise, icassp_to_laplace_scale
-from privsketch.noise.mechanism import _insecure_sampler, cube_law, gaussian_law, laplace_law
+from privsketch.noise.mechanism import cube_law, gaussian_law, laplace_law
 from privsketch.sketching.cost import COSTS, MEASURED, design_cost, sketching_cost
+from privsketch.testing import without_noise
+from tests.oracles import SHARES_OF_THE_SUMS
 
 # Lemma 26 against a simulation of the mechanism in floating point. It shares no code with
 # the package: records, masks, sampling and noise are drawn here as the paper defines them.
@@ -131,6 +133,7 @@ def errors_away(squared, expected):
     return (squared.mean() - expected) / (squared.std() / math.sqrt(len(squared)))
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("reference", ["law", "records"])
 @pytest.mark.parametrize("sampling", ["all", "poisson", "without-replacement"])
 @pytest.mark.parametrize("masks", ["all", "uniform", "block", "poisson"])
@@ -379,16 +382,7 @@ def test_a_regime_says_what_to_work_on():
 # The split of a Laplace budget
 
 
-@pytest.mark.parametrize(
-    ("n", "epsilon", "value"),
-    [
-        (1, 1, 0.546602348),
-        (100, 0.1, 0.815258096),
-        (1000, 0.1, 0.955019929),
-        (1e4, 1, 0.997848660),
-        (1e6, 1, 0.999900007),
-    ],
-)
+@pytest.mark.parametrize(("n", "epsilon", "value"), SHARES_OF_THE_SUMS)
 def test_published_shares_in_closed_form(n, epsilon, value):
     assert gamma_star_closed_form(n, epsilon) == pytest.approx(value, rel=1e-9)
 
@@ -657,6 +651,7 @@ def test_pure_studies_are_offered_pure_noise_only(neighbours):
     assert not any("delta" in reason for reason in found.reasons)
 
 
+@pytest.mark.slow
 def test_what_is_recommended_for_its_speed():
     large = {**STUDY, "domain": ps.Box(-8, 8, dim=160), "n_components": 4, "n_records": 1e9}
     found = alternatives(large, design_cost)
@@ -748,7 +743,7 @@ def release_design(masks, noise, feature_map="fourier"):
 def point_features():
     """Exact features of the thirty points, in units of modulus 1."""
     found = {}
-    with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
+    with without_noise():
         for feature_map in ("fourier", "one-bit"):
             design = release_design("none", "gaussian", feature_map)
             rows = [ps.sketch(point[np.newaxis], design, n_threads=1).sums for point in POINTS]
@@ -784,6 +779,7 @@ def released_ratios(design, features, reference, seed):
     return np.array(ratios), expected
 
 
+@pytest.mark.mostly_slow(quick_every=14)
 @pytest.mark.parametrize("reference", ["law", "records"])
 @pytest.mark.parametrize(
     ("feature_map", "masks"),

@@ -234,6 +234,7 @@ def worst_records(design, rng, neighbours, starts=12):
     return np.array(found)
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("name", TABLE_MAPS)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_gradient_ascent_never_exceeds_the_claimed_sensitivity(name, neighbours):

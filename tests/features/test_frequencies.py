@@ -70,10 +70,13 @@ GOLDEN = {
 }
 
 
-def test_blocks_of_rows_change_nothing(monkeypatch):
-    whole = draw().checksum
-    monkeypatch.setattr(module, "_ROW_BLOCK_VALUES", 50)
-    assert draw().checksum == whole
+@pytest.mark.parametrize("block_values", [1, 50, 333])
+def test_blocks_of_rows_change_nothing(block_values):
+    recipe = draw()
+    (whole,) = module._turns(recipe, BOX)
+    blocks = list(module._turns(recipe, BOX, block_values))
+    assert len(blocks) > 1
+    assert (np.concatenate(blocks) == whole).all()
 
 
 def test_multi_scale_radii():

@@ -13,10 +13,10 @@ from privsketch.features.maps import PairBounds, TableContribution, feature_map
 from privsketch.features.masks import Masks
 from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 from privsketch.noise.laws import gaussian_noise, laplace_noise
-from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.noise.subsampling import LogMoments
 from privsketch.sketching import sums as drawing
 from privsketch.sketching.sums import exact_sums
+from privsketch.testing import without_noise
 
 FALSE_ALARM = 1e-6
 
@@ -112,6 +112,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.mostly_slow(quick_every=6)
 @pytest.mark.parametrize("masks", LAWS)
 @pytest.mark.parametrize("feature", ["fourier", "one-bit", "quadratic"])
 def test_masked_sums_estimate_the_whole_ones(feature, masks):
@@ -194,15 +195,11 @@ def test_structured_frequencies_can_be_masked(frequencies, masks):
 # --- releases ----------------------------------------------------------------------------------
 
 
-def no_noise(values, law):
-    return values, law.scale
-
-
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_released_counts_estimate_all_records(noise):
     X = np.zeros((40_000, 4))
     design = plan(masks="records:0.25", noise=noise)
-    with _insecure_sampler(no_noise):
+    with without_noise():
         released = ps.sketch(X, design)
     spread = math.sqrt(40_000 * 0.75 / 0.25)
     assert abs(released.n_records - 40_000) < 6 * spread
@@ -411,6 +408,7 @@ def test_sampled_records_are_a_smaller_sample():
     assert ps.merge([released, other]).repetition == 4
 
 
+@pytest.mark.slow
 def test_standard_errors_of_masked_and_weighted_sketches():
     # Ten releases of two clusters each: the mean square of errors over their standard errors.
     rng = np.random.default_rng(3)

@@ -21,8 +21,8 @@ from privsketch.features.quadratic import QuadraticContribution, quadratic_value
 from privsketch.features.quartic import quartic_bounds
 from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
-from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.sketching.sums import exact_sums
+from privsketch.testing import without_noise
 
 
 def plan(**overrides):
@@ -35,10 +35,6 @@ def plan(**overrides):
         "random_state": 4,
     }
     return ps.Design.plan(**{**settings, **overrides})
-
-
-def no_noise(values, law):
-    return values, law.scale
 
 
 # --- vectors -----------------------------------------------------------------------------------
@@ -124,7 +120,7 @@ def test_sums_are_those_of_the_clipped_records(map_name):
     X = rng.normal(0.5, 0.6, (5000, 6))
     X[0] = 1e9  # moved to the edge
     design = plan(feature_map=map_name, mean="released", noise="gaussian")
-    with _insecure_sampler(no_noise):
+    with without_noise():
         released = ps.sketch(X, design)
     inside = design.domain.project(X) - 0.5
     second = inside.T @ inside
@@ -150,7 +146,7 @@ def test_small_records_are_not_lost_to_rounding():
     X = 0.5 + 0.02 * rng.normal(size=(20_000, 6)) / math.sqrt(6)
     inside = X - 0.5
     second = inside.T @ inside
-    with _insecure_sampler(no_noise):
+    with without_noise():
         quadratic = ps.sketch(X, plan(feature_map="quadratic"))
         moments = ps.sketch(X, plan(feature_map="second-moments"))
     vectors = quadratic.design.frequencies.vectors(quadratic.design.domain)
@@ -197,6 +193,7 @@ def power_iteration(vectors, rng, starts=40, steps=200):
     return float(((x @ vectors.T) ** 4).sum(axis=1).max())
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("dim", [1, 2, 3, 5, 10])
 @pytest.mark.parametrize("per_dim", [1, 2, 5, 10])
 @pytest.mark.parametrize("kind", ["normal", "bases"])
@@ -329,6 +326,7 @@ def test_gradient_ascent_on_second_moments(norm, relation):
     assert largest > (0.45 if (norm, relation) == ("l1", "replace") else 0.95) * limit
 
 
+@pytest.mark.mostly_slow(quick_every=8)
 @pytest.mark.parametrize("masks", ["uniform:1", "uniform:5", "block:4", "poisson:0.5"])
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_gradient_ascent_on_masked_quadratic_features(norm, masks):
@@ -415,7 +413,7 @@ def test_masked_designs_for_components_release():
 def test_masks_of_records_scale_second_moments():
     design = plan(feature_map="second-moments", masks=Masks(records=0.5))
     X = np.full((20_000, 6), 0.6)
-    with _insecure_sampler(no_noise):
+    with without_noise():
         released = ps.sketch(X, design)
     assert released.second_moments()[0, 1] == pytest.approx(20_000 * 0.01, rel=0.1)
 

@@ -279,6 +279,7 @@ def test_sketch_without_records_still_gives_finite_centres_in_the_box(decode, n_
     assert np.isfinite(solution.expected_residual)
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("decode", DECODERS)
 @pytest.mark.parametrize("n_features", [1, 3, 10])
 @pytest.mark.parametrize("dim", [1, 4])
@@ -398,6 +399,7 @@ def test_density_is_the_solution_where_that_explains_the_sketch():
     np.testing.assert_array_equal(solution.density.weights, solution.weights)
 
 
+@pytest.mark.slow
 def test_information_criterion_does_not_pay_for_noise():
     rng = np.random.default_rng(23)
     truth = on_a_grid(rng, 3, 3)

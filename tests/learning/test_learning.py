@@ -27,6 +27,7 @@ def rsse(X, model, k):
     return np.square(X - model.centers[model.predict(X)]).sum() / plain
 
 
+@pytest.mark.mostly_slow(quick_every=7)
 @pytest.mark.parametrize(
     ("overrides", "limit"),
     [
@@ -46,6 +47,7 @@ def test_close_to_k_means_on_the_records(overrides, limit):
     assert rsse(X, model, 6) < limit
 
 
+@pytest.mark.slow
 def test_the_papers_decoder_by_name():
     X = mixture(4, 5, 40_000, 2, width=0.3)
     design = plan(4, ps.Box(-8, 8, dim=5), frequency_scale=1.0, n_features=200)
@@ -54,6 +56,7 @@ def test_the_papers_decoder_by_name():
     assert rsse(X, model, 4) < 1.3
 
 
+@pytest.mark.slow
 def test_merged_sites_learn_like_one():
     X = mixture(5, 4, 50_000, 4)
     design = plan(5, ps.Ball(dim=4, radius=10.0))
@@ -87,6 +90,7 @@ def test_the_residual_tells_a_good_fit_from_a_bad_one():
     assert bad.residual > 3 * bad.expected_residual
 
 
+@pytest.mark.slow
 def test_the_expected_residual_is_right_where_noise_dominates():
     # A residual over its expectation is chi-square with about 245 degrees of freedom: its
     # deviation is 0.09, that of a mean of ten 0.03; 0.15 is five of them. A noise variance
@@ -98,6 +102,7 @@ def test_the_expected_residual_is_right_where_noise_dominates():
     assert np.mean(ratios) == pytest.approx(1.0, abs=0.15)
 
 
+@pytest.mark.slow
 def test_expected_variances_are_those_of_noise_and_sampling():
     design = plan(2, ps.Box(-4, 4, dim=2), n_features=60, frequency_scale=(0.5, 2.0))
     centers = np.array([[-1.0, 0.0], [1.0, 0.5]])
@@ -124,6 +129,7 @@ def test_learning_is_reproducible_from_public_seeds():
     assert np.isfinite(other.centers).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_other_numbers_of_clusters_than_planned(k):
     X = mixture(5, 3, 20_000, 7)
@@ -132,6 +138,7 @@ def test_other_numbers_of_clusters_than_planned(k):
     assert rsse(X, model, k) < 1.15
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("decoder", ["joint", "cl-ompr"])
 @pytest.mark.parametrize("X", [np.empty((0, 2)), np.zeros((1, 2)), np.full((5_000, 2), 3.999)])
 def test_strange_tables_give_finite_centres_in_the_domain(X, decoder):
@@ -244,6 +251,7 @@ def separated(n_clusters, dim, seed, n=40_000):
     return records, ps.Box(-18, 18, dim=dim)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_clusters", "dim"), [(1, 3), (3, 2), (6, 3), (9, 4)])
 def test_the_number_of_clusters_comes_from_the_sketch(n_clusters, dim):
     records, domain = separated(n_clusters, dim, seed=n_clusters)
@@ -282,6 +290,7 @@ def test_wrong_numbers_of_clusters_are_refused(arguments, words):
         ps.learn_kmeans(ps.sketch(records, design), **arguments)
 
 
+@pytest.mark.slow
 def test_standard_errors_cover_the_true_centres():
     # 90 % intervals of 30 releases of 3 x 2 coordinates; errors of one release are
     # correlated, so a wide margin: half or twice the errors would cover 59 % or 99.9 %.
@@ -303,6 +312,7 @@ def test_standard_errors_cover_the_true_centres():
     assert 0.78 < np.mean(hits) < 0.985
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("n_clusters", [3, "auto"])
 @pytest.mark.parametrize("domain", [ps.Box(-1, 1, dim=3), ps.Ball(3, 1.0)])
 def test_records_in_other_units_than_the_domain_are_noticed(n_clusters, domain):

@@ -105,6 +105,7 @@ def test_the_jacobian_is_the_slope_of_the_moments(kind):
     assert jacobian(sums, start) == pytest.approx(slopes, rel=1e-6, abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_and_their_covariance_are_those_of_a_sample(kind):
     """Means and variances along random directions; a wrong mixture must be noticed."""
@@ -194,6 +195,7 @@ def test_axis_variances_in_every_form():
     assert forms["tied"].covariances[0].tolist() == [[1.75, 0.0], [0.0, 2.25]]
 
 
+@pytest.mark.slow
 def test_the_edge_and_the_signs_are_what_a_sample_shows():
     """Up to the error of 200,000 records, and of the draws behind the correction."""
     rng = np.random.default_rng(6)
@@ -251,6 +253,7 @@ def _parts(values):
     return [values.real, values.imag]
 
 
+@pytest.mark.slow
 def test_variance_between_components_is_told_from_that_of_errors():
     rng = np.random.default_rng(7)
     errors = np.diag(rng.uniform(0.2, 0.6, 400))
@@ -318,6 +321,7 @@ def test_close_to_the_truth(learned, kind):
     assert model.covariances.shape == shapes[kind]
 
 
+@pytest.mark.mostly_slow(quick_every=6)
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -335,6 +339,7 @@ def test_other_designs(overrides):
     assert loss(model, truth("full")) < 0.03
 
 
+@pytest.mark.slow
 def test_records_at_the_edge_do_not_pull_the_mixture_in():
     gaussians = truth("full")
     X = draw(gaussians, 60_000, np.random.default_rng(11))
@@ -396,6 +401,7 @@ def test_vague_covariances_borrow_from_each_other():
 # Strange tables
 
 
+@pytest.mark.mostly_slow(quick_every=18)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "X", [np.empty((0, 2)), np.zeros((1, 2)), np.full((5_000, 2), 3.999), np.zeros((5_000, 2))]
@@ -418,6 +424,7 @@ def test_identical_records_have_next_to_no_width():
     assert np.linalg.eigvalsh(model.covariances[0]).max() < 0.02
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_column_and_one_component(kind):
     X = np.random.default_rng(15).normal(2.0, 0.7, (30_000, 1))
@@ -444,6 +451,7 @@ def test_misfit_is_told():
     assert any("misfit" in text for text in model.concerns)
 
 
+@pytest.mark.slow
 def test_a_fit_of_noise_raises_concerns():
     empty = learn_gaussian_mixture(ps.sketch(np.empty((0, 2)), plan()), 3)
     assert any("noise" in text for text in empty.concerns)
@@ -605,6 +613,7 @@ def test_a_domain_away_from_zero_cuts_nothing_off(domain):
     assert model.concerns == ()
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 @pytest.mark.parametrize(("n", "k", "width"), [(0, 2, 0.05), (9000, 2, 0.01), (1, 3, 0.05)])
 def test_every_mixture_survives_its_file(tmp_path, covariance_type, n, k, width):
@@ -624,6 +633,7 @@ def test_every_mixture_survives_its_file(tmp_path, covariance_type, n, k, width)
     assert np.all(model.standard_errors <= 1 / np.sqrt(3) + 1e-12)
 
 
+@pytest.mark.slow
 def test_few_far_clusters_are_all_found_by_the_mixture_too():
     # One Gaussian fitted to such a cloud may settle on one of the clusters.
     for seed in range(4):
@@ -652,6 +662,7 @@ def test_too_few_components_do_not_pass_unnoticed():
     assert any("misfit" in text for text in model.concerns)
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_rows_with_missing_values_are_refused(value):
     design = ps.Design.plan(

@@ -22,6 +22,7 @@ from privsketch.learning.pca.measurements import EntryMeasurements, QuadraticMea
 from privsketch.learning.pca.problem import MomentProblem, QuadraticProblem, observations_of
 from privsketch.learning.pca.search import Search, carried_components, noise_edge
 from privsketch.learning.pca.uncertainty import Spread, summarise
+from tests.oracles import missed_variance
 
 N_RECORDS = 1e5
 
@@ -69,12 +70,6 @@ def unit_noise(shape, noise, rng):
 
 def decode(problem, k, **choices):
     return decode_pca(problem, k, np.random.default_rng(0), **choices)
-
-
-def lost(matrix, components):
-    """Share of the variance of the best components that these miss."""
-    best = np.linalg.eigvalsh(matrix)[::-1][: len(components)].sum()
-    return 1 - np.trace(components @ matrix @ components.T) / best
 
 
 def symmetric(dim, rng):
@@ -270,6 +265,7 @@ def test_a_refit_takes_the_shrinkage_back():
 # --- accuracy under noise ----------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize(
     ("map_name", "noise", "n_bases", "deviation", "method"),
     [
@@ -290,7 +286,7 @@ def test_losses_are_the_predicted_ones(map_name, noise, n_bases, deviation, meth
         else:
             problem = entries(matrix, rng, deviation=deviation, noise=noise)
         found = decode(problem, 3, method=method)
-        losses.append(lost(matrix, found.components))
+        losses.append(missed_variance(matrix, found.components))
         told.append(found.lost_variance)
         assert found.standing_out >= 3
     is_matrix = map_name == "entries"
@@ -315,7 +311,7 @@ def test_few_values_per_unknown_need_the_convex_start():
         rng = np.random.default_rng([seed, 11])
         matrix = second_moments(20, 3, rng)
         problem = features(matrix, 4, rng, deviation=56.0, noise="laplace")
-        assert lost(matrix, decode(problem, 3).components) < 0.03
+        assert missed_variance(matrix, decode(problem, 3).components) < 0.03
 
 
 def test_the_robust_loss_is_worth_having():
@@ -327,11 +323,12 @@ def test_the_robust_loss_is_worth_having():
         taken_for_gaussian = QuadraticProblem(
             laplace.vectors, laplace.values, laplace.noise_variance, "gaussian", 1.0, N_RECORDS
         )
-        robust.append(lost(matrix, decode(laplace, 2).components))
-        plain.append(lost(matrix, decode(taken_for_gaussian, 2).components))
+        robust.append(missed_variance(matrix, decode(laplace, 2).components))
+        plain.append(missed_variance(matrix, decode(taken_for_gaussian, 2).components))
     assert np.mean(robust) < 0.9 * np.mean(plain)
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("slow", [2.0, 1.0])
 def test_slow_spectra_do_not_bend_the_components(slow):
     low_rank, with_remainder, told = [], [], []
@@ -342,9 +339,9 @@ def test_slow_spectra_do_not_bend_the_components(slow):
         observations = observations_of(problem)
         with one_thread():
             plain = Search(observations, 3, rng).fit(3)
-        low_rank.append(lost(matrix, np.linalg.svd(plain.factor)[0][:, :3].T))
+        low_rank.append(missed_variance(matrix, np.linalg.svd(plain.factor)[0][:, :3].T))
         found = decode(problem, 3)
-        with_remainder.append(lost(matrix, found.components))
+        with_remainder.append(missed_variance(matrix, found.components))
         told.append(found.lost_variance)
     assert np.mean(with_remainder) < 0.5 * np.mean(low_rank)
     assert np.mean(with_remainder) < 0.008
@@ -367,7 +364,7 @@ def test_one_component_of_three_is_not_bent_by_the_others():
     matrix = (axes * spectrum) @ axes.T
     found = decode(features(matrix, 9, rng, deviation=72.0), 1)
     assert found.standing_out == 3
-    assert lost(matrix, found.components) < 0.003
+    assert missed_variance(matrix, found.components) < 0.003
 
 
 # --- the number of components ------------------------------------------------------------------
@@ -497,8 +494,8 @@ def test_components_about_the_mean(map_name):
     arguments = {**vars(problem), "mean": N_RECORDS * mean}
     found = decode(type(problem)(**arguments), 2)
     assert np.allclose(found.mean, mean)
-    assert lost(matrix, found.components) < 1e-6
-    assert lost(matrix, decode(problem, 2).components) > 0.05  # about the centre: others
+    assert missed_variance(matrix, found.components) < 1e-6
+    assert missed_variance(matrix, decode(problem, 2).components) > 0.05  # about the centre: others
 
 
 def test_the_noise_of_the_mean_is_taken_off():
@@ -534,7 +531,7 @@ def test_features_take_an_uneven_rest_for_noise():
         axes = np.linalg.qr(rng.normal(size=(20, 20)))[0]
         matrix = (axes * np.r_[np.full(3, 0.95 / 3), rest] * 0.25 * N_RECORDS) @ axes.T
         found = decode(features(matrix, 7, rng, deviation=0.01), 3)
-        losses.append(lost(matrix, found.components))
+        losses.append(missed_variance(matrix, found.components))
     uneven = np.linalg.norm(rest - rest.mean())
     public = {"map": "quadratic", "noise": "gaussian", "variance": 1e-4}
     predicted = lost_variance(20, 3, N_RECORDS, n_features=140, uneven_share=uneven, **public)

@@ -58,6 +58,7 @@ JOINT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("choices", "weights"), JOINT)
 def test_variances_and_errors_are_right(choices, weights):
     # 640 numbers, nearly independent: their root mean square varies by 3 %, the share within
@@ -85,6 +86,7 @@ def test_variances_and_errors_are_right(choices, weights):
 SIGNALS = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature_map", ["second-moments", "quadratic"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_auto_finds_all_that_stand_out_and_no_others(feature_map, delta):
@@ -131,6 +133,7 @@ def test_what_stands_out_beyond_the_number_asked_for_is_said():
 # --- few records -------------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("n_records", [0, 1, 5])
 def test_too_few_records_to_say_anything(n_records, delta):

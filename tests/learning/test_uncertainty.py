@@ -47,6 +47,7 @@ def center_errors(spread):
     return spread.errors(by_weights, by_centers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, NOISE, 20 * NOISE])
 def test_residuals_and_errors_are_those_of_simulated_releases(noise):
     # 60 releases know a mean of residuals to spread / sqrt(60) and a standard deviation to

@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import replace
 from fractions import Fraction
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares
 from privsketch.report import html
 from privsketch.report.html import report_page, save_report
+from tests.pages import Page
 
 ATTACK = "<script>alert(1)</script>"
 SHARES = {"start": Fraction(1, 4), "radius 0": Fraction(1, 8), "round 0": Fraction(5, 8)}
@@ -180,39 +180,10 @@ def test_the_description_says_method_reason_domain_and_cost():
 # ---------------------------------------------------------------- the report
 
 
-class Page(HTMLParser):
-    """The elements and the visible text of a page; fails on unbalanced tags."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.words = [], [], []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.words.append(data)
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.words).split())
-
-
 SHAPES = [(1, 1), (4, 1), (1, 2), (2, 2), (2, 3), (3, 12), (13, 3), (60, 4), (10, 784)]
 
 
+@pytest.mark.mostly_slow(quick_every=14)
 @pytest.mark.parametrize(
     ("n_clusters", "dim", "kind"),
     [
@@ -276,6 +247,7 @@ def test_a_receipt_without_parts_is_one_step():
     assert "what any one record said" in text
 
 
+@pytest.mark.slow
 def test_names_are_not_believed():
     plain = Page(report_page(some_model()))
     attacked = report_page(

@@ -11,9 +11,10 @@ from privsketch.formats import document
 from privsketch.learning.pca.learner import TOO_FEW, learn_pca
 from privsketch.learning.pca.problem import problem_of_pca
 from privsketch.models.components import PCAModel
-from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.report import html as pages
 from privsketch.report.html import report_page, save_report
+from privsketch.testing import without_noise
+from tests.oracles import missed_variance
 
 NAMES = ["age", "<script>alert(1)</script>", "bmi", "x$y$", "e", "f"]
 SPREAD = np.array([0.5, 0.3, 0.03, 0.03, 0.03, 0.03])
@@ -45,11 +46,8 @@ def example(records):
     return learn_pca(sketch), sketch
 
 
-def without_noise(records, **choices):
-    def no_noise(values, law):
-        return values, law.scale
-
-    with _insecure_sampler(no_noise):
+def exact_sketch(records, **choices):
+    with without_noise():
         return ps.sketch(records, plan(**choices))
 
 
@@ -57,16 +55,11 @@ def about(records, center):
     return (records - center).T @ (records - center) / len(records)
 
 
-def lost(matrix, components):
-    best = np.linalg.eigvalsh(matrix)[::-1][: len(components)].sum()
-    return 1 - np.trace(components @ matrix @ components.T) / best
-
-
 @pytest.mark.parametrize("feature_map", ["second-moments", "quadratic"])
 @pytest.mark.parametrize("mean", [None, "released"])
 def test_a_problem_is_the_sums_of_the_records(records, feature_map, mean):
     domain = ps.Ball(dim=6, radius=2.5, center=0.1)
-    sketch = without_noise(records, feature_map=feature_map, mean=mean, domain=domain)
+    sketch = exact_sketch(records, feature_map=feature_map, mean=mean, domain=domain)
     problem = problem_of_pca(sketch)
     inside = domain.project(records) - 0.1
     sums = inside.T @ inside
@@ -84,6 +77,7 @@ def test_a_problem_is_the_sums_of_the_records(records, feature_map, mean):
     assert problem.radius == 2.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature_map", ["second-moments", "quadratic"])
 def test_noise_variances_are_those_of_the_release(feature_map):
     # An empty table: what is released is noise. False alarms below 1e-6 for 5 deviations.
@@ -116,8 +110,8 @@ def test_about_the_center_and_about_the_mean(records):
     assert (plain.centered, centered.centered) == (False, True)
     assert np.allclose(plain.mean, 0.0)
     assert np.allclose(centered.mean, CENTER, atol=0.02)
-    assert lost(about(records, 0.0), plain.components) < 0.01
-    assert lost(np.cov(records.T), centered.components) < 0.01
+    assert missed_variance(about(records, 0.0), plain.components) < 0.01
+    assert missed_variance(np.cov(records.T), centered.components) < 0.01
     assert "not their mean" in plain.describe()
 
 
@@ -128,7 +122,7 @@ def test_components_and_variances(records, feature_map, delta, method):
     design = plan(feature_map=feature_map, budget=ps.Budget(2.0, delta))
     model = learn_pca(ps.sketch(records, design), method=method)
     truth = about(records, 0.0)
-    assert lost(truth, model.components) < 0.01
+    assert missed_variance(truth, model.components) < 0.01
     lengths = np.linalg.eigvalsh(truth)[::-1]
     count = model.n_records / len(records)  # has little of a pure budget
     assert np.allclose(model.explained_variance * count, lengths[:2], rtol=0.1)
@@ -145,7 +139,7 @@ def test_merged_sketches_serve_like_one(records):
     assert problem_of_pca(whole).diagonal_variance == pytest.approx(
         3 * problem_of_pca(parts[0]).diagonal_variance
     )
-    assert lost(about(records, 0.0), learn_pca(whole).components) < 0.01
+    assert missed_variance(about(records, 0.0), learn_pca(whole).components) < 0.01
 
 
 def test_learning_twice_gives_the_same(example):
@@ -159,7 +153,7 @@ def test_without_a_count_variances_are_of_the_planned_number(records):
     model = learn_pca(ps.sketch(records, plan(count="omitted")))
     assert model.n_records == 30_000
     assert any("planned for" in text for text in model.concerns)
-    assert lost(about(records, 0.0), model.components) < 0.01
+    assert missed_variance(about(records, 0.0), model.components) < 0.01
 
 
 def test_the_error_of_the_count_is_part_of_the_errors(records):

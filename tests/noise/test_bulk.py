@@ -56,6 +56,7 @@ def test_the_law_is_right_and_another_one_is_noticed(law, scale):
     assert p_value(draws, lambda z: pmf(z, 0.9 * scale)) < ALARM
 
 
+@pytest.mark.mostly_slow(quick_every=10)
 @pytest.mark.parametrize("scale", [2.0**20 + 0.5, 2.0**35 + 3, 2.0**36.9, 2.0**38, 2.0**50 + 1])
 @pytest.mark.parametrize(
     ("draw", "law"), [(discrete_laplace, stats.laplace), (discrete_gaussian, stats.norm)]

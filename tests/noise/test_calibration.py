@@ -26,6 +26,7 @@ from privsketch.noise.calibration import (
 )
 from privsketch.noise.laws import MAX_RECORDS, plan_sum_noise, split_epsilon
 from privsketch.noise.mechanism import cube_factor, cube_law, gaussian_law, laplace_law
+from tests.oracles import SHARES_OF_THE_SUMS
 
 BUDGETS = [(1.0, 1e-6), (0.1, 1e-8), (0.1, 1e-6), (4.0, 1e-6), (0.5, 1e-8), (0.003, 1e-9)]
 
@@ -138,16 +139,7 @@ def test_discrete_laplace_variance():
     assert discrete_laplace_variance(37.0) == pytest.approx((z**2 * p).sum() / p.sum(), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("n", "epsilon", "value"),
-    [
-        (1, 1, 0.546602348),
-        (100, 0.1, 0.815258096),
-        (1000, 0.1, 0.955019929),
-        (1e4, 1, 0.997848660),
-        (1e6, 1, 0.999900007),
-    ],
-)
+@pytest.mark.parametrize(("n", "epsilon", "value"), SHARES_OF_THE_SUMS)
 def test_share_of_the_sums(n, epsilon, value):
     assert gamma_star(n, epsilon) == pytest.approx(value, rel=2e-9)
 
@@ -160,6 +152,7 @@ def test_shares_add_up_exactly(epsilon, n_records):
     assert for_sums / epsilon == pytest.approx(gamma_star(n_records, epsilon), rel=1e-5)
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("scale", [2**8, 2**15, 2**16, 2**20])
 def test_rounded_tables_exceed_the_circle_and_ours_does_not(scale):
     # Rounding cos and sin to integers can push |c| + |s| one above sqrt(2) S.
@@ -193,6 +186,7 @@ def test_large_integer_sensitivities_are_not_rounded_down():
     assert Fraction(cube_law(sensitivity_, 3, 1.0, "add-remove").scale) >= sensitivity_
 
 
+@pytest.mark.slow
 def test_scales_are_rounded_up():
     rng = np.random.default_rng(0)
     for _ in range(300):

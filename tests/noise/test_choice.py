@@ -7,34 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from privsketch.errors import ParameterError
 from privsketch.noise.choice import choice_law, draw_binomial, draw_subset, reaching, threshold_law
-from privsketch.noise.mechanism import _insecure_sampler, choose, laplace_law
-
-FALSE_ALARM = 1e-7
-
-
-def permute_and_flip_law(losses, scale):
-    """Probability of every index: visit in random order, take with chance exp(-excess / scale)."""
-    coins = [math.exp(-(loss - min(losses)) / scale) for loss in losses]
-    found = np.zeros(len(losses))
-    orders = list(itertools.permutations(range(len(losses))))
-    for order in orders:
-        left = 1.0
-        for index in order:
-            found[index] += left * coins[index] / len(orders)
-            left *= 1 - coins[index]
-    return found
-
-
-def fits(counts, law):
-    """Chi-square test of counts against probabilities, at FALSE_ALARM."""
-    counts, expected = np.asarray(counts), np.asarray(law) * np.sum(counts)
-    statistic = float(np.sum((counts - expected) ** 2 / expected))
-    return statistic < chi2.isf(FALSE_ALARM, len(counts) - 1)
-
+from privsketch.noise.mechanism import choose, laplace_law
+from privsketch.testing import replaced_noise
+from tests.oracles import fits, permute_and_flip
 
 # --- the cost of a choice, by enumeration ---
 
@@ -43,9 +21,9 @@ def worst_loss(width, scale, changes):
     """Largest log-ratio between neighbouring vectors of three losses."""
     worst = 0.0
     for before in itertools.product(range(0, 2 * width + 1, width), repeat=3):
-        one = permute_and_flip_law(before, scale)
+        one = permute_and_flip(before, scale)
         for change in itertools.product(changes, repeat=3):
-            other = permute_and_flip_law(np.add(before, change), scale)
+            other = permute_and_flip(np.add(before, change), scale)
             worst = max(worst, float(np.abs(np.log(one / other)).max()))
     return worst
 
@@ -74,9 +52,9 @@ def test_choices_follow_permute_and_flip(neighbours):
     losses = np.rint(law.scale * np.array([1.2, 0.0, 2.4, 0.6])).astype(np.int64)
     drawn = [int(choose(losses, law, source=None)[0][0]) for _ in range(2000)]
     counts = np.bincount(drawn, minlength=4)
-    assert fits(counts, permute_and_flip_law(losses, law.scale))
-    assert not fits(counts, permute_and_flip_law(losses, 2 * law.scale))
-    assert not fits(counts, permute_and_flip_law(losses, law.scale / 2))
+    assert fits(counts, permute_and_flip(losses, law.scale))
+    assert not fits(counts, permute_and_flip(losses, 2 * law.scale))
+    assert not fits(counts, permute_and_flip(losses, law.scale / 2))
 
 
 def test_large_losses_are_told_apart():
@@ -121,6 +99,7 @@ def subset_law(counts, law):
     }
 
 
+@pytest.mark.slow
 def test_empty_counts_have_the_law_that_noise_would_give_them():
     counts = [0, 2, 0, 1]  # all 16 sets are likely: the rarest has a chance of 1.2 %
     law = threshold_law(1, 4, 0.5, "add-remove")
@@ -218,7 +197,7 @@ def test_subsets_are_uniform():
 
 def test_replaced_choices_are_marked():
     law = choice_law(4, 3, 0.5, "add-remove")
-    with _insecure_sampler(lambda values, law: (np.array([2]), law.scale)):
+    with replaced_noise(lambda values, law: (np.array([2]), law.scale)):
         chosen, receipt = choose(np.array([1, 2, 3]), law, source=None)
     assert chosen.tolist() == [2]
     assert receipt.sampler.startswith("INSECURE")

@@ -5,6 +5,7 @@ values are written here from the formulas in plain mpmath, for features in real 
 package works in integers, so it may be larger by rounding and never smaller.
 """
 
+import itertools
 import math
 
 import mpmath as mp
@@ -126,10 +127,13 @@ def agrees(value, expected, rel, below=1e-9):
     assert float(value) == pytest.approx(float(expected), rel=rel)
 
 
-@pytest.mark.parametrize("beta", [1.0, BETA])
-@pytest.mark.parametrize("features", FEATURE_LAWS)
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", TABLES)
+def each_cell(names, features):
+    """A test of every cell: map, relation, law of the masks, rate of records."""
+    cells = itertools.product(names, RELATIONS, features, [1.0, BETA])
+    return pytest.mark.parametrize(("name", "relation", "features", "beta"), list(cells))
+
+
+@each_cell(TABLES, FEATURE_LAWS)
 def test_laplace_cells_of_table_maps(name, relation, features, beta):
     masks = with_records(FEATURE_LAWS[features], beta)
     law = laplace_noise(contribution(name), 2 * M, EPSILON, relation, masks)
@@ -139,10 +143,8 @@ def test_laplace_cells_of_table_maps(name, relation, features, beta):
     assert (law.epsilon, law.delta, law.neighbours) == (EPSILON, 0.0, relation)
 
 
-@pytest.mark.parametrize("beta", [1.0, BETA])
-@pytest.mark.parametrize("features", FEATURE_LAWS)
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.mostly_slow(quick_every=33)
+@each_cell(TABLES, FEATURE_LAWS)
 def test_gaussian_cells_of_table_maps(name, relation, features, beta):
     masks = with_records(FEATURE_LAWS[features], beta)
     law = gaussian_noise(contribution(name), 2 * M, EPSILON, DELTA, relation, masks)
@@ -155,10 +157,7 @@ def test_gaussian_cells_of_table_maps(name, relation, features, beta):
     assert (law.epsilon, law.delta, law.neighbours) == (EPSILON, DELTA, relation)
 
 
-@pytest.mark.parametrize("beta", [1.0, BETA])
-@pytest.mark.parametrize("features", ["all", "uniform", "block"])
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", TABLES)
+@each_cell(TABLES, ["all", "uniform", "block"])
 def test_cube_cells_of_table_maps(name, relation, features, beta):
     masks = with_records(FEATURE_LAWS[features], beta)
     law, factor = cube_noise(contribution(name), 2 * M, EPSILON, relation, masks)
@@ -201,10 +200,7 @@ def norms(vectors):
     return spectral, longest, bounds.s4, math.sqrt(bounds.replace_squared)
 
 
-@pytest.mark.parametrize("beta", [1.0, BETA])
-@pytest.mark.parametrize("features", FEATURE_LAWS)
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", MATRICES)
+@each_cell(MATRICES, FEATURE_LAWS)
 def test_laplace_cells_of_quadratic_features(name, relation, features, beta):
     vectors = MATRICES[name]
     found, unit = quadratic(vectors)
@@ -236,10 +232,7 @@ def test_laplace_cells_of_quadratic_features(name, relation, features, beta):
     agrees(law.scale / unit, expected, 2e-3, FLOORS)
 
 
-@pytest.mark.parametrize("beta", [1.0, BETA])
-@pytest.mark.parametrize("features", FEATURE_LAWS)
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", MATRICES)
+@each_cell(MATRICES, FEATURE_LAWS)
 def test_gaussian_cells_of_quadratic_features(name, relation, features, beta):
     vectors = MATRICES[name]
     found, unit = quadratic(vectors)

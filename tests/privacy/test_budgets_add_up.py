@@ -20,7 +20,8 @@ from privsketch.clustering.run import clustered
 from privsketch.errors import ParameterError
 from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.mechanism import _insecure_sampler, add_noise, laplace_law
+from privsketch.noise.mechanism import add_noise, laplace_law
+from privsketch.testing import Tape, exact_answer
 
 COLUMNS, CLUSTERS = range(2, 1001), range(1, 65)
 SOME = [(2, 1), (2, 64), (3, 7), (10, 10), (100, 5), (1000, 3), (1000, 64)]
@@ -46,15 +47,9 @@ def shares_of(run, monkeypatch):
 
 def spent_by(run):
     """All laws that a run draws from, with 0 for noise, and its receipt."""
-    laws = []
-
-    def record(values, law):
-        laws.append(law)
-        return values.copy(), law.scale
-
-    with _insecure_sampler(record):
-        model = run()
-    return laws, getattr(model, "receipt", None) or model.receipt_
+    tape = Tape(answer=exact_answer)
+    model = tape.recorded(run)
+    return tape.laws, getattr(model, "receipt", None) or model.receipt_
 
 
 def cost(law):
@@ -239,6 +234,7 @@ def test_a_swap_where_the_noise_is_drawn_is_caught(dim, monkeypatch):
 # --- what runs spend ----------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize(("dim", "k"), SOME)
 def test_runs_of_clustering_spend_their_budget(dim, k, neighbours):
@@ -324,6 +320,7 @@ def test_a_count_is_paid_from_the_same_budget(method, delta):
     require_all_spent(laws, receipt, budget)
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize(("noise", "delta"), [("gaussian", 1e-6), ("laplace", 0.0)])
 @pytest.mark.parametrize("dim", [2, 3, 10, 100, 300])

@@ -152,6 +152,7 @@ def test_csv(tmp_path, records, quote_all, end, last_end, name):
     assert notes == [note for _, note, _ in records]
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("size", [96, 128])
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_every_place_of_a_block_s_end(tmp_path, monkeypatch, size, ending):
@@ -270,6 +271,7 @@ def test_line_breaks_in_quotes_of_a_column_that_nobody_reads(tmp_path):
     attacked(tmp_path)
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("engine", ["threads", "dask"])
 def test_one_byte_of_a_note_moves_no_sum(tmp_path, make_design, no_noise, monkeypatch, engine):
     monkeypatch.setattr(text, "BLOCK_BYTES", 2**12)
@@ -296,6 +298,7 @@ def dask_forms(frame):
     }
 
 
+@pytest.mark.slow
 def test_a_dask_frame_that_was_cut_from_csv_is_refused(tmp_path, make_design):
     import dask
     import dask.dataframe as dd
@@ -405,6 +408,7 @@ def test_npy(tmp_path, records, is_fortran):
     assert_same(rows_of(in_parts([path], chosen_columns(2, None, None))), records)
 
 
+@pytest.mark.slow
 @BATTERY
 @given(TABLES, TABLES, TABLES)
 def test_files_whose_types_differ(tmp_path, first, second, third):
@@ -481,6 +485,7 @@ FRAMES = {
 }
 
 
+@pytest.mark.mostly_slow(quick_every=8)
 @pytest.mark.parametrize("form", FRAMES.values(), ids=FRAMES)
 @BATTERY
 @given(records=TABLES)
@@ -544,6 +549,7 @@ def test_no_cell_stops_all_others(form, strange, make_design, no_noise):
         ps.sketch(form(rows), design)
 
 
+@pytest.mark.mostly_slow(quick_every=30)
 @pytest.mark.parametrize("strange", STRANGE, ids=lambda value: f"{value!r:.12}")
 @pytest.mark.parametrize("form", HOLDERS.values(), ids=HOLDERS)
 @pytest.mark.parametrize(
@@ -674,6 +680,7 @@ def test_a_header_whose_line_break_is_cut_in_two(tmp_path, monkeypatch, before):
     assert_same(rows_of(read_blocks(tmp_path / "t.csv", 1), 1), np.array([[1.0], [2.0]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["oops,1,1\n", "1,1,1\n"])
 def test_a_file_that_is_left_early_lets_the_program_end(tmp_path, first):
     """Arrow reads ahead in a thread, which must not come back when Python shuts down."""

@@ -31,7 +31,6 @@ from privsketch.errors import RecordError
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise import account as shares
 from privsketch.noise.account import Account, Shares
-from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.testing import Tape, replay
 
 RELATIONS = ["add-remove", "replace"]
@@ -235,6 +234,7 @@ def audit(run, one, other, tape):
     return found.largest_move, found.share_of_budget
 
 
+@pytest.mark.mostly_slow(quick_every=9)
 @pytest.mark.parametrize(("method", "neighbours", "change"), CASES)
 def test_replayed_on_a_neighbour(method, neighbours, change):
     one, other = pair_of(change, neighbours, method.dim)
@@ -251,6 +251,7 @@ def test_replayed_on_a_neighbour(method, neighbours, change):
     assert share > 0 or neighbours == "replace" or may_be_same
 
 
+@pytest.mark.mostly_slow(quick_every=9)
 @pytest.mark.parametrize("push", [-30.0, 30.0])
 @pytest.mark.parametrize("method", ONE_OF_EACH, ids=KINDS)
 def test_the_other_way_round(method, push):
@@ -263,28 +264,28 @@ def test_the_other_way_round(method, push):
     audit(run, other, one, Tape(push=push))
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("method", ONE_OF_EACH, ids=KINDS)
 def test_order_blocks_and_threads_change_nothing(method, monkeypatch):
     table = np.concatenate([some_records(method.dim), [NEW[name](method.dim) for name in NEW]])
     shuffled = table[np.random.default_rng(0).permutation(len(table))]
-    tape = Tape()
-    with _insecure_sampler(tape.record):
-        first = method(table, "replace", n_threads=1)
+    tape, parts = Tape(), [shuffled[:1], shuffled[1:40], shuffled[40:]]
+    first = tape.recorded(lambda: method(table, "replace", n_threads=1))
     monkeypatch.setattr(passes, "_CHUNK_VALUES", 7 * method.dim)
-    with _insecure_sampler(tape.replay):
-        second = method([shuffled[:1], shuffled[1:40], shuffled[40:]], "replace", n_threads=3)
-    assert len(tape.again) == len(tape.questions)
+    second = tape.replayed(lambda: method(parts, "replace", n_threads=3))
     for question, after in zip(tape.questions, tape.again, strict=True):
         np.testing.assert_array_equal(question.values, after)
     np.testing.assert_array_equal(first.centers, second.centers)
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("push", [-30.0, 0.0, 30.0])
 @pytest.mark.parametrize("method", ONE_OF_EACH, ids=KINDS)
 def test_whatever_the_noise_there_is_a_model(method, push):
     """Also for a table without records: all that is released is noise then."""
-    with _insecure_sampler(Tape(push=push).record):
-        found = method(np.empty((0, method.dim)), "add-remove", n_threads=1)
+    found = Tape(push=push).recorded(
+        lambda: method(np.empty((0, method.dim)), "add-remove", n_threads=1)
+    )
     assert np.isfinite(found.centers).all()
     assert (found.weights >= 0).all()
     assert found.weights.sum() == pytest.approx(1.0)
@@ -306,8 +307,7 @@ def test_no_records_to_replace(method, spent):
 def test_a_number_of_records_that_is_none(method, n_records):
     odd, tape = replace(method, n_records=n_records), Tape()
     try:
-        with _insecure_sampler(tape.record):
-            odd(some_records(method.dim), "add-remove", n_threads=1)
+        tape.recorded(lambda: odd(some_records(method.dim), "add-remove", n_threads=1))
     except ps.PrivsketchError:
         assert tape.questions == []
     else:

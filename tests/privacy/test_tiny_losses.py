@@ -40,7 +40,8 @@ from privsketch.noise import account as accounts
 from privsketch.noise import mechanism
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.mechanism import _insecure_sampler
+from privsketch.testing import questions, replaced_noise, without_noise
+from tests.oracles import account_of, permute_and_flip
 
 RELATIONS = ["add-remove", "replace"]
 FAR = 1000  # beyond all sums of a tiny table
@@ -166,7 +167,7 @@ class Script:
             return np.array(left.pop(0), dtype=np.int64), law.scale
 
         try:
-            with _insecure_sampler(sampler):
+            with replaced_noise(sampler):
                 self._run(table)
         except _NoAnswerError:
             return question[0]
@@ -206,14 +207,9 @@ def worst_loss(run, pairs):
 
 
 def receipt_of(run, table):
-    with _insecure_sampler(lambda values, law: (_any_answer(values, law), law.scale)):
+    """The receipt of a run whose answers are the exact ones."""
+    with without_noise():
         return run(table)
-
-
-def _any_answer(values, law):
-    if law.kind in ("choice", "threshold"):
-        return np.zeros(1, dtype=np.int64)
-    return values.copy()
 
 
 def pairs_of(records, most, neighbours):
@@ -238,17 +234,6 @@ def within(run, pairs, least):
 
 def table_of(rows, dim):
     return np.array(rows, dtype=np.float64).reshape(-1, dim)
-
-
-def account_of(epsilon, neighbours, *names, delta=0.0):
-    weights = {name: Fraction(1, len(names)) for name in names}
-    return Account(Shares(ps.Budget(epsilon, delta, neighbours), weights))
-
-
-@pytest.fixture
-def few_bits(monkeypatch):
-    """Coordinates of two bits and a sign: integers from -3 to 3."""
-    monkeypatch.setattr(passes, "_MOST_BITS", 2)
 
 
 @pytest.fixture
@@ -284,14 +269,8 @@ def _as_add_remove(right, args):
 
 def test_chances_of_a_choice_by_all_orders():
     losses, scale = np.array([3, 0, 7, 1, 0]), 2.5
-    coins = np.exp(-losses / scale)
-    found = np.zeros(5)
-    for order in itertools.permutations(range(5)):
-        left = 1.0
-        for index in order:
-            found[index] += left * coins[index] / math.factorial(5)
-            left *= 1 - coins[index]
-    np.testing.assert_allclose(choice_chances(losses, scale), found, rtol=1e-12)
+    expected = permute_and_flip(losses, scale)
+    np.testing.assert_allclose(choice_chances(losses, scale), expected, rtol=1e-12)
 
 
 # --- partition trees ---------------------------------------------------------------------------
@@ -318,6 +297,7 @@ LINE = ((-1.0,), (-0.3,), (0.2,), (1.0,))
 PLANE = ((-0.5, -0.5), (0.5, 0.6), (9.0, -9.0))
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize(("n_levels", "threshold"), [(1, 1), (2, 1), (2, 2)])
 @pytest.mark.parametrize("shift", [0, RADIUS // 3])
@@ -398,6 +378,7 @@ def crowd_pairs(neighbours):
     ]
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_swaps_of_two_centres(neighbours):
     # The last choice adds nothing: it tells of a record only if rounds before it did not. Two
@@ -532,6 +513,7 @@ def lloyd_run(kind, neighbours, n_rounds, epsilon=2.0, k=2):
 HALVES = ((-9.0,), (0.0,), (0.5,))
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.usefixtures("one_bit")
 @pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize("kind", ["laplace-joint", "laplace", "cube"])
@@ -584,22 +566,9 @@ def test_the_grid(neighbours, dim):
 def test_scales_of_lloyds_shares():
     # d = 10, epsilon / T = 0.2: a coordinate has 1 part, the count q = 1.26514900 parts.
     box = ps.Box(-1, 1, dim=10)
-    laws = []
-
-    def record(values, law):
-        laws.append(law)
-        return values.copy(), law.scale
-
-    with _insecure_sampler(record):
-        clustered(
-            lloyd.cluster,
-            np.zeros((1, 10)),
-            1,
-            domain=box,
-            budget=ps.Budget(1.0),
-            noise="laplace",
-            n_rounds=5,
-        )
+    options = {"domain": box, "budget": ps.Budget(1.0), "noise": "laplace", "n_rounds": 5}
+    asked = questions(lambda: clustered(lloyd.cluster, np.zeros((1, 10)), 1, **options))
+    laws = [question.law for question in asked]
     limit = Passes(np.zeros((1, 10)), box).limits[0]
     assert len(laws) == 10
     for sums, counts in zip(laws[::2], laws[1::2], strict=True):
@@ -625,6 +594,7 @@ def residual_round(rows, account):
     return account.receipt("round", None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_bits")
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_pure_residual_rounds(neighbours):

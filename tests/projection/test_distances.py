@@ -134,6 +134,7 @@ def standard_errors_off(values, expected):
     return (means.mean() - expected) / (means.std(ddof=1) / math.sqrt(len(means)))
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("protect", ["row", "element"])
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_recovered_distances_are_unbiased_with_the_right_variance(protect, noise):
@@ -350,6 +351,7 @@ def test_intervals_given_the_matrix_are_close_to_those_of_noncentral_variables()
             assert end == pytest.approx(true, rel=0.02)
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("noise", [laplace(0.5**0.5), gaussian(1.0)], ids=["laplace", "gaussian"])
 @pytest.mark.parametrize("k", [2, 10, 50])
 def test_intervals_hold_the_true_distance_as_often_as_they_say(noise, k):
@@ -470,12 +472,18 @@ def test_every_cluster_has_a_row_even_if_noise_is_all_there_is():
     assert cluster_released(equal, 3).labels.shape == (5,)
 
 
-def test_distances_to_many_centres_are_in_memory_by_strips(monkeypatch):
-    released = clustered(5, 500, 10, 4, laplace(1.0), 4.0, n_clusters=6)[0]
-    whole = cluster_released(released, 6)
-    monkeypatch.setattr(kmeans_module, "STRIP", 50)
-    np.testing.assert_array_equal(cluster_released(released, 6).labels, whole.labels)
-    monkeypatch.undo()
+@pytest.mark.parametrize("strip", [1, 50, 2999])
+def test_strips_of_distances_change_no_label(strip):
+    rng = np.random.default_rng(1)
+    rows, centers = rng.normal(size=(500, 4)), rng.normal(size=(6, 4))
+    offsets, own = rng.normal(size=6), rng.integers(6, size=500)
+    for more in ((), (own, rng.normal(size=6))):
+        whole = kmeans_module._nearest(rows, centers, offsets, *more)
+        cut = kmeans_module._nearest(rows, centers, offsets, *more, strip=strip)
+        np.testing.assert_array_equal(cut, whole)
+
+
+def test_distances_to_many_centres_are_in_memory_by_strips():
     rows = np.random.default_rng(0).normal(size=(100_000, 2))
     tracemalloc.start()
     kmeans_module._nearest(rows, rows[:300], np.zeros(300))

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from html import escape
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ import privsketch as ps
 from privsketch.report import html as report_page
 from privsketch.report.html import report_page as page_of
 from privsketch.report.html import save_report
+from tests.pages import Page
 
 ATTACK = "<script>alert(1)</script>"
-VOID = {"meta", "br"}
 
 
 def study(make_design, *, sources=("north",), n_records=400, n_clusters=2, **choices):
@@ -39,36 +38,6 @@ def page(example):
     return page_of(*example)
 
 
-class Page(HTMLParser):
-    """The elements and the visible text of a page; fails on unbalanced tags."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.elements, self.words = [], [], []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.words.append(data)
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.words).split())
-
-
 # ---------------------------------------------------------------- self-contained
 
 
@@ -76,7 +45,7 @@ def test_the_page_loads_nothing(page):
     links = set(re.findall(r"""https?://[^\s"'<>]*""", page))
     assert links <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
     assert not re.search(r"@import|url\((?!#)", page)
-    tags = {tag for tag, _ in Page(page).elements}
+    tags = set(Page(page).tags)
     assert tags.isdisjoint({"script", "link", "iframe", "img", "object", "embed", "base"})
 
 
@@ -101,12 +70,14 @@ def test_the_page_is_one_complete_document(page):
     assert page.count("<body") == page.count("<h1") == 1
 
 
+@pytest.mark.slow
 def test_the_saved_page_is_the_page(example, tmp_path):
     save_report(*example, tmp_path / "report.html", title="Größe")
     saved = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert saved == page_of(*example, title="Größe")
 
 
+@pytest.mark.slow
 def test_the_page_of_the_same_model_is_the_same(example):
     assert page_of(*example) == page_of(*example)
 
@@ -136,6 +107,7 @@ def test_the_mechanism_and_its_scale_are_stated(example, page):
     assert f"scale {receipt.scale:.6g}" in text
 
 
+@pytest.mark.slow
 def test_every_holder_is_listed(make_design):
     sources = ("north", "south", "west")
     text = Page(page_of(*study(make_design, sources=sources))).text
@@ -144,6 +116,7 @@ def test_every_holder_is_listed(make_design):
     assert "do not add up" in text
 
 
+@pytest.mark.slow
 def test_a_receipt_of_two_parts_is_listed_in_full(make_design):
     model, sketch = study(make_design, sources=("north", "south"), delta=0.0, noise="laplace")
     text = Page(page_of(model, sketch)).text
@@ -152,6 +125,7 @@ def test_a_receipt_of_two_parts_is_listed_in_full(make_design):
     assert all(source in text for source in ("north", "south"))
 
 
+@pytest.mark.slow
 def test_added_costs_are_stated(make_design):
     design = make_design()
     parts = [ps.sketch(np.zeros((100, 3)), design, source="north") for _ in range(2)]
@@ -160,6 +134,7 @@ def test_added_costs_are_stated(make_design):
     assert "e 2 = 7.39" in text
 
 
+@pytest.mark.slow
 def test_the_largest_budgets_can_be_reported(make_design):
     design = make_design(epsilon=100.0)
     parts = [ps.sketch(np.zeros((10, 3)), design, source="north") for _ in range(8)]
@@ -175,6 +150,7 @@ def test_an_insecure_sampler_is_shown(make_design, no_noise):
 # ---------------------------------------------------------------- every shape
 
 
+@pytest.mark.mostly_slow(quick_every=14)
 @pytest.mark.parametrize(
     "choices",
     [
@@ -200,11 +176,13 @@ def test_a_report_of_every_shape_can_be_made(make_design, choices):
     assert f"{model.n_clusters} clusters" in text
 
 
+@pytest.mark.slow
 def test_a_wide_table_is_cut_and_says_so(make_design):
     text = Page(page_of(*study(make_design, dim=60))).text
     assert "10 more columns are in the model file" in text
 
 
+@pytest.mark.mostly_slow(quick_every=8)
 @pytest.mark.parametrize("name", ["$", "$x$", "$a_$", r"$\frac{$", "cost_$_of_$", "a&b", '"', "%s"])
 def test_column_names_are_not_formulas(make_design, name):
     page = page_of(*study(make_design, columns=[name, "b", "c"]))
@@ -238,23 +216,26 @@ def test_the_report_leaves_matplotlib_as_it_was(example):
 # ---------------------------------------------------------------- names are not believed
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize(
     "attack", [ATTACK, '"><img src=x onerror=alert(1)>', "</style><b>", "&lt;"]
 )
 def test_a_malicious_title_is_escaped(example, page, attack):
     attacked = page_of(*example, title=attack)
     assert attack in Page(attacked).text
-    assert [tag for tag, _ in Page(attacked).elements] == [tag for tag, _ in Page(page).elements]
+    assert Page(attacked).tags == Page(page).tags
 
 
+@pytest.mark.slow
 def test_a_malicious_column_name_is_escaped(make_design):
     attacked = page_of(*study(make_design, columns=[ATTACK, "b", "c"]))
     plain = page_of(*study(make_design, columns=["a", "b", "c"]))
     assert "<script" not in attacked
     assert ATTACK in Page(attacked).text
-    assert {tag for tag, _ in Page(attacked).elements} == {tag for tag, _ in Page(plain).elements}
+    assert set(Page(attacked).tags) == set(Page(plain).tags)
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("sources", [(ATTACK,), (ATTACK, "south")])
 def test_a_malicious_source_is_escaped(make_design, sources):
     attacked = page_of(*study(make_design, sources=sources))
@@ -285,6 +266,7 @@ def test_a_refused_report_leaves_no_file(example, make_design, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 @pytest.mark.parametrize("dim", [1, 2, 4])
 def test_a_mixture_has_a_report_too(covariance_type, dim):

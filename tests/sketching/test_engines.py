@@ -150,6 +150,7 @@ def test_a_pool_reads_files(exact, expected, files):
     assert exact(files, engine="pool", n_workers=2) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["array", "blocks", "polars"])
 def test_a_pool_gets_blocks(exact, expected, records, kind):
     table = {
@@ -160,6 +161,7 @@ def test_a_pool_gets_blocks(exact, expected, records, kind):
     assert exact(table, engine="pool", n_workers=2) == expected
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 def test_dask_reads_files(exact, expected, files, place):
     assert exact(files, engine="dask", **place) == expected
 
@@ -245,6 +247,7 @@ def test_no_records_in_dask_tables(exact, design, frame, place):
 # ---------------------------------------------------------------- noise, progress, memory
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("engine", ["threads", "pool", "dask"])
 def test_noise_is_drawn_once_and_progress_counts_every_record(spent, design, files, engine):
     done = []
@@ -269,6 +272,7 @@ def test_real_noise_is_drawn_in_this_process(design, frame, client):
     assert "INSECURE" not in released.receipt.describe()
 
 
+@pytest.mark.slow
 def test_a_pool_holds_few_parts_at_a_time(exact):
     made, done, most = 0, 0, 0
 
@@ -291,6 +295,7 @@ def test_a_pool_holds_few_parts_at_a_time(exact):
 # ---------------------------------------------------------------- workers that die
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_in_a_task(exact, expected, records, client, tmp_path):
     times = tmp_path / "times"
 
@@ -341,6 +346,7 @@ def die(work, part):
     os._exit(1)
 
 
+@pytest.mark.slow
 def test_a_pool_that_loses_a_process_spends_nothing(spent, design, records, monkeypatch):
     monkeypatch.setattr(pool_engine, "part_sums", die)
     with pytest.raises(RecordError, match="__main__"):
@@ -362,6 +368,7 @@ def assert_nothing_is_left(client):
     raise AssertionError((tasks, data))
 
 
+@pytest.mark.slow
 def test_nothing_stays_on_the_cluster(exact, frame, client):
     table = dd.from_pandas(frame, npartitions=10)
     exact(table, scheduler=client)
@@ -407,6 +414,7 @@ def assert_quotes_nothing(error):
         error = error.__cause__ or error.__context__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["pool", "dask"])
 def test_a_bad_file_is_our_error(spent, design, files, tmp_path, engine):
     bad = tmp_path / "bad.csv"
@@ -518,6 +526,7 @@ def test_dask_arrays_of_the_wrong_kind(design, table, message):
         ps.sketch(table, design)
 
 
+@pytest.mark.slow
 def test_a_file_given_twice(design, files, tmp_path):
     for engine in ("pool", "dask"):
         with pytest.raises(RecordError, match="twice"):
@@ -533,6 +542,7 @@ def test_without_dask(design, files, monkeypatch):
 # ---------------------------------------------------------------- which cluster
 
 
+@pytest.mark.slow
 def test_the_current_client_is_used(exact, expected, frame, client):
     def count():
         return client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_counter)
@@ -562,6 +572,7 @@ def study(design, files, tmp_path):
     return ["sketch", str(tmp_path / "study.json"), *map(str, files), "-o"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["pool", "dask"])
 def test_engines_of_the_command_line(no_noise, study, expected, tmp_path, engine):
     output = tmp_path / "out.sketch"
@@ -590,6 +601,7 @@ def test_errors_of_the_command_line(spent, study, tmp_path, monkeypatch):
     assert spent == []
 
 
+@pytest.mark.slow
 def test_dask_is_not_imported_unless_needed():
     code = (
         "import sys, numpy as np, privsketch as ps, privsketch.sketching.build;"
@@ -602,6 +614,7 @@ def test_dask_is_not_imported_unless_needed():
     assert found.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["threads", "pool", "dask"])
 def test_masks_are_drawn_by_whoever_reads(engine, files, make_design, no_noise):
     # Fresh ones each time: a record is kept with probability 1/2, and counted by the one count.
@@ -612,6 +625,7 @@ def test_masks_are_drawn_by_whoever_reads(engine, files, make_design, no_noise):
     assert not all(count == N_RECORDS for count in counts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["pool", "dask"])
 def test_components_and_structured_frequencies_on_other_engines(engine, files, no_noise):
     domain = ps.Ball(3, 8.0)

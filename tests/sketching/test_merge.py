@@ -13,17 +13,8 @@ import pytest
 import privsketch as ps
 from privsketch.budget import exact
 from privsketch.noise.laws import saturating_multiply
-from privsketch.noise.mechanism import _insecure_sampler
-
-DESIGNS = {
-    "gaussian": {},
-    "cube": {"delta": 0.0},
-    "laplace": {"delta": 0.0, "noise": "laplace"},
-    "count omitted": {"count": "omitted"},
-    "replace": {"neighbours": "replace"},
-    "one-bit": {"feature_map": "one-bit"},
-    "ball": {"domain": ps.Ball(dim=3, radius=3.0)},
-}
+from privsketch.testing import without_noise
+from tests.oracles import DESIGNS
 
 
 @pytest.fixture
@@ -287,11 +278,9 @@ def test_the_receipt_names_every_source(site):
 
 
 def test_a_sketch_without_real_noise_does_not_mix_with_real_ones(make_design, make_records):
-    from privsketch.noise.mechanism import _insecure_sampler
-
     design, records = make_design(), make_records()
     real = ps.sketch(records, design, source="a")
-    with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
+    with without_noise():
         tests = [ps.sketch(records, design, source=name) for name in "bc"]
     assert "INSECURE" in ps.merge(tests).receipt.describe()
     with pytest.raises(ps.PrivsketchError, match="without real noise"):
@@ -305,10 +294,6 @@ def test_a_merged_receipt_states_what_it_assumes(make_design, make_records):
 
 
 # --- weights, and what is public ---------------------------------------------------------------
-
-
-def no_noise(values, law):
-    return values, law.scale
 
 
 def sites(design, sizes=(300, 1200, 50)):
@@ -326,7 +311,7 @@ def test_holders_count_by_their_number_of_records(neighbours):
         budget=ps.Budget(1.0, 1e-6, neighbours),
         random_state=0,
     )
-    with _insecure_sampler(no_noise):
+    with without_noise():
         tables, parts = sites(design)
         total = ps.merge(parts)
         whole = ps.sketch(np.vstack(tables), design)
@@ -353,7 +338,7 @@ def test_weights_let_records_count_more_often(tmp_path):
         budget=ps.Budget(1.0, 1e-6),
         random_state=0,
     )
-    with _insecure_sampler(no_noise):
+    with without_noise():
         tables, parts = sites(design)
         total = ps.merge(parts, weights=[4, 1, 24])
         repeated = ps.sketch(np.vstack([tables[0]] * 4 + [tables[1]] + [tables[2]] * 24), design)

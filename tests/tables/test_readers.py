@@ -804,6 +804,7 @@ def test_a_truncated_arrow_stream_is_refused(n_batches, extra, table, design, re
     assert matches("not a valid Arrow", refusal(path, design))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [SECRET_TEXT, ""])
 def test_a_bad_value_far_down_in_a_csv_spends_nothing(bad, design, refusal, tmp_path):
     row = f"1.0,2.0,{SECRET_NUMBER}\n"

@@ -31,8 +31,8 @@ from privsketch.models.clusters import ClusterModel
 
 PER_CLUSTER = 10  # records of a block for every cluster, about
 MOST_BLOCKS = 2000
-_MOST_VALUES = 2**25  # of all blocks in memory
-_ROWS = 2**14
+MOST_VALUES = 2**25  # of all blocks in memory
+ROWS = 2**14  # that are drawn for at a time
 
 
 def cluster(
@@ -86,16 +86,19 @@ def blocks_for(n_records: float, n_clusters: int) -> int:
     return int(min(max(n_records // (PER_CLUSTER * n_clusters), 1), MOST_BLOCKS))
 
 
-def sampled_blocks(passes: Passes, n_blocks: int) -> list[Whole]:
+def sampled_blocks(
+    passes: Passes, n_blocks: int, *, most_values: int = MOST_VALUES, rows: int = ROWS
+) -> list[Whole]:
     """One pass: the records of every block, or as many of them, drawn by chance, as fit.
 
     Every record gets a block and a place in the queue of its block; those in front stay. Both are
-    drawn for it alone, so that one record changes one block.
+    drawn for it alone, so that one record changes one block. All blocks together have at most
+    `most_values` numbers, and `rows` records are drawn for at a time.
     """
-    most = max(1, _MOST_VALUES // (n_blocks * passes.dim))
+    most = max(1, most_values // (n_blocks * passes.dim))
     kept = [np.zeros((0, passes.dim)) for _ in range(n_blocks)]
     queue = [np.zeros(0, dtype=np.uint64) for _ in range(n_blocks)]
-    for block in chunks(passes.blocks("blocks"), _ROWS):
+    for block in chunks(passes.blocks("blocks"), rows):
         records = passes.quantised(block)
         drawn = drawn_words(records)
         places = (drawn[:, 0] % np.uint64(n_blocks)).astype(np.intp)
@@ -103,14 +106,14 @@ def sampled_blocks(passes: Passes, n_blocks: int) -> list[Whole]:
         ends = np.searchsorted(places[order], np.arange(n_blocks + 1))
         for place in np.unique(places):
             mine = order[ends[place] : ends[place + 1]]
-            rows = np.concatenate([kept[place], records[mine]])
+            held = np.concatenate([kept[place], records[mine]])
             waits = np.concatenate([queue[place], drawn[mine, 1]])
-            if len(rows) > most:
+            if len(held) > most:
                 front = np.argpartition(waits, most)[:most]
-                rows, waits = rows[front], waits[front]
-            kept[place], queue[place] = rows, waits
+                held, waits = held[front], waits[front]
+            kept[place], queue[place] = held, waits
     # In an order that is theirs: that of rows, or of what was cut, depends on other blocks.
-    return [rows[np.argsort(waits)] for rows, waits in zip(kept, queue, strict=True)]
+    return [held[np.argsort(waits)] for held, waits in zip(kept, queue, strict=True)]
 
 
 def drawn_words(records: Whole) -> npt.NDArray[np.uint64]:

@@ -28,7 +28,7 @@ from privsketch.clustering.run import Run
 from privsketch.errors import require_count
 from privsketch.models.clusters import ClusterModel
 
-_ROWS = 2**14
+ROWS = 2**14  # that are drawn from at a time
 
 
 def cluster(
@@ -68,7 +68,7 @@ def cluster(
     )
 
 
-def drawn_record(passes: Passes, centers: Whole, name: str) -> Integers:
+def drawn_record(passes: Passes, centers: Whole, name: str, *, rows: int = ROWS) -> Integers:
     """One pass: a record, drawn by its squared distance to the nearest centre; 0 if none is there.
 
     Of exponential variables over the squared distances the smallest is where it should be with
@@ -76,7 +76,7 @@ def drawn_record(passes: Passes, centers: Whole, name: str) -> Integers:
     """
     rng = np.random.default_rng()  # not a public seed: two fits draw two records
     best, drawn = np.inf, np.zeros(passes.dim)
-    for block in chunks(passes.blocks(name), _ROWS):
+    for block in chunks(passes.blocks(name), rows):
         records = passes.quantised(block)
         chance = np.ones(len(records)) if len(centers) == 0 else np.full(len(records), np.inf)
         for center in centers:

@@ -199,7 +199,9 @@ def _unrounded(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.f
     return _turns(recipe, domain)
 
 
-def _turns(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.float64]]:
+def _turns(
+    recipe: Frequencies, domain: Domain, block_values: int = _ROW_BLOCK_VALUES
+) -> Iterator[npt.NDArray[np.float64]]:
     """Unrounded frequencies in turns per half-width, in blocks of rows.
 
     Order of the stream: one uniform per feature for the scale, one for the radius,
@@ -213,7 +215,7 @@ def _turns(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.float
     scale = exponential(low + (high - low) * stream.uniform(count))
     radius = np.sqrt(-2.0 * natural_log(stream.uniform(count)))
     even = dim + dim % 2
-    rows = max(1, _ROW_BLOCK_VALUES // even)
+    rows = max(1, block_values // even)
     for start in range(0, count, rows):
         stop = min(start + rows, count)
         direction = stream.normal((stop - start) * even).reshape(-1, even)[:, :dim]

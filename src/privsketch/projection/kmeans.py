@@ -177,12 +177,14 @@ def _nearest(
     offsets: Floats,
     own: Labels | None = None,
     own_offsets: Floats | None = None,
+    *,
+    strip: int = STRIP,
 ) -> Labels:
     """The centre with the least squared distance plus offset, which is another for its own rows."""
     labels = np.empty(len(rows), dtype=np.intp)
     # The squared norm of a row is the same for all centres.
     constants = np.einsum("ij,ij->i", centers, centers) + offsets
-    step = max(1, STRIP // len(centers))
+    step = max(1, strip // len(centers))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         scores = rows[part] @ centers.T

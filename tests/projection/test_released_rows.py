@@ -17,11 +17,11 @@ from scipy import stats
 import privsketch as ps
 from privsketch.noise import fresh
 from privsketch.noise.calibration import kappa, kappa_discrete, log_delta_continuous
-from privsketch.noise.mechanism import _insecure_sampler
 from privsketch.projection import matrix as norms
 from privsketch.projection.calibration import realised_gaussian, realised_laplace
 from privsketch.projection.change import Change, Protection
 from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
+from privsketch.testing import without_noise
 
 BUDGET = ps.Budget(1.0, 1e-6, "replace")
 
@@ -58,6 +58,7 @@ def test_two_to_one_norm_against_all_sign_vectors(k):
     assert norms.exact_two_to_one_squared(matrix.T @ matrix) == every
 
 
+@pytest.mark.slow
 def test_two_to_one_norm_is_exact_at_twenty_components():
     matrix = public_matrix(100, 20, seed=3)
     best = 0
@@ -263,6 +264,7 @@ def test_moments_are_a_bound_for_one_component(epsilon):
         assert single_delta(0.85 * scale, epsilon) > delta
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("k", [2, 10, 50])
 def test_moments_are_a_bound_for_several_components(k):
     """By simulation of shifts and noise at a delta that it can see."""
@@ -299,6 +301,7 @@ def test_a_fresh_matrix_needs_a_delta(delta):
             make(3, delta)
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("k", [1, 2, 5, 30, 200])
 @pytest.mark.parametrize("delta", [0.2, 1e-3, 1e-12])
 def test_the_quantile_is_below_the_chernoff_bound(k, delta):
@@ -370,6 +373,7 @@ def test_rounding_only_adds_noise():
     assert 1.003 < sigmas[2] / sigmas[0] < 1.011
 
 
+@pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("protect", ["row", "element"])
 def test_fresh_laplace_hides_all_but_delta_of_the_shifts(protect):
     """The integers that happen: matrices drawn, records at the far ends of their domain."""
@@ -511,6 +515,7 @@ def test_a_bound_beyond_the_domain_is_the_domain():
 # Noise of a release ---------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize(
     ("d", "k", "paper_row", "union", "gaussian"),
     [
@@ -641,7 +646,7 @@ def test_the_printed_scale_with_a_public_matrix_costs_what_the_matrix_makes_it()
 
 
 def exact_rows(projection, records, **options):
-    with _insecure_sampler(lambda values, law: (values.copy(), law.scale)):
+    with without_noise():
         return np.concatenate(list(projection.releases([records], **options)))
 
 

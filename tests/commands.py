@@ -1,0 +1,35 @@
+"""Commands as tests give them, and what they leave behind."""
+
+from click.testing import CliRunner
+
+from privsketch.cli.main import main
+
+
+def run(*arguments):
+    """What a command says, and its exit code."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def succeeded(*arguments):
+    """The same for a command that must succeed."""
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(folder, *arguments):
+    """The error line of a command that must fail: exit code 2, no traceback, no file changed."""
+    before = contents(folder)
+    result = run(*arguments)
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 2
+    lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(lines) == 1
+    assert "Traceback" not in result.output
+    assert contents(folder) == before
+    return lines[0]
+
+
+def contents(folder):
+    """All files and folders below a folder, with their bytes."""
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
