@@ -43,7 +43,7 @@ def seed_mixture(k: int, dim: int, n: int) -> Maker:
 
 
 def tight_plane(k: int, n: int, width: float) -> Maker:
-    """k Gaussians of one width in the square [-1, 1]^2, centres uniform in its inner part."""
+    """k Gaussians of one width in the square [-1, 1]^2, centers uniform in its inner part."""
 
     def make(rng: np.random.Generator) -> Floats:
         centers = rng.uniform(-0.9, 0.9, (k, 2))
@@ -102,7 +102,7 @@ def uniform_in_a_ball(n: int, dim: int, rng: np.random.Generator) -> Floats:
 
 
 def in_a_ball(k: int, dim: int, n: int, *, weights: float = 1.0, outliers: float = 0.0) -> Maker:
-    """Tight Gaussians of width 1 / (8 sqrt(dim)) with centres uniform in the unit ball.
+    """Tight Gaussians of width 1 / (8 sqrt(dim)) with centers uniform in the unit ball.
 
     Weights up to `weights` : 1; a share of `outliers` is uniform in the ball.
     """
@@ -133,9 +133,9 @@ def fashion(n_columns: int | None = None) -> Maker:
         images = np.concatenate(parts) / np.float32(255)
         if n_columns is None:
             return np.asarray(images)
-        centred = images - images.mean(axis=0)
-        components = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :n_columns]
-        return np.asarray(centred @ components, dtype=np.float64)
+        centered = images - images.mean(axis=0)
+        components = np.linalg.eigh(centered.T @ centered)[1][:, ::-1][:, :n_columns]
+        return np.asarray(centered @ components, dtype=np.float64)
 
     return make
 
@@ -161,16 +161,16 @@ def digits(n_columns: int, n: int) -> Maker:
         from sklearn.datasets import load_digits
 
         images = load_digits().data / 16.0
-        centred = images - images.mean(axis=0)
-        components = np.linalg.svd(centred, full_matrices=False)[2][:n_columns]
-        rows = (centred @ components.T)[rng.integers(len(images), size=n)]
+        centered = images - images.mean(axis=0)
+        components = np.linalg.svd(centered, full_matrices=False)[2][:n_columns]
+        rows = (centered @ components.T)[rng.integers(len(images), size=n)]
         return np.asarray(rows + 0.02 * rng.normal(size=rows.shape))
 
     return make
 
 
 def squared_error(records: Floats, centers: Floats) -> float:
-    """Sum of squared distances to the nearest centre."""
+    """Sum of squared distances to the nearest center."""
     return float(np.square(records - centers[nearest(records, centers)]).sum())
 
 

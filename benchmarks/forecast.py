@@ -6,7 +6,7 @@
 The forecast sees public facts only. Its constants are calibrated on one half of the
 grid, seed mixtures in a box of four times their spread, and checked on the other:
 tight clusters in the plane and in a ball. RSSE here is over the best k-means solution
-known (scikit-learn's, or Lloyd's algorithm started at the private centres), so that a
+known (scikit-learn's, or Lloyd's algorithm started at the private centers), so that a
 good start that k-means++ missed does not hide an error.
 """
 

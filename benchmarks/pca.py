@@ -1,12 +1,12 @@
 """Accuracy of private principal components: one row of losses per setting.
 
     python -m benchmarks pca                 the acceptance table
-    python -m benchmarks pca --others        other sizes, budgets, spectra and centres
+    python -m benchmarks pca --others        other sizes, budgets, spectra and centers
 
 The loss is the share of the variance along the best k components of the raw records, clipped
 to the ball, that the components learned do not hold: 100 % minus "captured variance". Records
 have k equal eigenvalues and 5 % of their variance spread evenly, or eigenvalues that fall like
-a power of their number, and lie half a radius from the centre, root mean square. Every
+a power of their number, and lie half a radius from the center, root mean square. Every
 repetition has its own records, directions and noise. "forecast" is what `lost_variance`
 predicts from public facts, for the reference records; "told" what the models say of themselves.
 """
@@ -78,7 +78,7 @@ class Setting:
         """The setting in words."""
         noise = "gaussian" if self.delta else "pure"
         data = "" if self.power is None else f", power {self.power:g}"
-        data += ", centred" if self.centered else ""
+        data += ", centered" if self.centered else ""
         data += "" if self.method == "auto" else f", {self.method}"
         return (
             f"{noise:9s} {self.dim:4d} {self.k:3d} {self.n_records:8d} {self.epsilon:5g}"

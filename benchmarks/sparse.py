@@ -1,4 +1,4 @@
-"""Sparse records: cost of k-means by every way to recover centres, time and peak memory.
+"""Sparse records: cost of k-means by every way to recover centers, time and peak memory.
 
     python -m benchmarks sparse              cost and seconds of each way
     python -m benchmarks sparse --dense      the dense recovery too, which takes minutes
@@ -6,8 +6,8 @@
 
 100,000 records in 10,000 columns, 10 clusters of unequal sizes. A cluster has 40 columns of its
 own; a record has 16 of them, and 4 anywhere, with values between 0 and 1. Costs are mean squared
-distances to the nearest centre, divided by that of the means of the true clusters: "mean" is one
-centre, the mean of all records, and "zero" a centre at 0; what is worse than these is useless.
+distances to the nearest center, divided by that of the means of the true clusters: "mean" is one
+center, the mean of all records, and "zero" a center at 0; what is worse than these is useless.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def records(seed: int) -> tuple[csr_array, Floats]:
 
 
 def cost(table: csr_array, centers: Floats) -> float:
-    """Mean squared distance to the nearest centre."""
+    """Mean squared distance to the nearest center."""
     scores = -2 * (table @ centers.T) + np.vecdot(centers, centers)
     return float((table.multiply(table).sum() + scores.min(axis=1).sum()) / table.shape[0])
 

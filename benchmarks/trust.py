@@ -2,12 +2,12 @@
 
     python -m benchmarks trust                 both tables of benchmarks/README.md
 
-Coverage: how often centre +- 1.645 standard errors contains the true coordinate, over simulated
-tables and releases; 0.90 is ideal. True are the k-means centres of the population (of 400,000
+Coverage: how often center +- 1.645 standard errors contains the true coordinate, over simulated
+tables and releases; 0.90 is ideal. True are the k-means centers of the population (of 400,000
 fresh records), which are what a model estimates; where clusters overlap, as seed mixtures do in
 two dimensions, they are not the means of the clusters, whose coverage is the second number.
 
-Number of clusters: data sets of k = 3 to 12 well separated clusters (centres at least six widths
+Number of clusters: data sets of k = 3 to 12 well separated clusters (centers at least six widths
 apart), sketches planned for 16, and what `n_clusters="auto"` with at most 20 answers.
 """
 
@@ -24,7 +24,7 @@ from privsketch._typing import Floats
 def coverage(
     k: int, dim: int, n: int, epsilon: float, delta: float, repetitions: int
 ) -> tuple[float, float]:
-    """Share of the coordinates inside their 90 % intervals: k-means centres, means."""
+    """Share of the coordinates inside their 90 % intervals: k-means centers, means."""
     hits: tuple[list[float], list[float]] = ([], [])
     for seed in range(repetitions):
         rng = np.random.default_rng([seed, k, dim, 31])
@@ -50,7 +50,7 @@ def coverage(
 
 
 def separated(k: int, dim: int, n: int, kind: str, rng: np.random.Generator) -> Floats:
-    """Clusters of width about 1 whose centres are at least six apart."""
+    """Clusters of width about 1 whose centers are at least six apart."""
     scale = 2.25 * k ** (1 / dim)
     while True:
         centers = rng.normal(size=(k, dim)) * scale

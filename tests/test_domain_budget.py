@@ -137,7 +137,7 @@ def test_receipts_are_read_as_words():
 
 @pytest.mark.parametrize("size", [1e-305, 1e-200, 1e200, 5e-324])
 def test_domains_that_no_float_can_measure_are_refused(size):
-    # Their units would overflow, and a record at the centre would be no number at all.
+    # Their units would overflow, and a record at the center would be no number at all.
     with pytest.raises(ps.PrivsketchError, match="units"):
         ps.Ball(dim=2, radius=size)
     with pytest.raises(ps.PrivsketchError, match="units"):

@@ -82,7 +82,7 @@ DESIGNS = {
     **oracles.DESIGNS,
     "one scale": {"frequency_scale": 0.5},
     "gaussian frequencies": {"frequencies": "gaussian", "frequency_scale": 0.5},
-    "ball with a centre": {"domain": ps.Ball(dim=3, radius=2.5, center=[0.1, 0.2, 0.3])},
+    "ball with a center": {"domain": ps.Ball(dim=3, radius=2.5, center=[0.1, 0.2, 0.3])},
     "box per column": {"domain": ps.Box([0, 1, 2], [1, 3, 5])},
     "named columns": {"columns": ["Größe", "a b", '"'], "n_components": 3},
 }
@@ -562,16 +562,16 @@ def test_another_encoding_is_refused(design, encoding, tmp_path):
 BAD_MODELS = {
     "unknown field": set_in(extra=1),
     "missing field": lambda content: content.pop("weights"),
-    "centres of text": set_in(centers="here"),
-    "ragged centres": set_in(centers=[[1.0], [1.0, 2.0]]),
-    "one centre too few": lambda content: content["centers"].pop(),
+    "centers of text": set_in(centers="here"),
+    "ragged centers": set_in(centers=[[1.0], [1.0, 2.0]]),
+    "one center too few": lambda content: content["centers"].pop(),
     "one weight too few": lambda content: content["weights"].pop(),
     "no clusters": set_in(centers=[], means=[], axis_widths=[], weights=[]),
-    "centres in one row": set_in(
+    "centers in one row": set_in(
         centers=[1.0, 2.0], means=[1.0, 2.0], axis_widths=[1.0, 2.0], weights=[0.5, 0.5]
     ),
-    "centre is none": lambda content: content["centers"][0].__setitem__(0, None),
-    "huge centre": lambda content: content["centers"][0].__setitem__(0, 10**400),
+    "center is none": lambda content: content["centers"][0].__setitem__(0, None),
+    "huge center": lambda content: content["centers"][0].__setitem__(0, 10**400),
     "width is text": set_in(width="wide"),
     "records is none": set_in(n_records=None),
     "expected residual is zero": set_in(expected_residual=0.0),

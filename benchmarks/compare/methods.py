@@ -25,12 +25,12 @@ from privsketch.clustering.run import clustered
 OURS = ("auto", "pipeline", "sketch")
 LAPLACE, UNIFORM = "lloyd laplace", "lloyd uniform"
 BASELINES = (*(name for name in METHODS if name not in OURS), LAPLACE, UNIFORM)
-MOST_SKETCHED = 100  # columns: from here on a sketch has no directions to look along
+MAX_SKETCHED = 100  # columns: from here on a sketch has no directions to look along
 
 
 @dataclass(frozen=True)
 class Run:
-    """Centres of one run, and what they took."""
+    """Centers of one run, and what they took."""
 
     centers: Floats
     seconds: float
@@ -49,7 +49,7 @@ def serves(method: str, delta: float, dim: int) -> bool:
     """Whether a method of the package is run in a cell at all."""
     if method == LAPLACE:
         return delta == 0
-    return method != "sketch" or dim < MOST_SKETCHED
+    return method != "sketch" or dim < MAX_SKETCHED
 
 
 def fitted(

@@ -25,7 +25,7 @@ def spend(dim: int) -> float:
 
 
 def kmeans(records: np.ndarray, request: Request) -> Found:
-    """Centres by noisy rounds of Lloyd's."""
+    """Centers by noisy rounds of Lloyd's."""
     _require_pure(request)
     spends = spend(records.shape[1])
     epsilon = request.epsilon
@@ -39,7 +39,7 @@ def kmeans(records: np.ndarray, request: Request) -> Found:
 
 
 def pca(records: np.ndarray, request: Request) -> Found:
-    """Components about the centre of the domain."""
+    """Components about the center of the domain."""
     _require_pure(request)
     center, radius = request.ball
     fit = importlib.import_module("diffprivlib.models").PCA(

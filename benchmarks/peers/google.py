@@ -15,7 +15,7 @@ from benchmarks.peers.protocol import Found, PeerRefusal, Request, serve
 
 
 def kmeans(records: np.ndarray, request: Request) -> Found:
-    """Centres by k-means on a noisy tree of hashes."""
+    """Centers by k-means on a noisy tree of hashes."""
     if request.delta == 0:
         raise PeerRefusal("needs delta > 0")
     params = importlib.import_module("clustering.clustering_params")

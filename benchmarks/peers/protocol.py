@@ -1,4 +1,4 @@
-"""How another system is asked for centres: one JSON request a line, one JSON answer a line.
+"""How another system is asked for centers: one JSON request a line, one JSON answer a line.
 
 A peer is a command, with the interpreter and the packages it needs. It reads requests from its
 input until that ends and writes an answer to each. The first request is {"task": "hello"}, and
@@ -76,7 +76,7 @@ class Request:
 
     @property
     def ball(self) -> tuple[np.ndarray, float]:
-        """Centre and radius of the ball, or of the ball around the box."""
+        """Center and radius of the ball, or of the ball around the box."""
         if "radius" in self.domain:
             return np.asarray(self.domain["center"]), float(self.domain["radius"])
         low, high = self.bounds
@@ -183,7 +183,7 @@ class Peer:
         except (KeyError, TypeError, ValueError) as error:
             raise PeerError(f"an answer that does not follow the protocol: {error}") from None
         if centers.ndim != 2 or not np.isfinite(centers).all() or not answer.spends:
-            raise PeerError("centres that are no table of finite numbers, or no `spends`")
+            raise PeerError("centers that are no table of finite numbers, or no `spends`")
         return answer
 
     def close(self) -> None:

@@ -16,14 +16,14 @@ import numpy as np
 from benchmarks.peers.protocol import Found, PeerRefusal, Request, serve
 
 PER_UNKNOWN, SCALE, SEARCHES = 10, 4.0, 3
-MOST_UNKNOWNS, MOST_RECORDS = 200, 200_000  # beyond these a run takes minutes
+MAX_UNKNOWNS, MAX_RECORDS = 200, 200_000  # beyond these a run takes minutes
 
 
 def kmeans(records: np.ndarray, request: Request) -> Found:
-    """Centres from a noisy sketch."""
+    """Centers from a noisy sketch."""
     n, dim = records.shape
     unknowns = request.n_clusters * dim
-    if unknowns > MOST_UNKNOWNS or n > MOST_RECORDS:
+    if unknowns > MAX_UNKNOWNS or n > MAX_RECORDS:
         raise PeerRefusal(f"{n} records, {unknowns} unknowns take minutes")
     sketching = importlib.import_module("pycle.sketching")
     learning = importlib.import_module("pycle.compressive_learning")

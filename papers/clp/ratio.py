@@ -28,7 +28,7 @@ GRID_RECORDS = 10_000  # of Figure 5
 _RATIOS = tuple(10.0 ** (i / 2) for i in range(-7, 2))
 _GRID_RATIOS = tuple(10.0 ** (i / 2) for i in range(-8, 0))
 _SIZES = (1, 1.5, 2, 3, 5, 8, 12)
-_LARGEST_EPSILON = 100.0  # of a Budget
+_MAX_EPSILON = 100.0  # of a Budget
 # Numbers of records, ratios and trials of Figure 4; sizes, ratios and trials of Figure 5.
 _RATIO_RUNS = {
     "full": ((1_000, 10_000, 100_000), _RATIOS, 12),
@@ -126,7 +126,7 @@ def budget_for(ratio: float, design: Design, signal: float, n_records: int) -> B
     ).private
     # Noise is kappa(epsilon) times the sensitivity, whatever that is.
     wanted = math.sqrt(ratio / at_one) * _kappa(design.budget.epsilon)
-    low, high = 1e-7, _LARGEST_EPSILON
+    low, high = 1e-7, _MAX_EPSILON
     if not _kappa(high) <= wanted <= _kappa(low):
         raise ParameterError(
             f"ratio={ratio:g}: no epsilon up to {high:g} has this noise with {n_records} records"

@@ -30,7 +30,7 @@ _PANELS = (
     (f"delta = {DELTA:g}", DELTA, {CKM: _SOLID, KNOWN: _DASHED, UNKNOWN: _DOTTED}),
 )
 _TOP = 6.0  # of RSSE in the picture
-_MOST_LINES = 5
+_MAX_LINES = 5
 
 
 def table(found: Sequence[Row]) -> str:
@@ -222,7 +222,7 @@ def _told(found: Sequence[Row], n: int, delta: float, curve: str) -> str:
 
 def _some(epsilons: Sequence[float]) -> list[float]:
     """Few enough epsilons for a picture, the last among them."""
-    step = math.ceil(len(epsilons) / _MOST_LINES)
+    step = math.ceil(len(epsilons) / _MAX_LINES)
     return sorted(epsilons[::-1][::step])
 
 

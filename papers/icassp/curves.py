@@ -52,7 +52,7 @@ class Extent:
     devices: tuple[int, ...]
     sizes: tuple[int, ...]  # m / (k d); the first one has all devices and rates
     rates: tuple[float, ...]
-    most_cells: int  # of the grid
+    max_cells: int  # of the grid
     k: int = setting.N_CLUSTERS
     d: int = setting.DIM
 
@@ -87,7 +87,7 @@ def cells(effort: str) -> list[Cell]:
         for start in LLOYD:
             few_rounds = strong or list(extent.epsilons)
             made.append(Cell(lloyd_rows, {**what, "epsilons": few_rounds, "start": start}, 60))
-        made.append(Cell(grid_rows, {**what, "most_cells": extent.most_cells}, 40))
+        made.append(Cell(grid_rows, {**what, "max_cells": extent.max_cells}, 40))
     return made
 
 
@@ -181,14 +181,14 @@ def lloyd_rows(
 
 
 def grid_rows(
-    trial: int, n_records: int, k: int, d: int, epsilons: Sequence[float], most_cells: int
+    trial: int, n_records: int, k: int, d: int, epsilons: Sequence[float], max_cells: int
 ) -> list[Row]:
     """EUGkM, where its cells are not too many."""
     data = mixture(trial, n_records, k, d)
     found = []
     for epsilon in epsilons:
         try:
-            if grid.cells_per_axis(n_records, epsilon, d) ** d > most_cells:
+            if grid.cells_per_axis(n_records, epsilon, d) ** d > max_cells:
                 continue
             model = _clustered(data, grid.cluster, epsilon, trial, n_records=n_records)
         except ParameterError:

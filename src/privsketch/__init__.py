@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from privsketch.sketching.merge import merge
     from privsketch.sketching.sketch import Sketch
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Loaded on first use, so that `privsketch --help` and imports of a part stay fast.
 _HOMES = {

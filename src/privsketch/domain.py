@@ -99,7 +99,7 @@ class Box:
 
     @property
     def half_widths(self) -> npt.NDArray[np.float64]:
-        """Distance from the centre to the edge along each axis, (dim,)."""
+        """Distance from the center to the edge along each axis, (dim,)."""
         half = np.subtract(self.high, self.low) / 2
         return np.broadcast_to(half, (_dim(self),)).astype(np.float64)
 
@@ -113,7 +113,7 @@ class Box:
         half, center = self.half_widths, self.center_vector
         return np.clip(np.asarray(points, dtype=np.float64), center - half, center + half)
 
-    def centred(self) -> Box:
+    def centered(self) -> Box:
         """The same box around zero."""
         half = tuple(self.half_widths)
         return Box(low=[-width for width in half], high=half)
@@ -128,7 +128,7 @@ class Box:
         return np.asarray(offset / self.half_widths)
 
     def from_unit(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """The way back from `to_unit`, for centres."""
+        """The way back from `to_unit`, for centers."""
         return np.asarray(points, dtype=np.float64) * self.half_widths + self.center_vector
 
     def describe(self) -> str:
@@ -182,12 +182,12 @@ class Ball:
 
     @property
     def center_vector(self) -> npt.NDArray[np.float64]:
-        """The centre, (dim,)."""
+        """The center, (dim,)."""
         return np.broadcast_to(np.asarray(self.center, dtype=np.float64), (_dim(self),)).copy()
 
     @property
     def half_widths(self) -> npt.NDArray[np.float64]:
-        """Distance from the centre to the edge along each axis, (dim,)."""
+        """Distance from the center to the edge along each axis, (dim,)."""
         return np.full(_dim(self), self.radius)
 
     @property
@@ -204,7 +204,7 @@ class Ball:
             self.center_vector + offset * (self.radius / np.maximum(norm, self.radius))
         )
 
-    def centred(self) -> Ball:
+    def centered(self) -> Ball:
         """The same ball around zero."""
         return Ball(dim=self.dim, radius=self.radius)
 

@@ -35,7 +35,7 @@ def protocol():
 
 @pytest.fixture
 def request_for(tmp_path, protocol):
-    """A request for centres of 200 records."""
+    """A request for centers of 200 records."""
     records = np.random.default_rng(0).uniform(2, 4, (200, 2))
     np.save(tmp_path / "records.npy", records)
 
@@ -102,7 +102,7 @@ serve("mine 1.0", {"kmeans": fit})
 """
 
 
-def test_a_peer_of_ones_own_is_asked_for_centres(ask, request_for):
+def test_a_peer_of_ones_own_is_asked_for_centers(ask, request_for):
     answer = ask(request_for(), OWN)
     records = np.load(request_for().records)
     np.testing.assert_array_equal(answer.centers, records[:3])  # JSON keeps every bit

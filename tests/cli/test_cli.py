@@ -194,7 +194,7 @@ def test_costs_add_for_the_same_records_if_told(sketches):
     assert ps.Sketch.load("all.sketch").receipt.epsilon == 2.0
 
 
-def test_missing_values_are_centred_if_told(study):
+def test_missing_values_are_centerd_if_told(study):
     (study / "holes.csv").write_text("a,b,c\n1,,2\n")
     told = run("sketch", "study.json", "holes.csv", "-o", "h.sketch", "--missing", "center")
     assert told.exit_code == 0

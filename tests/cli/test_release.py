@@ -85,7 +85,7 @@ def projections(table):
 
 
 def assert_projected(values, records, matrix, radius=3.0, center=0.0):
-    """Equal to (records - centre) P but for quantising: half a unit for each coordinate."""
+    """Equal to (records - center) P but for quantising: half a unit for each coordinate."""
     offset = records - center
     length = np.linalg.norm(offset, axis=1, keepdims=True)
     inside = offset * (radius / np.maximum(length, radius))
@@ -105,8 +105,8 @@ def test_rows_are_projections_of_records_moved_into_the_ball(folder, no_noise, t
     write("data.parquet", table_of(records))
     options = ["--center", center, "--threads", threads, "--publish-matrix", "P.npy"]
     released("data.parquet", *OPTIONS, *options, "-o", "out.parquet")
-    centre = np.array([float(number) for number in center.split(",")])
-    assert_projected(projections(read("out.parquet")), records, np.load("P.npy"), center=centre)
+    center = np.array([float(number) for number in center.split(",")])
+    assert_projected(projections(read("out.parquet")), records, np.load("P.npy"), center=center)
 
 
 @pytest.mark.parametrize("output", ["parquet", "csv", "arrow", "npy"])
@@ -375,7 +375,7 @@ def test_a_bound_is_part_of_the_receipt(folder):
     assert unit == "a change of one record by at most 0.5 in L1 distance"
 
 
-def test_missing_values_are_centred_if_told(folder, no_noise):
+def test_missing_values_are_centerd_if_told(folder, no_noise):
     Path("data.csv").write_text("a,b,c\n1,,1\n1,0.5,1\n")
     assert "--missing center" in refused(folder, "data.csv", *OPTIONS, "-o", "out.npy")
     box = ["--epsilon", 4, "-k", K, "--box", 0, 1, "--missing", "center"]

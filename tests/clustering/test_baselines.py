@@ -260,7 +260,7 @@ def test_without_noise_it_is_lloyds_algorithm(kind, domain, mixture):
     records, _ = mixture
     begin = starts.start_centers(domain, 9, "packing", 4) + domain.center_vector
     centers, counts = plain_lloyd(records, begin, 3)
-    assert 0 in counts  # an empty cluster keeps its centre
+    assert 0 in counts  # an empty cluster keeps its center
     options = {
         "domain": domain,
         "budget": budget_of(kind),
@@ -269,7 +269,7 @@ def test_without_noise_it_is_lloyds_algorithm(kind, domain, mixture):
         "random_state": 4,
     }
     found = clustered(lloyd.cluster, records, 9, **options)
-    # Records are rounded to 2^-18 of the domain; a few of them are between two centres.
+    # Records are rounded to 2^-18 of the domain; a few of them are between two centers.
     np.testing.assert_allclose(found.centers, centers, atol=2e-3)
     np.testing.assert_allclose(found.weights * found.n_records, counts, atol=5)
     assert found.n_records == len(records)

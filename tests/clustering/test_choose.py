@@ -149,11 +149,13 @@ def test_rough_methods_are_for_hopeless_pure_noise(dim, delta):
         assert found.method == ("grid" if dim in (2, 3) else "lloyd")
 
 
-@pytest.mark.parametrize("error", [methods.HOPELESS, math.nextafter(methods.HOPELESS, 9)])
+@pytest.mark.parametrize(
+    "error", [methods.MAX_SKETCH_EXCESS, math.nextafter(methods.MAX_SKETCH_EXCESS, 9)]
+)
 def test_the_edge_of_hopeless_noise(error, monkeypatch):
     monkeypatch.setattr(methods, "sketch_excess", lambda *facts: (error, error))
-    assert (choice(dim=2, delta=0.0).method == "grid") == (error > methods.HOPELESS)
-    assert (choice(dim=5, delta=0.0).method == "lloyd") == (error > methods.HOPELESS)
+    assert (choice(dim=2, delta=0.0).method == "grid") == (error > methods.MAX_SKETCH_EXCESS)
+    assert (choice(dim=5, delta=0.0).method == "lloyd") == (error > methods.MAX_SKETCH_EXCESS)
 
 
 @pytest.mark.parametrize("n_rounds", [0, 1, 8])
@@ -208,7 +210,7 @@ def fit(request, blobs):
 
 
 def test_clear_clusters_are_found(fit):
-    # Noise moves a centre by about 0.001 at this budget, and 0.2 is a third of the way to another
+    # Noise moves a center by about 0.001 at this budget, and 0.2 is a third of the way to another
     # cluster. A grid's cells are 0.29 wide.
     name, model = fit
     if name == "k-variates":
@@ -282,7 +284,7 @@ def test_models_keep_their_contents_in_a_file(fit, tmp_path, blobs):
         ps.PCAModel.load(tmp_path / "model.json")
 
 
-def test_predict_gives_the_nearest_centre(fit):
+def test_predict_gives_the_nearest_center(fit):
     _, model = fit
     X = np.random.default_rng(5).uniform(-1, 1, size=(2000, 4))
     far = cdist(X, model.cluster_centers_)
@@ -367,14 +369,14 @@ def test_a_number_of_clusters_left_open_asks_auto_for_a_sketch():
 
 
 @pytest.mark.parametrize("method", ["lloyd", "grid", "sample-aggregate", "k-variates"])
-def test_sparse_centres_have_their_methods(method, spent):
+def test_sparse_centers_have_their_methods(method, spent):
     with pytest.raises(ParameterError, match=r"n_nonzero.*'pipeline' or 'partition-tree'"):
         fitted(records(50), method=method, n_nonzero=2)
     assert spent == []
 
 
 @pytest.mark.parametrize("more", [{"method": "sketch"}, {"n_features": 60}])
-def test_sparse_centres_are_none_of_a_sketch(more, spent):
+def test_sparse_centers_are_none_of_a_sketch(more, spent):
     with pytest.raises(ParameterError, match="n_nonzero"):
         fitted(records(50), n_nonzero=2, **more)
     assert spent == []
@@ -466,7 +468,7 @@ def test_the_same_records_ask_the_same_questions(method, learned_once, same_draw
 @pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("method", ["pipeline", "partition-tree"])
-def test_sparse_centres_of_all_formats(method, neighbours, learned_once):
+def test_sparse_centers_of_all_formats(method, neighbours, learned_once):
     X = halves(200)
     options = {"method": method, "n_nonzero": 2, "neighbours": neighbours}
     tape, first = recorded(X, **options)
@@ -481,7 +483,7 @@ def test_sparse_centres_of_all_formats(method, neighbours, learned_once):
 
 
 @pytest.mark.parametrize("method", NAMED)
-def test_missing_values_are_at_the_centre(method, spent, learned_once, same_draws):
+def test_missing_values_are_at_the_center(method, spent, learned_once, same_draws):
     X = halves(200)
     X[3], X[5, 1], X[7, 0] = np.nan, np.inf, -np.inf
     filled = np.where(np.isfinite(X), X, 0.5)

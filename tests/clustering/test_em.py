@@ -44,7 +44,7 @@ def table_of(domain, n_records, seed=0):
 
 
 def passes_of(table, domain, **options):
-    return Passes(table, domain, most_bits=em._bits(domain), n_threads=1, **options)
+    return Passes(table, domain, max_bits=em._bits(domain), n_threads=1, **options)
 
 
 def some_state(passes, k, seed=0):
@@ -381,7 +381,7 @@ def test_without_noise_it_is_em(kind, mixture):
 
 
 @pytest.mark.usefixtures("no_noise")
-def test_a_domain_with_a_centre_moves_all_means(mixture):
+def test_a_domain_with_a_center_moves_all_means(mixture):
     here, there = (
         clustered(
             em.learn,
@@ -563,7 +563,7 @@ def test_names_of_columns_are_kept(mixture, tmp_path):
     assert fitted(mixture[:300]).model_.columns is None
 
 
-def test_missing_values_go_to_the_centre(mixture):
+def test_missing_values_go_to_the_center(mixture):
     table = mixture[:200].copy()
     table[3, 1] = np.nan
     with pytest.raises((RecordError, ValueError)):

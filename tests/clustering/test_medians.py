@@ -88,7 +88,7 @@ def projected(records, n_dimensions=1):
 def laplace_loss(one, other, scale):
     """Largest log-ratio of two discrete Laplace laws on pairs of integers, by enumeration."""
     reach = int(np.abs([one, other]).max()) + 5
-    # Beyond the centres ratios no longer change, so that the window holds the largest one.
+    # Beyond the centers ratios no longer change, so that the window holds the largest one.
     outputs = np.array(list(itertools.product(range(-reach, reach + 1), repeat=len(one))))
     ratios = (np.abs(outputs - other) - np.abs(outputs - one)).sum(axis=1) / scale
     return float(np.abs(ratios).max())
@@ -110,7 +110,7 @@ def gaussian_delta(one, other, scale, epsilon):
 def tiny_round(neighbours, budget, bounds):
     """Exact loss (or delta) of a median round in one dimension, the worst over all records.
 
-    Whole records are -5..5, in units of the table; the released centre is 1.
+    Whole records are -5..5, in units of the table; the released center is 1.
     """
     radius = 5.0
     least, one, weight = 2, 4, 2
@@ -378,7 +378,7 @@ def test_shares_add_up(dim):
     for is_pure in (False, True):
         weights = share_weights(dim, is_pure)
         assert sum(weights.values()) == 1
-        assert ("subspace" in weights) == (dim > median_start.MOST_COLUMNS and not is_pure)
+        assert ("subspace" in weights) == (dim > median_start.MAX_COLUMNS and not is_pure)
     assert sum(median_recovery.MEDIAN_SHARES.values()) == 1
     assert sum(tree_share_weights(2, median_recovery.MEDIAN_SHARES).values()) == 1
 
@@ -487,7 +487,7 @@ def test_the_tree_chooses_nearly_the_geometric_median(dim):
     assert cost - least < 0.25 * (of_mean - least)
 
 
-def test_vectors_point_from_the_centre_to_the_records_of_its_cluster():
+def test_vectors_point_from_the_center_to_the_records_of_its_cluster():
     table = np.array([[-0.5, 0.0], [0.5, 0.5], [0.5, -0.1]])
     data = projected(table, 2)
     largest = float(data.passes.limits.max())

@@ -327,7 +327,7 @@ def cost(records, centers):
     return float(squared.min(axis=1).mean())
 
 
-def test_centres_are_far_better_than_random_ones():
+def test_centers_are_far_better_than_random_ones():
     rng = np.random.default_rng(6)
     records, centers = mixture(20_000, 4, 8, rng)
     found = clustered(
@@ -398,5 +398,5 @@ def test_sums_in_an_uneven_box_are_noised_for_its_half_widths_added_up(neighbour
     laws = {q.law.n_components: q.law for q in asked if q.law.kind == "laplace"}
     factor = 1 if neighbours == "add-remove" else 2
     assert laws[24].sensitivity == factor * passes.l1
-    with pytest.raises(ParameterError, match="one centre"):
+    with pytest.raises(ParameterError, match="one center"):
         Passes(records, ps.Ball(12, 40.0), within=box)

@@ -186,7 +186,7 @@ def test_missing_values():
 def test_zero_must_be_in_the_domain():
     with pytest.raises(ParameterError, match="low <= 0 <= high"):
         passes_of([[1.0]], 1, ps.Box(0.5, 1, dim=1))
-    with pytest.raises(ParameterError, match="centre at 0"):
+    with pytest.raises(ParameterError, match="center at 0"):
         passes_of([[1.0]], 1, ps.Ball(dim=1, radius=1.0, center=0.5))
     with pytest.raises(ParameterError, match="n_nonzero"):
         passes_of([[1.0]], 0)
@@ -431,7 +431,7 @@ def test_noise_alone_keeps_few_columns(neighbours, delta):
 def test_merging_takes_the_cheapest_pairs():
     centers = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 100.0], [104.0, 100.0], [100.0, 100.0]])
     found = merged(SparseCenters(centers, np.array([30.0, 10.0, -5.0, 10.0, 30.0])), 3)
-    # A negative count is one record: it joins the next centre.
+    # A negative count is one record: it joins the next center.
     assert len(found.centers) == 3
     assert [101.0, 100.0] in found.centers.tolist()
     assert merged(found, 3).centers.tolist() == found.centers.tolist()
@@ -573,7 +573,7 @@ def cost(table, centers):
 
 
 @pytest.mark.slow
-def test_sparse_centres_are_nearly_those_without_noise():
+def test_sparse_centers_are_nearly_those_without_noise():
     table, means = topics(20_000, 800, 3, np.random.default_rng(4))
     options = {
         "domain": ps.Box(0, 1, dim=800),

@@ -42,7 +42,7 @@ def asked_of_noise(
 
 
 def chances(table, center):
-    """Chance of each record to be drawn, as k-means++ has it; a record at the centre has none."""
+    """Chance of each record to be drawn, as k-means++ has it; a record at the center has none."""
     if not len(table):
         return np.ones(1), np.zeros(1)
     squared = np.ones(len(table)) if center is None else (table - center) ** 2.0
@@ -235,13 +235,13 @@ def test_chances_are_those_of_k_means_plus_plus(centers, rows):
         assert chi2.sf(statistic(np.full(4, 1 / some.sum())), some.sum() - 1) < 1e-7
 
 
-def test_records_that_are_all_at_a_centre_can_be_drawn():
+def test_records_that_are_all_at_a_center_can_be_drawn():
     table = np.full((5, 1), 0.5)
     center = Passes(table, LINE).quantised(table[:1])
     assert draws(table, center, 3) == [int(center[0, 0])] * 3
 
 
-def test_no_record_is_the_centre_of_the_domain():
+def test_no_record_is_the_center_of_the_domain():
     for domain in DOMAINS:
         asked, model = asked_of_noise(np.zeros((0, 2)), 3, "laplace", domain=domain)
         assert all((values == 0).all() for values, _ in asked)

@@ -22,7 +22,7 @@ from privsketch.design.size import (
     band_share,
     carried_clusters,
     carried_gaussians,
-    centre_error,
+    center_error,
     energy_share,
     kmeans_unknowns,
     mixture_unknowns,
@@ -64,7 +64,7 @@ def moments(frequencies, weights, centers, variance):
 
 
 def brute_force_error(frequencies, size, centers, width, noise_variance):
-    """Squared error of a centre over d width^2, from the whole Fisher matrix."""
+    """Squared error of a center over d width^2, from the whole Fisher matrix."""
     k, dim = centers.shape
     truth = np.concatenate([np.full(k, size), centers.ravel(), [width**2]])
 
@@ -83,7 +83,7 @@ def brute_force_error(frequencies, size, centers, width, noise_variance):
 
 
 @pytest.mark.parametrize("per_coordinate", [3, 4, 16])
-def test_centre_error_against_the_whole_fisher_matrix(per_coordinate):
+def test_center_error_against_the_whole_fisher_matrix(per_coordinate):
     k, dim, size, variance = 6, 5, 1000.0, 90.0
     ratios, without_half = [], []
     rng = np.random.default_rng(0)
@@ -101,8 +101,8 @@ def test_centre_error_against_the_whole_fisher_matrix(per_coordinate):
             "band": band_share("multi-scale", design.frequencies.scales, distant.width, dim),
         }
         unknowns = kmeans_unknowns(k, dim)
-        ratios.append(exact / centre_error(n_unknowns=unknowns, **facts))
-        without_half.append(exact / centre_error(n_unknowns=unknowns // 2, **facts))
+        ratios.append(exact / center_error(n_unknowns=unknowns, **facts))
+        without_half.append(exact / center_error(n_unknowns=unknowns // 2, **facts))
     assert np.median(ratios) == pytest.approx(1, abs=0.2)
     if per_coordinate == 3:  # the whole 2 m numbers would promise too much
         assert np.median(without_half) > 1.2
@@ -329,14 +329,14 @@ def test_describe_says_what_to_expect():
     told = [line for line in lines if line.startswith("forecast")]
     assert len(told) == 1
     for words in (
-        "good: cost of k-means (squared distances to centres) 1.000",
+        "good: cost of k-means (squared distances to centers) 1.000",
         "noise-to-signal",
         "records of a holder on",
     ):
         assert words in told[0]
     rough = plan(epsilon=0.1, delta=0.0).describe()
     assert "rough" in rough
-    assert "careful     centres may be visibly off" in rough
+    assert "careful     centers may be visibly off" in rough
 
 
 @pytest.mark.parametrize(

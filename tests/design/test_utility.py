@@ -61,7 +61,7 @@ SIZES = {"laplace": 2.0, "gaussian": 3.0, "cube": 0.4}  # b, sigma, sensitivity 
 REPEATS = 4000
 # 96 comparisons at 5.8 standard errors each: a false alarm in all of them together has a
 # chance below 1e-6 for normal means; the means of 4,000 squared norms are nearly that.
-MOST_ERRORS = 5.8
+MAX_ERRORS = 5.8
 
 
 def features(points):
@@ -140,7 +140,7 @@ def errors_away(squared, expected):
 def test_lemma_26_against_simulation(reference, masks, sampling):
     for kind in SIZES:
         squared, facts = simulation(reference, masks, sampling, kind)
-        assert abs(errors_away(squared, noise_parts(**facts).total)) < MOST_ERRORS
+        assert abs(errors_away(squared, noise_parts(**facts).total)) < MAX_ERRORS
 
 
 @pytest.mark.parametrize("reference", ["law", "records"])
@@ -157,7 +157,7 @@ def test_the_simulation_rejects_wrong_formulas(reference):
         "real noise": -right.private / 2,
     }
     for what, difference in wrong.items():
-        assert abs(errors_away(squared, right.total + difference)) > MOST_ERRORS, what
+        assert abs(errors_away(squared, right.total + difference)) > MAX_ERRORS, what
 
 
 def test_published_value_of_lemma_26():
@@ -730,7 +730,7 @@ POINTS = np.random.default_rng(11).normal(scale=1.3, size=(30, 2))
 RELEASES, RELEASED = 150, 200
 # 36 comparisons of means of 150 values: a false alarm in all of them together has a chance
 # of about 1e-6 (Student's law).
-MOST_RELEASE_ERRORS = 5.8
+MAX_RELEASE_ERRORS = 5.8
 SCHEMES = ("none", "uniform:6", "block:6", "poisson:0.3", "records:0.4", "poisson:0.6+records:0.6")
 
 
@@ -791,7 +791,7 @@ def test_lemma_26_against_real_releases(point_features, feature_map, masks, refe
             continue  # not allowed
         design = release_design(masks, noise, feature_map)
         ratios, expected = released_ratios(design, point_features[feature_map], reference, seed)
-        assert abs(errors_away(ratios, expected.total)) < MOST_RELEASE_ERRORS, noise
+        assert abs(errors_away(ratios, expected.total)) < MAX_RELEASE_ERRORS, noise
 
 
 def test_real_releases_reject_a_forgotten_rate(point_features):
@@ -799,12 +799,12 @@ def test_real_releases_reject_a_forgotten_rate(point_features):
     ratios, right = released_ratios(design, point_features["fourier"], "records", 0)
     for wrong in (0.4**2 * right.private, 0.4 * right.private):
         forgotten = dataclasses.replace(right, private=wrong).total
-        assert abs(errors_away(ratios, forgotten)) > MOST_RELEASE_ERRORS
+        assert abs(errors_away(ratios, forgotten)) > MAX_RELEASE_ERRORS
     # Where sampling is most of the error, leaving it out shows beyond doubt.
     design = release_design("records:0.1", "gaussian")
     ratios, right = released_ratios(design, point_features["fourier"], "records", 0)
     masked = dataclasses.replace(right, sampled=0.0).total
-    assert abs(errors_away(ratios, masked)) > MOST_RELEASE_ERRORS
+    assert abs(errors_away(ratios, masked)) > MAX_RELEASE_ERRORS
 
 
 @pytest.mark.parametrize("task", ["kmeans", "pca"])

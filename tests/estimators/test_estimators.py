@@ -58,7 +58,7 @@ def blobs():
 
 def fitted(X, **overrides):
     # Frequencies are fixed, so that only the noise varies between runs: at 20,000 records it
-    # moves a centre by far less than the tolerances below.
+    # moves a center by far less than the tolerances below.
     settings = {"n_clusters": 3, "epsilon": 1.0, "delta": 1e-6, "domain": ps.Box(-5, 5)}
     settings["random_state"] = 0
     return private_kmeans(**{**settings, **overrides}).fit(X)

@@ -326,7 +326,7 @@ def test_bad_tables_are_refused_without_being_quoted(X, method):
     assert error.value.__cause__ is None
 
 
-def test_missing_values_may_be_put_at_the_centre(no_noise):
+def test_missing_values_may_be_put_at_the_center(no_noise):
     X = RECORDS.copy()
     X[::9, 0] = np.nan
     X[1::9, 2] = np.inf

@@ -83,7 +83,7 @@ def test_bounds_are_exhaustive(name):
 
 @pytest.mark.parametrize("name", TABLE_MAPS)
 def test_compiled_kernel_reproduces_the_table_on_every_phase(name):
-    # One record at the centre; the offset of feature t puts its phase exactly at index t.
+    # One record at the center; the offset of feature t puts its phase exactly at index t.
     offsets = np.arange(65_536, dtype=np.uint32) << 4
     kernel = CompiledKernel(feature_map(name), np.zeros((65_536, 1), np.int16), offsets, 20)
     one = kernel.sums(np.zeros((1, 1), np.int16)).reshape(2, -1).T
@@ -185,8 +185,8 @@ def test_missing_values(bad, domain):
     rows = np.array([[0.5, bad], [0.25, 0.25]])
     with pytest.raises(ps.PrivsketchError, match="missing"):
         Quantiser(domain)(rows)
-    centred = Quantiser(domain, missing_to_center=True)(rows)
-    assert centred.tolist() == Quantiser(domain)(np.array([[0.5, 0.0], [0.25, 0.25]])).tolist()
+    centered = Quantiser(domain, missing_to_center=True)(rows)
+    assert centered.tolist() == Quantiser(domain)(np.array([[0.5, 0.0], [0.25, 0.25]])).tolist()
 
 
 # --- sensitivity -------------------------------------------------------------------------------

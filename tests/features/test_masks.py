@@ -379,7 +379,7 @@ def test_many_features_are_masked_a_few_records_at_a_time():
     from privsketch.sketching.sums import MASK_BYTES, RecordSums
 
     design = plan(n_features=6000, masks="poisson:0.5")
-    assert RecordSums(design).most_records * 6000 <= MASK_BYTES
+    assert RecordSums(design).max_records * 6000 <= MASK_BYTES
 
 
 def test_designs_with_empty_masks_have_none():

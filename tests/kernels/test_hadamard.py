@@ -285,7 +285,7 @@ def test_every_width_of_vectors_gives_the_same_sums(bits, dim, monkeypatch):
 
 @pytest.mark.parametrize("name", MAPS)
 def test_each_phase_has_its_own_table_entry(name):
-    # Records at the centre; the offset of feature t puts its phase exactly at index t.
+    # Records at the center; the offset of feature t puts its phase exactly at index t.
     blocks = draw(65_536, 300)
     offsets = np.arange(65_536, dtype=np.uint32) << 16
     found = StructuredKernel(feature_map(name), blocks, offsets).sums(np.zeros((3, 300), np.int16))

@@ -70,7 +70,7 @@ def make_problem(rng, weights, centers, axis_widths, *, half_width=1.0, n_featur
 
 
 def matched(found, truth):
-    """Indices that put the found centres in the order of the true ones."""
+    """Indices that put the found centers in the order of the true ones."""
     distances = np.linalg.norm(found[None, :, :] - truth[:, None, :], axis=2)
     return min(
         (list(p) for p in permutations(range(len(truth)))),
@@ -79,7 +79,7 @@ def matched(found, truth):
 
 
 def on_a_grid(rng, n_clusters, dim):
-    """Well separated centres: corners of a cube, jittered."""
+    """Well separated centers: corners of a cube, jittered."""
     corners = np.array(list(np.ndindex(*(2,) * dim)), dtype=float) - 0.5
     chosen = corners[rng.choice(len(corners), n_clusters, replace=False)]
     return chosen + rng.uniform(-0.1, 0.1, chosen.shape)
@@ -226,7 +226,7 @@ def test_exact_sketch_of_points_gives_their_places_back(decode):
     assert solution.residual < 1e-4 * solution.expected_residual
 
 
-def test_exact_sketch_of_wide_clusters_gives_centres_weights_and_width():
+def test_exact_sketch_of_wide_clusters_gives_centers_weights_and_width():
     rng = np.random.default_rng(7)
     truth = on_a_grid(rng, 6, 5)
     weights = np.linspace(500, 1500, 6)
@@ -264,7 +264,7 @@ def test_clusters_of_different_shapes_get_widths_of_their_own():
 @pytest.mark.parametrize("decode", DECODERS)
 @pytest.mark.parametrize("n_clusters", [1, 4])
 @pytest.mark.parametrize("noise", [0.0, 30.0])
-def test_sketch_without_records_still_gives_finite_centres_in_the_box(decode, n_clusters, noise):
+def test_sketch_without_records_still_gives_finite_centers_in_the_box(decode, n_clusters, noise):
     rng = np.random.default_rng(10)
     problem = make_problem(
         rng, np.zeros(1), np.zeros((1, 3)), 0.0, half_width=2.0, n_features=40, noise=noise
@@ -375,8 +375,8 @@ def test_residual_and_expected_residual_are_in_units_of_the_sketch():
     assert 0.8 < solution.residual / (784 * 300.0**2) < 1.2
 
 
-def test_more_clusters_than_centres_are_kept_as_a_density():
-    # Four pairs of clusters and four centres: k-means puts one centre in every pair.
+def test_more_clusters_than_centers_are_kept_as_a_density():
+    # Four pairs of clusters and four centers: k-means puts one center in every pair.
     rng = np.random.default_rng(21)
     pairs = on_a_grid(rng, 4, 3)
     shift = np.array([0.15, 0.0, 0.0])
@@ -464,7 +464,7 @@ def test_lloyd_leaves_separated_means_where_they_are():
 
 def test_lloyd_splits_one_wide_cluster_as_k_means_would():
     # Two components with the same mean are one Gaussian on a line: its two k-means
-    # centres are the means of the half-normals, +- sqrt(2 / pi).
+    # centers are the means of the half-normals, +- sqrt(2 / pi).
     rng = np.random.default_rng(20)
     centers = np.array([[-0.1], [0.1]])
     box = np.full(1, 10.0)
@@ -475,7 +475,7 @@ def test_lloyd_splits_one_wide_cluster_as_k_means_would():
     np.testing.assert_allclose(np.sort(moved.centers[:, 0]), [-expected, expected], atol=0.03)
 
 
-def test_lloyd_keeps_a_centre_without_samples_and_clips_to_the_box():
+def test_lloyd_keeps_a_center_without_samples_and_clips_to_the_box():
     far = np.array([[0.0, 0.0], [1.0, 1.0]])
     places = np.array([[0.1, 0.0], [0.3, 0.2]])
     samples = Samples(places, np.array([1.0, 3.0]), np.zeros(2, dtype=np.intp))

@@ -141,7 +141,7 @@ def test_other_numbers_of_clusters_than_planned(k):
 @pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("decoder", ["joint", "cl-ompr"])
 @pytest.mark.parametrize("X", [np.empty((0, 2)), np.zeros((1, 2)), np.full((5_000, 2), 3.999)])
-def test_strange_tables_give_finite_centres_in_the_domain(X, decoder):
+def test_strange_tables_give_finite_centers_in_the_domain(X, decoder):
     for domain in (ps.Box(-4, 4, dim=2), ps.Ball(dim=2, radius=6.0)):
         model = ps.learn_kmeans(ps.sketch(X, plan(3, domain)), 3, decoder=decoder)
         assert np.isfinite(model.centers).all()
@@ -291,7 +291,7 @@ def test_wrong_numbers_of_clusters_are_refused(arguments, words):
 
 
 @pytest.mark.slow
-def test_standard_errors_cover_the_true_centres():
+def test_standard_errors_cover_the_true_centers():
     # 90 % intervals of 30 releases of 3 x 2 coordinates; errors of one release are
     # correlated, so a wide margin: half or twice the errors would cover 59 % or 99.9 %.
     rng = np.random.default_rng(5)

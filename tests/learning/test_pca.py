@@ -294,7 +294,7 @@ def test_losses_are_the_predicted_ones(map_name, noise, n_bases, deviation, meth
         20,
         3,
         N_RECORDS,
-        map="second-moments" if is_matrix else "quadratic",
+        feature_map="second-moments" if is_matrix else "quadratic",
         n_features=None if is_matrix else 20 * n_bases,
         noise=noise,
         variance=deviation**2 / (2 if is_matrix else 1),
@@ -495,7 +495,7 @@ def test_components_about_the_mean(map_name):
     found = decode(type(problem)(**arguments), 2)
     assert np.allclose(found.mean, mean)
     assert missed_variance(matrix, found.components) < 1e-6
-    assert missed_variance(matrix, decode(problem, 2).components) > 0.05  # about the centre: others
+    assert missed_variance(matrix, decode(problem, 2).components) > 0.05  # about the center: others
 
 
 def test_the_noise_of_the_mean_is_taken_off():
@@ -545,11 +545,17 @@ def test_planning_prefers_what_simulations_prefer():
     # Pure noise, 100 columns, five components: features; Gaussian noise: the matrix.
     laplace_matrix = ((5 + 7 * 99 / 2) / 0.1 / 7) ** 2 * 2
     pure = lost_variance(
-        100, 5, 1e6, map="second-moments", noise="laplace", variance=laplace_matrix
+        100, 5, 1e6, feature_map="second-moments", noise="laplace", variance=laplace_matrix
     )
     sizes = {
         m: lost_variance(
-            100, 5, 1e6, map="quadratic", n_features=m, noise="laplace", variance=2 * (m / 10) ** 2
+            100,
+            5,
+            1e6,
+            feature_map="quadratic",
+            n_features=m,
+            noise="laplace",
+            variance=2 * (m / 10) ** 2,
         )
         for m in (500, 600, 1000, 1200, 2000, 4000)
     }
@@ -557,7 +563,10 @@ def test_planning_prefers_what_simulations_prefer():
     assert min(sizes, key=sizes.get) in (1000, 1200)
     assert sizes[500] > 0.004
     with pytest.raises(ValueError, match="n_features=None"):
-        lost_variance(10, 2, 1e5, map="quadratic", noise="gaussian", variance=1.0)
-    assert lost_variance(5, 5, 1e5, map="second-moments", noise="gaussian", variance=1.0) < 1e-5
-    drowned = lost_variance(20, 3, 10, map="second-moments", noise="gaussian", variance=1e9)
+        lost_variance(10, 2, 1e5, feature_map="quadratic", noise="gaussian", variance=1.0)
+    assert (
+        lost_variance(5, 5, 1e5, feature_map="second-moments", noise="gaussian", variance=1.0)
+        < 1e-5
+    )
+    drowned = lost_variance(20, 3, 10, feature_map="second-moments", noise="gaussian", variance=1e9)
     assert 0.8 < drowned < 1

@@ -41,7 +41,7 @@ def uncertainty(noise, seed=0):
 
 
 def center_errors(spread):
-    """Standard errors of the coordinates of all centres."""
+    """Standard errors of the coordinates of all centers."""
     by_weights = np.zeros((3, 2, 3))
     by_centers = np.einsum("kp,de->kdpe", np.eye(3), np.eye(2))
     return spread.errors(by_weights, by_centers)
@@ -77,7 +77,7 @@ def test_leaving_sampling_or_noise_out_would_be_noticed():
     assert np.all(center_errors(noise_only) > 5 * center_errors(both))
 
 
-def test_errors_of_weights_scale_with_their_unit_and_centres_do_not():
+def test_errors_of_weights_scale_with_their_unit_and_centers_do_not():
     told = uncertainty(NOISE)
     in_records = told.scaled(N_RECORDS)
     nothing = np.zeros((3, 3, 2))
@@ -113,7 +113,7 @@ def test_expected_cost_of_one_wide_atom_is_the_closed_form():
     sines = (characteristic(differences) - characteristic(sums)) / 2
     second = np.block([[cosines, np.zeros((8, 8))], [np.zeros((8, 8)), sines]])
     covariance = second - np.outer(phi, phi)
-    # The centre and the variance are fitted too.
+    # The center and the variance are fitted too.
     by_center = np.concatenate([np.zeros(8), w * characteristic(w)])
     by_variance = phi * np.concatenate([w, w]) ** 2 / -2
     basis, _ = np.linalg.qr(np.stack([phi, by_center, by_variance], axis=1))

@@ -1,4 +1,4 @@
-"""Centres without a sketch: their file, what they say of rows, and their report."""
+"""Centers without a sketch: their file, what they say of rows, and their report."""
 
 import json
 import re
@@ -92,12 +92,12 @@ def altered(path, **changes):
 
 
 BAD_FIELDS = {
-    "no centre": {"centers": [], "weights": []},
+    "no center": {"centers": [], "weights": []},
     "no column": {"centers": [[], [], []]},
-    "centres of one dimension": {"centers": [1.0, 2.0, 3.0]},
-    "centres of different lengths": {"centers": [[1.0, 2.0], [1.0], [0.0, 0.0]]},
-    "a centre that is text": {"centers": [["a", "b"]] * 3},
-    "a centre that is missing": {"centers": [[None, 1.0]] * 3},
+    "centers of one dimension": {"centers": [1.0, 2.0, 3.0]},
+    "centers of different lengths": {"centers": [[1.0, 2.0], [1.0], [0.0, 0.0]]},
+    "a center that is text": {"centers": [["a", "b"]] * 3},
+    "a center that is missing": {"centers": [[None, 1.0]] * 3},
     "a weight too few": {"weights": [0.5, 0.5]},
     "weights that are one number": {"weights": 1.0},
     "records as text": {"n_records": "many"},
@@ -151,7 +151,7 @@ def test_a_cut_file_a_newer_one_and_one_of_another_kind_are_refused(saved, tmp_p
 # ---------------------------------------------------------------- what it says
 
 
-def test_rows_belong_to_the_nearest_centre():
+def test_rows_belong_to_the_nearest_center():
     model = some_model(n_clusters=7, dim=5)
     rows = np.random.default_rng(1).normal(size=(400, 5))
     squares = ((rows[:, np.newaxis] - model.centers) ** 2).sum(axis=2)
@@ -199,7 +199,7 @@ def test_a_report_of_every_shape_can_be_made(n_clusters, dim, kind):
     assert len(page) < 2e6
 
 
-def test_centres_that_coincide_and_weights_of_nothing_can_be_shown():
+def test_centers_that_coincide_and_weights_of_nothing_can_be_shown():
     for dim in (2, 20):
         model = some_model(4, dim, centers=np.zeros((4, dim)), weights=np.zeros(4), n_records=1.0)
         assert "4 clusters" in Page(report_page(model)).text
@@ -265,7 +265,7 @@ def test_names_are_not_believed():
     assert Page(attacked).text.count(ATTACK) >= 6
 
 
-def test_of_many_columns_those_are_shown_in_which_centres_differ():
+def test_of_many_columns_those_are_shown_in_which_centers_differ():
     centers = np.zeros((2, 300))
     centers[1, 7::15] = 0.5
     text = Page(report_page(some_model(2, 300, centers=centers))).text

@@ -195,7 +195,7 @@ def test_concerns_in_words(records):
     narrow = learn_pca(ps.sketch(100 * records, plan()))
     assert any("edge of the domain" in text for text in narrow.concerns)
     wide = learn_pca(ps.sketch(records, plan(domain=ps.Ball(6, 40.0), budget=ps.Budget(20, 1e-6))))
-    assert any("near the centre" in text for text in wide.concerns)
+    assert any("near the center" in text for text in wide.concerns)
     fine = learn_pca(ps.sketch(records, plan()))
     assert fine.concerns == ()
 

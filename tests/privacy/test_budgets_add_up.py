@@ -376,7 +376,7 @@ def test_the_sensitivity_of_em_is_the_square_root_of_three(neighbours):
                 em.learn, np.zeros((1, d)), 2, domain=o, budget=b, n_rounds=1
             )
         )
-        passes = Passes(np.zeros((1, dim)), domain, most_bits=em._bits(domain))
+        passes = Passes(np.zeros((1, dim)), domain, max_bits=em._bits(domain))
         whole = em.WHOLE_SHARE * em.Scale.of(passes, True).count
         expected = math.sqrt(3 if neighbours == "add-remove" else 6)
         assert laws[0].sensitivity / whole == pytest.approx(expected, rel=1e-3)

@@ -67,7 +67,7 @@ class Method:
 
 
 def em_rounds(run, k, **options):
-    """Rounds of EM as other methods are called: means and covariances are its centres."""
+    """Rounds of EM as other methods are called: means and covariances are its centers."""
     found = em.learn(run, k, n_rounds=3, **options)
     centers = np.concatenate([found.means, found.covariances.reshape(k, -1)], axis=1)
     return SimpleNamespace(
@@ -244,7 +244,7 @@ def test_replayed_on_a_neighbour(method, neighbours, change):
 
     _, share = audit(run, one, other, Tape())
     # A record may be replaced by one that is taken for the same: in one cell of a grid. Both runs
-    # may draw the same records, and a block of one record has no two centres.
+    # may draw the same records, and a block of one record has no two centers.
     may_be_same = method.run is variates.cluster or (
         method.run is aggregate.cluster and not len(one)
     )

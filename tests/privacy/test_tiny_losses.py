@@ -239,7 +239,7 @@ def table_of(rows, dim):
 @pytest.fixture
 def one_bit(monkeypatch):
     """Coordinates -1, 0 and 1."""
-    monkeypatch.setattr(passes, "_MOST_BITS", 1)
+    monkeypatch.setattr(passes, "_MAX_BITS", 1)
 
 
 @pytest.fixture
@@ -380,7 +380,7 @@ def crowd_pairs(neighbours):
 
 @pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("neighbours", RELATIONS)
-def test_swaps_of_two_centres(neighbours):
+def test_swaps_of_two_centers(neighbours):
     # The last choice adds nothing: it tells of a record only if rounds before it did not. Two
     # rounds of three choices can cost two thirds of the budget.
     run = swap_run(neighbours, 2)
@@ -390,7 +390,7 @@ def test_swaps_of_two_centres(neighbours):
 
 @pytest.mark.usefixtures("no_doubling")
 def test_a_doubling_that_swaps_forget_is_caught():
-    """In one round of one centre, whose choice is between places."""
+    """In one round of one center, whose choice is between places."""
     pairs = [((ENDS[1],) * 12 + (x,), (ENDS[1],) * 12 + (y,)) for x in ENDS for y in ENDS]
     assert worst_loss(swap_run("replace", 1, k=1), pairs) > 1.0
 
@@ -478,7 +478,7 @@ def test_the_choice_among_trials(neighbours):
         limit = float(ball.limits[0])
         trials = [
             Recovered(np.array([[a * limit], [b * limit]]), np.ones(2))
-            for a, b in ((1, 1), (-1, -1), (0, 5))  # one centre is beyond the edge
+            for a, b in ((1, 1), (-1, -1), (0, 5))  # one center is beyond the edge
         ]
         account = account_of(0.8, neighbours, "best")
         recovery.release_best(ball, trials, account, "best")
@@ -502,7 +502,7 @@ def lloyd_run(kind, neighbours, n_rounds, epsilon=2.0, k=2):
             budget=budget,
             noise=kind,
             n_rounds=n_rounds,
-            random_state=0,  # a centre on each side
+            random_state=0,  # a center on each side
             start="uniform",
             n_threads=1,
         ).receipt

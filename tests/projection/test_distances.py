@@ -483,7 +483,7 @@ def test_strips_of_distances_change_no_label(strip):
         np.testing.assert_array_equal(cut, whole)
 
 
-def test_distances_to_many_centres_are_in_memory_by_strips():
+def test_distances_to_many_centers_are_in_memory_by_strips():
     rows = np.random.default_rng(0).normal(size=(100_000, 2))
     tracemalloc.start()
     kmeans_module._nearest(rows, rows[:300], np.zeros(300))

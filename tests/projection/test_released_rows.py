@@ -777,7 +777,7 @@ def test_auto_goes_on_with_the_noise_of_the_drawn_matrix():
         list(later.releases([np.zeros((3, 60))]))
 
 
-def test_missing_values_cost_nothing_unless_they_are_centred(spent):
+def test_missing_values_cost_nothing_unless_they_are_centerd(spent):
     projection = draw(ps.Ball(2, 1.0), 2, random_state=0)
     records = np.array([[0.1, np.nan]])
     with pytest.raises(ps.PrivsketchError, match="missing"):

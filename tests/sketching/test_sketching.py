@@ -43,7 +43,10 @@ def definition(design, records=RECORDS):
     """The same, one record at a time from the NumPy definition."""
     frequencies, domain = design.frequencies, design.domain
     kernel = ReferenceKernel(
-        design.map, frequencies.matrix(domain), frequencies.offsets(domain), frequencies.turn_bits
+        design.mapping,
+        frequencies.matrix(domain),
+        frequencies.offsets(domain),
+        frequencies.turn_bits,
     )
     quantise = Quantiser(domain)
     sums = np.zeros(2 * design.n_features, dtype=np.int64)

@@ -447,7 +447,7 @@ def holes(records, value):
 @pytest.mark.parametrize(
     "domain", [ps.Box([-4, 0, -3], [4, 2, -1]), ps.Ball(dim=3, radius=4.0, center=[0.5, -1, 0])]
 )
-def test_missing_values_go_to_the_centre_if_asked(form, domain, records, make_design, integers):
+def test_missing_values_go_to_the_center_if_asked(form, domain, records, make_design, integers):
     design = make_design(domain=domain)
     with_holes = holes(records, np.nan)
     filled = np.where(np.isnan(with_holes), domain.center_vector, records)
@@ -455,19 +455,19 @@ def test_missing_values_go_to_the_centre_if_asked(form, domain, records, make_de
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_infinite_values_go_to_the_centre_if_asked(value, records, design, integers):
+def test_infinite_values_go_to_the_center_if_asked(value, records, design, integers):
     with_holes = holes(records, value)
     filled = np.where(np.isinf(with_holes), 0.0, records)
     assert integers(with_holes, design, missing="center") == integers(filled, design)
 
 
-def test_an_empty_csv_field_goes_to_the_centre_if_asked(design, integers, tmp_path):
+def test_an_empty_csv_field_goes_to_the_center_if_asked(design, integers, tmp_path):
     (tmp_path / "holes.csv").write_text("age,bmi,dose\n1,,2\n,NA,3\n")
     filled = [[1, 0, 2], [0, 0, 3]]
     assert integers(tmp_path / "holes.csv", design, missing="center") == integers(filled, design)
 
 
-def test_a_null_whole_number_goes_to_the_centre_if_asked(design, integers):
+def test_a_null_whole_number_goes_to_the_center_if_asked(design, integers):
     table = pa.table({"a": [1, None], "b": [2, 3], "c": [None, True]})
     filled = [[1, 2, 0], [0, 3, 1]]
     assert integers(table, design, missing="center") == integers(filled, design)
@@ -669,7 +669,7 @@ def test_two_columns_of_one_name_are_refused(form, design, refusal):
     assert matches("'age' is not unique", refusal(data, design))
 
 
-@pytest.mark.parametrize("missing", ["centre", None, "drop"])
+@pytest.mark.parametrize("missing", ["center", None, "drop"])
 def test_an_unknown_way_with_missing_values_is_refused(missing, records, design, refusal):
     assert matches("missing=", refusal(records, design, missing=missing))
 

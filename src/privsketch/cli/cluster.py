@@ -64,7 +64,7 @@ METHODS = {
     type=click.Choice(list(METHODS)),
     default="squares",
     show_default=True,
-    help="What centres make small: squared distances (k-means) or distances (k-medians).",
+    help="What centers make small: squared distances (k-means) or distances (k-medians).",
 )
 @click.option(
     "--method",
@@ -87,7 +87,7 @@ METHODS = {
     type=click.Choice(["error", "center"]),
     default="error",
     show_default=True,
-    help="Refuse missing values, or centre them.",
+    help="Refuse missing values, or center them.",
 )
 @click.option("--threads", "n_threads", type=int, help="All cores if left out.")
 @click.option(

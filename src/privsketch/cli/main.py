@@ -171,7 +171,7 @@ main.add_command(plan)
 @click.option(
     "--mean",
     type=click.Choice(["released", "omitted"]),
-    help="For pca: whether a noisy mean is part of the sketch, so that components can be centred; "
+    help="For pca: whether a noisy mean is part of the sketch, so that components can be centered; "
     "3 % more Gaussian, 25 % more Laplace noise. Omitted if left out.",
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")

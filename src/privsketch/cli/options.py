@@ -28,7 +28,7 @@ DOMAIN = (
         metavar="CENTER",
         default="0",
         show_default=True,
-        help="Centre of the ball: a number or a list.",
+        help="Center of the ball: a number or a list.",
     ),
 )
 BUDGET = (

@@ -44,7 +44,7 @@ def plan(study: dict[str, Any], rate: float, as_json: bool, **choices: Any) -> N
     """Compare designs for a study: accuracy, time and size, from public facts alone.
 
     Nothing is read and nothing is spent. The error is by how much the cost of k-means, the
-    squared distances of records to their centres, will exceed that without privacy; for
+    squared distances of records to their centers, will exceed that without privacy; for
     principal components the share of their variance that will be lost. Noise-to-signal is the
     squared error of the whole sketch over its own square. The time is that of one core for a
     million records.

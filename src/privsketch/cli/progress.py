@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-_MOST_BARS = 6
+_MAX_BARS = 6
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def pass_bars(paths: Sequence[Path]) -> Iterator[Callable[[str, int], None]]:
             if done == 0 or not shown:
                 n_passes += 1
                 shown.append(progress.add_task(f"pass {n_passes:>2}  {name}", total=total))
-            if len(shown) > _MOST_BARS:
+            if len(shown) > _MAX_BARS:
                 progress.remove_task(shown.pop(0))
             progress.update(shown[-1], advance=done)
 

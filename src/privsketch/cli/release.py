@@ -116,7 +116,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Choice(["error", "center"]),
     default="error",
     show_default=True,
-    help="Refuse missing values, or centre them.",
+    help="Refuse missing values, or center them.",
 )
 @click.option("--threads", "n_threads", type=int, help="All cores if left out.")
 @click.option("--source", help="Name of this set of records; the output's name if left out.")

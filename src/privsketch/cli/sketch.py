@@ -35,7 +35,7 @@ _PATH = click.Path(path_type=Path)
     type=click.Choice(["error", "center"]),
     default="error",
     show_default=True,
-    help="Refuse missing values, or centre them.",
+    help="Refuse missing values, or center them.",
 )
 @click.option("--threads", "n_threads", type=int, help="All cores if left out.")
 @click.option(

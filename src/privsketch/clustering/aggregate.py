@@ -3,8 +3,8 @@
 Nissim, Raskhodnikova and Smith (2007). Every record falls into one of l blocks, by chance and
 independently of all others: a neighbouring table then differs in one block, whichever relation
 is meant. (Blocks by the order of rows would all change when a row is added.) Each block is
-clustered by itself, its centres are put in the order of public references, and the average of all
-blocks is released. One block moves the sum of them by what all k centres can move: 2 k times the
+clustered by itself, its centers are put in the order of public references, and the average of all
+blocks is released. One block moves the sum of them by what all k centers can move: 2 k times the
 largest L1 norm of a record, 2 sqrt(k) times its L2 norm, 2 times the half-width in every component.
 
 The paper's own aggregator scales its noise to the data (smooth sensitivity), with a noise of its
@@ -30,8 +30,8 @@ from privsketch.errors import ParameterError, require_count
 from privsketch.models.clusters import ClusterModel
 
 PER_CLUSTER = 10  # records of a block for every cluster, about
-MOST_BLOCKS = 2000
-MOST_VALUES = 2**25  # of all blocks in memory
+MAX_BLOCKS = 2000
+MAX_VALUES = 2**25  # of all blocks in memory
 ROWS = 2**14  # that are drawn for at a time
 
 
@@ -42,7 +42,7 @@ def cluster(
     noise: PointNoise | None = None,
     n_blocks: int | None = None,
 ) -> ClusterModel:
-    """K-means centres from one pass over the records.
+    """K-means centers from one pass over the records.
 
     `n_blocks` follows from the number of records if it is left out. `noise` is "gaussian" if there
     is a delta, else "cube" or "laplace", unless told otherwise.
@@ -57,8 +57,8 @@ def cluster(
     passes = run.read()
     if n_blocks is not None:
         require_count("n_blocks", n_blocks)
-        if n_blocks > MOST_BLOCKS:
-            raise ParameterError(f"`n_blocks={n_blocks}`: expected at most {MOST_BLOCKS}")
+        if n_blocks > MAX_BLOCKS:
+            raise ParameterError(f"`n_blocks={n_blocks}`: expected at most {MAX_BLOCKS}")
     number = run.number(passes)
     if n_blocks is None:
         n_blocks = blocks_for(number, n_clusters)
@@ -66,7 +66,7 @@ def cluster(
         start_centers(domain, n_clusters, "packing", run.seed) + domain.center_vector
     )
     total = np.zeros((n_clusters, passes.dim), dtype=np.int64)
-    # One thread: several add up in any order, and a block's centres are to be its own to the bit.
+    # One thread: several add up in any order, and a block's centers are to be its own to the bit.
     with one_thread_of_kmeans():
         for block in sampled_blocks(passes, n_blocks):
             total += ordered_centers(passes, block, reference, run.seed)
@@ -83,19 +83,19 @@ def cluster(
 
 def blocks_for(n_records: float, n_clusters: int) -> int:
     """As many blocks as leave each enough records to find its clusters."""
-    return int(min(max(n_records // (PER_CLUSTER * n_clusters), 1), MOST_BLOCKS))
+    return int(min(max(n_records // (PER_CLUSTER * n_clusters), 1), MAX_BLOCKS))
 
 
 def sampled_blocks(
-    passes: Passes, n_blocks: int, *, most_values: int = MOST_VALUES, rows: int = ROWS
+    passes: Passes, n_blocks: int, *, max_values: int = MAX_VALUES, rows: int = ROWS
 ) -> list[Whole]:
     """One pass: the records of every block, or as many of them, drawn by chance, as fit.
 
     Every record gets a block and a place in the queue of its block; those in front stay. Both are
     drawn for it alone, so that one record changes one block. All blocks together have at most
-    `most_values` numbers, and `rows` records are drawn for at a time.
+    `max_values` numbers, and `rows` records are drawn for at a time.
     """
-    most = max(1, most_values // (n_blocks * passes.dim))
+    most = max(1, max_values // (n_blocks * passes.dim))
     kept = [np.zeros((0, passes.dim)) for _ in range(n_blocks)]
     queue = [np.zeros(0, dtype=np.uint64) for _ in range(n_blocks)]
     for block in chunks(passes.blocks("blocks"), rows):
@@ -122,7 +122,7 @@ def drawn_words(records: Whole) -> npt.NDArray[np.uint64]:
 
 
 def ordered_centers(passes: Passes, block: Whole, reference: Whole, seed: int) -> Integers:
-    """K-means centres of a block within the domain, each at the place of its reference.
+    """K-means centers of a block within the domain, each at the place of its reference.
 
     A block of too few records has the references themselves.
     """

@@ -16,7 +16,7 @@ from typing import Any
 from privsketch.budget import Budget, Receipt
 from privsketch.clustering import aggregate, grid, lloyd, variates
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.pipeline.plan import MOST_COLUMNS, plan_pipeline, sketch_excess
+from privsketch.clustering.pipeline.plan import MAX_COLUMNS, plan_pipeline, sketch_excess
 from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import Start, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
@@ -35,7 +35,7 @@ _RUNS: dict[str, Callable[..., ClusterModel]] = {
 CHOOSE_NOISE = ("lloyd", "sample-aggregate", "k-variates")  # their noise can be asked for
 _SPARSE_STARTS: dict[str, Start] = {"pipeline": "sketch", "partition-tree": "trees"}
 GRID_COLUMNS = (2, 3)
-HOPELESS = 3.3  # forecast error of a sketch that loses nearly all clusters
+MAX_SKETCH_EXCESS = 3.3  # forecast error of a sketch that loses nearly all clusters
 METHODS = ("auto", "sketch", *_RUNS)
 
 
@@ -80,7 +80,7 @@ def chosen_method(
     if n_nonzero is not None:
         require_count("n_nonzero", n_nonzero)
         return Choice("pipeline", f"records have at most {n_nonzero} entries of {dim}")
-    if dim > MOST_COLUMNS:
+    if dim > MAX_COLUMNS:
         return Choice("pipeline", f"a sketch of {dim} columns needs directions to look along")
     if n_records is None:
         return Choice("sketch", f"{dim} columns are few, and n_records is not given")
@@ -104,7 +104,7 @@ def _is_hopeless(n_clusters: int, dim: int, budget: Budget, n_records: float) ->
     if budget.delta > 0:
         return False
     error, _ = sketch_excess(n_clusters, dim, budget, Fraction(1), n_records)
-    return error > HOPELESS
+    return error > MAX_SKETCH_EXCESS
 
 
 def _no_sparse(n_nonzero: object, method: str) -> ParameterError:
@@ -113,7 +113,7 @@ def _no_sparse(n_nonzero: object, method: str) -> ParameterError:
 
 
 def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any) -> ClusterModel:
-    """Centres by a method that reads the records itself; `options` as in `clustered`.
+    """Centers by a method that reads the records itself; `options` as in `clustered`.
 
     Charges: the budget, once.
     """

@@ -46,9 +46,9 @@ from privsketch.noise.laws import saturating_multiply
 Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 N_ROUNDS = 10
 DIAGONAL, BESIDE = 5, 7  # factors of products: 7/5 is just below the square root of 2
-_MOST_BITS = 11
+_MAX_BITS = 11
 _SUM_BITS = 62 - 26  # a record's numbers stay below: 2^26 of them add up
-_LEAST_WIDTH = 0.01  # of a component, in radii of the domain
+_MIN_WIDTH = 0.01  # of a component, in radii of the domain
 _START_WIDTH = 0.25
 WHOLE_SHARE = 2**10  # shares are whole numbers that add up to this, or less
 _WHITE_BITS = 30
@@ -72,7 +72,7 @@ def learn(
     if covariance_type not in COVARIANCE_TYPES:
         known = ", ".join(map(repr, COVARIANCE_TYPES))
         raise ParameterError("covariance_type", covariance_type, f"expected one of {known}")
-    passes = run.read(most_bits=_bits(run.domain))
+    passes = run.read(max_bits=_bits(run.domain))
     pairs = _pairs(passes.dim, covariance_type)
     names = [f"round {number + 1}" for number in range(n_rounds)]
     account = run.share(dict.fromkeys(names, Fraction(1, n_rounds)))
@@ -184,7 +184,7 @@ def _updated(
         moments = np.zeros((dim, dim))
         moments[first, second] = noisy[place, dim + 1 :] / counts[place]
         moments[second, first] = moments[first, second]
-        inside = passes.domain.centred().project(raw[np.newaxis] * passes.unit)[0]
+        inside = passes.domain.centered().project(raw[np.newaxis] * passes.unit)[0]
         means[place] = inside / passes.unit
         spread = moments - np.outer(means[place], means[place])
         if kind in ("diag", "spherical"):
@@ -195,7 +195,7 @@ def _updated(
     elif kind == "spherical":
         level = np.trace(covariances, axis1=1, axis2=2) / dim
         covariances = level[:, np.newaxis, np.newaxis] * np.eye(dim)
-    covariances = _positive(covariances, _LEAST_WIDTH * radius / math.sqrt(dim), radius)
+    covariances = _positive(covariances, _MIN_WIDTH * radius / math.sqrt(dim), radius)
     total = float(counts.sum())
     weights = counts / total if total > 0 else np.full(k, 1 / k)
     return Gaussians(weights, means, covariances), max(total, 1.0)
@@ -252,7 +252,7 @@ def _bits(domain: Domain) -> int:
     """Resolution at which 2^26 records add up within 62 bits."""
     dim = 1 if isinstance(domain, Ball) else len(domain.half_widths)
     spare = _SUM_BITS - math.log2(DIAGONAL * WHOLE_SHARE * dim)
-    return max(1, min(_MOST_BITS, math.floor(spare / 2)))
+    return max(1, min(_MAX_BITS, math.floor(spare / 2)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +270,7 @@ class Whitening:
 
 @dataclass(frozen=True, eq=False)
 class Gaussians:
-    """Released parameters, in integer units about the centre of the domain."""
+    """Released parameters, in integer units about the center of the domain."""
 
     weights: Floats
     means: Floats

@@ -1,12 +1,12 @@
 """K-means of a noisy histogram: the uniform grid EUGkM of Su et al. (2016).
 
 The box is cut into cells, the same number along every axis; the numbers of records of all cells,
-empty ones included, get noise in one release; k-means of the cells' centres, weighted by what is
+empty ones included, get noise in one release; k-means of the cells' centers, weighted by what is
 positive of the noisy counts, is post-processing. Good in a few columns: cells multiply with every
 column, and there are few of them along each axis when there are many columns.
 
 How many cells follows from a public number of records: with fewer, records lie far from the
-centres of their cells; with more, there is more noise. A ball is used as the box around it.
+centers of their cells; with more, there is more noise. A ball is used as the box around it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.models.clusters import ClusterModel
 
-MOST_CELLS = 2**22
+MAX_CELLS = 2**22
 _N_INIT = 5  # runs of k-means on the cells, of which the best counts
 
 
 def cluster(run: Run, n_clusters: int) -> ClusterModel:
-    """K-means centres from one pass over the records.
+    """K-means centers from one pass over the records.
 
     The run needs `n_records`, a public number, about as many as there are.
 
@@ -78,10 +78,10 @@ def cells_per_axis(n_records: float, epsilon: float, dim: int) -> int:
     # A power that should be a whole number may come out a little less.
     side = math.pow(ideal_cells(n_records, epsilon, dim), 1 / dim)
     per_axis = max(1, math.floor(side + 1e-9))
-    if per_axis**dim > MOST_CELLS:
+    if per_axis**dim > MAX_CELLS:
         raise ParameterError(
             f"`n_records={n_records:g}`, `epsilon={epsilon:g}` in {dim} columns: a grid of "
-            f"{per_axis}^{dim} cells, and at most {MOST_CELLS} can be used; use another method, "
+            f"{per_axis}^{dim} cells, and at most {MAX_CELLS} can be used; use another method, "
             "fewer columns, or a smaller n_records"
         )
     return per_axis
@@ -104,7 +104,7 @@ def cell_counts(passes: Passes, per_axis: int) -> Integers:
 
 
 def cell_centers(box: Box, per_axis: int, cells: npt.NDArray[np.intp]) -> Floats:
-    """Centres (n, dim) of cells by their numbers, in the units of the records."""
+    """Centers (n, dim) of cells by their numbers, in the units of the records."""
     half = box.half_widths
     places = np.empty((len(cells), len(half)))
     rest = cells
@@ -117,8 +117,8 @@ def cell_centers(box: Box, per_axis: int, cells: npt.NDArray[np.intp]) -> Floats
 def _kmeans(
     points: Floats, weights: Floats, n_clusters: int, domain: Domain, seed: int
 ) -> tuple[Floats, Floats]:
-    """Centres and their shares, from released numbers."""
-    if len(points) <= n_clusters:  # every cell is a centre, and the rest are anywhere
+    """Centers and their shares, from released numbers."""
+    if len(points) <= n_clusters:  # every cell is a center, and the rest are anywhere
         spare = start_centers(domain, n_clusters, "packing", seed) + domain.center_vector
         centers = np.concatenate([points, spare[len(points) :]])
         sizes = np.concatenate([weights, np.zeros(n_clusters - len(points))])

@@ -1,8 +1,8 @@
 """K-means by noisy rounds of Lloyd's: DP-Lloyd, also known as SuLQ k-means.
 
 Blum, Dwork, McSherry and Nissim (2005), with the budget of Su et al. (2016). A fixed number of
-rounds from public centres; each gives every record to its nearest centre and releases noisy
-counts and noisy sums about the centre of the domain. A record is in one cluster, so that the
+rounds from public centers; each gives every record to its nearest center and releases noisy
+counts and noisy sums about the center of the domain. A record is in one cluster, so that the
 numbers of all clusters together change as those of one do. Counts and sums of empty clusters
 get noise like all others.
 
@@ -11,7 +11,7 @@ up, or sqrt(d) R for a ball of radius R; r is the largest half-width, or R:
 
 - "laplace-joint": sums and r times the count, one Laplace law for an L1 norm of A + r.
 - "laplace": the same with a share each. Coordinates get 1 part each and the count q parts,
-  q = (4 d rho^2)^(1/3), which is least error for means about 2 rho r from the centre in each column
+  q = (4 d rho^2)^(1/3), which is least error for means about 2 rho r from the center in each column
   of a box, or 2 rho R from that of a ball.
 - "cube": sums and r times the count of each cluster in cube noise of d + 1 components. Clusters
   have independent noise: together the density is exp(-epsilon sum_j |z_j|_inf / r), and a record
@@ -49,8 +49,8 @@ from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
 
 LloydNoise = Literal["laplace-joint", "laplace", "cube", "gaussian"]
 N_ROUNDS = 5
-FEWEST_ROUNDS, MOST_ROUNDS = 2, 7  # of a number of rounds that is chosen
-# Means of clusters lie about 2 RHO half-widths from the centre in each column (Su et al., 2016).
+MIN_ROUNDS, MAX_ROUNDS = 2, 7  # of a number of rounds that is chosen
+# Means of clusters lie about 2 RHO half-widths from the center in each column (Su et al., 2016).
 RHO = 0.225
 
 
@@ -62,7 +62,7 @@ def cluster(
     n_rounds: int | Literal["auto"] = N_ROUNDS,
     start: Start = "packing",
 ) -> ClusterModel:
-    """K-means centres of records that are read once a round.
+    """K-means centers of records that are read once a round.
 
     `noise` is "gaussian" if there is a delta, and if not the better one of "cube" and "laplace",
     unless told otherwise. `n_rounds="auto"` needs the run's `n_records`, nothing else does.
@@ -136,7 +136,7 @@ def chosen_rounds(n_records: float, n_clusters: int, dim: int, epsilon: float) -
     """As many rounds as a public number of records pays for, 2 to 7 (Su et al., 2016)."""
     # What a round needs so that its noise stays below a share of the clusters' spread.
     for_round = math.sqrt(500 * (n_clusters * (dim + count_parts(dim))) ** 3) / n_records
-    return int(min(max(epsilon / for_round, FEWEST_ROUNDS), MOST_ROUNDS))
+    return int(min(max(epsilon / for_round, MIN_ROUNDS), MAX_ROUNDS))
 
 
 def round_shares(kind: LloydNoise, n_rounds: int, dim: int) -> dict[str, Fraction]:
@@ -159,7 +159,7 @@ def split(dim: int) -> tuple[Fraction, Fraction]:
 
 
 def cluster_sums(passes: Passes, centers: Whole) -> tuple[Integers, Integers]:
-    """One pass: sums (k, dim) and counts (k,) of the records nearest to each centre."""
+    """One pass: sums (k, dim) and counts (k,) of the records nearest to each center."""
     k = len(centers)
 
     def work(records: Whole) -> tuple[Integers, ...]:
@@ -251,7 +251,7 @@ def _moved(passes: Passes, centers: Whole, sums: Floats, counts: Floats) -> Whol
     Released numbers only.
     """
     means = sums / np.maximum(counts, 1.0)[:, np.newaxis]
-    inside = passes.domain.centred().project(means * passes.unit) / passes.unit
+    inside = passes.domain.centered().project(means * passes.unit) / passes.unit
     limits = passes.limits
     whole = np.clip(np.rint(inside), -limits, limits)
     return np.asarray(np.where(counts[:, np.newaxis] < 1, centers, whole))

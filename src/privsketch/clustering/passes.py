@@ -26,7 +26,7 @@ from privsketch.tables.reading import read_blocks
 
 Progress = Callable[[str, int], None]
 Work = Callable[[Whole], tuple[Integers, ...]]
-_MOST_BITS = 18
+_MAX_BITS = 18
 _CHUNK_VALUES = 2**19
 
 
@@ -35,8 +35,8 @@ class Passes:
 
     `progress` is called at the beginning of a pass with its name and 0, and then with the name
     and numbers of records done. It is for the holder's own eyes: under "add-remove" the number
-    of records is private. `most_bits` is the resolution: coordinates are below 2^most_bits. With
-    `within`, a box about the centre of the ball that `domain` then is, records are moved into both.
+    of records is private. `max_bits` is the resolution: coordinates are below 2^max_bits. With
+    `within`, a box about the center of the ball that `domain` then is, records are moved into both.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Passes:
         n_threads: int | None = None,
         neighbours: Neighbours = "add-remove",
         progress: Progress | None = None,
-        most_bits: int | None = None,
+        max_bits: int | None = None,
         within: Box | None = None,
     ) -> None:
         parts = data if isinstance(data, list | tuple) else [data]
@@ -66,14 +66,14 @@ class Passes:
         self.dim = len(domain.half_widths)
         # Squared norms stay exact in float64, and products of two records too.
         bits = math.floor((53 - math.log2(self.dim)) / 2 - math.log2(FAR))
-        self.bits = min(_MOST_BITS if most_bits is None else most_bits, bits)
+        self.bits = min(_MAX_BITS if max_bits is None else max_bits, bits)
         self._quantise = Quantiser(
             domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
         )
         self._box_limits: Integers | None = None
         if within is not None:
             if not np.array_equal(within.center_vector, domain.center_vector):
-                raise ParameterError("within: the box and the ball need one centre")
+                raise ParameterError("within: the box and the ball need one center")
             self._box_limits = np.floor(within.half_widths / self.unit).astype(np.int64)
 
     @property

@@ -47,7 +47,7 @@ class Run:
     columns, header : optional
         As in `tables.reading`.
     missing_to_center : bool
-        Missing values are put at the centre of the domain instead of being refused.
+        Missing values are put at the center of the domain instead of being refused.
     n_threads : int, optional
     source : str, optional
         Public name of the records, for the receipt.
@@ -89,14 +89,14 @@ class Run:
         self,
         domain: Domain | None = None,
         *,
-        most_bits: int | None = None,
+        max_bits: int | None = None,
         within: Box | None = None,
     ) -> Passes:
         """Passes over the records, in the run's domain or in another one that holds it."""
         return Passes(
             self.data,
             domain or self.domain,
-            most_bits=most_bits,
+            max_bits=max_bits,
             within=within,
             missing_to_center=self.missing_to_center,
             **self.reading(),

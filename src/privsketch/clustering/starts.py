@@ -1,4 +1,4 @@
-"""Centres to start from that look at no record: from a public seed and the domain alone.
+"""Centers to start from that look at no record: from a public seed and the domain alone.
 
 "uniform" draws them uniformly. "packing" spreads them (Su et al., 2016): the largest a, found by
 bisection, for which k random points can be placed at least a from the border and 2 a from each
@@ -24,7 +24,7 @@ _AT_ONCE = 10  # places that are drawn together
 
 
 def start_centers(domain: Domain, n_clusters: int, start: Start, seed: int) -> Floats:
-    """Centres (k, dim) about the centre of the domain, in the units of the records."""
+    """Centers (k, dim) about the center of the domain, in the units of the records."""
     if start not in STARTS:
         raise ParameterError("start", start, "expected 'packing' or 'uniform'")
     low, high = 0.0, float(domain.half_widths.min())

@@ -1,10 +1,10 @@
 """Private seeding: k-variates++ of Nock, Canyasse, Boreli and Nielsen (2016), assumption-free.
 
 As in k-means++, each of k steps draws a record with a chance that grows with its squared distance
-to the centres so far, and releases it with noise as the next centre. The published noise is
+to the centers so far, and releases it with noise as the next center. The published noise is
 smaller, but relies on two constants of how the records are spread; taking these from the records
 voids the guarantee. Here nothing is assumed: what a step releases has a density that is a mixture
-of noise densities, each centred at a place of the domain. Any two such mixtures are as far apart
+of noise densities, each centered at a place of the domain. Any two such mixtures are as far apart
 as two places at most, so a step costs what noise for the diameter of the domain costs, whatever
 the chances are. That holds for both relations, and even for a holder of one record. It is a lot of
 noise.
@@ -37,7 +37,7 @@ def cluster(
     *,
     noise: PointNoise | None = None,
 ) -> ClusterModel:
-    """Centres from records that are read once a centre.
+    """Centers from records that are read once a center.
 
     `noise` is "gaussian" if there is a delta, else "cube" or "laplace", unless told otherwise. The
     number of records goes into the model. There is no public randomness here.
@@ -51,7 +51,7 @@ def cluster(
         run.without_delta()
     passes = run.read()
     number = run.number(passes)
-    names = [f"centre {place + 1}" for place in range(n_clusters)]
+    names = [f"center {place + 1}" for place in range(n_clusters)]
     account = run.share(dict.fromkeys(names, Fraction(1, n_clusters)))
     centers = np.zeros((0, passes.dim))
     for name in names:
@@ -69,7 +69,7 @@ def cluster(
 
 
 def drawn_record(passes: Passes, centers: Whole, name: str, *, rows: int = ROWS) -> Integers:
-    """One pass: a record, drawn by its squared distance to the nearest centre; 0 if none is there.
+    """One pass: a record, drawn by its squared distance to the nearest center; 0 if none is there.
 
     Of exponential variables over the squared distances the smallest is where it should be with
     the right chance. No guarantee depends on that chance, nor on who knows the draw.
@@ -82,7 +82,7 @@ def drawn_record(passes: Passes, centers: Whole, name: str, *, rows: int = ROWS)
         for center in centers:
             steps = records - center
             np.minimum(chance, np.vecdot(steps, steps), out=chance)
-        # A record at a centre has a small chance instead of none: all of them may be there.
+        # A record at a center has a small chance instead of none: all of them may be there.
         times = rng.exponential(size=len(records)) / np.maximum(chance, 1e-9)
         first = int(times.argmin())
         if times[first] < best:

@@ -63,7 +63,7 @@ class Alternative:
     noise : NoiseToSignal
         Parts of the expected noise-to-signal ratio.
     low, high : float
-        Range of the expected error: squared error of centres over that without privacy,
+        Range of the expected error: squared error of centers over that without privacy,
         less 1; for principal components the share of their variance that is lost.
     verdict : str
         "good", "rough" or "hopeless".

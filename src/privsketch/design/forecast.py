@@ -1,11 +1,11 @@
 """Whether a study can work, told before any record is read.
 
-From public facts alone: the Fisher information of the centres (design/size.py)
+From public facts alone: the Fisher information of the centers (design/size.py)
 gives the error that noise and sampling leave, for reference data that differ in how
 wide and how far apart clusters are. Where that error is large the search itself goes
 astray, suddenly, and the forecast follows what was measured (`excess`).
 
-Errors are given as RSSE: squared error of the centres over that of k-means without
+Errors are given as RSSE: squared error of the centers over that of k-means without
 privacy. For Gaussian mixtures it is the RSSE of their means, with the unknowns of the
 covariances fitted as well.
 
@@ -33,7 +33,7 @@ from privsketch.design.recipe import Design
 from privsketch.design.size import (
     Verdict,
     band_share,
-    centre_error,
+    center_error,
     energy_share,
     kmeans_unknowns,
     mixture_unknowns,
@@ -61,7 +61,7 @@ class Calibration:
     Attributes
     ----------
     overlap : float
-        Separation at which neighbours double the error of a centre.
+        Separation at which neighbours double the error of a center.
     turning_point : float
         Error from which the search loses clusters, for k d = 1 and separation 1: the
         sooner the more unknowns (k d)^(-1/4), the later the farther apart they lie.
@@ -79,9 +79,9 @@ CALIBRATION = Calibration()
 
 @dataclass(frozen=True)
 class Reference:
-    """Data as they may be: width of clusters, spread of centres, their separation.
+    """Data as they may be: width of clusters, spread of centers, their separation.
 
-    The spread is the standard deviation of the centres along an axis. The separation
+    The spread is the standard deviation of the centers along an axis. The separation
     is spread / (k^(1/d) width): 1.5 in the papers' seed mixture, where clusters touch.
     """
 
@@ -110,7 +110,7 @@ class Forecast:
         Expected squared noise over squared signal of the whole sketch, privacy noise
         and sampling together (CLP Lemma 26), for touching clusters.
     rsse_low, rsse_high : float
-        Range of the expected squared error of the centres, relative to k-means without
+        Range of the expected squared error of the centers, relative to k-means without
         privacy, over clusters of plausible widths and distances.
     verdict : {"good", "rough", "hopeless"}
         Good if the range ends below 1.15, hopeless if its middle, by the geometric mean
@@ -134,7 +134,7 @@ class Forecast:
                 f"good from {float(f'{self.n_records_needed:.2g}'):,.0f} records of a holder on"
             )
         return (
-            f"{self.verdict}: cost of k-means (squared distances to centres) "
+            f"{self.verdict}: cost of k-means (squared distances to centers) "
             f"{_ratio(self.rsse_low)} to {_ratio(self.rsse_high)} times that without privacy, "
             f"noise-to-signal "
             f"{self.noise_to_signal:.2g}; {enough}"
@@ -180,13 +180,13 @@ def excess(
 ) -> float:
     """Expected RSSE - 1 for one kind of data.
 
-    Neighbours that touch share the information about their centres: exact Fisher
+    Neighbours that touch share the information about their centers: exact Fisher
     matrices and measurements agree on a factor of 1.5 to 2 for seed mixtures and 1
     for distant clusters. Beyond a turning point, the sooner the more unknowns, the
     search loses clusters, and each costs its squared distance to the next one.
     """
     k, dim = design.n_components, design.dim
-    error = centre_error(
+    error = center_error(
         n_components=k,
         dim=dim,
         n_records=n_records * n_holders,
@@ -222,7 +222,7 @@ def _variance(design: Design, n_records: float) -> float:
         design = replace(design, n_records=n_records)  # the count's share depends on it
     # A phasor varies by at most 1, half of it along each axis; a sign of amplitude
     # 4 / pi in its first harmonic by pi^2 / 8 of that. Masks keep some and enlarge them.
-    sampling = math.pi**2 / 16 if design.map.dithered else 0.5
+    sampling = math.pi**2 / 16 if design.mapping.dithered else 0.5
     alpha, beta = feature_and_record_rate(design)
     return design.noise_std**2 + sampling * n_records / (alpha * beta)
 
@@ -254,7 +254,7 @@ def cautions(design: Design) -> list[str]:
     found = []
     told = design.forecast()
     if told.verdict == "rough":
-        what = "components" if design.task == "pca" else "centres"
+        what = "components" if design.task == "pca" else "centers"
         found.append(
             f"{what} may be visibly off: more records or holders, a larger epsilon or fewer "
             f"{'of them' if design.task == 'pca' else 'clusters'} make the study better"
@@ -284,7 +284,7 @@ def cautions(design: Design) -> list[str]:
 def design_noise_parts(design: Design, reference: Reference, n_holders: int = 1) -> NoiseToSignal:
     """Parts of the ratio, the law of the records as reference; `n_holders` sketches merged."""
     alpha, beta = feature_and_record_rate(design)
-    is_pca = not design.map.has_table
+    is_pca = not design.mapping.has_table
     signal, energy = _pca_signal(design) if is_pca else _cluster_signal(design, reference)
     numbers_per_feature = design.n_values / design.n_features
     return noise_parts(
@@ -307,14 +307,14 @@ def feature_and_record_rate(design: Design) -> tuple[float, float]:
 def _cluster_signal(design: Design, reference: Reference) -> tuple[float, float]:
     """|z|^2 and E|features|^2 per feature of modulus 1.
 
-    |z|^2 is the mean square of the characteristic function over features, for centres
+    |z|^2 is the mean square of the characteristic function over features, for centers
     drawn around a common mean, as in the seed mixture.
     """
     law, scales, k = design.frequencies.law, design.frequencies.scales, design.n_components
     alone = energy_share(law, scales, reference.width, design.dim)
     whole = math.hypot(reference.width, reference.spread)
     together = energy_share(law, scales, whole, design.dim)
-    return alone / k + together * (1 - 1 / k), 1 + SIGN_VARIANCE * design.map.dithered
+    return alone / k + together * (1 - 1 / k), 1 + SIGN_VARIANCE * design.mapping.dithered
 
 
 def _pca_signal(design: Design) -> tuple[float, float]:

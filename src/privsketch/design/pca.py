@@ -23,7 +23,7 @@ directions spread evenly, with noise of variance v each, least squares leaves
 
 Laplace noise costs a little less where there are many numbers per unknown, because learners
 use a robust loss. The reference records have k equal eigenvalues and 5 % of their variance
-spread evenly over all directions, and lie half a radius from the centre, root mean square.
+spread evenly over all directions, and lie half a radius from the center, root mean square.
 Checked against simulations by `benchmarks/pca.py`.
 
 Whether principal components from a design can work, told before any record is read.
@@ -48,13 +48,13 @@ from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.laws import MAX_RECORDS, CountMode
 from privsketch.noise.mechanism import NoiseKind
 
-LARGEST_MATRIX = 512  # columns: beyond, a matrix has more than 130,000 entries
-MOST_FEATURES = 6000
-LARGEST_BASES = 512  # columns: beyond, drawing orthonormal bases takes minutes
+MAX_MATRIX = 512  # columns: beyond, a matrix has more than 130,000 entries
+MAX_FEATURES = 6000
+MAX_BASES = 512  # columns: beyond, drawing orthonormal bases takes minutes
 SIZES = (2, 2.5, 3, 4, 6, 9)  # candidates, in features per component and column
 ISOTROPIC_SHARE = 0.05
 UNEVEN_SHARE = 0.02  # as of 5 % of the variance in directions of slowly falling variance
-EXTENT = 0.5  # root mean square distance from the centre over the radius
+EXTENT = 0.5  # root mean square distance from the center over the radius
 GOOD_LOSS, HOPELESS_LOSS = 0.02, 0.2  # of the variance of the components
 SCATTER = 2.0  # of the loss of data sets around what is expected
 
@@ -136,7 +136,7 @@ def estimated_loss(
         dim,
         n_components,
         n_records,
-        map=candidate.map_name,
+        feature_map=candidate.map_name,
         n_features=None if is_matrix else m,
         noise=candidate.noise,
         variance=variance * (DIAGONAL / OFF_DIAGONAL) ** 2 if is_matrix else variance,
@@ -165,7 +165,7 @@ def _candidates(
                 "'second-moments'"
             )
         if name == "second-moments":
-            if map_name is None and (only_features or dim > LARGEST_MATRIX):
+            if map_name is None and (only_features or dim > MAX_MATRIX):
                 continue
             if law not in (None, NO_LAW) or n_features not in (None, moment_count(dim)):
                 raise ParameterError(
@@ -174,7 +174,7 @@ def _candidates(
                 )
             sizes, vectors = [moment_count(dim)], NO_LAW
         else:
-            vectors = law or ("orthobases" if dim <= LARGEST_BASES else "normal")
+            vectors = law or ("orthobases" if dim <= MAX_BASES else "normal")
             if vectors not in chosen.laws:
                 raise ParameterError(
                     f"`frequencies={vectors!r}` with `feature_map='quadratic'`: expected "
@@ -189,7 +189,7 @@ def _candidates(
 def _sizes(n_components: int, dim: int) -> list[int]:
     """Whole bases: the noise of a part of one is that of all of it."""
     bases = {max(2, round(factor * n_components)) for factor in SIZES}
-    affordable = [b * dim for b in sorted(bases) if b * dim <= max(MOST_FEATURES, 3 * dim)]
+    affordable = [b * dim for b in sorted(bases) if b * dim <= max(MAX_FEATURES, 3 * dim)]
     return affordable or [2 * n_components * dim]
 
 
@@ -212,7 +212,7 @@ def cross_variance(
     dim: int,
     rank: int,
     *,
-    map: str,
+    feature_map: str,
     n_features: int | None = None,
     noise: str,
     variance: float,
@@ -223,15 +223,14 @@ def cross_variance(
     `variance` is that of a feature along a direction of length 1, or of an off-diagonal entry.
     """
     unknowns = pca_unknowns(rank, dim)
-    if map == "second-moments":
+    if feature_map == "second-moments":
         diagonal = 2 * variance if diagonal_variance is None else diagonal_variance
         average = variance + (diagonal - 2 * variance) / (dim + 2)
         return average * robust_gain(noise, unknowns / moment_count(dim))
-    if map != "quadratic" or n_features is None:
+    if feature_map != "quadratic" or n_features is None:
         raise ParameterError(
-            f"`map={map!r}`, `n_features={n_features!r}`: expected 'second-moments', or "
-            "'quadratic' "
-            "with the number of features"
+            f"`feature_map={feature_map!r}`, `n_features={n_features!r}`: expected "
+            "'second-moments', or 'quadratic' with the number of features"
         )
     if unknowns >= n_features:
         return float("inf")
@@ -240,13 +239,13 @@ def cross_variance(
     return plain * robust_gain(noise, per_value)
 
 
-def _uneven_variance(dim: int, map: str, n_features: int | None, size: float) -> float:
+def _uneven_variance(dim: int, feature_map: str, n_features: int | None, size: float) -> float:
     """Variance of a feature of a random symmetric matrix of this Frobenius norm.
 
     As far as the features do not tell it apart: d (d + 1) / 2 of them tell everything.
     """
     entries = moment_count(dim)
-    if map == "second-moments" or n_features is None or n_features >= entries:
+    if feature_map == "second-moments" or n_features is None or n_features >= entries:
         return 0.0
     return size**2 / entries * (1 - n_features / entries)
 
@@ -256,7 +255,7 @@ def lost_variance(
     rank: int,
     n_records: float,
     *,
-    map: str,
+    feature_map: str,
     n_features: int | None = None,
     noise: str,
     variance: float,
@@ -272,7 +271,7 @@ def lost_variance(
     ----------
     dim, rank : int
     n_records : float
-    map : {"quadratic", "second-moments"}
+    feature_map : {"quadratic", "second-moments"}
     n_features : int, optional
         Number of quadratic features.
     noise : {"gaussian", "laplace", "cube"}
@@ -292,7 +291,7 @@ def lost_variance(
     Examples
     --------
     >>> sigma = 38.93  # epsilon = 0.1, delta = 1e-6, radius 1
-    >>> loss = lost_variance(20, 3, 1e5, map="second-moments", noise="gaussian",
+    >>> loss = lost_variance(20, 3, 1e5, feature_map="second-moments", noise="gaussian",
     ...                      variance=sigma**2 / 2)
     >>> round(loss, 5)
     0.0002
@@ -303,11 +302,11 @@ def lost_variance(
     error = cross_variance(
         dim,
         rank,
-        map=map,
+        feature_map=feature_map,
         n_features=n_features,
         noise=noise,
         variance=variance
-        + _uneven_variance(dim, map, n_features, uneven_share * total * n_records),
+        + _uneven_variance(dim, feature_map, n_features, uneven_share * total * n_records),
         diagonal_variance=diagonal_variance,
     )
     if rank >= dim:
@@ -381,7 +380,7 @@ def predicted_loss(design: Design, n_holders: int = 1) -> float:
         design.dim,
         design.n_components,
         design.n_records * n_holders,
-        map=design.feature_map,
+        feature_map=design.feature_map,
         n_features=None if is_matrix else design.n_features,
         noise=design.noise,
         variance=variance * (DIAGONAL / OFF_DIAGONAL) ** 2 if is_matrix else variance,

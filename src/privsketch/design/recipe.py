@@ -120,7 +120,7 @@ class Design:
             )
         if self.columns is not None and len(set(self.columns)) != self.dim:
             raise ParameterError("columns: a name occurs twice")
-        if self.frequencies.dithered != self.map.dithered:
+        if self.frequencies.dithered != self.mapping.dithered:
             raise ParameterError("frequencies: dither does not go with the feature map")
         self._require_map()
         if self.masks == Masks():
@@ -129,7 +129,7 @@ class Design:
             self.masks.checked(self.n_features, self.frequencies.block_size(self.dim))
         if self.mean not in MEAN_MODES:
             raise ParameterError("mean", self.mean, "expected 'omitted' or 'released'")
-        if self.mean == "released" and self.map.has_table:
+        if self.mean == "released" and self.mapping.has_table:
             raise ParameterError("`mean='released'`: only for `task='pca'`")
         if self.task == "pca":
             require_components(self.n_components, self.dim, self.n_values)
@@ -139,18 +139,18 @@ class Design:
 
     def _require_map(self) -> None:
         """Refuse maps, frequencies and domains that do not go together."""
-        if self.map.has_table == (self.task == "pca"):
+        if self.mapping.has_table == (self.task == "pca"):
             known = ", ".join(repr(name) for name in maps_for(self.task))
             raise ParameterError(
                 f"`feature_map={self.feature_map!r}` with `task={self.task!r}`: expected {known}"
             )
-        if self.frequencies.law not in self.map.laws:
-            known = ", ".join(map(repr, self.map.laws))
+        if self.frequencies.law not in self.mapping.laws:
+            known = ", ".join(map(repr, self.mapping.laws))
             raise ParameterError(
                 f"`frequencies={self.frequencies.law!r}` with `feature_map={self.feature_map!r}`: "
                 f"expected one of {known}"
             )
-        if not self.map.has_table and not isinstance(self.domain, Ball):
+        if not self.mapping.has_table and not isinstance(self.domain, Ball):
             radius = float(np.linalg.norm(self.domain.half_widths))
             raise ParameterError(
                 "`task='pca'` needs a Ball: its noise grows with the largest norm of a record. "
@@ -235,8 +235,8 @@ class Design:
             cost much); public, and exact, under "replace".
         mean : {"omitted", "released"}, optional
             Whether the mean of the records is released too, so that principal components can
-            be centred: 3 % more Gaussian noise, 25 % more Laplace noise. If omitted, they are
-            those around the domain's centre.
+            be centered: 3 % more Gaussian noise, 25 % more Laplace noise. If omitted, they are
+            those around the domain's center.
         columns : list of str, optional
             Names of the columns of a record, in order.
         """
@@ -272,14 +272,14 @@ class Design:
         return self.frequencies.n_features
 
     @property
-    def map(self) -> FeatureMap:
+    def mapping(self) -> FeatureMap:
         """The feature map."""
         return feature_map(self.feature_map)
 
     @property
     def contribution(self) -> Contribution:
         """How far one record can move the sums."""
-        return contribution_of(self.map, self.frequencies, self.domain)
+        return contribution_of(self.mapping, self.frequencies, self.domain)
 
     @property
     def n_values(self) -> int:
@@ -302,7 +302,7 @@ class Design:
     @property
     def amplitude(self) -> float:
         """What a feature of modulus 1 is in integers; squares are those of the radius."""
-        return amplitude_of(self.map, self.frequencies, self.domain)
+        return amplitude_of(self.mapping, self.frequencies, self.domain)
 
     @property
     def unit(self) -> float:
@@ -329,9 +329,9 @@ class Design:
         """
         if self.masks is None:
             return 0.0
-        square = 1 + SIGN_VARIANCE if self.map.dithered else 1.0  # of a feature's modulus
+        square = 1 + SIGN_VARIANCE if self.mapping.dithered else 1.0  # of a feature's modulus
         missing = (1 / self.masks.feature_rate(self.n_features) - 1) / self.masks.records
-        return missing * square / (2 if self.map.has_table else 1)
+        return missing * square / (2 if self.mapping.has_table else 1)
 
     def radians(self) -> npt.NDArray[np.float64]:
         """Frequencies in radians per unit of a record, (n_features, dim)."""

@@ -1,6 +1,6 @@
 """The size of a sketch and the kind of its noise, by the least predicted error.
 
-The error of a centre is proportional to (v(m) + n / 2) / (m - P): v is the variance of
+The error of a center is proportional to (v(m) + n / 2) / (m - P): v is the variance of
 the noise, n / 2 that of sampling, P the number of unknowns (design/size.py).
 Gaussian noise has v ~ m, so more features never hurt, and the time they cost sets the
 size; where the noise dominates they are worth it, because the P unknowns then follow
@@ -10,16 +10,16 @@ a few percent of the least error is taken: 2.5 P for pure noise that dominates.
 
 How many unknowns a model has, and how many components a sketch size can carry.
 
-What a feature tells about the centre of a cluster: Fisher information in closed form.
+What a feature tells about the center of a cluster: Fisher information in closed form.
 
 A cluster of a = n / k records and width s adds a exp(i w.c - |w|^2 s^2 / 2) to the
 moment at frequency w. With a noise of variance v per real component, that moment tells
-a^2 w_j^2 exp(-|w|^2 s^2) / v about coordinate j of the centre c. Averaged over the law
+a^2 w_j^2 exp(-|w|^2 s^2) / v about coordinate j of the center c. Averaged over the law
 of the frequencies and summed over m of them, in units of the width, the information is
 
     a^2 m B / (v d),    B = E[x exp(-x)],  x = |w|^2 s^2,
 
-and the squared error of a centre, relative to the width, is the inverse of it. P
+and the squared error of a center, relative to the width, is the inverse of it. P
 unknowns are fitted together. A multi-scale law puts about half of its 2 m numbers where
 clusters of one width can be seen, so they act like m numbers, and the error grows by
 1 / (1 - P / m): exact Fisher matrices (tests/design/test_planning.py) and measured errors
@@ -44,13 +44,13 @@ from privsketch.noise.laws import CountMode, plan_sum_noise
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 
 MIN_FEATURES = 50  # fewer leave small problems to the luck of the frequencies
-# Per coordinate of a centre. Seed mixtures need 4. Records of other shapes gain from more: digits
+# Per coordinate of a center. Seed mixtures need 4. Records of other shapes gain from more: digits
 # in 10 principal components at epsilon = 1 had RSSE 1.10 with 4, 1.03 with 8, 1.02 with 12.
 KMEANS_FEATURES = 8
-SMALLEST_KMEANS_FEATURES = 4  # of sketches that would take long to learn, or are for mixtures
+MIN_KMEANS_FEATURES = 4  # of sketches that would take long to learn, or are for mixtures
 MIXTURE_FEATURES = 4  # per unknown
 FULL_FEATURES = 3  # per unknown of full covariances, which are many
-MOST_FEATURES = 6000  # beyond what is needed: larger sketches take long to learn
+MAX_FEATURES = 6000  # beyond what is needed: larger sketches take long to learn
 WORTH = 0.07  # fall of the predicted error that doubling the sketch is worth
 TOLERANCE = 1.05  # of the least error: what a surer search may cost
 COUNT_TOLERANCE = 1.1  # by how much a released count may raise the variance of the sums
@@ -58,7 +58,7 @@ _PREFERENCE: tuple[NoiseKind, ...] = ("gaussian", "cube", "laplace")
 CovarianceType = Literal["spherical", "diag", "tied", "full"]
 Verdict = Literal["good", "rough", "hopeless"]  # of a forecast
 COVARIANCE_TYPES: tuple[CovarianceType, ...] = get_args(CovarianceType)
-LEAST_PER_UNKNOWN = 2  # seen: one feature per unknown fails, two do
+MIN_PER_UNKNOWN = 2  # seen: one feature per unknown fails, two do
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ def largest_size(
     task: str, n_components: int, dim: int, covariance_type: CovarianceType = "diag"
 ) -> tuple[int, int]:
     """The most features worth their time, and the number of unknowns they serve."""
-    needed = SMALLEST_KMEANS_FEATURES * n_components * dim
+    needed = MIN_KMEANS_FEATURES * n_components * dim
     if task == "kmeans":
         unknowns = kmeans_unknowns(n_components, dim)
-        most = min(KMEANS_FEATURES * n_components * dim, MOST_FEATURES)
+        most = min(KMEANS_FEATURES * n_components * dim, MAX_FEATURES)
     else:
         unknowns = mixture_unknowns(n_components, dim, covariance_type)
         most = (FULL_FEATURES if covariance_type == "full" else MIXTURE_FEATURES) * unknowns
@@ -117,7 +117,7 @@ def relative_error(
     n_records: float,
     largest: int,
 ) -> Floats:
-    """The error of a centre up to a factor that no choice of size or noise changes.
+    """The error of a center up to a factor that no choice of size or noise changes.
 
     Sampling errors of features are not independent: beyond `largest` features, more of
     them do not reduce these.
@@ -176,7 +176,7 @@ def _doubled(size: Size, n_unknowns: int, variance: float, n_records: float, lar
         return float(relative_error(m, n_unknowns, m * variance, n_records, largest))
 
     m = size.n_features
-    while 2 * m <= MOST_FEATURES and error(2 * m) < (1 - WORTH) * error(m):
+    while 2 * m <= MAX_FEATURES and error(2 * m) < (1 - WORTH) * error(m):
         m *= 2
     return replace(size, n_features=m, error=error(m))
 
@@ -208,7 +208,7 @@ def choose_count(
 
 
 def kmeans_unknowns(n_components: int, dim: int) -> int:
-    """A weight and a centre for each cluster, one width for all."""
+    """A weight and a center for each cluster, one width for all."""
     return n_components * (dim + 1) + 1
 
 
@@ -245,21 +245,21 @@ def richest_shape(n_components: int, dim: int, n_features: int) -> CovarianceTyp
     """The most general covariances that a sketch of this size can carry."""
     for shape in ("full", "diag"):
         kind = checked_covariance_type(shape)
-        if kind and LEAST_PER_UNKNOWN * mixture_unknowns(n_components, dim, kind) <= n_features:
+        if kind and MIN_PER_UNKNOWN * mixture_unknowns(n_components, dim, kind) <= n_features:
             return kind
     return "spherical"
 
 
 def carried_clusters(dim: int, n_features: int) -> int:
     """The largest number of clusters with two features for every unknown."""
-    return max(0, (n_features // LEAST_PER_UNKNOWN - 1) // (dim + 1))
+    return max(0, (n_features // MIN_PER_UNKNOWN - 1) // (dim + 1))
 
 
 def carried_gaussians(dim: int, n_features: int, covariance_type: CovarianceType) -> int:
     """The largest number of Gaussians with two features for every unknown."""
     fixed = mixture_unknowns(0, dim, covariance_type)
     each = mixture_unknowns(1, dim, covariance_type) - fixed
-    return max(0, (n_features // LEAST_PER_UNKNOWN - fixed) // each)
+    return max(0, (n_features // MIN_PER_UNKNOWN - fixed) // each)
 
 
 def band_share(law: str, scales: tuple[float, float], width: float, dim: int) -> float:
@@ -298,7 +298,7 @@ def inflation(n_unknowns: int, n_features: int) -> float:
     return 1 / spare if spare > 0 else math.inf
 
 
-def centre_error(
+def center_error(
     *,
     n_components: int,
     dim: int,
@@ -308,7 +308,7 @@ def centre_error(
     n_unknowns: int,
     band: float,
 ) -> float:
-    """Expected squared error of a centre over that of a record: the excess RSSE - 1.
+    """Expected squared error of a center over that of a record: the excess RSSE - 1.
 
     Both are sums over the dim coordinates, in units of the squared width.
     """

@@ -20,7 +20,7 @@ _COUNTS = {
     "omitted": "not part of the sketch",
     "public": "public",
 }
-_MOST_NAMES = 12
+_MAX_NAMES = 12
 _CENTERS = {
     "released": "the mean of the records, a noisy one of which is part of the sketch",
     "omitted": "that of the domain: components are those around it, not around the mean",
@@ -39,7 +39,7 @@ def kmeans_cost(design: Design) -> float:
         largest=largest,
         n_unknowns=n_unknowns,
         n_features=None,
-        feature_map=design.map,
+        feature_map=design.mapping,
         budget=design.budget,
         noise=None,
         count=design.count,
@@ -74,8 +74,8 @@ def capacity(design: Design) -> str:
 def describe_design(design: Design) -> str:
     """Several lines, each with a heading of twelve characters."""
     columns = design.columns
-    names = "by position" if columns is None else ", ".join(columns[:_MOST_NAMES])
-    more = ", ..." if columns is not None and len(columns) > _MOST_NAMES else ""
+    names = "by position" if columns is None else ", ".join(columns[:_MAX_NAMES])
+    more = ", ..." if columns is not None and len(columns) > _MAX_NAMES else ""
     lines = [
         f"design      {design.fingerprint[:16]} for {design.task}, "
         f"{design.n_components} components",
@@ -83,7 +83,7 @@ def describe_design(design: Design) -> str:
         f"columns     {names}{more}",
         f"features    {_features(design)}",
         f"noise       {design.noise}, standard deviation {design.noise_std:.4g} "
-        f"{'records' if design.map.has_table else 'squared radii'} per number",
+        f"{'records' if design.mapping.has_table else 'squared radii'} per number",
         f"forecast    {design.forecast().describe()}",
     ]
     if design.masks is not None:

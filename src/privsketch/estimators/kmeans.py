@@ -35,7 +35,7 @@ class KMeansOptions:
         left out.
     n_nonzero : int, optional
         Public: how many entries of a record are not 0, at most; of more, the largest count.
-        For sparse records: methods "pipeline" and "partition-tree" then release sparse centres.
+        For sparse records: methods "pipeline" and "partition-tree" then release sparse centers.
     noise : {"gaussian", "cube", "laplace"}, optional
         Of a sketch, of Lloyd's rounds, of averages or seeds: Gaussian if delta > 0, else the cube.
     n_features : int, optional
@@ -110,7 +110,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     method : {"auto", "sketch", "pipeline", "partition-tree", "lloyd", "grid", \
             "sample-aggregate", "k-variates"}
         "sketch" releases one sketch and learns from it. "pipeline" looks along few directions
-        with a sketch and improves its centres in noisy rounds; it is made for many columns.
+        with a sketch and improves its centers in noisy rounds; it is made for many columns.
         "partition-tree" is the method of Balcan et al. (2017), "lloyd" noisy rounds of Lloyd's,
         "grid" a noisy histogram, "sample-aggregate" the average of many small runs (Nissim et
         al., 2007), "k-variates" noisy seeds (Nock et al., 2016). "auto" takes the one whose
@@ -135,7 +135,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     method_ : str
         The method that was used.
     standard_errors_ : (n_clusters, n_features_in_) float64 or None
-        Of the centres' coordinates; None for fits too large to tell, and for methods other
+        Of the centers' coordinates; None for fits too large to tell, and for methods other
         than "sketch".
     concerns_ : tuple of str
         Reasons to doubt the clusters, in words; empty if there are none.
@@ -233,7 +233,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         if given and options.n_nonzero is not None:
             raise ParameterError(
                 f"`n_nonzero={options.n_nonzero!r}` with {told[0]}: that is an option of sketches, "
-                "and they have no sparse centres"
+                "and they have no sparse centers"
             )
         if given and self.method == "auto":
             return Choice("sketch", f"{told[0]} is an option of sketches")
@@ -286,7 +286,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         )
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Index of the nearest centre for each row of X.
+        """Index of the nearest center for each row of X.
 
         The labels are exact: as sensitive as the rows of X themselves.
         """

@@ -19,7 +19,7 @@ from privsketch.estimators.base import PrivateLearner, validated
 class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     """K-medians with differential privacy for one record.
 
-    Centres make the sum of distances small, not that of squared distances as in k-means: a few
+    Centers make the sum of distances small, not that of squared distances as in k-means: a few
     records far away hardly move them. `fit` reads the records several times, and every answer
     has noise. Every fitted attribute is a function of the answers and of public facts, so all of
     them may be published. There is no `labels_` and no `inertia_`: they would be exact
@@ -36,7 +36,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         Public bounds of the records; no default. Its `dim` may be left out.
     neighbours : {"add-remove", "replace"}
     method : {"rounds", "partition-tree"}
-        "rounds": k-means centres of one sketch, then noisy steps to medians. "partition-tree":
+        "rounds": k-means centers of one sketch, then noisy steps to medians. "partition-tree":
         that of Balcan et al. (2017), corrected; always pure (docs/medians.md compares them).
     n_records : float, optional
         Public order of magnitude of the number of records. Never taken from X: if left out,
@@ -108,7 +108,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Index of the nearest centre for each row of X.
+        """Index of the nearest center for each row of X.
 
         The labels are exact: as sensitive as the rows of X themselves.
         """

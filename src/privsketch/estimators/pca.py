@@ -44,8 +44,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         Public bounds of the records; no default. Noise grows with the square of its radius;
         records outside are moved to its edge. Its `dim` may be left out.
     center : bool
-        False: components of the second moments about the centre of the domain, which costs
-        nothing; give the ball a public centre near the mean. True: the mean is released too,
+        False: components of the second moments about the center of the domain, which costs
+        nothing; give the ball a public center near the mean. True: the mean is released too,
         out of the same budget, and components are about it. That takes some 3 % more Gaussian
         or 25 % more Laplace noise.
     method : {"auto", "sketch", "covariance"}
@@ -76,7 +76,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
     singular_values_ : (n_components_,) float64
         Square roots of the explained variances times the noisy number of records.
     mean_ : (n_features_in_,) float64
-        The released mean, or the centre of the domain: what `transform` takes off.
+        The released mean, or the center of the domain: what `transform` takes off.
     noise_variance_ : float
         Mean variance per direction of what the components leave.
     n_components_ : int

@@ -56,7 +56,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         that is allowed for the first release, "realised" for all later ones. "union" and
         "paper" are for comparison.
     missing : {"error", "center"}
-        What to do with missing or infinite values: refuse, or put them at the centre of the
+        What to do with missing or infinite values: refuse, or put them at the center of the
         domain.
     n_threads : int, optional
     random_state : int, optional
@@ -66,7 +66,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     Attributes
     ----------
     components_ : (n_components_, n_features_in_) float64
-        The matrix: a release is (records - centre of the domain) @ components_.T + noise. It
+        The matrix: a release is (records - center of the domain) @ components_.T + noise. It
         is secret until the first release unless it comes from a public seed or the
         calibration is "realised", and public afterwards.
     n_components_ : int
@@ -153,7 +153,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         if self.missing == "error" and not np.isfinite(table).all():
             raise RecordError(
                 "X: a record has a missing (NaN, null) or infinite value; clean the table, or use "
-                "`missing='center'` to put such values at the centre of the domain"
+                "`missing='center'` to put such values at the center of the domain"
             )
         # The columns are those of X from here on: an older matrix must not meet them.
         self.__dict__.pop("projection_", None)

@@ -34,7 +34,7 @@ class Quantiser:
 
     Every step is elementwise or exact, so a row's result depends on that row alone.
     NaN and infinite values raise RecordError unless `missing_to_center`, which puts
-    such a coordinate at the domain's centre.
+    such a coordinate at the domain's center.
 
     `bits` is the resolution: 2^bits units per half-width. All columns of a box are cut to
     2^bits - 1 units, each of its own width; with `common_unit` a unit is the same length in
@@ -108,13 +108,13 @@ class Quantiser:
     def _completed(
         self, units: npt.NDArray[np.float64], records: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64]:
-        """Missing values at the centre, or an error."""
+        """Missing values at the center, or an error."""
         # Finite values whose product overflows are outside the domain, not missing.
         bad = ~np.isfinite(np.asarray(records, dtype=np.float64))
         if bad.any() and not self._missing_to_center:
             raise RecordError(
                 "a record has a missing (NaN, null) or infinite value; clean the table, or "
-                "use `missing='center'` to put such values at the centre of the domain"
+                "use `missing='center'` to put such values at the center of the domain"
             )
         units[bad] = 0.0
         units[np.isnan(units)] = 0.0  # no other way to get here is known

@@ -40,8 +40,8 @@ VALUE_BITS = 21
 MAX_VECTOR_NORM_SQUARED = 2**32  # |w_j| <= 2^16: the product with a record stays below 2^31
 QUADRATIC_LAWS = ("orthobases", "normal")
 VECTOR_BITS = 14  # binary digits of a vector of length 1
-LARGEST_COORDINATE = 0.99 * (2**15 - 1)  # rounding lengthens vectors a little
-MOST_MASKS, MOST_WORK = 2000, 10**9  # that are enumerated; beyond, the worst one counts
+MAX_COORDINATE = 0.99 * (2**15 - 1)  # rounding lengthens vectors a little
+MAX_MASKS, MAX_WORK = 2000, 10**9  # that are enumerated; beyond, the worst one counts
 
 
 def squared_norms(vectors: npt.NDArray[Any]) -> list[int]:
@@ -89,7 +89,7 @@ def vector_resolution(law: str, blocks: Iterable[Floats]) -> int:
         for block in blocks
     )
     bits = VECTOR_BITS
-    while largest * 2.0**bits > LARGEST_COORDINATE:
+    while largest * 2.0**bits > MAX_COORDINATE:
         bits -= 1
     return bits
 
@@ -189,7 +189,7 @@ class QuadraticContribution:
         if masks.features == "uniform" and masks.kept == 1:
             return self.per_feature
         n_blocks, n_kept = self.n_values // self.dim, masks.kept // self.dim
-        most = min(MOST_MASKS, MOST_WORK // self.dim**3)
+        most = min(MAX_MASKS, MAX_WORK // self.dim**3)
         if masks.features != "block" or n_blocks > most or math.comb(n_blocks, n_kept) > most:
             return None
         return tuple(self._subset_norm(subset) for subset in combinations(range(n_blocks), n_kept))

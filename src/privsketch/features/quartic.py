@@ -28,10 +28,10 @@ import numpy.typing as npt
 
 from privsketch._typing import Floats
 
-LARGEST_SPLIT = 2500  # rows of the matrices whose eigenvalues B2 is worth waiting for,
-LARGEST_SVEC = 2**27  # and entries of A; beyond, B3 alone
+MAX_SPLIT = 2500  # rows of the matrices whose eigenvalues B2 is worth waiting for,
+MAX_SVEC = 2**27  # and entries of A; beyond, B3 alone
 MARGIN = 1.0 + 1e-8  # dwarfs the error of an eigenvalue, and costs nothing
-LARGEST_DUAL = 300  # rows of the matrices that B5, and B1 beside B2, are worth their time for
+MAX_DUAL = 300  # rows of the matrices that B5, and B1 beside B2, are worth their time for
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _unit_bounds(vectors: Floats) -> QuarticBounds:
     norms = np.einsum("jk,jk->j", vectors, vectors)
     spectral = _largest(vectors.T @ vectors)
     b3 = math.sqrt(float(norms.max()) * spectral) * MARGIN
-    if min(len(vectors), _size(dim)) > LARGEST_SPLIT or len(vectors) * _size(dim) > LARGEST_SVEC:
+    if min(len(vectors), _size(dim)) > MAX_SPLIT or len(vectors) * _size(dim) > MAX_SVEC:
         return QuarticBounds(spectral * MARGIN, math.inf, math.inf, b3, math.inf, math.inf)
     form = _gram_form(vectors, norms) if len(vectors) <= _size(dim) else _svec_form(vectors)
     traceless = max(_largest(form.traceless), 0.0)
@@ -120,7 +120,7 @@ def _unit_bounds(vectors: Floats) -> QuarticBounds:
     split = (
         total / dim**2 + 2 / dim * (_largest(weighted) - total / dim) + (1 - 1 / dim) * traceless
     )
-    affordable = len(form.quartic) <= LARGEST_DUAL
+    affordable = len(form.quartic) <= MAX_DUAL
     b1 = math.sqrt(_largest(form.quartic)) if affordable else math.inf
     b5 = form.dual() if affordable and not _is_tight(vectors, norms) else math.inf
     return QuarticBounds(
@@ -196,7 +196,7 @@ def _gram_form(vectors: Floats, norms: Floats) -> _Form:
     inner = np.square(vectors @ vectors.T)
     whole = np.empty((m + 1, m + 1))
     whole[:m, :m], whole[m, :m], whole[:m, m], whole[m, m] = inner, norms, norms, dim
-    if m > LARGEST_DUAL:
+    if m > MAX_DUAL:
         return _Form(inner, inner - np.outer(norms, norms) / dim, whole, norms)
     values, basis = np.linalg.eigh(whole)
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * basis.T

@@ -305,7 +305,7 @@ def _check(code: Code, each: FeatureMap, mode: Mode) -> None:
     agrees = np.array_equal(
         sums(CompiledKernel(*arguments), x, kept), ReferenceKernel(*arguments).sums(x, kept)
     )
-    if each.has_table:  # records at the centre; offsets put the phase of a feature at its index
+    if each.has_table:  # records at the center; offsets put the phase of a feature at its index
         step, kept = 2 ** (_CHECK_TURN_BITS - INDEX_BITS), masks(TABLE_SIZE)
         every = np.arange(TABLE_SIZE, dtype=np.uint32) * np.uint32(step)
         zeros = np.zeros((TABLE_SIZE, 1), np.int16)

@@ -196,7 +196,7 @@ def _check(kernel: _Kernel, each: FeatureMap, masked: bool) -> None:
         some = stream.uniform(m) < 0.5  # records keep these or all others, in turn
         return np.asarray(some ^ (np.arange(n) % 2 == 1)[:, np.newaxis])
 
-    # Two records at the centre; the offset of a feature puts its phase at its index.
+    # Two records at the center; the offset of a feature puts its phase at its index.
     n_blocks, kept = TABLE_SIZE // size, masks(2, TABLE_SIZE)
     plus, ones = np.ones((n_blocks, size), np.int8), np.ones((n_blocks, size), np.int32)
     every = np.arange(TABLE_SIZE, dtype=np.uint32) * np.uint32(2 ** (TURN_BITS - INDEX_BITS))

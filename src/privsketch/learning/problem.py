@@ -1,4 +1,4 @@
-"""What a decoder is given: a sketch in the coordinates of its domain's centre.
+"""What a decoder is given: a sketch in the coordinates of its domain's center.
 
 A released sketch is, up to noise, an unnormalised empirical characteristic
 function. A decoder explains it by a sum of `K` atoms,
@@ -9,7 +9,7 @@ whose total weight is about the number of records, which is not known.
 
 A sum of atoms with Gaussian envelopes: value, cost, gradient, best weights.
 
-An atom with weight a, centre c and variances s contributes
+An atom with weight a, center c and variances s contributes
 `a exp(i w.c - sum_d s_d w_d^2 / 2)` to the moment at frequency w: the characteristic
 function of an axis-aligned Gaussian. A Dirac atom has s = 0. Complex moments are
 kept as real vectors, all cosines before all sines, so that value, gradient and
@@ -49,7 +49,7 @@ class Problem:
         Variance of the privacy noise, and of what masks leave out, per real component of
         `moments`.
     low, high : (dim,) float64
-        The box the centres must lie in.
+        The box the centers must lie in.
     one_bit : bool
         Whether the sums were made of signs, whose harmonics are noise too.
     repetition : float
@@ -69,7 +69,7 @@ def checked_sketch(sketch: Sketch) -> Sketch:
     """The sketch, if it is one that clusters and mixtures can be learned from."""
     if not isinstance(sketch, Sketch):
         raise ParameterError(f"sketch: expected a Sketch, got {type(sketch).__name__}")
-    if not sketch.design.map.has_table:
+    if not sketch.design.mapping.has_table:
         raise ParameterError(
             "this sketch is for principal components (`task='pca'`): clusters and mixtures need "
             "one "
@@ -88,7 +88,7 @@ def problem_of(sketch: Sketch) -> Problem:
     half_widths = design.domain.half_widths
     frequencies, moments = design.radians(), sketch.moments()
     count, is_precise = sketch.n_records, design.sum_noise.count_variance <= design.noise_std**2
-    if count is not None and is_precise and not design.map.dithered:
+    if count is not None and is_precise and not design.mapping.dithered:
         frequencies = np.vstack([frequencies, np.zeros(design.dim)])
         moments = np.append(moments, count)
     return Problem(
@@ -97,14 +97,14 @@ def problem_of(sketch: Sketch) -> Problem:
         noise_variance=sketch.noise_variance + sketch.masking_variance,
         low=-half_widths,
         high=half_widths,
-        one_bit=design.map.dithered,
+        one_bit=design.mapping.dithered,
         repetition=sketch.repetition,
     )
 
 
 @dataclass(frozen=True)
 class Atoms:
-    """Weights (size,), centres (size, dim) and variances of the envelopes.
+    """Weights (size,), centers (size, dim) and variances of the envelopes.
 
     `variances` has one row per atom or a single one that all atoms share, and one
     column per axis or a single one for all directions.
@@ -138,7 +138,7 @@ class Atoms:
         return replace(self, weights=self.weights * factor)
 
     def in_order(self) -> Atoms:
-        """Sorted by centre, first coordinate first: an order that rounding does not upset."""
+        """Sorted by center, first coordinate first: an order that rounding does not upset."""
         return self.subset(np.lexsort(self.centers.T[::-1]))
 
 

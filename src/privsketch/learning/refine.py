@@ -1,4 +1,4 @@
-"""Joint descent in the weights, centres and variances of all atoms.
+"""Joint descent in the weights, centers and variances of all atoms.
 
 Cost and gradient of many atoms from compiled code.
 
@@ -28,7 +28,7 @@ from privsketch.learning.problem import Atoms, Problem, Target, features, make_t
 
 # In units of the target, where all weights together are about one. Atoms whose envelope
 # damps them to nothing would otherwise grow without limit.
-LARGEST_WEIGHT = 1e6
+MAX_WEIGHT = 1e6
 TURN = 2 * math.pi
 HALF_BITS = -0.5 / math.log(2)  # exp(-x / 2) = 2^(HALF_BITS x)
 N_STARTS = 64
@@ -45,18 +45,18 @@ def refine(
     n_iterations: int,
     fit_variances: bool = True,
 ) -> tuple[Atoms, float, int]:
-    """Descend jointly in all weights, centres and variances (L-BFGS-B).
+    """Descend jointly in all weights, centers and variances (L-BFGS-B).
 
     Returns the atoms, their cost and the number of evaluations. Weights and
-    variances stay non-negative, centres in the box. Variables are scaled by the
-    diagonal of the Gauss-Newton matrix, without which the weights, centres and
+    variances stay non-negative, centers in the box. Variables are scaled by the
+    diagonal of the Gauss-Newton matrix, without which the weights, centers and
     variances differ by orders of magnitude in curvature.
     """
     n_atoms, dim = atoms.centers.shape
     scales = _curvature_scales(target, atoms)
     parts = [atoms.weights, atoms.centers.ravel()]
     lower = [np.zeros(n_atoms), np.tile(low, n_atoms)]
-    upper = [np.full(n_atoms, LARGEST_WEIGHT), np.tile(high, n_atoms)]
+    upper = [np.full(n_atoms, MAX_WEIGHT), np.tile(high, n_atoms)]
     if fit_variances:
         # No distribution on an interval has a larger variance than this.
         largest = (high - low) ** 2 / 4
@@ -103,7 +103,7 @@ def refine(
 
 
 def _curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floats]:
-    """Square roots of the Gauss-Newton diagonal for weights, centres, variances."""
+    """Square roots of the Gauss-Newton diagonal for weights, centers, variances."""
     n_atoms, dim = atoms.centers.shape
     squares = target.squares.astype(np.float64)
     exponents = target.exponents(atoms.variances).astype(np.float64)

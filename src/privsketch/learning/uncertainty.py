@@ -42,7 +42,7 @@ from privsketch.sketching.sketch import Sketch
 N_SAMPLES = 400
 RIDGE = 1e-5  # relative; twins have the same derivatives, and products are in float32
 LARGEST = 10**11  # multiply-adds of J'J; beyond, directions of the fit are only counted
-EDGE = 0.999  # of the way from the centre of the domain
+EDGE = 0.999  # of the way from the center of the domain
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
 
@@ -73,14 +73,14 @@ class Uncertainty:
         return Uncertainty(factor**2 * self.expected_cost, factor**2 * self.cost_spread, spread)
 
     def errors(self, by_weights: Floats, by_centers: Floats) -> Floats | None:
-        """Standard errors of linear functions of the fitted weights and centres.
+        """Standard errors of linear functions of the fitted weights and centers.
 
         Parameters
         ----------
         by_weights : (..., size)
             Derivatives of the functions by the weights.
         by_centers : (..., size, dim)
-            Derivatives by the centres' coordinates.
+            Derivatives by the centers' coordinates.
 
         Returns
         -------
@@ -95,7 +95,7 @@ class Uncertainty:
 
 @dataclass(frozen=True)
 class _ParameterSpread:
-    """How weights and centres vary: by noise, and with the sample of records."""
+    """How weights and centers vary: by noise, and with the sample of records."""
 
     n_weights: int
     by_noise: Floats  # (p, p) square root of a covariance, one column per direction
@@ -209,7 +209,7 @@ def assess(
         + 4 * noise_variance * per_record * trace
         + 2 * per_record**2 * square_trace
     )
-    # (J'J)^-1 = L^-T L^-1; of its square root, the rows of weights and centres are kept.
+    # (J'J)^-1 = L^-T L^-1; of its square root, the rows of weights and centers are kept.
     n_kept = atoms.weights.size + atoms.centers.size
     identity = np.eye(len(inner))[:, :n_kept]
     root = solve_triangular(factor[0], identity, lower=True).T / lengths[:n_kept, None]
@@ -244,9 +244,9 @@ def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) ->
 
 
 def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> Real:
-    """(n_parameters, 2 m) derivatives of the model by weights, centres and variances."""
+    """(n_parameters, 2 m) derivatives of the model by weights, centers and variances."""
     m, (size, dim) = target.n_features, atoms.centers.shape
-    # Atoms of no weight have no derivative by their centre: any positive weight tells the
+    # Atoms of no weight have no derivative by their center: any positive weight tells the
     # direction, and the error that comes out is large.
     weights = np.maximum(atoms.weights, 1e-6 * atoms.weights.sum()).astype(np.float32)
     matrix = features(target, atoms.centers, atoms.variances)
@@ -273,7 +273,7 @@ class Solution:
     Attributes
     ----------
     atoms : Atoms
-        As many as clusters asked for, centres inside the box of the problem.
+        As many as clusters asked for, centers inside the box of the problem.
     density : Atoms
         The best description of the records the sketch supports. It is the atoms above
         unless these cannot explain the sketch and more of them, or others, can.
@@ -293,7 +293,7 @@ class Solution:
 
     @property
     def centers(self) -> Floats:
-        """(n_clusters, dim) centres of the atoms."""
+        """(n_clusters, dim) centers of the atoms."""
         return self.atoms.centers
 
     @property
@@ -331,7 +331,7 @@ def on_the_edge(centers: Floats, weights: Floats, domain: Domain) -> list[str]:
     if share < 0.01:
         return []
     return [
-        f"{share:.0%} of the records are around centres on the edge of the domain, where records "
+        f"{share:.0%} of the records are around centers on the edge of the domain, where records "
         "outside of it end up: it is too narrow, or the records are in other units"
     ]
 
@@ -356,7 +356,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     noise = math.sqrt(sketch.noise_variance) * model.n_clusters / max(model.n_records, 1.0)
     if noise > HOPELESS:
         found.append(
-            f"the noise per number is {noise:.0%} of a cluster of average size: the centres may "
+            f"the noise per number is {noise:.0%} of a cluster of average size: the centers may "
             "describe the noise"
         )
     on_edge = on_the_edge(model.centers, model.weights, sketch.design.domain)
@@ -369,7 +369,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
         found.append(
             f"the misfit is {density.misfit:.1f} times what noise and sampling leave: more "
             "clusters, clusters of other shapes, or a search that got stuck (try more starts); "
-            "centres can still be good"
+            "centers can still be good"
         )
     finest = sketch.design.frequencies.scales[0]
     mean = model.weights @ model.centers

@@ -165,8 +165,8 @@ def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:
 
 
 def nearest(rows: Floats, centers: Floats) -> npt.NDArray[np.int64]:
-    """Index of the centre with the least Euclidean distance to each row."""
-    # Distances are taken from the mean of the centres: squares of large offsets would cancel.
+    """Index of the center with the least Euclidean distance to each row."""
+    # Distances are taken from the mean of the centers: squares of large offsets would cancel.
     origin = centers.mean(axis=0)
     shifted = centers - origin
     labels = np.empty(len(rows), dtype=np.int64)

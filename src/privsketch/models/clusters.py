@@ -1,7 +1,7 @@
-"""Clusters, each around a centre, and their file: the model of all ways to find them.
+"""Clusters, each around a center, and their file: the model of all ways to find them.
 
-From a sketch comes a density, which knows how well it fits and how sure its centres are. Methods
-that read the records several times release centres directly; what they cannot know is None.
+From a sketch comes a density, which knows how well it fits and how sure its centers are. Methods
+that read the records several times release centers directly; what they cannot know is None.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Density:
 
 @dataclass(frozen=True, eq=False)
 class ClusterModel(Model):
-    """Clusters, each around a centre.
+    """Clusters, each around a center.
 
     Attributes
     ----------
@@ -71,10 +71,10 @@ class ClusterModel(Model):
     receipt : Receipt
         What the run cost, or the sketch, to which learning added nothing.
     method : str
-        How the centres were found, "sketch" or another method's name, and `reason` why that way
+        How the centers were found, "sketch" or another method's name, and `reason` why that way
         if it was chosen.
     loss : {"squares", "distances"}
-        What the centres make small: squared distances (k-means) or distances (k-medians).
+        What the centers make small: squared distances (k-means) or distances (k-medians).
     columns : tuple of str, optional
     domain : Box or Ball, optional
         Where records were taken to lie; those outside were moved to its edge.
@@ -86,7 +86,7 @@ class ClusterModel(Model):
         Standard deviation of the clusters per coordinate, root mean square over them;
         next to 0 for the "cl-ompr" decoder, whose atoms have no width.
     standard_errors : (n_clusters, dim) float64, optional
-        Of the centres' coordinates, from privacy noise and from the sampling of records;
+        Of the centers' coordinates, from privacy noise and from the sampling of records;
         None where nobody can tell: very large fits, no records at all, or no sketch.
     residual, expected_residual, residual_spread : float, optional
         Squared misfit of the sketch, in records^2, and mean and standard deviation of what
@@ -96,7 +96,7 @@ class ClusterModel(Model):
         Standard deviations of each cluster along the axes.
     mixture_weights, mixture_means, mixture_widths : (p,), (p, dim), (p, dim) float64, optional
         The Gaussians fitted to the sketch, n_clusters of them or more; `centers` are
-        the k-means centres of this mixture.
+        the k-means centers of this mixture.
     decoder : {"joint", "cl-ompr"}, optional
     design_fingerprint : str
         That of the sketch's design; empty without a sketch.
@@ -138,7 +138,7 @@ class ClusterModel(Model):
 
     @property
     def density(self) -> Density | None:
-        """What a sketch says beyond the centres; None without one."""
+        """What a sketch says beyond the centers; None without one."""
         values = [getattr(self, name) for name in Density.__dataclass_fields__]
         return None if any(value is None for value in values) else Density(*values)
 
@@ -163,7 +163,7 @@ class ClusterModel(Model):
         return None if self.density is None else self.density.misfit
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Index of the nearest centre for each row of X, (n,).
+        """Index of the nearest center for each row of X, (n,).
 
         The labels are exact and hence as sensitive as the rows themselves.
         """
@@ -186,11 +186,11 @@ class ClusterModel(Model):
         return "\n".join([*lines, *self._center_lines(), *self.closing_lines()])
 
     def _center_lines(self) -> list[str]:
-        """A line for each centre, with as many columns as fit."""
+        """A line for each center, with as many columns as fit."""
         names = self.column_names
         more = "  ..." if len(names) > SHOWN_COLUMNS else ""
         head = "  ".join(f"{name[:9]:>9}" for name in names[:SHOWN_COLUMNS])
-        lines = [f"centres     weight   {head}{more}"]
+        lines = [f"centers     weight   {head}{more}"]
         for weight, center in zip(self.weights, self.centers, strict=True):
             numbers = "  ".join(f"{value:9.4g}" for value in center[:SHOWN_COLUMNS])
             lines.append(f"            {weight:6.1%}   {numbers}{more}")
@@ -201,7 +201,7 @@ class ClusterModel(Model):
         """Fields of a file in their own types."""
         centers = fields["centers"]
         if centers.ndim != 2 or centers.size == 0 or fields["weights"].shape != (len(centers),):
-            raise ParameterError("centres and weights do not fit together")
+            raise ParameterError("centers and weights do not fit together")
         require_fingerprint(fields)
         absent = [name for name in _OF_A_DENSITY if fields[name] is None]
         if absent and len(absent) < len(_OF_A_DENSITY):
@@ -211,10 +211,10 @@ class ClusterModel(Model):
             _require_density(fields)
         errors = fields["standard_errors"]
         if errors is not None and errors.shape != centers.shape:
-            raise ParameterError("standard errors do not fit the centres")
+            raise ParameterError("standard errors do not fit the centers")
         given = [fields[name] for name in cls.ARRAYS if fields[name] is not None]
         if not all(np.isfinite(array).all() for array in given):
-            raise ParameterError("a centre, weight or width is missing")
+            raise ParameterError("a center, weight or width is missing")
         if not all(isinstance(fields[name], str) for name in ("method", "reason")):
             raise ParameterError("method and reason must be texts")
         if fields["loss"] not in LOSSES or fields["count"] not in COUNTS:
@@ -247,6 +247,6 @@ def _require_density(fields: dict[str, Any]) -> None:
     ):
         means, widths, weights = (fields[name] for name in names)
         if means.ndim != 2 or widths.shape != means.shape or weights.shape != (len(means),):
-            raise ParameterError("centres, weights and widths do not fit together")
+            raise ParameterError("centers, weights and widths do not fit together")
     if fields["decoder"] not in DECODERS:
         raise ParameterError("unknown decoder")

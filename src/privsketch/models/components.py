@@ -29,7 +29,7 @@ class PCAModel(Model):
     standard_errors : (n_components,) float64
         Of the explained variances, from privacy noise and from the sampling of records.
     mean : (dim,) float64
-        What the variances are about: the released mean, or the centre of the domain.
+        What the variances are about: the released mean, or the center of the domain.
     centered : bool
         Whether `mean` is that of the records.
     total_variance : float
@@ -134,7 +134,7 @@ class PCAModel(Model):
 
     def describe(self) -> str:
         """The model in plain words, several lines."""
-        about = "their mean" if self.centered else "the centre of the domain, not their mean"
+        about = "their mean" if self.centered else "the center of the domain, not their mean"
         share = float(self.explained_variance_ratio.sum())
         lines = [
             f"components  {self.n_components} of about {self.n_records:.0f} records, about {about}",

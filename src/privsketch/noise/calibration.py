@@ -107,13 +107,13 @@ def kappa_discrete(epsilon: float, delta: float) -> float:
     return math.sqrt(1 / (2 * rho_of_budget(epsilon, delta))) * _ROUND_UP
 
 
-LARGEST_SCALE = 2**500  # its square is a float; no integers hold noise of a part of it
+MAX_SCALE = 2**500  # its square is a float; no integers hold noise of a part of it
 
 
 def laplace_scale(l1_sensitivity: float, epsilon: float) -> float:
     """Scale b = sensitivity / epsilon, the least float that is not below it."""
     target = Fraction(l1_sensitivity) / exact(epsilon)  # a large integer is no float: exact
-    if target > LARGEST_SCALE:
+    if target > MAX_SCALE:
         raise ParameterError("epsilon", epsilon, "too small for any noise")
     scale = float(target)
     while scale < target:

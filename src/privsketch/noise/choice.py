@@ -23,7 +23,7 @@ No function takes a seed. `RandomBelow` is a private seam for tests.
 Several of many sums, picked one after another, large magnitudes more likely.
 
 The exponential mechanism without replacement, exact: no chance is computed, coins decide. It is
-how Balcan et al. (2017, Algorithm 5) choose the coordinates of a sparse centre; what a sequence
+how Balcan et al. (2017, Algorithm 5) choose the coordinates of a sparse center; what a sequence
 of picks costs is in docs/sparse.md. No function here takes a seed.
 """
 
@@ -49,14 +49,14 @@ from privsketch.noise.calibration import discrete_laplace_variance, laplace_scal
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.samplers import RandomBelow
 
-_MOST_EXPONENT = 10**6  # threshold / scale, for the digits that noise/choice has to spare
-MOST_TRIALS = 2**62
-MOST_EXPECTED = 1e5  # the distribution function is walked through one value at a time
+_MAX_EXPONENT = 10**6  # threshold / scale, for the digits that noise/choice has to spare
+MAX_TRIALS = 2**62
+MAX_EXPECTED = 1e5  # the distribution function is walked through one value at a time
 _WORD = 64
 # Digits lost at most: 19 by the power of up to 2^62 trials, 7 by the exponent of the
 # probability (below 1e7), 6 by the walk, and some that are never missed.
 _SPARE = 45
-_MOST_PROPOSALS = 2**15  # at a time
+_MAX_PROPOSALS = 2**15  # at a time
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,14 @@ class ThresholdLaw(NoiseLaw):
 
     def check_expected(self) -> None:
         """Raise if noise alone would bring more counts to the threshold than can be used."""
-        if not (self.threshold / self.scale <= _MOST_EXPONENT and self.n_components < MOST_TRIALS):
+        if not (self.threshold / self.scale <= _MAX_EXPONENT and self.n_components < MAX_TRIALS):
             raise ParameterError(
                 f"`threshold={self.threshold}` for {self.n_components} counts: too large; use "
                 "fewer "
                 "levels or fewer dimensions"
             )
         expected = self.n_components * self.chance(0)
-        if expected > MOST_EXPECTED:
+        if expected > MAX_EXPECTED:
             raise ParameterError(
                 f"`threshold={self.threshold}`: noise alone would bring about {expected:.3g} of "
                 f"{self.n_components} empty cubes to it; use a larger threshold, fewer levels or "
@@ -250,11 +250,11 @@ def draw_binomial(
     `probability` computes that of one trial in the current decimal context, to a relative error
     of at most 10^(8 - digits).
     """
-    if not 0 <= n_trials < MOST_TRIALS:
+    if not 0 <= n_trials < MAX_TRIALS:
         raise ParameterError(f"`n_trials={n_trials}`: expected 0 to 2^62")
     if n_trials == 0:
         return 0
-    if n_trials * float(probability()) > 2 * MOST_EXPECTED:
+    if n_trials * float(probability()) > 2 * MAX_EXPECTED:
         raise ParameterError("probability: too many successes are expected for an exact draw")
     word, bits = random_below(2**_WORD), _WORD
     while True:
@@ -386,4 +386,4 @@ def _reached(distances: Integers, scale: float, random_bytes: RandomBytes) -> in
         taken = np.flatnonzero(noise >= distances[places])
         if len(taken):
             return int(places[taken[0]])
-        batch = min(2 * batch, _MOST_PROPOSALS)
+        batch = min(2 * batch, _MAX_PROPOSALS)

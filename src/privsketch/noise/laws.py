@@ -15,7 +15,7 @@ How the sums of one design, and their count, are noised together.
 - Under "replace" the number of records is public and never noised.
 
 Where records are left out at random, a count that rides along counts those that were
-kept, and one with a share of its own counts all. The mean of the records, which centred
+kept, and one with a share of its own counts all. The mean of the records, which centered
 principal components need, rides along with an integer weight of its own.
 """
 

@@ -22,7 +22,7 @@ from privsketch.budget import INSECURE, Neighbours, Receipt, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
 from privsketch.noise.calibration import (
-    LARGEST_SCALE,
+    MAX_SCALE,
     cube_variance,
     discrete_laplace_variance,
     laplace_scale,
@@ -130,7 +130,7 @@ def gaussian_law(
         raise ParameterError("rho", rho, f"it does not imply epsilon={epsilon!r}, delta={delta!r}")
     sensitivity = round_up_sqrt(l2_squared)
     scale = sensitivity / math.sqrt(2 * rho)
-    if not scale < LARGEST_SCALE:
+    if not scale < MAX_SCALE:
         raise ParameterError("epsilon", epsilon, "too small for any noise")
     while Fraction(scale) ** 2 * 2 * Fraction(rho) < Fraction(sensitivity) ** 2:
         scale = math.nextafter(scale, math.inf)

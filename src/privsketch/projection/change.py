@@ -31,8 +31,8 @@ from privsketch.projection.matrix import (
 Kind = Literal["entry", "l1", "l2", "box"]
 PROTECTS = ("row", "element")
 BOUND_NORMS = ("l2", "l1")
-_MOST_BITS = 20
-_LEAST_UNITS = 8  # of the half-width of the narrowest column
+_MAX_BITS = 20
+_MIN_UNITS = 8  # of the half-width of the narrowest column
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +122,9 @@ class Protection:
             domain = Box(low=center - half, high=center + half)
         dim = len(domain.half_widths)
         # Squared norms must stay exact in float64.
-        bits = min(_MOST_BITS, math.floor((53 - math.log2(dim)) / 2 - math.log2(FAR)))
+        bits = min(_MAX_BITS, math.floor((53 - math.log2(dim)) / 2 - math.log2(FAR)))
         made = cls(domain, protect, bound, bound_norm, bits)
-        narrow = np.flatnonzero(made.quantiser().limits < _LEAST_UNITS)
+        narrow = np.flatnonzero(made.quantiser().limits < _MIN_UNITS)
         if len(narrow):
             raise ParameterError(
                 f"domain: column {narrow[0]} is so narrow beside the widest one that nothing of it "
@@ -145,7 +145,7 @@ class Protection:
 
     @property
     def reach(self) -> float:
-        """Largest distance of a record from the centre of the domain."""
+        """Largest distance of a record from the center of the domain."""
         if isinstance(self.domain, Ball):
             return self.domain.radius
         return float(np.linalg.norm(self.domain.half_widths))
@@ -196,7 +196,7 @@ class Protection:
         """By how many units two equal coordinates may differ after they are read as float64.
 
         Whole numbers beyond 2^53, decimals and texts are rounded to the next float before the
-        centre is subtracted; floats of 64 or fewer bits are not.
+        center is subtracted; floats of 64 or fewer bits are not.
         """
         reach = np.abs(self.domain.center_vector) + FAR * self.domain.half_widths
         return float(2 * np.spacing(reach.max()) * self.units_per_length)

@@ -35,7 +35,7 @@ from privsketch.errors import ParameterError, require_count
 METHODS = ("gamma", "chebyshev")
 STRIP = 2**20  # numbers that are worked on at a time
 _TABLE = 4096  # true distances that the ends of intervals are interpolated between
-_LEAST_POWER = 0.05  # below, a power is as good as the logarithm
+_MIN_POWER = 0.05  # below, a power is as good as the logarithm
 
 
 class KnownNoise(Protocol):
@@ -55,7 +55,7 @@ class Released:
     """Released rows, (n, k) float64, and what is known about their noise.
 
     `noise` is the `Projection` that released them, or the `ReleaseDescription` that lies beside
-    their file. None is for points of the released space that are exact, such as public centres.
+    their file. None is for points of the released space that are exact, such as public centers.
     Columns that were carried along do not belong here.
     """
 
@@ -105,7 +105,7 @@ class Released:
         return 0.0 if self.noise is None else float(self.noise.noise_fourth_moment)
 
     def squared_norms(self) -> Floats:
-        """(n,) unbiased squared distances of the records from the centre of the domain."""
+        """(n,) unbiased squared distances of the records from the center of the domain."""
         squares: Floats = np.einsum("ij,ij->i", self.values, self.values)
         return squares - self.n_components * self.variance
 
@@ -359,7 +359,7 @@ class DistanceLaw:
         """
         mean = true + self.excess
         spread, skew = self.cumulants(true, given_matrix)
-        power = np.maximum(1 - mean * skew / (3 * spread**2), _LEAST_POWER)
+        power = np.maximum(1 - mean * skew / (3 * spread**2), _MIN_POWER)
         relative = spread / mean**2
         center = 1 + power * (power - 1) * relative / 2  # of ((D + k v) / mean)^h
         ratio = center / (power * np.sqrt(relative))

@@ -1,6 +1,6 @@
 """K-means of released rows that knows how much noise they have.
 
-Noise moves a row away from every centre, but not by the same amount. The mean m_j of n_j rows
+Noise moves a row away from every center, but not by the same amount. The mean m_j of n_j rows
 that include the row itself has a share of its noise, so that |Z_i - m_j|^2 is too large by
 k s2 (1 - 1 / n_j) on average; from the mean of other rows it is too large by
 k s2 (1 + 1 / n_j). A plain round of Lloyd's leaves rows where they are too often. Here both terms
@@ -26,7 +26,7 @@ from privsketch.features.frequencies import public_seed
 from privsketch.projection.distances import Released, require_released
 
 Labels = npt.NDArray[np.intp]
-STRIP = 2**20  # distances from rows to centres that are in memory together
+STRIP = 2**20  # distances from rows to centers that are in memory together
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,9 +180,9 @@ def _nearest(
     *,
     strip: int = STRIP,
 ) -> Labels:
-    """The centre with the least squared distance plus offset, which is another for its own rows."""
+    """The center with the least squared distance plus offset, which is another for its own rows."""
     labels = np.empty(len(rows), dtype=np.intp)
-    # The squared norm of a row is the same for all centres.
+    # The squared norm of a row is the same for all centers.
     constants = np.einsum("ij,ij->i", centers, centers) + offsets
     step = max(1, strip // len(centers))
     for start in range(0, len(rows), step):

@@ -34,7 +34,7 @@ _PURPOSE = 101  # keeps the stream apart from those of frequencies
 MARGIN = 1 + 1e-8
 EXACT_COMPONENTS = 20  # up to here all 2^(k - 1) sign vectors are looked at
 EXACT_COLUMNS = 16  # and up to here all corners of a box
-_MOST_SIGNED_VALUES = 2**26
+_MAX_SIGNED_VALUES = 2**26
 _STEPS = 400
 _EXACT_FLOAT = 2.0**52  # sums of integers below it are exact in any order
 
@@ -155,7 +155,7 @@ def box_to_one(matrix: Integers, widths: Integers) -> int | None:
     """
     dim, k = matrix.shape
     scaled = widths[:, np.newaxis].astype(np.float64) * matrix
-    if k > EXACT_COMPONENTS or dim * 2 ** (k - 1) > _MOST_SIGNED_VALUES:
+    if k > EXACT_COMPONENTS or dim * 2 ** (k - 1) > _MAX_SIGNED_VALUES:
         return None
     if np.abs(scaled).sum() >= _EXACT_FLOAT:
         return None

@@ -38,8 +38,8 @@ from privsketch.projection.calibration import (
 from privsketch.projection.change import Protection
 from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
 
-MOST_COMPONENTS = 1024
-SMALLEST_EPSILON = 1e-9
+MAX_COMPONENTS = 1024
+MIN_EPSILON = 1e-9
 _CHUNK_VALUES = 2**20
 _one_at_a_time = Lock()
 
@@ -49,7 +49,7 @@ class Projection:
     """A matrix with the noise that makes projections by it private.
 
     Made by `Projection.draw`. `values` of a release are in the units of the records, around
-    the centre of the domain: (record - centre) P + noise.
+    the center of the domain: (record - center) P + noise.
     """
 
     matrix: Matrix = field(repr=False)
@@ -103,12 +103,12 @@ class Projection:
             Public seed of the matrix, which then is public; fresh if left out.
         """
         require_count("n_components", n_components)
-        if n_components > MOST_COMPONENTS:
-            raise ParameterError(f"`n_components={n_components}`: at most {MOST_COMPONENTS}")
+        if n_components > MAX_COMPONENTS:
+            raise ParameterError(f"`n_components={n_components}`: at most {MAX_COMPONENTS}")
         budget = Budget(epsilon, delta, "replace")
-        if budget.epsilon < SMALLEST_EPSILON:
+        if budget.epsilon < MIN_EPSILON:
             raise ParameterError(
-                "epsilon", epsilon, f"below {SMALLEST_EPSILON:g} nothing is left of a record"
+                "epsilon", epsilon, f"below {MIN_EPSILON:g} nothing is left of a record"
             )
         is_public = random_state is not None
         check_choices(budget, noise, calibration, is_public)

@@ -1,6 +1,6 @@
-"""What a report shows of centres that were learned with noise on the way: there is no sketch.
+"""What a report shows of centers that were learned with noise on the way: there is no sketch.
 
-Plots of centres that come without widths: nothing but where they are and how much they hold.
+Plots of centers that come without widths: nothing but where they are and how much they hold.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
         ],
         notes=notes_of(
             model.concerns,
-            f"Centres that make the {_COST[model.loss]} of records to their nearest centre small "
+            f"Centers that make the {_COST[model.loss]} of records to their nearest center small "
             f"({model.task}), with noise on the way that hides single records.",
         ),
         sections=[
@@ -113,20 +113,20 @@ def _center_table(model: ClusterModel) -> str:
 
 
 def _shown_columns(model: ClusterModel) -> tuple[list[int], str]:
-    """All columns, or those in which centres differ most; and what to say of the others."""
+    """All columns, or those in which centers differ most; and what to say of the others."""
     dim = model.centers.shape[1]
     if dim <= MAX_TABLE_COLUMNS:
         return list(range(dim)), ""
     spread = np.ptp(model.centers, axis=0) / column_scales(model)
     telling = sorted(int(j) for j in np.argsort(-spread, kind="stable")[:TELLING_COLUMNS])
     return telling, (
-        f"<p>The {TELLING_COLUMNS} columns in which centres differ most; the model file has all "
+        f"<p>The {TELLING_COLUMNS} columns in which centers differ most; the model file has all "
         f"{dim}.</p>"
     )
 
 
 def _nearest_others(centers: Floats) -> list[str]:
-    """For every centre the one nearest to it, and how far it is."""
+    """For every center the one nearest to it, and how far it is."""
     if len(centers) == 1:
         return ["none"]
     found = []
@@ -143,21 +143,21 @@ def center_plots(model: ClusterModel) -> list[tuple[str, str]]:
     k, dim = model.centers.shape
     plots = []
     if dim == 1:
-        plots.append(("Centres", _line_plot(model)))
+        plots.append(("Centers", _line_plot(model)))
     elif dim == 2:
-        plots.append(("Centres and the region of each", _region_plot(model)))
+        plots.append(("Centers and the region of each", _region_plot(model)))
     elif k <= MAX_LINES and dim <= MAX_LINES:
-        plots.append(("Centres over all columns", _profile_plot(model)))
+        plots.append(("Centers over all columns", _profile_plot(model)))
     else:
-        plots.append(("Centres over all columns", _heat_plot(model)))
+        plots.append(("Centers over all columns", _heat_plot(model)))
     if dim > 2 and k > 2:
-        plots.append(("How centres lie to each other", _plane_plot(model)))
+        plots.append(("How centers lie to each other", _plane_plot(model)))
     plots.append(("Weights", weight_plot(model.weights, "cluster")))
     return plots
 
 
 def column_scales(model: ClusterModel) -> Floats:
-    """What makes columns comparable: half-widths of the domain, else ranges of the centres."""
+    """What makes columns comparable: half-widths of the domain, else ranges of the centers."""
     if model.domain is not None:
         return model.domain.half_widths
     spread = np.asarray(np.ptp(model.centers, axis=0))
@@ -165,7 +165,7 @@ def column_scales(model: ClusterModel) -> Floats:
 
 
 def _window(model: ClusterModel, column: int) -> tuple[float, float]:
-    """Where the centres are, with a margin, inside the domain."""
+    """Where the centers are, with a margin, inside the domain."""
     values = model.centers[:, column]
     low, high = float(values.min()), float(values.max())
     margin = 0.18 * (high - low) or 0.5 * float(column_scales(model)[column])
@@ -182,7 +182,7 @@ def _sizes(model: ClusterModel) -> Floats:
 
 
 def _line_plot(model: ClusterModel) -> str:
-    """Records of one column: the centres on a line."""
+    """Records of one column: the centers on a line."""
     figure, axes = figure_of(7.5, 1.7)
     axis = axes[0, 0]
     places = model.centers[:, 0]
@@ -193,11 +193,11 @@ def _line_plot(model: ClusterModel) -> str:
     axis.set_xlabel(label(model.column_names[0]))
     axis.set_yticks([])
     axis.spines["left"].set_visible(False)
-    return svg_of(figure, "line", "Centres")
+    return svg_of(figure, "line", "Centers")
 
 
 def _region_plot(model: ClusterModel) -> str:
-    """Two columns: the centres, and in faint colour the region nearest to each."""
+    """Two columns: the centers, and in faint colour the region nearest to each."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Circle
 
@@ -229,7 +229,7 @@ def _region_plot(model: ClusterModel) -> str:
     names = [label(name) for name in model.column_names]
     axis.set_xlabel(names[0])
     axis.set_ylabel(names[1])
-    return svg_of(figure, "regions", "Centres and the region of each")
+    return svg_of(figure, "regions", "Centers and the region of each")
 
 
 def _inside(ball: Ball, points: Floats) -> npt.NDArray[np.bool_]:
@@ -245,7 +245,7 @@ def _numbers(axis: Any, places: Floats) -> None:
 
 
 def _profile_plot(model: ClusterModel) -> str:
-    """Every centre as a line over all columns, each column on its own scale."""
+    """Every center as a line over all columns, each column on its own scale."""
     dim = model.centers.shape[1]
     names = [label(name) for name in model.column_names]
     figure, axes = figure_of(min(9.3, max(5.0, 0.75 * dim + 2)), 3.4)
@@ -272,11 +272,11 @@ def _profile_plot(model: ClusterModel) -> str:
     axis.grid(axis="x", color=FAINT, linewidth=0.8)
     ends = [f"{name}\n{a:.3g}\nto {b:.3g}" for name, (a, b) in zip(names, windows, strict=True)]
     axis.set_xticks(np.arange(dim), ends, fontsize=8)
-    return svg_of(figure, "profiles", "Centres over all columns")
+    return svg_of(figure, "profiles", "Centers over all columns")
 
 
 def _heat_plot(model: ClusterModel) -> str:
-    """Many centres or many columns: above or below the mean of all records, by colour."""
+    """Many centers or many columns: above or below the mean of all records, by colour."""
     k, dim = model.centers.shape
     mean = np.average(model.centers, axis=0, weights=_positive(model.weights))
     in_units = isinstance(model.domain, Ball)
@@ -302,11 +302,11 @@ def _heat_plot(model: ClusterModel) -> str:
     )
     unit = "" if in_units else ", in half-widths" if model.domain is not None else ", in ranges"
     figure.colorbar(mesh, ax=axis, label=f"difference from the mean{unit}", fraction=0.03)
-    return svg_of(figure, "heat", "Centres over all columns")
+    return svg_of(figure, "heat", "Centers over all columns")
 
 
 def _plane_plot(model: ClusterModel) -> str:
-    """Centres in the plane that keeps most of the distances between them."""
+    """Centers in the plane that keeps most of the distances between them."""
     weights = _positive(model.weights)
     scales = 1.0 if isinstance(model.domain, Ball) else column_scales(model)
     scaled = model.centers / scales
@@ -326,8 +326,8 @@ def _plane_plot(model: ClusterModel) -> str:
     for limits, values in ((axis.set_xlim, places[:, 0]), (axis.set_ylim, places[:, 1])):
         limits(values.min() - 0.12 * reach, values.max() + 0.12 * reach)
     axis.set_aspect("equal")
-    axis.set_xlabel(f"plane of the centres: {kept:.0%} of their spread is in it")
-    return svg_of(figure, "plane", "How centres lie to each other")
+    axis.set_xlabel(f"plane of the centers: {kept:.0%} of their spread is in it")
+    return svg_of(figure, "plane", "How centers lie to each other")
 
 
 def _positive(weights: Floats) -> Floats:

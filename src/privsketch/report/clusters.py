@@ -1,6 +1,6 @@
 """What a report shows of a model, whichever learner made it.
 
-Clusters and Gaussian components are both centres with shares, shapes and errors, and
+Clusters and Gaussian components are both centers with shares, shapes and errors, and
 both come from a fitted mixture that predicts the sketch.
 
 Plots of a model and its sketch as inline SVG, drawn with matplotlib.
@@ -106,7 +106,7 @@ class Picture:
         n_records = max(self.n_records, 1.0)
         modulus = np.minimum(np.abs(self.moments(sketch)) / n_records, 1.0)
         variances = sketch.noise_variance + n_records * (1 - modulus**2) / 2
-        if sketch.design.map.dithered:
+        if sketch.design.mapping.dithered:
             variances = variances + n_records * SIGN_VARIANCE / 2
             for order in HARMONICS:
                 variances += np.abs(self.moments(sketch, order) / order) ** 2 / 2
@@ -154,7 +154,7 @@ def _diagonal(widths: Floats) -> Floats:
 
 
 def pair_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
-    """Centres in every pair of the columns that separate them most, with one-width ellipses."""
+    """Centers in every pair of the columns that separate them most, with one-width ellipses."""
     from matplotlib.patches import Ellipse
 
     names = [label(name) for name in picture.column_names]
@@ -189,7 +189,7 @@ def pair_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
             limits(*_window(picture, column, low, high))
         axis.set_xlabel(names[a])
         axis.set_ylabel(names[b])
-    return svg_of(figure, "pairs", "Centres in pairs of columns")
+    return svg_of(figure, "pairs", "Centers in pairs of columns")
 
 
 def _ellipse(covariance: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
@@ -200,7 +200,7 @@ def _ellipse(covariance: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
 
 
 def _most_telling_columns(picture: Picture, count: int) -> list[int]:
-    """Columns in which the centres differ most, in units of the clusters' width."""
+    """Columns in which the centers differ most, in units of the clusters' width."""
     mean = picture.weights @ picture.centers
     spread = np.sqrt(picture.weights @ (picture.centers - mean) ** 2)
     within = np.sqrt(picture.weights @ picture.axis_widths**2)
@@ -220,7 +220,7 @@ def _window(
 
 
 def parallel_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
-    """Every centre as a line over all columns, each column on its own scale."""
+    """Every center as a line over all columns, each column on its own scale."""
     names = [label(name) for name in picture.column_names]
     low, high = np.asarray(low), np.asarray(high)
     dim = len(names)
@@ -254,11 +254,11 @@ def parallel_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> 
     ]
     tilt = dim > 6 and max(map(len, names)) > 6
     axis.set_xticklabels(labels, rotation=45 if tilt else 0, ha="right" if tilt else "center")
-    return svg_of(figure, "parallel", "Centres over all columns")
+    return svg_of(figure, "parallel", "Centers over all columns")
 
 
 def heat_plot(picture: Picture) -> str:
-    """Many centres or many columns: above or below the mean of the column, by colour."""
+    """Many centers or many columns: above or below the mean of the column, by colour."""
     mean = picture.weights @ picture.centers
     spread = np.sqrt(picture.weights @ np.square(picture.centers - mean))
     values = (picture.centers - mean) / np.maximum(spread, 1e-12)
@@ -272,11 +272,11 @@ def heat_plot(picture: Picture) -> str:
     axis.set_yticks(rows + 0.5, [str(i + 1) for i in rows])
     axis.set_xticks(columns + 0.5, [label(picture.column_names[j]) for j in columns], rotation=60)
     figure.colorbar(mesh, ax=axis, label="standard deviations from the mean", fraction=0.03)
-    return svg_of(figure, "heat", "Centres over all columns")
+    return svg_of(figure, "heat", "Centers over all columns")
 
 
 def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
-    """For records of one column: the fitted density, and the centres on it."""
+    """For records of one column: the fitted density, and the centers on it."""
     figure, axes = figure_of(7.5, 2.6)
     axis = axes[0, 0]
     window = _window(picture, 0, np.asarray(low), np.asarray(high))
@@ -289,7 +289,7 @@ def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
         axis.axvline(center, color=color, linewidth=2)
     axis.set_xlabel(label(picture.column_names[0]))
     axis.set_yticks([])
-    return svg_of(figure, "line", "Centres and fitted density")
+    return svg_of(figure, "line", "Centers and fitted density")
 
 
 def weight_plot(weights: npt.NDArray[Any], noun: str) -> str:
@@ -361,15 +361,15 @@ def all_plots(picture: Picture, sketch: Sketch) -> Sequence[tuple[str, str]]:
     low = domain.center_vector - domain.half_widths
     high = domain.center_vector + domain.half_widths
     if picture.centers.shape[1] == 1:
-        plots = [("Centres and density", line_plot(picture, low, high))]
+        plots = [("Centers and density", line_plot(picture, low, high))]
     else:
         plots = []
         crowded = picture.size > MAX_LINES or picture.centers.shape[1] > MAX_LINES
         if crowded:
-            plots.append(("Centres over all columns", heat_plot(picture)))
+            plots.append(("Centers over all columns", heat_plot(picture)))
         elif picture.centers.shape[1] > 2:
-            plots.append(("Centres over all columns", parallel_plot(picture, low, high)))
-        plots.append(("Centres in pairs of columns", pair_plot(picture, low, high)))
+            plots.append(("Centers over all columns", parallel_plot(picture, low, high)))
+        plots.append(("Centers in pairs of columns", pair_plot(picture, low, high)))
     plots.append(("Weights", weight_plot(picture.weights, picture.noun)))
     plots.append(("Does the model explain the sketch?", fit_plot(picture, sketch)))
     return plots

@@ -28,7 +28,7 @@ MAX_TICKS = 40
 def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content:
     """The parts of the page that are about principal components."""
     share = float(model.explained_variance_ratio.sum())
-    about = "the noisy mean" if model.centered else "the centre of the domain"
+    about = "the noisy mean" if model.centered else "the center of the domain"
     sections = [_variance_table(model), _loading_table(model)]
     if with_plots:
         sections.insert(1, f"<h3>Variance along the components</h3>{variance_plot(model)}")
@@ -51,7 +51,7 @@ def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content
 
 def _all_well(model: PCAModel) -> str:
     found = "The component stands" if model.n_components == 1 else "All components stand"
-    about = "" if model.centered else " They are about the centre of the domain, not the mean."
+    about = "" if model.centered else " They are about the center of the domain, not the mean."
     return f"{found} out of the noise.{about}"
 
 

@@ -140,7 +140,7 @@ def _sketch_parts(
 
 
 def _center_parts(model: ClusterModel, content: Content) -> list[str]:
-    """The page of centres that came with noise from the records themselves."""
+    """The page of centers that came with noise from the records themselves."""
     return [
         '<p class="sub">Learned with differential privacy by a holder of all records. No record '
         "was read for this page.</p>",
@@ -241,6 +241,6 @@ def _table(picture: Picture, values: Floats, errors: Floats | None) -> str:
 
 
 _ERROR_WORDS = (
-    " The small numbers are standard errors of the centres, from the privacy noise and from the "
-    "sampling of records: a centre is off by more than 1.6 of them in one case of ten."
+    " The small numbers are standard errors of the centers, from the privacy noise and from the "
+    "sampling of records: a center is off by more than 1.6 of them in one case of ten."
 )

@@ -70,7 +70,7 @@ def sketch(
         Whether CSV and TSV files begin with a line of names. If left out, the first line is one,
         and refused if it has numbers. False: it is a record, and columns are called "0", "1", ...
     missing : {"error", "center"}
-        What to do with missing or infinite values: refuse, or put them at the centre
+        What to do with missing or infinite values: refuse, or put them at the center
         of the domain.
     n_threads : int, optional
         As many as there are cores if left out. For engine "threads".

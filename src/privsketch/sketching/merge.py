@@ -10,7 +10,7 @@ import numpy as np
 from privsketch.budget import INSECURE
 from privsketch.errors import MergeError, require_count
 from privsketch.noise.laws import saturating_add, saturating_multiply
-from privsketch.sketching.sketch import MOST_WEIGHT, Sketch, merged_receipt, releases_of
+from privsketch.sketching.sketch import MAX_WEIGHT, Sketch, merged_receipt, releases_of
 
 
 def merge(
@@ -81,8 +81,8 @@ def merge(
         for part, factor in zip(parts, factors, strict=True)
         for weight in part.weights
     ]
-    if max(whole) > MOST_WEIGHT:
-        raise MergeError(f"weights: a release would count more than {MOST_WEIGHT} times")
+    if max(whole) > MAX_WEIGHT:
+        raise MergeError(f"weights: a release would count more than {MAX_WEIGHT} times")
     releases = [single for part in parts for single in releases_of(part)]
     receipt = releases[0] if len(releases) == 1 else merged_receipt(releases)
     return Sketch(values, design, receipt, tuple(ids), tuple(sources), count, tuple(whole))

@@ -40,7 +40,7 @@ from privsketch.formats import (
     write_file,
 )
 
-MOST_WEIGHT = 10**6  # of one release in a sum
+MAX_WEIGHT = 10**6  # of one release in a sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class Sketch:
 
         For the one-bit map its first harmonic, with the dither taken back.
         """
-        if not self.design.map.has_table:
+        if not self.design.mapping.has_table:
             raise ParameterError(
                 "moments: this is a sketch for principal components; use quadratic_sums or "
                 "second_moments"
@@ -204,7 +204,7 @@ class Sketch:
             kind = "exact, public" if self.exact_count is not None else "noisy"
             lines.append(f"records     {self.n_records:.0f} ({kind})")
         noise = math.sqrt(self.noise_variance)
-        unit = "records" if self.design.map.has_table else "squared radii"
+        unit = "records" if self.design.mapping.has_table else "squared radii"
         lines.append(f"noise       standard deviation {noise:.4g} {unit} per number")
         if set(self.weights) != {1}:
             weights = ", ".join(map(str, self.weights[:8])) + ("..." if len(self.ids) > 8 else "")
@@ -246,7 +246,7 @@ class Sketch:
             raise FileError(f"{what}: the number of records does not go with the design")
         weights = header["weights"]
         if not isinstance(weights, list) or not all(
-            type(weight) is int and 1 <= weight <= MOST_WEIGHT for weight in weights
+            type(weight) is int and 1 <= weight <= MAX_WEIGHT for weight in weights
         ):
             raise FileError(f"{what}: weights must be a list of whole numbers")
         if weights and (len(weights) != len(ids) or set(weights) == {1}):

@@ -83,7 +83,7 @@ class RecordSums:
         return self._n_values + (self._dim if self._mean else 0)
 
     @property
-    def most_records(self) -> int:
+    def max_records(self) -> int:
         """Masks of single features take a byte each, and copies."""
         if self._masks.features in ("uniform", "poisson"):
             return max(16, MASK_BYTES // self._n_features)
@@ -117,9 +117,9 @@ def _feature_sums(design: Design) -> Callable[..., Integers]:
         return moment_sums
     offsets = frequencies.offsets(domain)
     if frequencies.law == "structured":
-        return StructuredKernel(design.map, frequencies.blocks(domain), offsets).sums
+        return StructuredKernel(design.mapping, frequencies.blocks(domain), offsets).sums
     matrix = frequencies.matrix(domain)
-    return CompiledKernel(design.map, matrix, offsets, frequencies.turn_bits).sums
+    return CompiledKernel(design.mapping, matrix, offsets, frequencies.turn_bits).sums
 
 
 def _block_sums(design: Design) -> Callable[[Quantised, Bits], Integers]:
@@ -128,8 +128,8 @@ def _block_sums(design: Design) -> Callable[[Quantised, Bits], Integers]:
     offsets = frequencies.offsets(domain)
     if frequencies.law != "structured":
         matrix, size = frequencies.matrix(domain), design.dim
-        return BlockKernel.of(design.map, matrix, offsets, frequencies.turn_bits, size).sums
-    kernel = StructuredKernel(design.map, frequencies.blocks(domain), offsets)
+        return BlockKernel.of(design.mapping, matrix, offsets, frequencies.turn_bits, size).sums
+    kernel = StructuredKernel(design.mapping, frequencies.blocks(domain), offsets)
 
     def sums(quantised: Quantised, kept: Bits) -> Integers:
         parts = [kernel.block_sums(quantised[rows], block) for block, rows in enumerate(kept)]
@@ -168,7 +168,7 @@ class Summer(Protocol):
         """Number of sums."""
 
     @property
-    def most_records(self) -> int:
+    def max_records(self) -> int:
         """How many records may be summed at a time."""
 
     def __call__(self, quantised: npt.NDArray[np.int16]) -> tuple[Integers, int]:
@@ -196,7 +196,7 @@ def sum_records(
     def work(chunk: Records) -> tuple[Integers, int, int]:
         return *summer(quantise(chunk)), len(chunk)
 
-    rows = min(_CHUNK_ROWS, max(1, _CHUNK_VALUES // len(domain.half_widths)), summer.most_records)
+    rows = min(_CHUNK_ROWS, max(1, _CHUNK_VALUES // len(domain.half_widths)), summer.max_records)
     for part, kept, count in in_threads(work, chunks(blocks, rows), n_threads):
         total = saturating_add(total, part)
         n_records, n_kept = n_records + count, n_kept + kept

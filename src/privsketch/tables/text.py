@@ -35,7 +35,7 @@ from privsketch.tables.memory import Rows, Selection, batch_rows, selected_names
 # blocks are in memory.
 BLOCK_BYTES = 2**22
 _QUIET = 0.25  # seconds without a read after which Arrow's thread has stopped to read ahead
-_MOST_MOMENTS = 5000  # ten seconds: far longer than any task of Arrow's on a few blocks
+_MAX_MOMENTS = 5000  # ten seconds: far longer than any task of Arrow's on a few blocks
 # Spellings of a missing value: those of Arrow and pandas, and as people write them.
 _NULLS = [
     *("", " ", ".", "na", "NA", "n/a", "N/A", "#NA", "#N/A", "#N/A N/A", "<NA>", "NaT"),
@@ -215,7 +215,7 @@ class _WithLastLine:
 
     def wait_released(self) -> None:
         """Return when Arrow has given back all blocks, which it does in a moment."""
-        for _ in range(_MOST_MOMENTS):
+        for _ in range(_MAX_MOMENTS):
             if self._n_held == 0:
                 return
             time.sleep(0.002)

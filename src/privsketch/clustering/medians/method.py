@@ -1,7 +1,7 @@
-"""K-medians: centres of least distance to their records, on one budget.
+"""K-medians: centers of least distance to their records, on one budget.
 
 A mean follows its farthest records, a median hardly does: the sum of distances, not of their
-squares, is small. Two ways: "rounds" starts from the k-means centres of one sketch and makes a
+squares, is small. Two ways: "rounds" starts from the k-means centers of one sketch and makes a
 few median rounds; "partition-tree" is that of Balcan et al. (2017), made implementable and pure.
 Both are in docs/medians.md.
 """
@@ -35,7 +35,7 @@ def cluster_medians(
     *,
     method: str = "rounds",
 ) -> ClusterModel:
-    """K-medians centres of records that can be read several times.
+    """K-medians centers of records that can be read several times.
 
     Method "rounds" uses Gaussian noise if the budget has a delta and pure noise if not;
     "partition-tree" is pure.
@@ -86,7 +86,7 @@ def share_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
 
 
 def cluster_counts(passes: Passes, centers: Whole) -> Integers:
-    """One pass: how many records are nearest to each centre, (k,)."""
+    """One pass: how many records are nearest to each center, (k,)."""
 
     def work(records: Whole) -> tuple[Integers, ...]:
         return (np.bincount(nearest(records, centers), minlength=len(centers)),)

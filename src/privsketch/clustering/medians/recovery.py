@@ -47,12 +47,12 @@ MEDIAN_SHARES = {
 }
 N_STEPS = 5
 FIRST_STEP = 0.125  # of the radius; every further one is half as long
-LEAST_LENGTH = 2.0**-10  # of the radius: residuals below it count less
+MIN_LENGTH = 2.0**-10  # of the radius: residuals below it count less
 
 
 def vector_sums(data: Projected, projected_centers: Whole, centers: Whole) -> Integers:
-    """One pass: sums (k, dim) of unit vectors from the centres to the records of their clusters."""
-    least = max(1, round(LEAST_LENGTH * float(data.passes.limits.max())))
+    """One pass: sums (k, dim) of unit vectors from the centers to the records of their clusters."""
+    least = max(1, round(MIN_LENGTH * float(data.passes.limits.max())))
 
     def work(records: Whole) -> tuple[Integers, ...]:
         label = nearest(data(records), projected_centers)

@@ -1,6 +1,6 @@
-"""Median rounds: noisy steps of Weiszfeld's from released centres to the medians of their clusters.
+"""Median rounds: noisy steps of Weiszfeld's from released centers to the medians of their clusters.
 
-A record x belongs to its nearest released centre c. With L = max(|x - c|, l), the centre moves by
+A record x belongs to its nearest released center c. With L = max(|x - c|, l), the center moves by
 the sum of (x - c) / L over the sum of 1 / L: the mean of the records, each weighted by how near it
 is, which is one step of reweighted least squares. Sums are of whole numbers, ONE (x - c) / L and
 WEIGHT l / L, both bounded whatever the record is. l is a small quantile of the lengths, from a
@@ -30,10 +30,10 @@ from privsketch.noise.account import Account
 INSIDE = 0.1  # share of the records that are nearer than l
 N_BINS = 64
 SHORTEST = 2.0**-12  # the first edge of the bins, as a share of the diameter
-LEAST_WEIGHT = 0.02  # no cluster is taken to weigh less than this share of the average one
+MIN_WEIGHT = 0.02  # no cluster is taken to weigh less than this share of the average one
 ONE = 2**16  # a vector of norm 1; 2^40 of them add up within 62 bits
 WEIGHT = ONE // 4  # more of it is more noise in the vectors, less of it in the weights
-FEWEST_TO_SHRINK = 3
+MIN_TO_SHRINK = 3
 
 
 def release_least(passes: Passes, centers: Whole, account: Account, name: str) -> int:
@@ -78,7 +78,7 @@ def sensitivities(dim: int, one: int = ONE, weight: int = WEIGHT) -> dict[str, i
 
 
 def release_round(passes: Passes, centers: Whole, least: int, account: Account, name: str) -> Whole:
-    """New centres, whole numbers in the ball.
+    """New centers, whole numbers in the ball.
 
     Charges: the share `name`.
     """
@@ -91,7 +91,7 @@ def steps_of(noisy: Floats, variance: float, least: int) -> Floats:
     """Steps (k, dim) from noisy `median_sums`. Released numbers only."""
     weights = noisy[:, -1] / WEIGHT
     # Where noise is all there is of a weight, it must not become a long step.
-    floor = max(LEAST_WEIGHT * float(np.maximum(weights, 0.0).mean()), 2 * variance**0.5 / WEIGHT)
+    floor = max(MIN_WEIGHT * float(np.maximum(weights, 0.0).mean()), 2 * variance**0.5 / WEIGHT)
     reach = least / np.maximum(weights, floor) / ONE
     return shrunk(noisy[:, :-1] * reach[:, np.newaxis], variance * reach**2)
 
@@ -130,7 +130,7 @@ def shrunk(steps: Floats, variances: Floats) -> Floats:
     The noise of a step has the same variance, (k,), in every column.
     """
     dim = steps.shape[1]
-    if dim < FEWEST_TO_SHRINK:
+    if dim < MIN_TO_SHRINK:
         return steps
     squared = np.maximum(np.vecdot(steps, steps), np.finfo(np.float64).tiny)
     kept = np.maximum(1 - (dim - 2) * variances / squared, 0.0)

@@ -1,4 +1,4 @@
-"""Where median rounds start: the k-means centres of one sketch.
+"""Where median rounds start: the k-means centers of one sketch.
 
 Medians are near means unless clusters are skewed, and a sketch finds k means at once, without a
 first guess. Beyond a few columns the sketch is one of the records' coordinates along directions
@@ -24,7 +24,7 @@ from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.noise.account import Account
 from privsketch.sketching.sketch import Sketch
 
-MOST_COLUMNS = 20  # of a sketch without a subspace
+MAX_COLUMNS = 20  # of a sketch without a subspace
 N_DIRECTIONS = 10
 SKETCH_SHARE, STARTS_SHARE = Fraction(1, 2), Fraction(1, 25)
 SUBSPACE_SHARE = Fraction(1, 5)  # of that of the sketch
@@ -34,7 +34,7 @@ FARTHEST = WIDTH // 4  # distances count up to a quarter of the diameter
 
 def start_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
     """Shares of the start."""
-    if dim <= MOST_COLUMNS or is_pure:
+    if dim <= MAX_COLUMNS or is_pure:
         return {"sketch": SKETCH_SHARE, "starts": STARTS_SHARE}
     return {
         "subspace": SKETCH_SHARE * SUBSPACE_SHARE,
@@ -46,7 +46,7 @@ def start_weights(dim: int, is_pure: bool) -> dict[str, Fraction]:
 def release_start(
     run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
 ) -> Whole:
-    """Centres (k, dim), whole numbers in the ball of the passes.
+    """Centers (k, dim), whole numbers in the ball of the passes.
 
     Charges: the shares of `start_weights`.
     """
@@ -57,7 +57,7 @@ def release_start(
 
 
 def start_losses(passes: Passes, starts: Sequence[Whole]) -> Integers:
-    """One pass: sums of distances to the nearest centre of each start, in whole numbers."""
+    """One pass: sums of distances to the nearest center of each start, in whole numbers."""
 
     def work(records: Whole) -> tuple[Integers, ...]:
         each = [
@@ -72,8 +72,8 @@ def start_losses(passes: Passes, starts: Sequence[Whole]) -> Integers:
 def _searched(
     run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
 ) -> list[Floats]:
-    """Centres (k, dim) of several searches, in the units of the records."""
-    if passes.dim <= MOST_COLUMNS:
+    """Centers (k, dim) of several searches, in the units of the records."""
+    if passes.dim <= MAX_COLUMNS:
         missing = "center" if run.missing_to_center else "error"
         blocks = passes.blocks("sketch")
         released = run.sketch(blocks, run.domain, n_clusters, n_records, missing=missing)

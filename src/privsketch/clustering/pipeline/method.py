@@ -1,9 +1,9 @@
 """K-means in many columns: directions, sketch, residual rounds, on one budget.
 
 1. Directions in which clusters are looked for: released, random, or the columns themselves.
-2. A sketch of the records' coordinates along them gives centres to start from.
+2. A sketch of the records' coordinates along them gives centers to start from.
 3. Rounds in the original space: a noisy histogram of residuals gives a radius, noisy sums of
-   residuals cut to it move the centres, and what is mostly noise in the moves is shrunk away.
+   residuals cut to it move the centers, and what is mostly noise in the moves is shrunk away.
 
 Every number that a step uses was released before or is public. With a delta all noise is
 Gaussian, in one zCDP composition; without it the sketch has cube noise and the rounds Laplace
@@ -50,11 +50,11 @@ from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 
-DOUBTFUL = 1.0  # forecast error from which on centres say more about noise than about records
-TOO_NOISY = "with so few records for this budget the centres may describe the noise"
+DOUBTFUL = 1.0  # forecast error from which on centers say more about noise than about records
+TOO_NOISY = "with so few records for this budget the centers may describe the noise"
 INSIDE = 0.8  # share of the residuals that is not cut
 COUNT_WEIGHT = {1: 0.1, 2: 0.25}  # of a record's count, in units of the radius, by norm
-LEAST_COUNT = 0.02  # no cluster is taken to be smaller than this share of the average one
+MIN_COUNT = 0.02  # no cluster is taken to be smaller than this share of the average one
 
 
 def cluster(
@@ -63,7 +63,7 @@ def cluster(
     *,
     plan: PipelinePlan | None = None,
 ) -> ClusterModel:
-    """K-means centres of records that can be read several times.
+    """K-means centers of records that can be read several times.
 
     Charges: the budget, once.
     """
@@ -113,7 +113,7 @@ def _start(
     n_clusters: int,
     n_records: float,
 ) -> tuple[Floats, Floats]:
-    """Centres (k, dim) about the centre of the ball, and counts, from a sketch.
+    """Centers (k, dim) about the center of the ball, and counts, from a sketch.
 
     Charges: the share "sketch".
     """
@@ -132,7 +132,7 @@ def _round(
     account: Account,
     number: int,
 ) -> tuple[Floats, Floats]:
-    """New centres, whole numbers in the ball, and counts."""
+    """New centers, whole numbers in the ball, and counts."""
     largest = float(passes.limits[0])
     norm: Norm = 1 if account.shares.is_pure else 2
     diameter = 2 * largest * (math.sqrt(passes.dim) if norm == 1 else 1)
@@ -147,7 +147,7 @@ def _round(
     )
     before = float(counts.sum())
     counts = pulled_counts(counts, noisy[:, -1] / weight, variance / weight**2)
-    least = max(LEAST_COUNT * before / len(centers), 1.0)
+    least = max(MIN_COUNT * before / len(centers), 1.0)
     divisors = np.maximum(counts, least)
     steps = shrunk_steps(
         noisy[:, :-1] / divisors[:, np.newaxis], variance / divisors**2, divisors, subspace
@@ -156,7 +156,7 @@ def _round(
 
 
 def _in_ball(centers: Floats, passes: Passes) -> Floats:
-    """Centres as whole numbers, those outside the ball on its edge."""
+    """Centers as whole numbers, those outside the ball on its edge."""
     norms = np.linalg.norm(centers, axis=1, keepdims=True)
     largest = float(passes.limits[0])
     return np.asarray(np.rint(centers * np.minimum(1.0, largest / np.maximum(norms, 1.0))))

@@ -5,9 +5,9 @@ are, and how the budget is shared between directions, sketch and rounds. Candida
 by the squared error that each step is expected to leave, in units of k-means without privacy:
 
 - Released directions miss a share of the variance (`planning.pca_forecast`).
-- Along p directions k clusters whose centres are SPREAD widths apart hide each other now and
+- Along p directions k clusters whose centers are SPREAD widths apart hide each other now and
   then, the more the fewer directions.
-- The sketch finds centres along the directions (`planning.forecast`), or loses clusters.
+- The sketch finds centers along the directions (`planning.forecast`), or loses clusters.
 - Rounds begin with what directions and sketch left open. The noise of a round is in proportion
   to its residuals, so that the error falls from round to round down to what the last one leaves.
 """
@@ -33,9 +33,9 @@ from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
 
 Directions = Literal["columns", "released", "random"]
-MOST_COLUMNS = 10  # more of them are not sketched without a choice of directions
+MAX_COLUMNS = 10  # more of them are not sketched without a choice of directions
 # Columns and clusters: pure noise buries directions of more, and planning them takes long.
-MOST_PURE, MOST_DIFFERENT = 100, 20
+MAX_PURE, MAX_DIFFERENT = 100, 20
 N_DIRECTIONS = (2, 3, 4, 5, 6, 8, 10)
 N_ROUNDS = (2, 3, 4, 6, 8)
 SUBSPACE_SHARES = (Fraction(1, 10), Fraction(1, 5))
@@ -44,7 +44,7 @@ SKETCH_SHARES = tuple(Fraction(i, 20) for i in (4, 6, 8, 10, 12, 14, 16))  # of 
 RADIUS_SHARES = tuple(Fraction(1, i) for i in (100, 50, 20, 10, 5, 3))
 RADIUS_NOISE = 0.15  # of half of a histogram's bins together, in numbers of records
 
-SPREAD = 6.0  # distance of centres from their middle, in widths of clusters, per direction
+SPREAD = 6.0  # distance of centers from their middle, in widths of clusters, per direction
 OVERLAP = 0.55  # records in the wrong cluster: exp(-OVERLAP separation^2), measured
 GATHERED = 1.25  # released directions hold more of the spread than random ones
 REMAINDER = 0.25  # of the squared spread, outside of good directions
@@ -86,7 +86,7 @@ class PipelinePlan:
 def plan_pipeline(n_clusters: int, dim: int, budget: Budget, n_records: float) -> PipelinePlan:
     """The plan of least expected error."""
     n_records = max(n_records, 1.0)
-    if dim <= MOST_COLUMNS:
+    if dim <= MAX_COLUMNS:
         plans = _in_columns(n_clusters, dim, budget, n_records)
     else:
         plans = _along_directions(n_clusters, dim, budget, n_records)
@@ -115,7 +115,7 @@ def _along_directions(
         for subspace in _subspace_shares(n_clusters, dim, budget):
             missed = 1.0
             if subspace is not None:
-                # Centres of k clusters differ in k - 1 directions, half of which tell most of them.
+                # Centers of k clusters differ in k - 1 directions, half of which tell most of them.
                 differ = max(p, min(n_clusters - 1, dim)) // 2
                 missed = missed_share(dim, differ, budget, subspace, n_records)
             spread = SPREAD * (1 + (GATHERED - 1) * (1 - missed))
@@ -140,7 +140,7 @@ def _along_directions(
 
 def _subspace_shares(n_clusters: int, dim: int, budget: Budget) -> tuple[Fraction | None, ...]:
     """What may be spent on directions; None for random ones."""
-    if budget.delta == 0 and (dim > MOST_PURE or n_clusters > MOST_DIFFERENT):
+    if budget.delta == 0 and (dim > MAX_PURE or n_clusters > MAX_DIFFERENT):
         return (None,)
     return (None, *SUBSPACE_SHARES)
 

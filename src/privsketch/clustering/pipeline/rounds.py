@@ -1,6 +1,6 @@
-"""Residual rounds: noisy steps from released centres towards the means of their clusters.
+"""Residual rounds: noisy steps from released centers towards the means of their clusters.
 
-A record belongs to its nearest released centre c. What is summed is its residual x - c, cut to a
+A record belongs to its nearest released center c. What is summed is its residual x - c, cut to a
 radius r, instead of x: noise is then in proportion to the width of clusters, not to the domain.
 r comes from a noisy histogram of the residuals' lengths. Labels, residuals and lengths depend on
 the record and on released numbers only, and are computed in integers.
@@ -52,7 +52,7 @@ class Bins:
 
 
 def nearest(records: Whole, centers: Whole) -> npt.NDArray[np.intp]:
-    """Index of the nearest centre, the first of several: exact for whole numbers."""
+    """Index of the nearest center, the first of several: exact for whole numbers."""
     scores = records @ (-2 * centers.T)
     scores += np.vecdot(centers, centers)
     return np.asarray(scores.argmin(axis=1))

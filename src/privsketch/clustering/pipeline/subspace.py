@@ -78,7 +78,7 @@ def release_subspace(
     seed: int,
     n_threads: int | None,
 ) -> Subspace:
-    """Directions in which the records vary most about the centre of the ball.
+    """Directions in which the records vary most about the center of the ball.
 
     Charges: the share `name`.
     """
@@ -112,7 +112,7 @@ def _complete(passes: Passes) -> Iterator[Floats]:
 
 
 def projected(passes: Passes, directions: Floats) -> Iterator[Floats]:
-    """Blocks of coordinates (n, p) of the records along rows of `directions`, about the centre.
+    """Blocks of coordinates (n, p) of the records along rows of `directions`, about the center.
 
     Products of integers: exact, so that a record's coordinates do not depend on its block.
     """

@@ -2,8 +2,8 @@
 
 1. Clusters in few public random directions: from a sketch, or from the partition trees and swaps
    of Balcan et al. (2017).
-2. Sparse centres of these clusters in all columns (sparse_recovery), and again of the clusters
-   that these centres make: sums of sparse records need little noise, so rounds are cheap.
+2. Sparse centers of these clusters in all columns (sparse_recovery), and again of the clusters
+   that these centers make: sums of sparse records need little noise, so rounds are cheap.
 
 Nothing of size n d is ever held. docs/sparse.md has sensitivities and measurements.
 """
@@ -34,7 +34,7 @@ from privsketch.noise.account import Account
 
 Start = Literal["sketch", "trees"]
 STARTS: tuple[Start, ...] = ("sketch", "trees")
-START_SHARE = Fraction(1, 2)  # of what is spent before centres are recovered
+START_SHARE = Fraction(1, 2)  # of what is spent before centers are recovered
 _ROUND_SHARES: dict[str, dict[str, Fraction]] = {
     "largest": {"counts": Fraction(1, 20), "sums": Fraction(19, 20)},
     "picks": {"counts": Fraction(1, 20), "picks": Fraction(7, 10), "sums": Fraction(1, 4)},
@@ -58,7 +58,7 @@ def cluster_sparse(
     n_rounds: int = 2,
     settings: TreeSettings | None = None,
 ) -> ClusterModel:
-    """K-means centres of sparse records that can be read several times.
+    """K-means centers of sparse records that can be read several times.
 
     Charges: the budget, once. No delta with start="trees" or recovery="picks".
 
@@ -72,11 +72,11 @@ def cluster_sparse(
     start : {"sketch", "trees"}
         How clusters are found in few dimensions. "trees" is Balcan et al.
     recovery : {"largest", "picks"}
-        How sparse centres are found. "picks" is Algorithm 5 of Balcan et al.
+        How sparse centers are found. "picks" is Algorithm 5 of Balcan et al.
     picks : int, optional
-        Coordinates of a centre with recovery="picks"; twice `n_nonzero` if left out.
+        Coordinates of a center with recovery="picks"; twice `n_nonzero` if left out.
     n_rounds : int
-        How often centres are recovered: from the start, then from the clusters of the centres
+        How often centers are recovered: from the start, then from the clusters of the centers
         before. 1 is Balcan et al.
     settings : TreeSettings, optional
         `n_dimensions` counts for both ways to start, the rest for trees.

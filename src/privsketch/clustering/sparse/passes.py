@@ -23,7 +23,7 @@ from privsketch.features.fixedpoint import FAR
 from privsketch.tables.reading import read_sparse_blocks
 
 SparseWork = Callable[[Any], tuple[Integers, ...]]
-_MOST_BITS = 18
+_MAX_BITS = 18
 
 
 class SparsePasses(Passes):
@@ -43,9 +43,9 @@ class SparsePasses(Passes):
         _require_zero(domain)
         self.n_nonzero = min(n_nonzero, self.dim)
         self._missing_to_zero = missing_to_center
-        # Squared lengths of records, before they are cut, and of centres stay exact.
+        # Squared lengths of records, before they are cut, and of centers stay exact.
         widest = max(self.dim, int(FAR) ** 2 * self.n_nonzero)
-        self.bits = min(_MOST_BITS, math.floor((52 - math.log2(widest)) / 2))
+        self.bits = min(_MAX_BITS, math.floor((52 - math.log2(widest)) / 2))
         self._low, self._high, self._radius = _whole_limits(domain, self.unit)
         largest = np.sort(np.maximum(self._high, -self._low))[::-1][: self.n_nonzero]
         self._largest_limits = largest.astype(np.int64)
@@ -117,7 +117,7 @@ class SparsePasses(Passes):
             if not self._missing_to_zero:
                 raise RecordError(
                     "a record has a missing (NaN, null) or infinite value; clean the table, or "
-                    "use `missing='center'` to put such values at the centre of the domain"
+                    "use `missing='center'` to put such values at the center of the domain"
                 )
             values = np.where(missing, 0.0, values)
         columns = block.indices
@@ -153,10 +153,10 @@ class SparsePasses(Passes):
 
 
 def _require_zero(domain: Domain) -> None:
-    """Columns that are not stored are 0: that must be in the domain, and a ball's centre."""
+    """Columns that are not stored are 0: that must be in the domain, and a ball's center."""
     if isinstance(domain, Ball):
         if np.any(domain.center_vector != 0):
-            raise ParameterError("domain: a ball of sparse records has its centre at 0")
+            raise ParameterError("domain: a ball of sparse records has its center at 0")
     elif np.any(np.less(0, domain.low)) or np.any(np.greater(0, domain.high)):
         raise ParameterError(
             "domain: entries that are not stored are 0, and a column does not allow it; use a box "

@@ -1,7 +1,7 @@
-"""Centres of clusters of sparse records, most of whose coordinates are 0.
+"""Centers of clusters of sparse records, most of whose coordinates are 0.
 
 A record with s entries of at most L moves the sums of its cluster by at most s L in L1. Two ways
-lead from noisy sums to sparse centres.
+lead from noisy sums to sparse centers.
 
 "largest" adds noise of scale s L / epsilon to all sums and keeps those that noise alone hardly
 reaches. What is kept is decided after the noise and costs nothing. With a delta the noise is
@@ -36,13 +36,13 @@ RECOVERIES: tuple[Recovery, ...] = ("largest", "picks")
 
 @dataclass(frozen=True, eq=False)
 class SparseCenters:
-    """Whole centres (k, dim) and noisy counts (k,)."""
+    """Whole centers (k, dim) and noisy counts (k,)."""
 
     centers: Floats
     counts: Floats
 
     def labels(self, records: Any) -> npt.NDArray[np.intp]:
-        """Index of the nearest centre of CSR records, the first of several: exact."""
+        """Index of the nearest center of CSR records, the first of several: exact."""
         scores = records @ (-2 * self.centers.T)
         scores += np.vecdot(self.centers, self.centers)
         return np.asarray(scores.argmin(axis=1))
@@ -117,7 +117,7 @@ def release_picks(
 
 
 def noise_reach(passes: SparsePasses, shares: Shares, name: str) -> float:
-    """What about one of the noises of a centre's sums reaches, or none."""
+    """What about one of the noises of a center's sums reaches, or none."""
     is_replaced = shares.budget.neighbours == "replace"
     log = math.log(max(passes.dim, 2))
     if shares.is_pure:
@@ -127,9 +127,9 @@ def noise_reach(passes: SparsePasses, shares: Shares, name: str) -> float:
 
 
 def merged(found: SparseCenters, n_clusters: int) -> SparseCenters:
-    """Fewer centres, made of those whose union adds least to the cost of k-means.
+    """Fewer centers, made of those whose union adds least to the cost of k-means.
 
-    Charges: nothing; centres and counts were released.
+    Charges: nothing; centers and counts were released.
     """
     centers, counts = found.centers.copy(), np.maximum(found.counts, 1.0)
     while len(centers) > n_clusters:

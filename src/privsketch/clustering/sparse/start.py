@@ -1,6 +1,6 @@
-"""Clusters of sparse records in few public random directions, from which centres are recovered.
+"""Clusters of sparse records in few public random directions, from which centers are recovered.
 
-A record belongs to the cluster whose centre is nearest to its projection, in integers.
+A record belongs to the cluster whose center is nearest to its projection, in integers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from privsketch.clustering.tree.cubes import (
     default_threshold,
     release_candidates,
 )
-from privsketch.clustering.tree.method import MOST_CANDIDATES, MOST_LOSS, TreeSettings
-from privsketch.clustering.tree.projection import MOST_DIMENSIONS, RADIUS, Projected
+from privsketch.clustering.tree.method import MAX_CANDIDATES, MAX_LOSS, TreeSettings
+from privsketch.clustering.tree.projection import MAX_DIMENSIONS, RADIUS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps
 from privsketch.domain import Ball
 from privsketch.features.stream import PublicStream
@@ -40,7 +40,7 @@ def start_by_sketch(
     Charges: the share "sketch".
     """
     # Enough directions for k clusters to lie apart; more of them make the sketch larger.
-    dimensions = settings.n_dimensions or min(MOST_DIMENSIONS, max(8, 3 * n_clusters // 2 + 1))
+    dimensions = settings.n_dimensions or min(MAX_DIMENSIONS, max(8, 3 * n_clusters // 2 + 1))
     tail = settings.fail_prob / n_records
     data = Projected.draw(passes, dimensions, PublicStream(run.seed, _PURPOSE), tail)
 
@@ -83,8 +83,8 @@ def start_by_trees(
             data, settings.n_trees, levels, threshold, stream, account, "candidates"
         )
         n_least = 2 * n_clusters
-        candidates = candidate_centers(grown, n_least, max(MOST_CANDIDATES, n_least), stream)
-        width = max(1, round(WIDTH * (settings.loss_share or MOST_LOSS)))
+        candidates = candidate_centers(grown, n_least, max(MAX_CANDIDATES, n_least), stream)
+        width = max(1, round(WIDTH * (settings.loss_share or MAX_LOSS)))
         n_swaps = settings.n_swaps or 1
         centers = release_swaps(
             data, candidates, n_clusters, n_swaps, stream, account, "swaps", width

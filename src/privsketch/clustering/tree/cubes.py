@@ -7,9 +7,9 @@ cube of a level, so that a level costs one count, whatever the number of cubes; 
 Empty cubes take part as all others do (noise/choice.py): leaving them out would tell that
 they are empty.
 
-Candidates for centres: middles of the cubes of several shifted trees (Algorithm 2).
+Candidates for centers: middles of the cubes of several shifted trees (Algorithm 2).
 
-Cube centres may lie far outside the ball of the records, where a loss has no bound; all are
+Cube centers may lie far outside the ball of the records, where a loss has no bound; all are
 moved into the ball, and what coincides counts once. Both need no privacy: trees are released.
 """
 
@@ -32,7 +32,7 @@ from privsketch.noise.choice import threshold_law
 from privsketch.noise.mechanism import choose
 
 SIDE_BITS = RADIUS_BITS + 2  # the root is [-2 r, 2 r]^p, shifted by up to r
-MOST_LEVELS = SIDE_BITS - 1  # the cubes of the last one have whole centres
+MAX_LEVELS = SIDE_BITS - 1  # the cubes of the last one have whole centers
 _MERGE = 2**20
 
 
@@ -85,7 +85,7 @@ class Tree:
         return Tree(self.shift, (*self.active, places))
 
     def centers(self) -> Whole:
-        """Centres of all active cubes, the root's first, whole numbers (m, p)."""
+        """Centers of all active cubes, the root's first, whole numbers (m, p)."""
         cells = np.zeros((1, self.n_dimensions), dtype=np.int64)
         found = [self._middle(cells, 0)]
         for level, active in enumerate(self.active, start=1):

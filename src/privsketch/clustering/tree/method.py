@@ -21,12 +21,12 @@ from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.subspace import enclosing_ball
 from privsketch.clustering.run import Run
 from privsketch.clustering.tree.cubes import (
-    MOST_LEVELS,
+    MAX_LEVELS,
     candidate_centers,
     default_threshold,
     release_candidates,
 )
-from privsketch.clustering.tree.projection import MOST_DIMENSIONS, Projected, projected_radius
+from privsketch.clustering.tree.projection import MAX_DIMENSIONS, Projected, projected_radius
 from privsketch.clustering.tree.swap import (
     WIDTH,
     Recovered,
@@ -49,8 +49,8 @@ TRIAL_SHARES = {
 }
 _STEPS: dict[str, Mapping[str, Fraction]] = {"squares": TRIAL_SHARES, "distances": MEDIAN_SHARES}
 _TASKS = {"squares": "k-means", "distances": "k-medians"}
-MOST_CANDIDATES = 512
-MOST_LOSS = 0.25
+MAX_CANDIDATES = 512
+MAX_LOSS = 0.25
 _PURPOSE = 301  # keeps the streams of trials apart from those of frequencies
 
 
@@ -71,7 +71,7 @@ class TreeSettings:
     loss_share : float, optional
         Squared distances count in swaps up to this share of the squared diameter, at most 1;
         distances up to the root of it, of the diameter. By default the squared distance of
-        neighbours among k centres that fill the records' ball evenly, at most a quarter.
+        neighbours among k centers that fill the records' ball evenly, at most a quarter.
     fail_prob : float
         Chance of bad luck that defaults allow for. It is about utility: no delta.
     """
@@ -88,8 +88,8 @@ class TreeSettings:
         for name in ("n_dimensions", "n_trees", "n_levels", "threshold", "n_swaps"):
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name))
-        if self.n_levels is not None and self.n_levels > MOST_LEVELS:
-            raise ParameterError(f"`n_levels={self.n_levels}`: expected at most {MOST_LEVELS}")
+        if self.n_levels is not None and self.n_levels > MAX_LEVELS:
+            raise ParameterError(f"`n_levels={self.n_levels}`: expected at most {MAX_LEVELS}")
         if self.loss_share is not None and not 0 < self.loss_share <= 1:
             raise ParameterError("loss_share", self.loss_share, "expected a number in (0, 1]")
         if not 0 < self.fail_prob < 1:
@@ -102,18 +102,18 @@ class TreeSettings:
         size = max(n_records, 2.0)
         # The noise of a choice, about ln(choices) / epsilon records at their largest loss, is to
         # stay below a cluster.
-        choices = math.log(n_clusters * MOST_CANDIDATES)
+        choices = math.log(n_clusters * MAX_CANDIDATES)
         useful = math.floor(size / n_clusters * swap_epsilon / choices)
-        p = self.n_dimensions or min(dim, MOST_DIMENSIONS, max(2, math.ceil(math.log(size) / 2)))
+        p = self.n_dimensions or min(dim, MAX_DIMENSIONS, max(2, math.ceil(math.log(size) / 2)))
         stretch = projected_radius(dim, min(p, dim), self.fail_prob / size)
         apart = math.pow(n_clusters, -2 / p) / (4 * stretch**2)
         return TreeSettings(
             p,
             self.n_trees,
-            self.n_levels or min(MOST_LEVELS, max(2, math.ceil(math.log2(size) / 3))),
+            self.n_levels or min(MAX_LEVELS, max(2, math.ceil(math.log2(size) / 3))),
             self.threshold,
             self.n_swaps or max(1, min((3 * n_clusters + 1) // 2, useful)),
-            self.loss_share or min(MOST_LOSS, apart),
+            self.loss_share or min(MAX_LOSS, apart),
             self.fail_prob,
         )
 
@@ -126,7 +126,7 @@ def cluster_by_tree(
     settings: TreeSettings | None = None,
     loss: str = "squares",
 ) -> ClusterModel:
-    """Centres by private partition trees, from records that can be read several times.
+    """Centers by private partition trees, from records that can be read several times.
 
     The number of records sets defaults only. Of `n_trials` independent trials one is chosen.
     `loss` is "squares" for k-means, "distances" for k-medians.
@@ -215,8 +215,8 @@ def _trial(
     )
     # More candidates than clusters, so that every swap has something to choose.
     n_least = 2 * n_clusters
-    candidates = candidate_centers(trees, n_least, max(MOST_CANDIDATES, n_least), stream)
-    cut = settings.loss_share or MOST_LOSS
+    candidates = candidate_centers(trees, n_least, max(MAX_CANDIDATES, n_least), stream)
+    cut = settings.loss_share or MAX_LOSS
     share = cut if loss == "squares" else math.sqrt(cut)
     projected_centers = release_swaps(
         data,

@@ -20,7 +20,7 @@ from privsketch.features.stream import PublicStream
 
 RADIUS_BITS = 16  # the ball of projections has this radius, in bits
 RADIUS = 2**RADIUS_BITS
-MOST_DIMENSIONS = 30
+MAX_DIMENSIONS = 30
 _MATRIX_BITS = 14
 
 
@@ -41,11 +41,11 @@ class Projected:
         cls, passes: Passes, n_dimensions: int, stream: PublicStream, tail: float
     ) -> Projected:
         """A public projection; a record is cut with a chance of at most `tail`."""
-        if not 1 <= n_dimensions <= MOST_DIMENSIONS:
+        if not 1 <= n_dimensions <= MAX_DIMENSIONS:
             raise ParameterError(
                 "n_dimensions",
                 n_dimensions,
-                f"expected 1 to {MOST_DIMENSIONS}",
+                f"expected 1 to {MAX_DIMENSIONS}",
                 "the private partition has 2^n_dimensions cubes in every cube",
             )
         dim, p = passes.dim, min(n_dimensions, passes.dim)

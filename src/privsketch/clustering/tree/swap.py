@@ -1,18 +1,18 @@
 """Local swaps: k of the candidates, exchanged one at a time by private choices (Algorithm 3).
 
-A record's loss is its squared distance to the nearest of the k centres (k-medians: its distance),
+A record's loss is its squared distance to the nearest of the k centers (k-medians: its distance),
 rounded down to a whole number between 0 and a public width, so that one record moves every sum of
 losses by no more than the width, and all of them up. A round compares all k m sets that one swap
 leads to, those that change nothing among them, in one pass: the nearest and the second nearest
-centre of a record say what its loss becomes without any centre. The last choice is among the sets
+center of a record say what its loss becomes without any center. The last choice is among the sets
 of all rounds.
 
 The width need not be that of the whole ball: losses may be cut at any public number.
-Noise is in proportion to it, and few records are farther from all centres than a radius.
+Noise is in proportion to it, and few records are farther from all centers than a radius.
 
-From clusters in few dimensions to centres of the records themselves (Algorithm 4).
+From clusters in few dimensions to centers of the records themselves (Algorithm 4).
 
-A record belongs to the centre that is nearest to its projection. Noisy counts and noisy sums of
+A record belongs to the center that is nearest to its projection. Noisy counts and noisy sums of
 the clusters give their means, which are moved into the ball. A record is in one cluster, so that
 all of them together cost what one does. Sums are of integers x with |x|_2 <= R, hence
 |x|_1 <= sqrt(d) R: that is the sensitivity, which Balcan et al. (2017) take to be R. In a box of
@@ -51,7 +51,7 @@ def whole_losses(
     WIDTH stands for the diameter of a ball of radius 2^radius_bits, or for its square; what is
     beyond `width` counts as that.
     """
-    # Products of whole numbers: exact, so that a loss depends on record and centre alone.
+    # Products of whole numbers: exact, so that a loss depends on record and center alone.
     losses = records @ (-2 * centers.T)
     losses += np.vecdot(centers, centers)
     losses += np.vecdot(records, records)[:, np.newaxis]
@@ -71,7 +71,7 @@ def swap_losses(
     width: int = WIDTH,
     loss: str = "squares",
 ) -> Integers:
-    """One pass: losses (k, m) of the sets in which candidate y takes the place of centre j."""
+    """One pass: losses (k, m) of the sets in which candidate y takes the place of center j."""
     rows = max(1, _BLOCK // len(candidates))
 
     def work(records: Whole) -> tuple[Integers, ...]:
@@ -92,7 +92,7 @@ def _swap_losses(losses: Whole, chosen: Indices, width: int) -> Whole:
     label = now.argmin(axis=1)
     everyone = np.arange(n)
     nearest = now[everyone, label]
-    now[everyone, label] = width  # what remains when the nearest centre is taken away
+    now[everyone, label] = width  # what remains when the nearest center is taken away
     second = now.min(axis=1)
     without_own = np.minimum(losses, second[:, np.newaxis])
     np.minimum(losses, nearest[:, np.newaxis], out=losses)
@@ -112,7 +112,7 @@ def release_swaps(
     width: int = WIDTH,
     loss: str = "squares",
 ) -> Whole:
-    """Centres (k, p) in projected space.
+    """Centers (k, p) in projected space.
 
     Charges: the share `name`, in equal parts for all rounds and the last choice.
     """
@@ -150,7 +150,7 @@ def _start(candidates: Whole, n_clusters: int, stream: PublicStream) -> Indices:
 
 @dataclass(frozen=True, eq=False)
 class Recovered:
-    """Centres (k, dim), whole numbers in the ball of the passes, and noisy counts (k,)."""
+    """Centers (k, dim), whole numbers in the ball of the passes, and noisy counts (k,)."""
 
     centers: Whole
     counts: Floats
@@ -192,10 +192,10 @@ def moved_into_ball(points: Floats, passes: Passes) -> Whole:
 
 
 def total_losses(passes: Passes, trials: Sequence[Recovered], loss: str = "squares") -> Integers:
-    """One pass: what each trial's centres cost, as sums of whole losses up to WIDTH."""
+    """One pass: what each trial's centers cost, as sums of whole losses up to WIDTH."""
 
     def work(records: Whole) -> tuple[Integers, ...]:
-        # Centres rounded beyond the edge, or records far from all, count as WIDTH at most.
+        # Centers rounded beyond the edge, or records far from all, count as WIDTH at most.
         each = [
             whole_losses(records, trial.centers, passes.bits, loss=loss).min(axis=1).sum()
             for trial in trials

@@ -1,4 +1,4 @@
-"""Decode k-means centres by fitting all atoms together, from coarse to fine.
+"""Decode k-means centers by fitting all atoms together, from coarse to fine.
 
 Greedy search adds one atom at a time to whatever the others leave; in ten
 dimensions the sum of all other clusters drowns every single one. Here a surplus
@@ -12,9 +12,9 @@ be pushed off their means by it.
 How rich a mixture a sketch supports.
 
 Records need not come in n_clusters round clusters of one width: clusters differ in
-shape, or there are more of them than centres asked for. Then no n_clusters atoms of
+shape, or there are more of them than centers asked for. Then no n_clusters atoms of
 one width explain the sketch, and their places are a compromise of no meaning to
-k-means. A richer mixture that does explain it is a density whose k-means centres can
+k-means. A richer mixture that does explain it is a density whose k-means centers can
 be computed (`lloyd.py`). This file fits richer and richer mixtures and stops where
 further parameters no longer pay.
 
@@ -396,7 +396,7 @@ def merge_pairs(atoms: Atoms, pairs: NDArray[np.intp]) -> Atoms:
 
 
 def nearest_neighbours(centers: Floats, n_neighbours: int) -> NDArray[np.intp]:
-    """(size, at most n_neighbours) indices of the nearest other centres."""
+    """(size, at most n_neighbours) indices of the nearest other centers."""
     norms = np.einsum("kd,kd->k", centers, centers)
     distances = norms[:, None] + norms[None, :] - 2 * centers @ centers.T
     np.fill_diagonal(distances, np.inf)

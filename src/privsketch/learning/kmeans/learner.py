@@ -1,9 +1,9 @@
-"""K-means from a sketch: cluster centres at no further privacy cost.
+"""K-means from a sketch: cluster centers at no further privacy cost.
 
 Lloyd's rounds on a fitted mixture instead of on records.
 
-Where clusters overlap, or where a mixture has more components than centres asked
-for, the means of the mixture are not the centres k-means would choose. A mixture is
+Where clusters overlap, or where a mixture has more components than centers asked
+for, the means of the mixture are not the centers k-means would choose. A mixture is
 public once decoded, so samples of it may be drawn and clustered at no privacy cost.
 """
 
@@ -34,11 +34,11 @@ from privsketch.sketching.sketch import Sketch
 DEFAULT_STARTS = 6
 LARGE = 10**7  # clusters x features x columns; a search then takes many seconds
 _PURPOSE_DECODER = 2  # features/frequencies.py uses 0 and 1
-LEAST_SAMPLES, TRIAL_SAMPLES = 500, 200  # per cluster
-MOST_NUMBERS, MOST_DISTANCES = 60_000, 600_000  # of a round, beyond what is needed
+MIN_SAMPLES, TRIAL_SAMPLES = 500, 200  # per cluster
+MAX_NUMBERS, MAX_DISTANCES = 60_000, 600_000  # of a round, beyond what is needed
 WHOLE = 0.9  # share of a component in one cluster from which on it is not divided
-MOST_DIVIDED = 32
-BETTER = 0.99  # cost over that of the solution's own centres that speaks for others
+MAX_DIVIDED = 32
+BETTER = 0.99  # cost over that of the solution's own centers that speaks for others
 SETTLED = 1e-7  # relative fall of the cost that is worth another round
 
 
@@ -51,7 +51,7 @@ def learn_kmeans(
     n_init: int | None = None,
     random_state: int | None = None,
 ) -> ClusterModel:
-    """Cluster centres from a sketch. Charges nothing.
+    """Cluster centers from a sketch. Charges nothing.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def _as_model(
 ) -> ClusterModel:
     domain, density = sketch.design.domain, solution.density
     if decoder == "joint":
-        # Means of a mixture are not k-means centres where clusters overlap.
+        # Means of a mixture are not k-means centers where clusters overlap.
         clusters = cluster_density(solution, rng, problem.low, problem.high)
     else:
         clusters = each_its_own(solution.atoms)
@@ -183,11 +183,11 @@ def each_its_own(atoms: Atoms) -> Clusters:
 
 
 def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats) -> Floats | None:
-    """Standard errors of the centres' coordinates, (k, dim); None where nobody can tell.
+    """Standard errors of the centers' coordinates, (k, dim); None where nobody can tell.
 
-    A centre is the mean of what its cluster has of the mixture's components: it moves
+    A center is the mean of what its cluster has of the mixture's components: it moves
     with their means, and with their weights if they differ from it. Where the mixture
-    does not explain the sketch, its misfit is taken for further noise. Of a centre that
+    does not explain the sketch, its misfit is taken for further noise. Of a center that
     serves nothing, nothing is known but the domain.
     """
     density = solution.density
@@ -214,7 +214,7 @@ def _shares(weights: Floats) -> Floats:
 
 
 def _spread_around(centers: Floats, density: Atoms) -> Floats:
-    """Standard deviation along the axes of what is nearest to each centre, (k, dim)."""
+    """Standard deviation along the axes of what is nearest to each center, (k, dim)."""
     label = nearest(density.centers, centers)
     squares = density.axis_variances() + np.square(density.centers - centers[label])
     weights = density.weights + 1e-300  # a component of no weight still has a width
@@ -233,9 +233,9 @@ class Clusters:
     masses : (n_clusters, size) float64
         Weight of each component of the mixture that each cluster serves.
     means : (n_clusters, size, dim) float64
-        Mean of what a cluster has of a component; its centre where it has nothing.
+        Mean of what a cluster has of a component; its center where it has nothing.
     cost : float
-        Weighted squared distance of the mixture to its centres.
+        Weighted squared distance of the mixture to its centers.
     """
 
     centers: Floats
@@ -268,7 +268,7 @@ def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: in
 
     Every component gets the same number of samples, so small ones are resolved
     as well as large ones, and they come in antithetic pairs, so that the mean of
-    a component alone is exact: a well separated centre does not move.
+    a component alone is exact: a well separated center does not move.
     """
     size, dim = mixture.centers.shape
     n_pairs = max(1, n_per_component // 2)
@@ -283,7 +283,7 @@ def sample_mixture(mixture: Atoms, rng: np.random.Generator, n_per_component: in
 
 
 def assign(centers: Floats, samples: Samples) -> tuple[NDArray[np.intp], float]:
-    """Index of the nearest centre of each sample, and the weighted squared distance of all."""
+    """Index of the nearest center of each sample, and the weighted squared distance of all."""
     labels = nearest(samples.places, centers)
     misses = samples.places - centers[labels]
     return labels, float(samples.weights @ np.einsum("nd,nd->n", misses, misses))
@@ -300,7 +300,7 @@ def weighted_sums(labels: NDArray[np.intp], samples: Samples, n: int) -> tuple[F
 
 
 def lloyd_round(centers: Floats, samples: Samples) -> tuple[Floats, float]:
-    """One round, and the cost before it; a centre that receives no weight stays where it is."""
+    """One round, and the cost before it; a center that receives no weight stays where it is."""
     labels, cost = assign(centers, samples)
     mass, sums = weighted_sums(labels, samples, len(centers))
     received = mass > 0
@@ -321,12 +321,12 @@ def lloyd(centers: Floats, samples: Samples, n_rounds: int) -> Floats:
 
 
 def default_samples(n_clusters: int, dim: int) -> int:
-    """Enough samples that they blur the centres less than a sketch does, in little time.
+    """Enough samples that they blur the centers less than a sketch does, in little time.
 
-    Where clusters overlap, a centre of s samples is off by about width / sqrt(s).
+    Where clusters overlap, a center of s samples is off by about width / sqrt(s).
     """
-    affordable = min(MOST_NUMBERS // dim, MOST_DISTANCES // n_clusters)
-    return max(LEAST_SAMPLES * n_clusters, affordable)
+    affordable = min(MAX_NUMBERS // dim, MAX_DISTANCES // n_clusters)
+    return max(MIN_SAMPLES * n_clusters, affordable)
 
 
 def cluster_density(
@@ -340,9 +340,9 @@ def cluster_density(
 ) -> Clusters:
     """K-means clusters of the density of a solution.
 
-    Lloyd's rounds start from the centres of the solution. If the density is not made
+    Lloyd's rounds start from the centers of the solution. If the density is not made
     of these, or its components overlap, they are no more than a guess: k-means++ seeds are
-    tried as well, and the centres with the smallest cost on the samples are returned.
+    tried as well, and the centers with the smallest cost on the samples are returned.
     """
     density = solution.density
     centers = solution.centers
@@ -357,7 +357,7 @@ def cluster_density(
         # Where clusters share a component, another division may be better; seeds of very many
         # clusters never are.
         divided = bool((clusters.masses.max(axis=0) < WHOLE * density.weights).any())
-        guessed = density.size != n_clusters or (divided and n_clusters <= MOST_DIVIDED)
+        guessed = density.size != n_clusters or (divided and n_clusters <= MAX_DIVIDED)
         if guessed and samples.weights.sum() > 0:
             few = samples.thinned(TRIAL_SAMPLES * n_clusters)
             starts = [clusters.centers]
@@ -376,7 +376,7 @@ def cluster_density(
 
 
 def _clusters(centers: Floats, samples: Samples, size: int) -> Clusters:
-    """What each centre serves of each of `size` components."""
+    """What each center serves of each of `size` components."""
     labels, cost = assign(centers, samples)
     n_clusters = len(centers)
     mass, sums = weighted_sums(labels * size + samples.component, samples, n_clusters * size)

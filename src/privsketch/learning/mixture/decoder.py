@@ -58,7 +58,7 @@ class MixtureSolution:
     Attributes
     ----------
     gaussians : Gaussians
-        Weights in records, means relative to the domain's centre, sorted by mean.
+        Weights in records, means relative to the domain's center, sorted by mean.
     standard_errors : (n_components, dim) float64
         Of the means, from noise, sampling and, where there is one, misfit.
     chi_square : float

@@ -30,8 +30,8 @@ from privsketch.learning.mixture.gaussians import (
     merge_pairs,
 )
 
-LARGEST_WEIGHT = 1e6  # in units in which all weights together are about one
-SMALLEST_VARIANCE = 1e-4  # times the square of the shortest wavelength, over 2 pi
+MAX_WEIGHT = 1e6  # in units in which all weights together are about one
+MIN_VARIANCE = 1e-4  # times the square of the shortest wavelength, over 2 pi
 N_NEIGHBOURS = 4  # merge partners tried per component
 RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
 
@@ -54,7 +54,7 @@ def make_limits(frequencies: Floats, low: Floats, high: Floats) -> Limits:
     """Limits for a design: widths far below the shortest wavelength look all the same."""
     highest = float(np.max(np.square(frequencies).sum(axis=1), initial=0.0))
     fallback = float(np.max(high - low)) ** 2
-    return Limits(low, high, SMALLEST_VARIANCE / highest if highest > 0 else fallback)
+    return Limits(low, high, MIN_VARIANCE / highest if highest > 0 else fallback)
 
 
 def pack(gaussians: Gaussians, limits: Limits) -> Floats:
@@ -127,7 +127,7 @@ def descend(
         upper_shape = np.tile(largest, size)
         lower_shape = np.full(upper_shape.shape, limits.smallest)
     lower = np.concatenate([np.zeros(size), np.tile(limits.low, size), lower_shape])
-    upper = np.concatenate([np.full(size, LARGEST_WEIGHT), np.tile(limits.high, size), upper_shape])
+    upper = np.concatenate([np.full(size, MAX_WEIGHT), np.tile(limits.high, size), upper_shape])
 
     def scaled(x: Floats) -> tuple[float, Floats]:
         value, gradient = objective(x / scale, sums, gaussians, limits)

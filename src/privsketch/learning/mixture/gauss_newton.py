@@ -15,7 +15,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from privsketch._typing import Floats
 from privsketch.learning.mixture.covariance import Weighting
-from privsketch.learning.mixture.descent import LARGEST_WEIGHT, Limits
+from privsketch.learning.mixture.descent import MAX_WEIGHT, Limits
 from privsketch.learning.mixture.gaussians import Gaussians, Sums, entries, features
 
 NEGLIGIBLE = 0.02  # a change of chi-square that no statistics would notice
@@ -25,7 +25,7 @@ MAX_DAMPING = 1e6
 
 @dataclass(frozen=True)
 class Prior:
-    """Normal beliefs about the logarithms: precisions and centres, one for each entry."""
+    """Normal beliefs about the logarithms: precisions and centers, one for each entry."""
 
     precisions: Floats  # (n_log_entries,), 0 where nothing is believed
     centers: Floats
@@ -135,7 +135,7 @@ def _spectral_ratios(matrices: Floats) -> tuple[Floats, Floats]:
 def moved(gaussians: Gaussians, step: Floats, limits: Limits) -> Gaussians:
     """The components after a step in the variables, kept within their limits."""
     size, dim = gaussians.means.shape
-    weights = np.clip(gaussians.weights + step[:size], 0.0, LARGEST_WEIGHT)
+    weights = np.clip(gaussians.weights + step[:size], 0.0, MAX_WEIGHT)
     means = gaussians.means + step[size : size * (dim + 1)].reshape(size, dim)
     change = step[size * (dim + 1) :]
     logs = logarithms(gaussians)

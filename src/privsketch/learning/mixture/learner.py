@@ -79,7 +79,7 @@ def learn_gaussian_mixture(
         covariance_type,
         rng,
         n_init=int(n_init),
-        project=design.domain.centred().project,
+        project=design.domain.centered().project,
         dither=_dither(sketch),
     )
     return _as_model(sketch, solution)
@@ -125,7 +125,7 @@ def mixture_problem(sketch: Sketch) -> Problem:
 
 def _dither(sketch: Sketch) -> Floats | None:
     design = sketch.design
-    if not design.map.dithered:
+    if not design.mapping.dithered:
         return None
     turns = design.frequencies.offsets(design.domain) * 2.0**-design.frequencies.turn_bits
     return np.asarray(2 * np.pi * turns, dtype=np.float64)

@@ -54,7 +54,7 @@ class PCASolution:
         Squared misfit, in units of the noise, of the components asked for, those that stand
         out, and an isotropic part.
     mean : (dim,) float64 or None
-        Offset of the mean from the centre of the domain, None if it is not known.
+        Offset of the mean from the center of the domain, None if it is not known.
     too_few : bool
         Whether there are too few records to say anything.
     method : {"eigenvectors", "burer-monteiro", "convex"}
@@ -109,10 +109,10 @@ def _decode(
     factors, matrix, loss, remainder, name = _fit(search, rank, method)
     eigenvalues, axes = np.linalg.eigh(matrix)
     eigenvalues, axes = eigenvalues[::-1], axes[:, ::-1]
-    n_records, most_variance = observations.n_records, observations.radius**2
+    n_records, max_variance = observations.n_records, observations.radius**2
     spread = spread_of(observations, loss, remainder, axes, factors.rank, k)
     summary = summarise(eigenvalues, spread)
-    total = min(max(float(np.trace(matrix)), 0.0), n_records * most_variance)
+    total = min(max(float(np.trace(matrix)), 0.0), n_records * max_variance)
     order = np.argsort(-summary.explained, kind="stable")
     explained = _plausible(summary.explained[order], total, dim)
     errors = np.sqrt(spread.own[order] + _sampling(observations, explained, axes.T[order]))
@@ -122,7 +122,7 @@ def _decode(
     return PCASolution(
         components=signed(axes.T[order]),
         explained_variance=explained / n_records,
-        standard_errors=np.minimum(errors / n_records, most_variance),
+        standard_errors=np.minimum(errors / n_records, max_variance),
         total_variance=total / n_records,
         noise_variance=rest / n_records if k < dim else 0.0,
         lost_variance=_share(float(summary.lost.sum()), best, 1 - k / dim),

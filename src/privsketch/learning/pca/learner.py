@@ -18,7 +18,7 @@ from privsketch.sketching.sketch import Sketch
 MISFIT = 1.5  # residual over its expectation above which the rest is not spread evenly
 COSTLY = 0.05  # share of the variance lost to noise that is worth a word
 EDGE = 0.98  # of the largest total variance that records of the domain can have
-NARROW = 0.03  # root mean square distance from the centre over the radius
+NARROW = 0.03  # root mean square distance from the center over the radius
 TOO_FEW = "there are too few records to say anything: the components describe noise"
 _PURPOSE_PCA = 5  # streams of the public seed: frequencies 0, 1, 4; other learners 2, 3
 
@@ -33,7 +33,7 @@ def learn_pca(
     """Principal components from a sketch. Charges nothing.
 
     They are about the mean of the records if the design releases it (`mean="released"`),
-    else about the centre of the domain; the model says which.
+    else about the center of the domain; the model says which.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _concerns(model: PCAModel, sketch: Sketch) -> tuple[str, ...]:
         found.append(text + more)
     if not model.centered and standing and model.total_variance < (NARROW * radius) ** 2:
         found.append(
-            "all records lie very near the centre of the domain: a smaller radius would need far "
+            "all records lie very near the center of the domain: a smaller radius would need far "
             "less noise"
         )
     if model.misfit > _most_misfit(model, sketch) and sketch.design.feature_map == "quadratic":

@@ -1,7 +1,7 @@
 """What a learner of principal components is given: noisy second moments of the records.
 
 Either sums of squares along public directions, or the entries of the second-moment matrix;
-both are linear in that matrix, about the centre of the domain. Units are those of the records.
+both are linear in that matrix, about the center of the domain. Units are those of the records.
 
 The numbers to explain: second moments about the mean, where the mean is known.
 
@@ -27,7 +27,7 @@ from privsketch.learning.pca.measurements import (
 )
 from privsketch.sketching.sketch import Sketch
 
-LEAST_NOISE = 1e-7  # of the values' size: what a fit regards as exact
+MIN_NOISE = 1e-7  # of the values' size: what a fit regards as exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class QuadraticProblem:
     noise : {"gaussian", "laplace", "cube"}
         Law of the noise.
     radius : float
-        Records lie within this distance of the centre.
+        Records lie within this distance of the center.
     n_records : float
         Number of records: exact, noisy, or the planned one.
     mean : (dim,) float64 or None
@@ -112,7 +112,7 @@ PCAProblem = QuadraticProblem | MomentProblem
 def problem_of_pca(sketch: Sketch) -> PCAProblem:
     """The sketch as learners of principal components see it."""
     design = sketch.design
-    if design.map.has_table:
+    if design.mapping.has_table:
         raise ParameterError(
             f"this sketch has {design.feature_map!r} features, which tell clusters and mixtures; "
             "plan a design with `task='pca'` for principal components"
@@ -192,13 +192,13 @@ class Observations:
     n_records : float
         At least 1.
     radius : float
-        Records lie within this distance of the centre of the domain.
+        Records lie within this distance of the center of the domain.
     repetition : float
         How often a record counts.
     count_deviation : float
         Standard deviation of `n_records`, relative to it.
     mean : (dim,) float64 or None
-        Offset of the mean from the centre of the domain, if it was taken off.
+        Offset of the mean from the center of the domain, if it was taken off.
     mean_variance : float
         Variance of the noise of n_records times the mean, per coordinate.
     """
@@ -257,7 +257,7 @@ def observations_of(problem: PCAProblem) -> Observations:
         values = values - n_records * measurements.of_matrix(np.outer(mean, mean))
         values = values + problem.mean_variance / n_records * measurements.identity
     largest = max(float(np.abs(values).max(initial=0.0)), 1e-6 * problem.radius**2)
-    floor = (LEAST_NOISE * largest) ** 2
+    floor = (MIN_NOISE * largest) ** 2
     return Observations(
         measurements=measurements,
         values=values,

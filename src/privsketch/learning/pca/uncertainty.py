@@ -73,7 +73,7 @@ def _spread_of(
     average = cross_variance(
         dim,
         rank,
-        map="quadratic",
+        feature_map="quadratic",
         n_features=size,
         noise=observations.noise,
         variance=float(np.mean(observations.variances)) / max(scale, 1e-300),
