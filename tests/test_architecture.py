@@ -1,8 +1,11 @@
 """The data flows one way: nothing to the right of the noise can reach a record."""
 
 import ast
+import inspect
+import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 import privsketch
 
 ROOT = Path(privsketch.__file__).parent
+REPOSITORY = Path(__file__).parents[1]
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 # Each room imports only from rooms above it. There are no exceptions.
 ROOMS = [
@@ -106,3 +110,97 @@ def test_learning_alone_loads_no_reader():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+# --- a house that can be seen at a glance --------------------------------------------------------
+
+MAX_FILES = 15  # of a folder
+
+
+def test_folders_are_small_and_names_do_not_repeat_them():
+    for folder in {path.parent for path in ROOT.rglob("*.py")}:
+        names = [path.stem for path in folder.glob("*.py")]
+        assert len(names) <= MAX_FILES, folder
+        assert not [name for name in names if name.startswith(folder.name) and folder != ROOT]
+
+
+def test_every_room_says_what_it_is_and_stands_in_the_architecture():
+    page = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for name in LEVEL:
+        assert f"`{name}`" in page or f"`{name}/`" in page, name
+        if (ROOT / name).is_dir():
+            module = ast.parse((ROOT / name / "__init__.py").read_text(encoding="utf-8"))
+            assert ast.get_docstring(module), name
+
+
+# Words of mathematics, of Python and of scikit-learn, which need no entry in the glossary.
+PLAIN = frozenset(
+    """
+    among amplitude asked assumed assumption axis block blocks bound bytes calibration
+    carried centered checked clip cls composition contribution covariance covariances data
+    density describe description distances draw error errors explained first found fourth
+    frequency from given half header here high ids interval inverse json k kept kmeans
+    kwargs level load loss lost low mapping masking matrices mean means mechanism medians
+    misfit missing moment moments more name nearest nonzero norm norms of options others out
+    pairs parse parts path points predict private privsketch proba process progress project
+    protect protection quadratic queries radians radius rate ratio repetition residual
+    reused rounds same sample sampler samples save scheduler score second seed self
+    sensitivity spread squared standard standing state std summary task text told total
+    transform true type unit used value values variance vector was weights what width widths
+    with workers x y
+    """.split()  # noqa: SIM905 - a table of words
+)
+# One thing, one word: what these would be called here.
+OTHER_WORDS = {
+    "most": "max",
+    "least": "min",
+    "starts": "init",
+    "centre": "center",
+    "centroid": "center",
+    "neighbors": "neighbours",
+    "sigma": "scale",
+    "dimension": "dim",
+}
+
+
+def public_names():
+    """Names of what is exported, of its parameters and of its attributes."""
+    for name in privsketch.__all__:
+        thing = getattr(privsketch, name)
+        yield name
+        members = [thing]
+        if inspect.isclass(thing):
+            own = {key: value for key, value in vars(thing).items() if not key.startswith("_")}
+            yield from (key for key in own if key.islower())
+            members += [getattr(value, "__func__", value) for value in own.values()]
+        for member in members:
+            if callable(member):
+                with suppress(ValueError):
+                    yield from inspect.signature(member).parameters
+
+
+def words_of(name):
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return [word for word in apart.lower().split("_") if word]
+
+
+def test_public_names_use_the_words_of_the_glossary():
+    page = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    glossary = page[page.index("## Glossary") : page.index("## Decisions")]
+    known = PLAIN | {word for text in re.findall(r"\w+", glossary) for word in words_of(text)}
+    for name in public_names():
+        assert name != "map", "say feature_map"
+        for word in words_of(name):
+            assert word not in OTHER_WORDS, f"{name}: say {OTHER_WORDS[word]}"
+            assert {word, word.rstrip("s"), f"{word}s"} & known, f"{name}: {word!r}"
+
+
+@pytest.mark.parametrize("name", sorted(privsketch.__all__))
+def test_what_is_exported_is_documented(name):
+    thing = getattr(privsketch, name)
+    page = inspect.getdoc(thing) or ""
+    assert page.strip(), name
+    given = [p for p in inspect.signature(thing).parameters if p not in ("self", "args", "kwargs")]
+    if inspect.isclass(thing) and not issubclass(thing, BaseException):
+        missing = [p for p in given if not re.search(rf"\b{p}\b", page)]
+        assert not missing, f"{name}: {missing}"

@@ -133,10 +133,29 @@ class Budget:
 class Receipt:
     """What one release cost: a plain record kept with the release.
 
-    `epsilon` and `delta` are the whole cost; `parts` are the receipts it is made of
-    (shares of one release, or the releases of several holders), and `composition`
-    says how they add up: "sequential" (costs add) or "parallel" (the largest counts,
-    because one record sits in one part only, which `assumption` spells out).
+    Attributes
+    ----------
+    mechanism : str
+        What was released, with which noise.
+    epsilon, delta : float
+        The whole cost.
+    neighbours : {"add-remove", "replace"}
+    source : str or None
+        The holder's public name of the records.
+    sensitivity, calibration : str
+        How far one record moves what was released, and how the noise follows from it.
+    scale : float or None
+        Of the noise.
+    sampler : str
+        What drew the noise.
+    unit : str
+        What is protected.
+    composition : {"single", "sequential", "parallel", "concentrated"}
+        How `parts` add up: costs add; the largest counts, because one record sits in one part only,
+        which `assumption` spells out; or the rho of Gaussian parts add.
+    assumption : str
+    parts : tuple of Receipt
+        Shares of one release, steps of a run, or the releases of several holders.
     """
 
     mechanism: str

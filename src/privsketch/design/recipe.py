@@ -64,6 +64,27 @@ MEAN_MODES = ("omitted", "released")
 class Design:
     """What all holders of one study share. Made by `Design.plan`, read by `Design.load`.
 
+    Attributes
+    ----------
+    task : {"kmeans", "gaussian-mixture", "pca"}
+    n_components : int
+        Clusters, Gaussians or principal components that it is planned for.
+    domain : Box or Ball
+    budget : Budget
+        What the sketch of one holder costs.
+    feature_map : {"fourier", "one-bit", "quadratic", "second-moments"}
+    frequencies : Frequencies
+        How the public random matrix is drawn, and a checksum of it.
+    noise : {"gaussian", "laplace", "cube"}
+    count : {"released", "omitted", "public"}
+        Whether a number of records is part of the sketch.
+    n_records : float
+        The public number of records of a holder that it is planned for.
+    columns : tuple of str, optional
+    masks : Masks, optional
+    mean : {"omitted", "released"}
+        Whether the mean of the records is part of the sketch.
+
     Examples
     --------
     >>> import privsketch as ps

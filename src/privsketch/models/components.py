@@ -47,6 +47,9 @@ class PCAModel(Model):
     n_records : float
         Number of records: exact, noisy, or the planned one if the sketch has none.
     method : {"eigenvectors", "burer-monteiro", "convex"}
+    design_fingerprint : str
+        That of the sketch's design; empty without a sketch.
+    columns : tuple of str, optional
     concerns : tuple of str
         Reasons to doubt the components, in words; empty if there are none.
     receipt : Receipt

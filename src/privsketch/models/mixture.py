@@ -42,6 +42,9 @@ class GaussianMixtureModel(Model):
         not, or that the search got stuck.
     n_records : float
         Number of records as the fit sees it.
+    design_fingerprint : str
+        That of the sketch's design; empty without a sketch.
+    columns : tuple of str, optional
     concerns : tuple of str
         Reasons to doubt the mixture, in words; empty if there are none.
     receipt : Receipt

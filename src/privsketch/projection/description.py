@@ -36,11 +36,26 @@ _KNOWN = {
 class ReleaseDescription:
     """A released table in words and numbers.
 
-    `columns` are the released ones, `carried` those that were copied without any protection.
-    `record` are the columns of a record, in their order, if they have names; `n_records` is
-    the number of rows, which is public. `noise_variance` and `noise_fourth_moment` are of the
-    noise of one released number. `seed` is that of a public matrix, None for one that was drawn
-    without; `matrix_name` tells any matrix from others: distances need rows of the same one.
+    Attributes
+    ----------
+    columns, carried : tuple of str
+        The released columns, and those that were copied without any protection.
+    dim : int
+        Number of columns of a record.
+    record : tuple of str or None
+        The columns of a record, in their order, if they have names.
+    n_records : int
+        Number of rows, which is public.
+    domain : Box or Ball
+    protect, calibration, noise : str
+        As in `PrivateProjection`.
+    noise_variance, noise_fourth_moment : float
+        Of the noise of one released number.
+    seed : int or None
+        That of a public matrix; None for one that was drawn without.
+    matrix_name : str
+        Tells any matrix from others: distances need rows of the same one.
+    receipt : Receipt
     """
 
     columns: tuple[str, ...]

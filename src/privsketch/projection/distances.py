@@ -52,11 +52,16 @@ class KnownNoise(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """Released rows, (n, k) float64, and what is known about their noise.
+    """Released rows and what is known about their noise.
 
-    `noise` is the `Projection` that released them, or the `ReleaseDescription` that lies beside
-    their file. None is for points of the released space that are exact, such as public centers.
     Columns that were carried along do not belong here.
+
+    Parameters
+    ----------
+    values : (n, k) float64
+    noise : Projection or ReleaseDescription, optional
+        What released them, or what lies beside their file. None is for points of the released space
+        that are exact, such as public centers.
     """
 
     values: Floats

@@ -48,8 +48,27 @@ _one_at_a_time = Lock()
 class Projection:
     """A matrix with the noise that makes projections by it private.
 
-    Made by `Projection.draw`. `values` of a release are in the units of the records, around
+    Made by `Projection.draw`. Values of a release are in the units of the records, around
     the center of the domain: (record - center) P + noise.
+
+    Attributes
+    ----------
+    matrix : Matrix
+        P, in integers.
+    seed : int or None
+        The public seed of the matrix; None for one that nobody knew before.
+    noise : RowNoise
+        Of one released number.
+    protection : Protection
+        What a neighbour may change: a row or an element, by how much.
+    budget : Budget
+        What one release costs.
+    asked, asked_noise : str
+        Calibration and noise as they were asked for.
+    was_used : bool
+        Whether the matrix has been used already: a fresh one serves once.
+    process : int
+        The process that drew it; a copy elsewhere is not fresh.
     """
 
     matrix: Matrix = field(repr=False)
