@@ -118,6 +118,15 @@ def _again(kind: type[PrivsketchError], text: str, facts: dict[str, Any]) -> Pri
     return error
 
 
+def require_gaussian_delta(delta: float, instead: str = "cube") -> None:
+    """Refuse Gaussian noise for a pure budget."""
+    if delta == 0:
+        raise ParameterError(
+            "`delta=0` with `noise='gaussian'`: the Gaussian mechanism needs delta > 0; use "
+            f"`noise={instead!r}` for pure differential privacy"
+        )
+
+
 MANY = 2.0**40  # records: what sums are planned for
 
 

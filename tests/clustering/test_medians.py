@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.cluster import KMeans
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import privsketch as ps
 from privsketch.budget import exact
@@ -55,6 +54,7 @@ from privsketch.features.stream import PublicStream
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.mechanism import laplace_law
 from privsketch.testing import Tape, questions, replay, without_noise
+from tests.contract import contract
 from tests.oracles import (
     even_account,
     law_of_choices,
@@ -609,18 +609,8 @@ ESTIMATORS = [
 ]
 
 
-def expected_failures(estimator):
-    return {
-        "check_clustering": "asks for labels_, an exact statement about every record",
-        "check_fit_idempotent": "two fits draw fresh noise; on 20 records it decides the labels",
-        "check_estimators_empty_data_messages": (
-            "an empty table is a valid input under add-remove: an error would reveal it"
-        ),
-    }
-
-
 @pytest.mark.mostly_slow(quick_every=9)
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+@contract(ESTIMATORS)
 def test_scikit_learn_contract(estimator, check, one_search):
     check(estimator)
 

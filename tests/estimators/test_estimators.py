@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import privsketch as ps
 from privsketch.noise.mechanism import _insecure_sampler
+from tests.contract import contract
 from tests.kmeans import private_kmeans
 
 ESTIMATORS = [
@@ -34,17 +34,7 @@ ESTIMATORS = [
 ]
 
 
-def expected_failures(estimator):
-    return {
-        "check_clustering": "asks for labels_, an exact statement about every record",
-        "check_fit_idempotent": "two fits draw fresh noise; on 20 records it decides the labels",
-        "check_estimators_empty_data_messages": (
-            "an empty table is a valid input under add-remove: an error would reveal it"
-        ),
-    }
-
-
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+@contract(ESTIMATORS)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

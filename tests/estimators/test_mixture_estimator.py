@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import privsketch as ps
 from privsketch.estimators.mixture import PrivateGaussianMixture
 from privsketch.noise.mechanism import _insecure_sampler
+from tests.contract import contract
 
 ESTIMATORS = [
     PrivateGaussianMixture(2, epsilon=5.0, delta=1e-6, domain=ps.Box(-20, 20), n_init=1),
@@ -20,16 +20,7 @@ ESTIMATORS = [
 ]
 
 
-def expected_failures(estimator):
-    return {
-        "check_fit_idempotent": "two fits draw fresh noise; on 20 records it decides the labels",
-        "check_estimators_empty_data_messages": (
-            "an empty table is a valid input under add-remove: an error would reveal it"
-        ),
-    }
-
-
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+@contract(ESTIMATORS)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

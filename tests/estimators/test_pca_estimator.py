@@ -8,12 +8,12 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import privsketch as ps
 from privsketch.estimators import pca as module
 from privsketch.estimators.pca import PrivatePCA
 from privsketch.noise.mechanism import _insecure_sampler
+from tests.contract import contract
 
 ESTIMATORS = [
     PrivatePCA(1, epsilon=5.0, delta=1e-6, domain=ps.Ball(radius=30.0)),
@@ -21,16 +21,7 @@ ESTIMATORS = [
 ]
 
 
-def expected_failures(estimator):
-    return {
-        "check_fit_idempotent": "two fits draw fresh noise; on 20 records it decides",
-        "check_estimators_empty_data_messages": (
-            "an empty table is a valid input under add-remove: an error would reveal it"
-        ),
-    }
-
-
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+@contract(ESTIMATORS)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

@@ -14,6 +14,9 @@ from privsketch.cli.options import (
     BUDGET,
     DOMAIN,
     HEADER,
+    MISSING,
+    SOURCE,
+    THREADS,
     chosen_columns,
     domain_of,
     stated_domain,
@@ -82,18 +85,12 @@ METHODS = {
 )
 @click.option("--columns", help="Columns that make a record, in order: a,b,c. All if left out.")
 @HEADER
-@click.option(
-    "--missing",
-    type=click.Choice(["error", "center"]),
-    default="error",
-    show_default=True,
-    help="Refuse missing values, or center them.",
-)
-@click.option("--threads", "n_threads", type=int, help="All cores if left out.")
+@MISSING
+@THREADS
 @click.option(
     "--seed", "random_state", type=int, help="Seed of public randomness; noise has no seed."
 )
-@click.option("--source", help="Name of this set of records; the output's name if left out.")
+@SOURCE
 @click.option(
     "-o",
     "--output",

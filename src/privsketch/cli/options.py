@@ -15,6 +15,14 @@ import click
 if TYPE_CHECKING:
     from privsketch.domain import Domain
 
+
+def choice(name: str, *values: str, help: str) -> Callable[[Any], Any]:
+    """An option that is one of some words; the first of them if it is left out."""
+    return click.option(
+        name, type=click.Choice(values), default=values[0], show_default=True, help=help
+    )
+
+
 DOMAIN = (
     click.option(
         "--box",
@@ -34,13 +42,7 @@ DOMAIN = (
 BUDGET = (
     click.option("--epsilon", type=float, required=True, help="Privacy budget."),
     click.option("--delta", type=float, required=True, help="Use 0 for pure differential privacy."),
-    click.option(
-        "--neighbours",
-        type=click.Choice(["add-remove", "replace"]),
-        default="add-remove",
-        show_default=True,
-        help="Which change of a table stays hidden.",
-    ),
+    choice("--neighbours", "add-remove", "replace", help="Which change of a table stays hidden."),
 )
 HEADER = click.option(
     "--header/--no-header",
@@ -50,12 +52,17 @@ HEADER = click.option(
     "for a header if nothing is said, and refused if it has numbers; without a header columns are "
     "called 0, 1, ...",
 )
+MISSING = choice("--missing", "error", "center", help="Refuse missing values, or center them.")
+THREADS = click.option("--threads", "n_threads", type=int, help="All cores if left out.")
+SOURCE = click.option(
+    "--source", help="Name of this set of records; the output's name if left out."
+)
 _STUDY = (
-    click.option(
+    choice(
         "--task",
-        type=click.Choice(["kmeans", "gaussian-mixture", "pca"]),
-        default="kmeans",
-        show_default=True,
+        "kmeans",
+        "gaussian-mixture",
+        "pca",
         help="What will be learned; a sketch for clusters serves mixtures and the other way "
         "round, with less certainty. Principal components (pca) need --ball.",
     ),

@@ -11,6 +11,10 @@ import click
 from privsketch.cli.options import (
     DOMAIN,
     HEADER,
+    MISSING,
+    SOURCE,
+    THREADS,
+    choice,
     chosen_columns,
     domain_of,
     listed_names,
@@ -56,11 +60,10 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Numbers that are released for each record.",
 )
 @_domain_options
-@click.option(
+@choice(
     "--protect",
-    type=click.Choice(["row", "element"]),
-    default="row",
-    show_default=True,
+    "row",
+    "element",
     help="What is hidden: all that a record says, or one entry of it.",
 )
 @click.option(
@@ -70,25 +73,15 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Hide only changes by at most this distance; the diameter of the domain, which hides "
     "all, if left out.",
 )
-@click.option(
-    "--bound-norm",
-    type=click.Choice(["l2", "l1"]),
-    default="l2",
-    show_default=True,
-    help="Distance of rows that --bound speaks of.",
-)
-@click.option(
-    "--noise",
-    type=click.Choice(["auto", "laplace", "gaussian"]),
-    default="auto",
-    show_default=True,
-    help="Gaussian noise needs --delta.",
-)
-@click.option(
+@choice("--bound-norm", "l2", "l1", help="Distance of rows that --bound speaks of.")
+@choice("--noise", "auto", "laplace", "gaussian", help="Gaussian noise needs --delta.")
+@choice(
     "--calibration",
-    type=click.Choice(["auto", "realised", "fresh", "union", "paper"]),
-    default="auto",
-    show_default=True,
+    "auto",
+    "realised",
+    "fresh",
+    "union",
+    "paper",
     help="realised: private at this very matrix; fresh: for a matrix nobody knew; auto: the less "
     "noisy one that is allowed; union and paper are for comparison.",
 )
@@ -111,15 +104,9 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Columns to copy UNPROTECTED, named one by one: id,label. Their values pass through "
     "unchanged; those of CSV files as text.",
 )
-@click.option(
-    "--missing",
-    type=click.Choice(["error", "center"]),
-    default="error",
-    show_default=True,
-    help="Refuse missing values, or center them.",
-)
-@click.option("--threads", "n_threads", type=int, help="All cores if left out.")
-@click.option("--source", help="Name of this set of records; the output's name if left out.")
+@MISSING
+@THREADS
+@SOURCE
 @click.option(
     "--publish-matrix",
     "matrix_file",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from privsketch.cli.options import HEADER, chosen_columns
+from privsketch.cli.options import HEADER, MISSING, SOURCE, THREADS, chosen_columns
 from privsketch.cli.output import (
     require_free,
     say,
@@ -27,17 +27,11 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "-o", "--output", type=_PATH, required=True, help="File of the sketch; - for standard output."
 )
-@click.option("--source", help="Name of this set of records; the output's name if left out.")
+@SOURCE
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
 @HEADER
-@click.option(
-    "--missing",
-    type=click.Choice(["error", "center"]),
-    default="error",
-    show_default=True,
-    help="Refuse missing values, or center them.",
-)
-@click.option("--threads", "n_threads", type=int, help="All cores if left out.")
+@MISSING
+@THREADS
 @click.option(
     "--engine",
     type=click.Choice(["threads", "pool", "dask"]),

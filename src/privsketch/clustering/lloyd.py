@@ -41,7 +41,7 @@ from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.run import Run
 from privsketch.clustering.starts import Start, start_centers
 from privsketch.domain import Ball, Box, Domain
-from privsketch.errors import ParameterError, require_count, require_records
+from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_records
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 from privsketch.noise.laws import saturating_multiply
@@ -74,11 +74,8 @@ def cluster(
     kind: LloydNoise = noise or ("gaussian" if delta > 0 else pure_noise(domain))
     if kind not in _RELEASES:
         raise ParameterError("noise", kind, f"expected one of {', '.join(map(repr, _RELEASES))}")
-    if kind == "gaussian" and delta == 0:
-        raise ParameterError(
-            "`delta=0` with `noise='gaussian'`: the Gaussian mechanism needs delta > 0; use "
-            "`noise='cube'` for pure differential privacy"
-        )
+    if kind == "gaussian":
+        require_gaussian_delta(delta)
     if kind != "gaussian":
         run.without_delta()
     passes = run.read()

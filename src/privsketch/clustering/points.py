@@ -16,7 +16,7 @@ from privsketch._typing import Floats, Integers
 from privsketch.budget import Budget
 from privsketch.clustering.passes import Passes
 from privsketch.domain import Ball, Domain
-from privsketch.errors import ParameterError
+from privsketch.errors import ParameterError, require_gaussian_delta
 from privsketch.noise.account import Account
 
 PointNoise = Literal["laplace", "cube", "gaussian"]
@@ -30,11 +30,8 @@ def checked_noise(noise: str | None, budget: Budget, domain: Domain, n_points: i
     if noise not in POINT_NOISES:
         known = ", ".join(map(repr, POINT_NOISES))
         raise ParameterError("noise", noise, f"expected one of {known}")
-    if noise == "gaussian" and budget.delta == 0:
-        raise ParameterError(
-            "`delta=0` with `noise='gaussian'`: the Gaussian mechanism needs delta > 0; use "
-            "`noise='cube'` for pure differential privacy"
-        )
+    if noise == "gaussian":
+        require_gaussian_delta(budget.delta)
     return noise
 
 

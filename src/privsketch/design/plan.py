@@ -24,7 +24,7 @@ from privsketch.design.size import (
     largest_size,
 )
 from privsketch.domain import Ball, Box, Domain
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import ParameterError, require_count, require_gaussian_delta
 from privsketch.features.frequencies import default_scales, draw_frequencies, public_seed
 from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.maps import feature_map as map_named
@@ -160,11 +160,8 @@ def _noise_kind(noise: str | None, budget: Budget) -> NoiseKind | None:
     if noise not in NOISE_KINDS:
         known = ", ".join(map(repr, NOISE_KINDS))
         raise ParameterError("noise", noise, f"expected one of {known}")
-    if noise == "gaussian" and budget.delta == 0:
-        raise ParameterError(
-            "`delta=0` with `noise='gaussian'`: the Gaussian mechanism needs delta > 0; "
-            "use `noise='cube'` for pure differential privacy"
-        )
+    if noise == "gaussian":
+        require_gaussian_delta(budget.delta)
     return noise
 
 

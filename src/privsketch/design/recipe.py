@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from privsketch.budget import Budget
 from privsketch.domain import Ball, Domain, domain_from_json, domain_to_json
-from privsketch.errors import ParameterError
+from privsketch.errors import ParameterError, require_gaussian_delta
 from privsketch.features.frequencies import (
     NO_LAW,
     Frequencies,
@@ -121,11 +121,8 @@ class Design:
         if self.noise not in NOISE_KINDS:
             known = ", ".join(map(repr, NOISE_KINDS))
             raise ParameterError("noise", self.noise, f"expected one of {known}")
-        if self.noise == "gaussian" and self.budget.delta == 0:
-            raise ParameterError(
-                "`delta=0` with `noise='gaussian'`: the Gaussian mechanism needs delta > 0; "
-                "use `noise='cube'` for pure differential privacy"
-            )
+        if self.noise == "gaussian":
+            require_gaussian_delta(self.budget.delta)
         if self.count not in COUNT_MODES:
             known = ", ".join(map(repr, COUNT_MODES))
             raise ParameterError("count", self.count, f"expected one of {known}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,33 @@ from privsketch.sketching.sketch import Sketch
 from privsketch.tables.kinds import kind_of
 from privsketch.tables.memory import object_numbers
 from privsketch.tables.reading import checked_missing
+
+_Class = TypeVar("_Class", bound=type)
+# What all of them say alike of their parameters and attributes, by the mark that stands for it.
+_SHARED = {
+    "budget": """epsilon : float
+        Privacy budget of one `fit`; no default.
+    delta : float
+        0 for pure differential privacy; no default.""",
+    "domain": """domain : Box or Ball
+        Public bounds of the records; no default. Its `dim` may be left out.""",
+    "reading": """missing : {"error", "center"}
+        Refuse missing and infinite values, or put them at the center of the domain.
+    n_threads : int, optional
+        All cores if left out.""",
+    "seen": """n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Defined when X has string column names.""",
+}
+
+
+def documented(estimator: _Class) -> _Class:
+    """Fill in what the descriptions of estimators share: {budget}, {domain}, {reading}, {seen}."""
+    page = estimator.__doc__ or ""
+    for mark, text in _SHARED.items():
+        page = page.replace(f"{{{mark}}}", text)
+    estimator.__doc__ = page
+    return estimator
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -73,6 +100,20 @@ class PrivateLearner(PrivateEstimator):
 
     neighbours: Neighbours = "add-remove"
     n_records: float | None = None
+
+    def _planned(
+        self, task: str, n_components: int, domain: Domain, budget: Budget, **choices: Any
+    ) -> Design:
+        """The design of a fit; what is None is left to the planner."""
+        return Design.plan(
+            task=task,
+            n_components=n_components,
+            domain=domain,
+            budget=budget,
+            random_state=self.random_state,
+            columns=self._columns(),
+            **{"n_records": self.n_records, **choices},
+        )
 
     def _released(self, table: Any, design: Design) -> Sketch:
         """The sketch of a table, with its receipt, kept as `sketch_` and `receipt_`.

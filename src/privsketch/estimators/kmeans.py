@@ -13,14 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from privsketch.budget import Budget
 from privsketch.clustering.choose import CHOOSE_NOISE, METHODS, Choice, chosen_method, cluster_by
-from privsketch.design.recipe import Design
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError
-from privsketch.estimators.base import PrivateLearner, validated
+from privsketch.estimators.base import PrivateLearner, documented, validated
 from privsketch.learning.kmeans.learner import check_choices, learn_kmeans
 from privsketch.models.clusters import ClusterModel
 
 DEFAULT_MAX_CLUSTERS = 20
+OF_DESIGNS = ("n_features", "noise", "feature_map", "frequencies", "frequency_scale")
 _VALUES = 2**22  # of records that are looked at together
 
 
@@ -89,6 +89,7 @@ class KMeansOptions:
         }
 
 
+@documented
 @dataclass(repr=False, eq=False, kw_only=True)
 class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     """K-means with differential privacy for one record.
@@ -101,12 +102,8 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     ----------
     n_clusters : int or "auto"
         "auto" takes the number from the release as well, at no cost.
-    epsilon : float
-        Privacy budget of one `fit`; no default.
-    delta : float
-        0 for pure differential privacy; no default.
-    domain : Box or Ball
-        Public bounds of the records; no default. Its `dim` may be left out.
+    {budget}
+    {domain}
     method : {"auto", "sketch", "pipeline", "partition-tree", "lloyd", "grid", \
             "sample-aggregate", "k-variates"}
         "sketch" releases one sketch and learns from it. "pipeline" looks along few directions
@@ -123,8 +120,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     options : KMeansOptions or mapping, optional
         What only some methods need: the size and noise of a sketch, its search, the largest number
         of clusters for "auto", the entries of sparse records.
-    missing : {"error", "center"}
-    n_threads : int, optional
+    {reading}
     random_state : int, optional
         Governs public randomness only (frequencies, starts of the search). The noise
         has no seed, so two fits differ.
@@ -149,9 +145,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         The release itself; method "sketch" only.
     model_ : ClusterModel
         The model, which can be saved.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Defined when X has string column names.
+    {seen}
 
     Examples
     --------
@@ -263,20 +257,9 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         largest: int | None,
     ) -> ClusterModel:
         """Release a sketch and learn the clusters from it."""
-        design = Design.plan(
-            task="kmeans",
-            n_components=self.n_clusters if largest is None else largest,  # type: ignore[arg-type]
-            domain=domain,
-            budget=budget,
-            n_records=n_records,
-            random_state=self.random_state,
-            n_features=options.n_features,
-            noise=options.noise,
-            feature_map=options.feature_map,
-            frequencies=options.frequencies,
-            frequency_scale=options.frequency_scale,
-            columns=self._columns(),
-        )
+        number: Any = self.n_clusters if largest is None else largest
+        choices = {name: getattr(options, name) for name in OF_DESIGNS}
+        design = self._planned("kmeans", number, domain, budget, n_records=n_records, **choices)
         return learn_kmeans(
             self._released(table, design),
             self.n_clusters,

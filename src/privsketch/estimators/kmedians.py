@@ -12,9 +12,10 @@ from sklearn.base import ClusterMixin
 from privsketch.clustering.medians.method import checked_method, cluster_medians
 from privsketch.clustering.run import clustered
 from privsketch.errors import require_count
-from privsketch.estimators.base import PrivateLearner, validated
+from privsketch.estimators.base import PrivateLearner, documented, validated
 
 
+@documented
 @dataclass(repr=False, eq=False, kw_only=True)
 class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     """K-medians with differential privacy for one record.
@@ -28,12 +29,8 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     Parameters
     ----------
     n_clusters : int
-    epsilon : float
-        Privacy budget of one `fit`; no default.
-    delta : float
-        0 for pure differential privacy; no default.
-    domain : Box or Ball
-        Public bounds of the records; no default. Its `dim` may be left out.
+    {budget}
+    {domain}
     neighbours : {"add-remove", "replace"}
     method : {"rounds", "partition-tree"}
         "rounds": k-means centers of one sketch, then noisy steps to medians. "partition-tree":
@@ -41,8 +38,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     n_records : float, optional
         Public order of magnitude of the number of records. Never taken from X: if left out,
         a noisy number is paid for with a fiftieth of the budget ("replace": it is public).
-    missing : {"error", "center"}
-    n_threads : int, optional
+    {reading}
     random_state : int, optional
         Governs public randomness only (frequencies, projections). The noise has no seed, so
         two fits differ.
@@ -56,9 +52,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         What the fit cost, with its parts: one charge of (epsilon, delta) in all.
     model_ : ClusterModel
         All of this, with a file.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Defined when X has string column names.
+    {seen}
 
     Examples
     --------

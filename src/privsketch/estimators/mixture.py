@@ -14,15 +14,16 @@ from privsketch._typing import Floats
 from privsketch.budget import Budget
 from privsketch.clustering import em
 from privsketch.clustering.run import clustered
-from privsketch.design.recipe import Design
 from privsketch.design.size import CovarianceType
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError
-from privsketch.estimators.base import PrivateLearner, validated
+from privsketch.estimators.base import PrivateLearner, documented, validated
+from privsketch.estimators.kmeans import OF_DESIGNS
 from privsketch.learning.mixture.learner import MISFIT, check_choices, learn_gaussian_mixture
 from privsketch.models.mixture import GaussianMixtureModel
 
 
+@documented
 @dataclass(repr=False, eq=False, kw_only=True)
 class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc]
     """Gaussian mixture with differential privacy for one record.
@@ -36,12 +37,8 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
     ----------
     n_components : int
     covariance_type : {"full", "tied", "diag", "spherical"}
-    epsilon : float
-        Privacy budget of one `fit`; no default.
-    delta : float
-        0 for pure differential privacy; no default.
-    domain : Box or Ball
-        Public bounds of the records; no default. Its `dim` may be left out.
+    {budget}
+    {domain}
     neighbours : {"add-remove", "replace"}
     method : {"sketch", "em"}
         "em" is DP-EM (Park et al., 2017): noisy rounds from public means, for comparison. The
@@ -56,8 +53,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
     n_init : int, optional
         Searches per fit at most; none is started after one that explains the sketch.
         Five if left out, one for very large sketches.
-    missing : {"error", "center"}
-    n_threads : int, optional
+    {reading}
     random_state : int, optional
         Governs public randomness only (frequencies, starts of the search). The noise
         has no seed, so two fits differ.
@@ -81,9 +77,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         The release itself; method "sketch" only.
     model_ : GaussianMixtureModel
         The model learned from it.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Defined when X has string column names.
+    {seen}
 
     Examples
     --------
@@ -125,21 +119,9 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         table = validated(self, X, reset=True)
         if self.method == "em":
             return self._fit_em(table, domain.with_dim(table.shape[1]), budget)
-        design = Design.plan(
-            task="gaussian-mixture",
-            n_components=self.n_components,
-            covariance_type=self.covariance_type,
-            domain=domain.with_dim(table.shape[1]),
-            budget=budget,
-            n_records=self.n_records,
-            random_state=self.random_state,
-            n_features=self.n_features,
-            noise=self.noise,
-            feature_map=self.feature_map,
-            frequencies=self.frequencies,
-            frequency_scale=self.frequency_scale,
-            columns=self._columns(),
-        )
+        choices = {name: getattr(self, name) for name in ("covariance_type", *OF_DESIGNS)}
+        domain = domain.with_dim(table.shape[1])
+        design = self._planned("gaussian-mixture", self.n_components, domain, budget, **choices)
         # Before anything is spent.
         check_choices(design, self.n_components, self.covariance_type, self.n_init)
         model = learn_gaussian_mixture(

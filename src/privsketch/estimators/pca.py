@@ -10,15 +10,15 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from privsketch._typing import Floats
-from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError, RecordError, require_count
-from privsketch.estimators.base import PrivateLearner, validated
+from privsketch.estimators.base import PrivateLearner, documented, validated
 from privsketch.learning.pca.learner import check_choices, learn_pca
 
 DEFAULT_MAX_COMPONENTS = 10
 MAPS = {"auto": None, "sketch": "quadratic", "covariance": "second-moments"}
 
 
+@documented
 @dataclass(repr=False, eq=False, kw_only=True)
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearner):  # type: ignore[misc]
     """Principal components with differential privacy for one record.
@@ -36,10 +36,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
     max_components : int, optional
         Number that the release is planned for with "auto", which finds no more than twice as
         many or three more; ten, or as many as there are columns, if left out.
-    epsilon : float
-        Privacy budget of one `fit`; no default.
-    delta : float
-        0 for pure differential privacy; no default.
+    {budget}
     domain : Ball
         Public bounds of the records; no default. Noise grows with the square of its radius;
         records outside are moved to its edge. Its `dim` may be left out.
@@ -59,8 +56,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         Size of the sketch, where there is one; of least predicted loss if left out.
     n_records : float, optional
         Public order of magnitude of the number of records. Never taken from X.
-    missing : {"error", "center"}
-    n_threads : int, optional
+    {reading}
     random_state : int, optional
         Governs public randomness only (directions, simulations). The noise has no seed, so
         two fits differ.
@@ -88,9 +84,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         The release itself.
     model_ : PCAModel
         The model learned from it.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Defined when X has string column names.
+    {seen}
 
     Examples
     --------
@@ -126,18 +120,15 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         self._check_choices()
         table = validated(self, X, reset=True)
         dim = table.shape[1]
-        design = Design.plan(
-            task="pca",
-            n_components=self._planned_components(dim),
-            domain=domain.with_dim(dim),
-            budget=budget,
-            n_records=self.n_records,
-            random_state=self.random_state,
-            n_features=self.n_features,
-            noise=self.noise,
+        choices = {"n_features": self.n_features, "noise": self.noise}
+        design = self._planned(
+            "pca",
+            self._planned_components(dim),
+            domain.with_dim(dim),
+            budget,
             feature_map=MAPS[self.method],
             mean="released" if self.center else None,
-            columns=self._columns(),
+            **choices,
         )
         model = learn_pca(self._released(table, design), self.n_components)
         self.model_ = model

@@ -14,12 +14,13 @@ from privsketch._parallel import checked_threads
 from privsketch._typing import Floats
 from privsketch.budget import Receipt, compose_sequential
 from privsketch.errors import ParameterError, RecordError
-from privsketch.estimators.base import PrivateEstimator, validated
+from privsketch.estimators.base import PrivateEstimator, documented, validated
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
 from privsketch.tables.reading import checked_missing
 
 
+@documented
 @dataclass(repr=False, eq=False, kw_only=True)
 class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Random projections of records with noise that hides each of them.
@@ -55,10 +56,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         for one release: a second `transform` is refused. "auto": the less noisy of the two
         that is allowed for the first release, "realised" for all later ones. "union" and
         "paper" are for comparison.
-    missing : {"error", "center"}
-        What to do with missing or infinite values: refuse, or put them at the center of the
-        domain.
-    n_threads : int, optional
+    {reading}
     random_state : int, optional
         Public seed of the matrix; drawn by the operating system if left out. The noise has
         no seed.
@@ -81,9 +79,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         What is public about the latest release; distances need it.
     projection_ : Projection
         Matrix and noise of the latest release, or of the first one to come.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Defined when X has string column names.
+    {seen}
 
     Notes
     -----

@@ -35,6 +35,7 @@ from privsketch.errors import FileError, ParameterError
 from privsketch.features.fixedpoint import MAX_TURN_BITS, MIN_TURN_BITS, RECORD_BITS
 from privsketch.features.hadamard import (
     StructuredBlocks,
+    checked_scales,
     common_half_width,
     draw_blocks,
 )
@@ -124,14 +125,7 @@ def draw_frequencies(
         raise ParameterError("n_features", n_features, "expected an integer")
     if not 1 <= n_features <= MAX_FEATURES:
         raise ParameterError(f"`n_features={n_features}`: expected 1 to {MAX_FEATURES}")
-    low, high = scales
-    if not 0 < low <= high < float("inf"):
-        raise ParameterError(
-            "frequency_scale",
-            scales,
-            "expected positive numbers, low <= high, in the units of the records",
-        )
-    recipe = Frequencies(law, int(n_features), (float(low), float(high)), seed, 0, dithered, "")
+    recipe = Frequencies(law, int(n_features), checked_scales(scales), seed, 0, dithered, "")
     _require_size(recipe, len(domain.half_widths))
     if not drawn:
         return recipe

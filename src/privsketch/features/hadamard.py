@@ -113,6 +113,18 @@ class StructuredBlocks:
         return matrix
 
 
+def checked_scales(scales: tuple[float, float]) -> tuple[float, float]:
+    """Lowest and highest scale; an error unless they are in that order, positive and finite."""
+    low, high = scales
+    if not 0 < low <= high < float("inf"):
+        raise ParameterError(
+            "frequency_scale",
+            scales,
+            "expected positive numbers, low <= high, in the units of the records",
+        )
+    return float(low), float(high)
+
+
 def draw_blocks(
     seed: int,
     n_features: int,
@@ -140,13 +152,7 @@ def draw_blocks(
     n_features, dim = require_count("n_features", n_features), require_count("dim", dim)
     if dim > MAX_DIM:
         raise ParameterError(f"`dim={dim}`: expected at most {MAX_DIM}")
-    low, high = scales
-    if not 0 < low <= high < float("inf"):
-        raise ParameterError(
-            "frequency_scale",
-            scales,
-            "expected positive numbers, low <= high, in the units of the records",
-        )
+    low, high = checked_scales(scales)
     size = block_size(dim)
     integer_norm = half_width / TWO_PI * 2.0 ** (TURN_BITS - RECORD_BITS)  # of 1 rad per unit
     if integer_norm / high < MIN_STEPS * np.sqrt(float(size * dim)):

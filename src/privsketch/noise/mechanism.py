@@ -185,11 +185,7 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
     right_shape = values.ndim in (1, 2) and values.shape[-1] == law.n_components
     if not right_shape or values.dtype != np.int64:
         raise ParameterError(f"noise: expected {law.n_components} 64-bit integers")
-    _require_usable(law)
-    sampler = _sampler.get()
-    _tell_watchers()
-    noisy, scale = sampler(values, law)
-    return noisy, law.receipt(scale, source, _sampler_name(values, law))
+    return _drawn(values, law, source)
 
 
 def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
@@ -199,11 +195,16 @@ def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Inte
     """
     if law.kind not in CHOICE_KINDS or values.dtype != np.int64:
         raise ParameterError(f"law of kind {law.kind!r}: expected one that chooses, and integers")
+    return _drawn(values, law, source)
+
+
+def _drawn(values: Integers, law: NoiseLaw, source: str | None) -> tuple[Integers, Receipt]:
+    """What the sampler makes of the values, and the receipt; watchers are told before it draws."""
     _require_usable(law)
     sampler = _sampler.get()
     _tell_watchers()
-    chosen, scale = sampler(values, law)
-    return chosen, law.receipt(scale, source, _sampler_name(values, law))
+    drawn, scale = sampler(values, law)
+    return drawn, law.receipt(scale, source, _sampler_name(values, law))
 
 
 def _require_usable(law: NoiseLaw) -> None:

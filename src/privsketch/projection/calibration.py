@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from privsketch.budget import Budget, exact, number_text
-from privsketch.errors import ParameterError
+from privsketch.errors import ParameterError, require_gaussian_delta
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.fresh import (
     fresh_gaussian,
@@ -241,11 +241,8 @@ def check_choices(budget: Budget, noise: str, calibration: str, is_public: bool)
     ):
         if value not in known:
             raise ParameterError(name, value, f"expected one of {', '.join(map(repr, known))}")
-    if noise == "gaussian" and budget.delta == 0:
-        raise ParameterError(
-            "`delta=0` with `noise='gaussian'`: the Gaussian mechanism needs delta > 0; use "
-            "`noise='laplace'` for pure differential privacy"
-        )
+    if noise == "gaussian":
+        require_gaussian_delta(budget.delta, "laplace")
     if calibration in ("fresh", "union"):
         if is_public:
             raise ParameterError(

@@ -43,16 +43,7 @@ def decode_ompr(
 ) -> Solution:
     """Fit `n_clusters` Dirac atoms greedily; keep the best of `n_init` runs.
 
-    Parameters
-    ----------
-    problem : Problem
-        The sketch.
-    n_clusters : int
-        Number of atoms wanted, at least 1.
-    rng : numpy.random.Generator
-        Draws the points new atoms start from. The result is a function of its state.
-    n_init : int
-        Independent runs; the one with the smallest residual is returned.
+    Parameters are those of `decode_joint`; `rng` draws the points that new atoms start from.
     """
     if n_init < 1:
         raise ParameterError(f"`n_init={n_init}`: at least one start is needed")

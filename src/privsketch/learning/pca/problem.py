@@ -30,8 +30,21 @@ from privsketch.sketching.sketch import Sketch
 MIN_NOISE = 1e-7  # of the values' size: what a fit regards as exact
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReleasedMoments:
+    """What both kinds of problems have; see `QuadraticProblem`."""
+
+    noise: str
+    radius: float
+    n_records: float = 1.0
+    mean: Floats | None = None
+    mean_variance: float = 0.0
+    count_variance: float = 0.0
+    repetition: float = 1.0
+
+
 @dataclass(frozen=True, eq=False)
-class QuadraticProblem:
+class QuadraticProblem(ReleasedMoments):
     """Sums of quadratic features.
 
     Parameters
@@ -61,13 +74,6 @@ class QuadraticProblem:
     vectors: Floats
     values: Floats
     noise_variance: float
-    noise: str
-    radius: float
-    n_records: float = 1.0
-    mean: Floats | None = None
-    mean_variance: float = 0.0
-    count_variance: float = 0.0
-    repetition: float = 1.0
 
     @property
     def dim(self) -> int:
@@ -76,7 +82,7 @@ class QuadraticProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class MomentProblem:
+class MomentProblem(ReleasedMoments):
     """The second-moment matrix.
 
     Parameters
@@ -92,13 +98,6 @@ class MomentProblem:
     matrix: Floats
     diagonal_variance: float
     off_diagonal_variance: float
-    noise: str
-    radius: float
-    n_records: float = 1.0
-    mean: Floats | None = None
-    mean_variance: float = 0.0
-    count_variance: float = 0.0
-    repetition: float = 1.0
 
     @property
     def dim(self) -> int:
