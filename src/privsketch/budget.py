@@ -16,7 +16,7 @@ from privsketch.errors import ParameterError
 
 Neighbours = Literal["add-remove", "replace"]
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
-MAX_EPSILON = 100.0
+MAX_EPSILON = 100.0  # e^100 protects nothing: benchmarks take it for no noise
 # Noise of one count does not fit 64-bit integers below 1e-17; shares of shares of a budget may be
 # a trillion times smaller and must not fail where the whole did not. No chance is so small that a
 # delta of 0 would not be meant. Formulas are tried down to here.
@@ -308,7 +308,7 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
     return values
 
 
-_MAX_NESTING = 8
+_MAX_NESTING = 8  # twice the levels of our deepest, a partition tree; no file exhausts the stack
 
 
 def receipt_from_json(value: Any, depth: int = 0) -> Receipt:

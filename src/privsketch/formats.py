@@ -25,12 +25,12 @@ import numpy.typing as npt
 from privsketch.errors import FileError, ParameterError
 
 SKETCH_MAGIC = b"\x89privsk\n"  # a byte above 127 and a newline: text-mode damage shows at once
-FORMAT_VERSION = 1
-MAX_JSON_BYTES = 64 * 2**20
-MAX_VALUES = 2**22
+FORMAT_VERSION = 1  # that of docs/format.md
+MAX_JSON_BYTES = 64 * 2**20  # larger files are refused before they are read; by trial
+MAX_VALUES = 2**22  # twice what MAX_FEATURES = 2^20 of two numbers each need
 _OURS = "privsketch-"
 _PREAMBLE = struct.Struct("<8sII")
-_DIGEST_BYTES = 32
+_DIGEST_BYTES = 32  # SHA-256
 
 
 def canonical_json(value: Any) -> bytes:

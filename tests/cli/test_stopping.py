@@ -448,3 +448,14 @@ def test_a_domain_of_other_columns_says_how_to_choose_them(folder, what):
     result = run(*command, "--box", "0,0", "1,1")
     assert result.exit_code == 2
     assert "name the columns to use with --columns" in result.stderr
+
+
+def test_what_listens_first_imports_only_the_standard_library():
+    """Signals that come before it listens end in a traceback: it must be there at once."""
+    code = (
+        "import sys; before = set(sys.modules); import privsketch.cli.stopping;"
+        "print(sorted({name.partition('.')[0] for name in set(sys.modules) - before}"
+        " - set(sys.stdlib_module_names)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "['privsketch']"

@@ -533,7 +533,7 @@ def test_features_take_an_uneven_rest_for_noise():
         found = decode(features(matrix, 7, rng, deviation=0.01), 3)
         losses.append(missed_variance(matrix, found.components))
     uneven = np.linalg.norm(rest - rest.mean())
-    public = {"map": "quadratic", "noise": "gaussian", "variance": 1e-4}
+    public = {"feature_map": "quadratic", "noise": "gaussian", "variance": 1e-4}
     predicted = lost_variance(20, 3, N_RECORDS, n_features=140, uneven_share=uneven, **public)
     assert 0.4 < np.mean(losses) / predicted < 2.5
     assert lost_variance(20, 3, N_RECORDS, n_features=140, **public) < predicted / 100

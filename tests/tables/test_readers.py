@@ -669,7 +669,7 @@ def test_two_columns_of_one_name_are_refused(form, design, refusal):
     assert matches("'age' is not unique", refusal(data, design))
 
 
-@pytest.mark.parametrize("missing", ["center", None, "drop"])
+@pytest.mark.parametrize("missing", ["centre", None, "drop"])
 def test_an_unknown_way_with_missing_values_is_refused(missing, records, design, refusal):
     assert matches("missing=", refusal(records, design, missing=missing))
 

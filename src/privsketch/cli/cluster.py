@@ -33,7 +33,7 @@ from privsketch.cli.output import (
     source_name,
     write,
 )
-from privsketch.cli.stopping import Spending, reported_spending
+from privsketch.cli.spending import Spending, reported_spending
 from privsketch.errors import PrivsketchError
 
 if TYPE_CHECKING:

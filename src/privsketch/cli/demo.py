@@ -20,10 +20,11 @@ from privsketch.models.base import nearest
 from privsketch.report.html import save_report
 
 COLUMNS = ("age", "bmi", "systolic", "glucose", "cholesterol", "heart_rate")
+# Public bounds of the story: wide, and named without a look at any record.
 LOW = (0.0, 10.0, 70.0, 40.0, 80.0, 30.0)
 HIGH = (110.0, 60.0, 220.0, 300.0, 360.0, 150.0)
-N_SITES, N_CLUSTERS = 5, 6
-EPSILON, DELTA = 0.5, 1e-6
+N_SITES, N_CLUSTERS = 5, 6  # rows of _MIX, rows of _GROUPS
+EPSILON, DELTA = 0.5, 1e-6  # delta: a tenth of one over the 100,000 records of all sites
 # Typical values of six synthetic groups of patients, and the spread inside a group.
 _GROUPS = np.array(
     [

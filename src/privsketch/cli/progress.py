@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-_MAX_BARS = 6
+_MAX_BARS = 6  # lines of a terminal; by trial
 
 
 @contextmanager

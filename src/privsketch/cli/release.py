@@ -21,7 +21,7 @@ from privsketch.cli.options import (
     stated_domain,
 )
 from privsketch.cli.output import require_file, require_free, required_output, say_source
-from privsketch.cli.stopping import reported_spending
+from privsketch.cli.spending import reported_spending
 
 _PATH = click.Path(path_type=Path)
 _AGAIN = "releasing its records again would spend the budget again"

@@ -16,7 +16,7 @@ from privsketch.cli.output import (
     source_name,
     write,
 )
-from privsketch.cli.stopping import reported_spending
+from privsketch.cli.spending import reported_spending
 
 _PATH = click.Path(path_type=Path)
 

@@ -30,7 +30,7 @@ from privsketch.errors import ParameterError, require_count
 from privsketch.models.clusters import ClusterModel
 
 PER_CLUSTER = 10  # records of a block for every cluster, about
-MAX_BLOCKS = 2000
+MAX_BLOCKS = 2000  # one k-means each; by trial
 MAX_VALUES = 2**25  # of all blocks in memory
 ROWS = 2**14  # that are drawn for at a time
 

@@ -34,6 +34,7 @@ _RUNS: dict[str, Callable[..., ClusterModel]] = {
 }
 CHOOSE_NOISE = ("lloyd", "sample-aggregate", "k-variates")  # their noise can be asked for
 _SPARSE_STARTS: dict[str, Start] = {"pipeline": "sketch", "partition-tree": "trees"}
+# With MAX_SKETCH_EXCESS a rule of "auto", set on data of benchmarks/compare outside of FRESH.
 GRID_COLUMNS = (2, 3)
 MAX_SKETCH_EXCESS = 3.3  # forecast error of a sketch that loses nearly all clusters
 METHODS = ("auto", "sketch", *_RUNS)

@@ -44,14 +44,14 @@ from privsketch.noise.account import Account
 from privsketch.noise.laws import saturating_multiply
 
 Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
-N_ROUNDS = 10
+N_ROUNDS = 10  # each divides the budget; by trial
 DIAGONAL, BESIDE = 5, 7  # factors of products: 7/5 is just below the square root of 2
-_MAX_BITS = 11
+_MAX_BITS = 11  # what _SUM_BITS leaves a coordinate: (36 - log2(5 * 2^10)) / 2, rounded down
 _SUM_BITS = 62 - 26  # a record's numbers stay below: 2^26 of them add up
 _MIN_WIDTH = 0.01  # of a component, in radii of the domain
-_START_WIDTH = 0.25
+_START_WIDTH = 0.25  # of all components, in radii of the domain; by trial
 WHOLE_SHARE = 2**10  # shares are whole numbers that add up to this, or less
-_WHITE_BITS = 30
+_WHITE_BITS = 30  # with the 11 of a record 41: sums over 2^12 columns stay below 2^53
 # Taylor's series of 2^-f for f in [0, 1): ln(2)^n / n!
 _SERIES = [(-math.log(2)) ** n / math.factorial(n) for n in range(17)]
 

@@ -26,7 +26,7 @@ from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
 from privsketch.models.clusters import ClusterModel
 
-MAX_CELLS = 2**22
+MAX_CELLS = 2**22  # 32 MB of counts
 _N_INIT = 5  # runs of k-means on the cells, of which the best counts
 
 

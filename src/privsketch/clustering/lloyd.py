@@ -48,8 +48,8 @@ from privsketch.noise.laws import saturating_multiply
 from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
 
 LloydNoise = Literal["laplace-joint", "laplace", "cube", "gaussian"]
-N_ROUNDS = 5
-MIN_ROUNDS, MAX_ROUNDS = 2, 7  # of a number of rounds that is chosen
+N_ROUNDS = 5  # each divides the budget: pure, 20 are worse (docs/papers/bal.md)
+MIN_ROUNDS, MAX_ROUNDS = 2, 7  # of a number of rounds that is chosen (Su et al., 2016)
 # Means of clusters lie about 2 RHO half-widths from the center in each column (Su et al., 2016).
 RHO = 0.225
 

@@ -26,8 +26,8 @@ from privsketch.tables.reading import read_blocks
 
 Progress = Callable[[str, int], None]
 Work = Callable[[Whole], tuple[Integers, ...]]
-_MAX_BITS = 18
-_CHUNK_VALUES = 2**19
+_MAX_BITS = 18  # of a coordinate: sums of 2^40 records (errors.MANY) stay below 2^58
+_CHUNK_VALUES = 2**19  # 4 MB of float64 for each thread
 
 
 class Passes:

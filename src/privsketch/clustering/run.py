@@ -83,6 +83,8 @@ class Run:
 
     def without_delta(self) -> None:
         """Spend no delta, for methods whose noise is pure."""
+        if self._account is not None:
+            raise ParameterError("shares: spending has begun, and its delta counts")
         self.budget = replace(self.budget, delta=0.0)
 
     def read(

@@ -33,7 +33,7 @@ NEGLIGIBLE = 0.01  # one percent is hardly noticed
 LONG = 5000.0  # nanoseconds per record from which saving time is worth a change,
 VERY_LONG = 50_000.0  # and from which it is worth a larger error, if that is negligible,
 SAVING = 2.0  # and the time at least halved
-BYTES_PER_NUMBER = 8
+BYTES_PER_NUMBER = 8  # int64 in a sketch file (docs/format.md)
 _PARTS = {
     "private": "privacy noise; more records or a larger epsilon would help most",
     "finite": "the records being finitely many, so privacy is nearly free here",

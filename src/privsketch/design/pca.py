@@ -49,10 +49,10 @@ from privsketch.noise.laws import MAX_RECORDS, CountMode
 from privsketch.noise.mechanism import NoiseKind
 
 MAX_MATRIX = 512  # columns: beyond, a matrix has more than 130,000 entries
-MAX_FEATURES = 6000
+MAX_FEATURES = 6000  # as in design/size.py: larger sketches take long to learn
 MAX_BASES = 512  # columns: beyond, drawing orthonormal bases takes minutes
 SIZES = (2, 2.5, 3, 4, 6, 9)  # candidates, in features per component and column
-ISOTROPIC_SHARE = 0.05
+ISOTROPIC_SHARE = 0.05  # of the reference records, which are those of benchmarks/pca.py
 UNEVEN_SHARE = 0.02  # as of 5 % of the variance in directions of slowly falling variance
 EXTENT = 0.5  # root mean square distance from the center over the radius
 GOOD_LOSS, HOPELESS_LOSS = 0.02, 0.2  # of the variance of the components

@@ -17,9 +17,9 @@ from privsketch.design.noise_to_signal import ICASSP_SIGNAL, NoiseToSignal
 from privsketch.errors import ParameterError
 
 CLP_UNKNOWNS = 1000.0  # CLP: noise-to-signal at most m / (1000 k d), for m >= 2 k d
-CLP_LEAST_SIZE = 2.0
+CLP_LEAST_SIZE = 2.0  # m / (k d), as above
 ICASSP_UNKNOWNS = 100.0  # ICASSP: signal-to-noise times m / (k d) at least 100, for m >= 10 k d
-ICASSP_LEAST_SIZE = 10.0
+ICASSP_LEAST_SIZE = 10.0  # m / (k d), as above
 
 
 def acceptable_noise(n_features: int, n_components: int, dim: int) -> float:

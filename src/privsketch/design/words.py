@@ -20,7 +20,7 @@ _COUNTS = {
     "omitted": "not part of the sketch",
     "public": "public",
 }
-_MAX_NAMES = 12
+_MAX_NAMES = 12  # of columns that are named, a line or two; by trial
 _CENTERS = {
     "released": "the mean of the records, a noisy one of which is part of the sketch",
     "omitted": "that of the domain: components are those around it, not around the mean",

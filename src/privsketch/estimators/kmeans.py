@@ -19,7 +19,7 @@ from privsketch.estimators.base import PrivateLearner, documented, validated
 from privsketch.learning.kmeans.learner import check_choices, learn_kmeans
 from privsketch.models.clusters import ClusterModel
 
-DEFAULT_MAX_CLUSTERS = 20
+DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
 OF_DESIGNS = ("n_features", "noise", "feature_map", "frequencies", "frequency_scale")
 _VALUES = 2**22  # of records that are looked at together
 

@@ -14,7 +14,7 @@ from privsketch.errors import ParameterError, RecordError, require_count
 from privsketch.estimators.base import PrivateLearner, documented, validated
 from privsketch.learning.pca.learner import check_choices, learn_pca
 
-DEFAULT_MAX_COMPONENTS = 10
+DEFAULT_MAX_COMPONENTS = 10  # of n_components="auto"; by trial
 MAPS = {"auto": None, "sketch": "quadratic", "covariance": "second-moments"}
 
 

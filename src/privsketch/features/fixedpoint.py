@@ -18,15 +18,15 @@ import numpy.typing as npt
 from privsketch.domain import Ball, Domain
 from privsketch.errors import ParameterError, RecordError
 
-RECORD_BITS = 15
+RECORD_BITS = 15  # and a sign: 16-bit integers, which kernels multiply in pairs
 RECORD_UNIT = 2.0**RECORD_BITS  # quantised units per half-width of the domain
 RECORD_MAX = 2**RECORD_BITS - 1  # so that a coordinate fits in a signed 16-bit integer
 # A coordinate is cut here first, in half-widths: squares of at most 2^38 add up exactly in
 # float64 for up to 2^15 columns, so the norm of a record does not depend on summation order.
 FAR = 16.0
-INDEX_BITS = 16
+INDEX_BITS = 16  # a step is 2^-16 of a turn: at most pi units of a table of amplitude 2^15
 TABLE_SIZE = 2**INDEX_BITS
-MIN_TURN_BITS, MAX_TURN_BITS = 17, 32
+MIN_TURN_BITS, MAX_TURN_BITS = 17, 32  # one bit below the index to round by; 32-bit phases
 
 
 class Quantiser:

@@ -23,7 +23,7 @@ from privsketch.features.fixedpoint import TABLE_SIZE
 
 Floats32 = npt.NDArray[np.float32]
 
-AMPLITUDE = 32767
+AMPLITUDE = 32767  # 2^15 - 1: rounding cannot push a pair outside the circle of radius 2^15
 # Minimax coefficients of sqrt(2 A) sin(pi r) / r and -sqrt(2 A) cos(pi r) in r^2, lowest first.
 SINE_COEFFICIENTS = tuple(
     float.fromhex(text)

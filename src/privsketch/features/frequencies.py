@@ -54,13 +54,15 @@ DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
 FOURIER_LAWS = (*DENSE_LAWS, "structured")
 NO_LAW = "none"  # of maps that have no frequencies
 LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW)
-MAX_FEATURES = 2**20
+MAX_FEATURES = 2**20  # two numbers each: 16 MB of a sketch file
 MAX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not ask for more than a machine has
-FREQUENCY_MAX = 2**15 - 1
+FREQUENCY_MAX = 2**15 - 1  # the largest 16-bit integer
 SCALES_PER_HALF_WIDTH = 2.0  # the widest scale is half of the domain's half-width
+# Widest over finest scale. By trial: benchmarks/accuracy.py reaches its bounds with it, and nobody
+# is told the width of the clusters.
 SCALE_RANGE = 16.0
-_PURPOSE_FREQUENCIES, _PURPOSE_DITHER = 0, 1
-_ROW_BLOCK_VALUES = 2**20
+_PURPOSE_FREQUENCIES, _PURPOSE_DITHER = 0, 1  # part of the format (docs/format.md)
+_ROW_BLOCK_VALUES = 2**20  # 8 MB of float64
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,10 @@ from privsketch.errors import ParameterError, require_count
 from privsketch.features.fixedpoint import RECORD_BITS
 from privsketch.features.stream import TWO_PI, PublicStream, exponential, natural_log
 
-TURN_BITS = 32
+TURN_BITS = 32  # a turn is 2^32: phases wrap as 32-bit integers do
 # Blocks below this size have too few directions: with P = 2, all frequencies are along the axes.
 MIN_SIZE = 64
-MAX_DIM = 2**15
+MAX_DIM = 2**15  # that of a domain, for which squared norms are exact (features/fixedpoint.py)
 # At the widest scale, norm 1 / scale in steps of the integer radius. At 2, one frequency in 32
 # of that scale lies below half a step and is raised to one.
 MIN_STEPS = 2.0
@@ -49,7 +49,7 @@ MIN_STEPS = 2.0
 # leaves entries of the matrix within 32 bits.
 MAX_INTEGER_NORM = 2.0**30
 _PURPOSE_STRUCTURED = 4  # streams of the public seed: frequencies 0, 1; learners 2, 3
-_ROW_BLOCK_VALUES = 2**20
+_ROW_BLOCK_VALUES = 2**20  # 4 MB of int32
 
 _Integer = TypeVar("_Integer", np.int32, np.int64)
 

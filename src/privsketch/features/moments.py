@@ -26,10 +26,10 @@ from privsketch.budget import Neighbours
 from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
 from privsketch.features.masks import Masks
 
-DIAGONAL, OFF_DIAGONAL = 5, 7
+DIAGONAL, OFF_DIAGONAL = 5, 7  # 7/5 is just below the square root of 2
 MOMENT_RADIUS = 773  # 7 * 773^2 < 2^22
 MOMENT_UNIT = MOMENT_RADIUS * RECORD_UNIT / RECORD_MAX  # integers per half-width
-ROUNDING_VARIANCE = 1.0 / 12.0
+ROUNDING_VARIANCE = 1.0 / 12.0  # of a number that is uniform in [-1/2, 1/2]
 
 
 def moment_count(dim: int) -> int:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from privsketch.features.fixedpoint import TABLE_SIZE
 
-FIRST_HARMONIC = 4.0 / np.pi
+FIRST_HARMONIC = 4.0 / np.pi  # Fourier coefficient of a square wave of amplitude 1
 # In units of the first harmonic: what the others add to the variance of a sign, and the
 # orders of the largest of them; the one of order h has the amplitude 1 / h.
 SIGN_VARIANCE = np.pi**2 / 8 - 1

@@ -36,7 +36,7 @@ from privsketch.features.masks import Masks
 from privsketch.features.quartic import QuarticBounds, quartic_bounds, spectral_bound
 from privsketch.features.stream import PublicStream
 
-VALUE_BITS = 21
+VALUE_BITS = 21  # 2^40 records add up to 2^61, within the headroom of 62 bits
 MAX_VECTOR_NORM_SQUARED = 2**32  # |w_j| <= 2^16: the product with a record stays below 2^31
 QUADRATIC_LAWS = ("orthobases", "normal")
 VECTOR_BITS = 14  # binary digits of a vector of length 1

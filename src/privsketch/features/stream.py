@@ -17,7 +17,7 @@ import numpy as np
 
 from privsketch._typing import Floats
 
-LN_2 = 0.6931471805599453
+LN_2 = 0.6931471805599453  # both are the nearest float64, spelled out so that no library decides
 TWO_PI = 6.283185307179586
 
 

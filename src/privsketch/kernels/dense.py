@@ -55,8 +55,8 @@ Quantised = npt.NDArray[np.int16]
 # 32-bit partial sums of values up to 2^15 cannot wrap within this many records.
 MAX_BLOCK = 2**16 - 1
 MAX_QUADRATIC_BLOCK = 2**9  # and of values below 2^21
-_CACHED_VALUES = 2**17
-_CHECK_TURN_BITS = 26
+_CACHED_VALUES = 2**17  # 256 KB of 16-bit numbers, read again for every tile: second-level cache
+_CHECK_TURN_BITS = 26  # 10 bits below the table's index are rounded, 6 above a turn are dropped
 _PURPOSE_CHECK = 502  # keeps the stream apart from those of designs, which use other purposes
 Mode = Literal["whole", "masked", "listed"]
 ARGUMENTS: dict[str, Kind | Array] = {

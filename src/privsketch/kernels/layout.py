@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 _WAY_BITS = 12  # addresses 4 KB apart compete for the same few lines of a cache
-_BATCH_BYTES = 2**16
+_BATCH_BYTES = 2**16  # of 32-bit numbers: a batch of records stays in the cache (butterflies.py)
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,11 @@ from privsketch.learning.problem import Atoms, Problem, Target, features, make_t
 # In units of the target, where all weights together are about one. Atoms whose envelope
 # damps them to nothing would otherwise grow without limit.
 MAX_WEIGHT = 1e6
-TURN = 2 * math.pi
+TURN = 2 * math.pi  # in radians
 HALF_BITS = -0.5 / math.log(2)  # exp(-x / 2) = 2^(HALF_BITS x)
-N_STARTS = 64
-N_PASSES = 3
-PASS_ITERATIONS = 60
+N_STARTS = 64  # random places that the cloud's center is looked for at; by trial
+N_PASSES = 3  # each over frequencies that fit the width found before; by trial
+PASS_ITERATIONS = 60  # of one Gaussian; by trial
 
 
 def refine(

@@ -17,7 +17,7 @@ from privsketch.errors import ParameterError
 from privsketch.features.frequencies import public_seed
 from privsketch.models.base import Model, as_rows, require_fingerprint, require_numbers
 
-ROWS_PER_BLOCK = 8192
+ROWS_PER_BLOCK = 8192  # 64 KB of float64 for each column
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,9 +50,9 @@ from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.samplers import RandomBelow
 
 _MAX_EXPONENT = 10**6  # threshold / scale, for the digits that noise/choice has to spare
-MAX_TRIALS = 2**62
+MAX_TRIALS = 2**62  # children of cubes, whose places are 64-bit integers
 MAX_EXPECTED = 1e5  # the distribution function is walked through one value at a time
-_WORD = 64
+_WORD = 64  # random bits at a time; more are drawn until they decide
 # Digits lost at most: 19 by the power of up to 2^62 trials, 7 by the exponent of the
 # probability (below 1e7), 6 by the walk, and some that are never missed.
 _SPARE = 45

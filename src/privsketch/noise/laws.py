@@ -63,7 +63,8 @@ CountMode = Literal["released", "omitted", "public"]
 COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")
 MAX_RECORDS = 2**40  # public ceiling that int64 headroom is planned for
 COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
-# Second moments are divided by the count, so an error of it is one of every variance.
+# Second moments are divided by the count, so an error of it is one of every variance. As a share of
+# epsilon it costs the sums 2 % of Laplace noise.
 COUNT_SHARE_OF_MOMENTS = 0.02
 MEAN_SHARE_OF_SENSITIVITY = 0.25  # the mean's weight; costs 3 % of Gaussian, 25 % of Laplace noise
 

@@ -36,8 +36,8 @@ NoiseKind = Literal["laplace", "gaussian", "cube"]
 ChoiceKind = Literal["choice", "threshold", "picks"]  # noise/choice.py, picks.py
 CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-HEADROOM = 2**62
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1  # what released values are stored as
+HEADROOM = 2**62  # for sums, and again for their noise: together they stay within 64 bits
 MANY_VALUES = 4096  # of a vector that OpenDP would take long for, 10 microseconds each
 
 

@@ -22,7 +22,7 @@ from scipy.special import gammaln, logsumexp
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import kappa_discrete
 
-_DOWN, _UP = 1.0 - 1e-11, 1.0 + 1e-11
+_DOWN, _UP = 1.0 - 1e-11, 1.0 + 1e-11  # far above the last places that elementary functions lose
 
 
 def amplified(epsilon: float, rate: float) -> float:

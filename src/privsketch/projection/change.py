@@ -31,7 +31,7 @@ from privsketch.projection.matrix import (
 Kind = Literal["entry", "l1", "l2", "box"]
 PROTECTS = ("row", "element")
 BOUND_NORMS = ("l2", "l1")
-_MAX_BITS = 20
+_MAX_BITS = 20  # of a coordinate; with the 16 of a matrix 36, and 17 are left below 2^53
 _MIN_UNITS = 8  # of the half-width of the narrowest column
 
 

@@ -24,18 +24,19 @@ from scipy.linalg import eigh
 from privsketch._typing import Floats, Integers
 from privsketch.features.stream import PublicStream, normal_pairs
 
-UNIT_BITS = 16
+UNIT_BITS = 16  # with the 20 bits of a coordinate 36: 17 are left for sums over columns below 2^53
 UNIT = 2.0**UNIT_BITS
 # Rounding moves an entry by half a unit, arithmetic and the grid of uniforms by far less.
 ENTRY_ERROR = 0.52
-# The chance that one entry comes from a uniform number too small for that to hold.
+# The chance that one entry comes from a uniform number too small for that to hold. Of 128 random
+# bits a number above 2^-69 has 59 left, far more than needed.
 ENTRY_FAILURE = 2.0**-69
 _PURPOSE = 101  # keeps the stream apart from those of frequencies
-MARGIN = 1 + 1e-8
+MARGIN = 1 + 1e-8  # of eigenvalues, whose rounding errors are about 1e-15 times their size
 EXACT_COMPONENTS = 20  # up to here all 2^(k - 1) sign vectors are looked at
 EXACT_COLUMNS = 16  # and up to here all corners of a box
-_MAX_SIGNED_VALUES = 2**26
-_STEPS = 400
+_MAX_SIGNED_VALUES = 2**26  # of P s for all sign vectors s; beyond, they take too long (by trial)
+_STEPS = 400  # of the subgradient, up to 64 components: each is a bound, more take longer; by trial
 _EXACT_FLOAT = 2.0**52  # sums of integers below it are exact in any order
 
 

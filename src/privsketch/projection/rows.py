@@ -38,9 +38,9 @@ from privsketch.projection.calibration import (
 from privsketch.projection.change import Protection
 from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
 
-MAX_COMPONENTS = 1024
-MIN_EPSILON = 1e-9
-_CHUNK_VALUES = 2**20
+MAX_COMPONENTS = 1024  # bounds of norms need eigenvalues of a matrix of this size; by trial
+MIN_EPSILON = 1e-9  # noise is then some 1e9 times the change that it hides
+_CHUNK_VALUES = 2**20  # 8 MB of float64 for each thread
 _one_at_a_time = Lock()
 
 

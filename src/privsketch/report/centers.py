@@ -30,10 +30,10 @@ from privsketch.report.drawing import (
     svg_of,
 )
 
-MAX_TABLE_COLUMNS = 50
+MAX_TABLE_COLUMNS = 50  # beyond, only the most telling ones; by trial
 TELLING_COLUMNS = 20  # shown of more columns than that
 _COST = {"squares": "squared distances", "distances": "distances"}
-MAX_TICKS = 30
+MAX_TICKS = 30  # names along an axis; by trial
 _GRID = 240  # points of a picture along each side
 
 

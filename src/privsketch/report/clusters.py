@@ -25,7 +25,7 @@ from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.report.drawing import FAINT, PALETTE, cluster_colors, figure_of, label, svg_of
 from privsketch.sketching.sketch import Sketch
 
-MAX_PAIR_COLUMNS = 4
+MAX_PAIR_COLUMNS = 4  # six pairs: two rows of three pictures; by trial
 MAX_LINES = 12  # more lines or columns than that are drawn by colour
 
 

@@ -21,8 +21,8 @@ from privsketch.report.drawing import (
 )
 from privsketch.sketching.sketch import Sketch
 
-MAX_TABLE_COLUMNS = 50
-MAX_TICKS = 40
+MAX_TABLE_COLUMNS = 50  # of all there are; by trial
+MAX_TICKS = 40  # names along an axis; by trial
 
 
 def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content:

@@ -29,7 +29,7 @@ from privsketch.report.cost import receipt_table, receipt_words
 from privsketch.report.drawing import NO_PLOTS, Content, notes_of, part_table, record_card
 from privsketch.sketching.sketch import Sketch
 
-MAX_TABLE_COLUMNS = 50
+MAX_TABLE_COLUMNS = 50  # of all there are; by trial
 
 _CSS = """
 :root { --ink:#24292f; --faint:#d0d7de; --soft:#f6f8fa; --accent:#3366cc; }

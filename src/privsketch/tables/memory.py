@@ -20,7 +20,7 @@ from privsketch.errors import RecordError
 # Records, and an Arrow batch of the carried columns of the same rows; None without such columns.
 Rows = tuple[Block, Any]
 _Item = TypeVar("_Item")
-# Values per block that readers ask for; a few such blocks are in memory at a time.
+# Values per block that readers ask for: 4 MB of float64, a few such blocks are in memory at a time.
 BLOCK_VALUES = 2**19
 
 

@@ -18,7 +18,8 @@ from privsketch._typing import Block
 from privsketch.tables.files import file_kind
 from privsketch.tables.memory import BLOCK_VALUES, Selection
 
-# Values in a stretch of a file (a fraction of a second of work), and in blocks that are sent.
+# Values in a stretch of a file (32 MB of float64, a fraction of a second of work), and in blocks
+# that are sent (8 MB).
 FILE_VALUES, SENT_VALUES = 8 * BLOCK_VALUES, 2 * BLOCK_VALUES
 
 

@@ -17,8 +17,8 @@ from privsketch._typing import Block
 from privsketch.errors import RecordError
 from privsketch.tables.memory import Selection, array_places, rows_per_block
 
-_BLOCK_ENTRIES = 2**18
-_BLOCK_ROWS = 2**14
+_BLOCK_ENTRIES = 2**18  # 3 to 4 MB of values and column numbers, as much as other readers' blocks
+_BLOCK_ROWS = 2**14  # at most, however few entries they have: some results have a row for each
 
 
 def sparse_blocks(matrix: Any, chosen: Selection) -> Iterator[Block]:

@@ -27,7 +27,7 @@ KINDS = {
     ".feather": "arrow",
     ".npy": "npy",
 }
-_GATHERED_BYTES = 2**23
+_GATHERED_BYTES = 2**23  # 8 MB: no crumbs in the file, and constant memory; by trial
 
 
 class _Writer(Protocol):

@@ -25,8 +25,8 @@ from privsketch.errors import ParameterError, require_count
 from privsketch.models.clusters import ClusterModel
 
 METHODS = ("rounds", "partition-tree")
-N_ROUNDS = 4
-LENGTHS_SHARE, COUNTS_SHARE = Fraction(1, 50), Fraction(1, 50)
+N_ROUNDS = 4  # by trial; docs/medians.md has what they reach
+LENGTHS_SHARE, COUNTS_SHARE = Fraction(1, 50), Fraction(1, 50)  # by trial
 
 
 def cluster_medians(

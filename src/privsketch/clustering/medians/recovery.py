@@ -45,7 +45,7 @@ MEDIAN_SHARES = {
     "steps": Fraction(3, 20),
     "median": Fraction(1, 20),
 }
-N_STEPS = 5
+N_STEPS = 5  # the last one is 1/128 of the radius long; by trial
 FIRST_STEP = 0.125  # of the radius; every further one is half as long
 MIN_LENGTH = 2.0**-10  # of the radius: residuals below it count less
 

@@ -28,12 +28,12 @@ from privsketch.clustering.tree.swap import moved_into_ball
 from privsketch.noise.account import Account
 
 INSIDE = 0.1  # share of the records that are nearer than l
-N_BINS = 64
+N_BINS = 64  # from SHORTEST on, each 2^(12/63) = 1.14 times as long as the one before
 SHORTEST = 2.0**-12  # the first edge of the bins, as a share of the diameter
 MIN_WEIGHT = 0.02  # no cluster is taken to weigh less than this share of the average one
 ONE = 2**16  # a vector of norm 1; 2^40 of them add up within 62 bits
 WEIGHT = ONE // 4  # more of it is more noise in the vectors, less of it in the weights
-MIN_TO_SHRINK = 3
+MIN_TO_SHRINK = 3  # columns: from three on shrinkage errs less on average (James and Stein, 1961)
 
 
 def release_least(passes: Passes, centers: Whole, account: Account, name: str) -> int:

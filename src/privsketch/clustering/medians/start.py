@@ -25,7 +25,8 @@ from privsketch.noise.account import Account
 from privsketch.sketching.sketch import Sketch
 
 MAX_COLUMNS = 20  # of a sketch without a subspace
-N_DIRECTIONS = 10
+N_DIRECTIONS = 10  # the most that plans of the pipeline have (pipeline/plan.py)
+# By trial; docs/medians.md has what all shares together reach.
 SKETCH_SHARE, STARTS_SHARE = Fraction(1, 2), Fraction(1, 25)
 SUBSPACE_SHARE = Fraction(1, 5)  # of that of the sketch
 SEARCHES = (None, 1, 2)  # public seeds; None is that of the sketch

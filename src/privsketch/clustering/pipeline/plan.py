@@ -36,14 +36,17 @@ Directions = Literal["columns", "released", "random"]
 MAX_COLUMNS = 10  # more of them are not sketched without a choice of directions
 # Columns and clusters: pure noise buries directions of more, and planning them takes long.
 MAX_PURE, MAX_DIFFERENT = 100, 20
+# Candidates up to MAX_COLUMNS, of which the forecast takes one; by trial.
 N_DIRECTIONS = (2, 3, 4, 5, 6, 8, 10)
-N_ROUNDS = (2, 3, 4, 6, 8)
-SUBSPACE_SHARES = (Fraction(1, 10), Fraction(1, 5))
+N_ROUNDS = (2, 3, 4, 6, 8)  # candidates, by trial; docs/clustering.md has what plans reach
+SUBSPACE_SHARES = (Fraction(1, 10), Fraction(1, 5))  # candidates, by trial
 SKETCH_SHARES = tuple(Fraction(i, 20) for i in (4, 6, 8, 10, 12, 14, 16))  # of what is left
 # Of a round, for its radius: the least whose histogram has little noise. Pure: from 1/20 on.
 RADIUS_SHARES = tuple(Fraction(1, i) for i in (100, 50, 20, 10, 5, 3))
 RADIUS_NOISE = 0.15  # of half of a histogram's bins together, in numbers of records
 
+# SPREAD, OVERLAP and UNSETTLED were measured on mixtures of Gaussians and on images
+# (docs/clustering.md).
 SPREAD = 6.0  # distance of centers from their middle, in widths of clusters, per direction
 OVERLAP = 0.55  # records in the wrong cluster: exp(-OVERLAP separation^2), measured
 GATHERED = 1.25  # released directions hold more of the spread than random ones

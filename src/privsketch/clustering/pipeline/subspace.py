@@ -25,8 +25,8 @@ from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
 
 _UNIT = 2.0**14  # of the coordinates of a direction
-_ROWS = 4096
-_TAIL = 1e-6
+_ROWS = 4096  # records at a time: 32 KB of float64 for each column
+_TAIL = 1e-6  # chance that a record is cut: of a million records one
 _PURPOSE = 201  # keeps this stream apart from those of frequencies
 
 

@@ -23,7 +23,7 @@ from privsketch.features.fixedpoint import FAR
 from privsketch.tables.reading import read_sparse_blocks
 
 SparseWork = Callable[[Any], tuple[Integers, ...]]
-_MAX_BITS = 18
+_MAX_BITS = 18  # as in clustering/passes.py: sums of 2^40 records stay below 2^58
 
 
 class SparsePasses(Passes):

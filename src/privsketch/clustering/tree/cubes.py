@@ -33,7 +33,7 @@ from privsketch.noise.mechanism import choose
 
 SIDE_BITS = RADIUS_BITS + 2  # the root is [-2 r, 2 r]^p, shifted by up to r
 MAX_LEVELS = SIDE_BITS - 1  # the cubes of the last one have whole centers
-_MERGE = 2**20
+_MERGE = 2**20  # places that wait, with their counts: 16 MB
 
 
 @dataclass(frozen=True, eq=False)

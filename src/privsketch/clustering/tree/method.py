@@ -49,7 +49,8 @@ TRIAL_SHARES = {
 }
 _STEPS: dict[str, Mapping[str, Fraction]] = {"squares": TRIAL_SHARES, "distances": MEDIAN_SHARES}
 _TASKS = {"squares": "k-means", "distances": "k-medians"}
-MAX_CANDIDATES = 512
+MAX_CANDIDATES = 512  # the paper has up to n log n; a pass compares k times as many sets; by trial
+# Of the squared diameter: the squared radius, which few records are away from all centers.
 MAX_LOSS = 0.25
 _PURPOSE = 301  # keeps the streams of trials apart from those of frequencies
 

@@ -20,8 +20,8 @@ from privsketch.features.stream import PublicStream
 
 RADIUS_BITS = 16  # the ball of projections has this radius, in bits
 RADIUS = 2**RADIUS_BITS
-MAX_DIMENSIONS = 30
-_MATRIX_BITS = 14
+MAX_DIMENSIONS = 30  # 2^30 children of each of up to 2^32 cubes have places below 2^62
+_MATRIX_BITS = 14  # behind the point; products with 18-bit records stay below 2^53 in 2^15 columns
 
 
 @dataclass(frozen=True, eq=False)

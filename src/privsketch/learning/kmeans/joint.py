@@ -50,22 +50,23 @@ from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
 SURPLUS = 2  # particles per cluster: with one, two particles may share a cluster for good
 RICH_SURPLUS = 4  # when the records turn out to have more structure than clusters
 CAP_GROWTH = 1.4  # ratio of the frequency caps of two levels
-LEVEL_ITERATIONS = 30
-PRUNE_ITERATIONS = 25
-FINAL_ITERATIONS = 200
+# Iterations of L-BFGS-B, by trial on mixtures like those of benchmarks/accuracy.py.
+LEVEL_ITERATIONS = 30  # of one level
+PRUNE_ITERATIONS = 25  # after a round of pruning
+FINAL_ITERATIONS = 200  # after the last one
 POLISH_ITERATIONS = 60  # in double precision
 EXPLAINED = 4.0  # standard deviations that a residual may exceed its expectation by
 SAME_MINIMUM = 1e-3  # relative difference of the costs of two runs that found the same
 # With noise on every number of more than this share of a cluster, a run that missed a
-# cluster may explain the sketch as well: a few are made, and the best is kept.
+# cluster may explain the sketch as well: a few are made, and the best is kept. By trial.
 STRONG_NOISE = 0.2
-STRONG_NOISE_STARTS = 3
+STRONG_NOISE_STARTS = 3  # as docs/learning.md has it; by trial
 SIZES = (4.0, 3.0, 2.0, 1.5)  # atoms per cluster of the richer mixtures
 # Unknowns per number of the sketch. The misfit of clusters of a wrong shape is no white noise, and
 # more unknowns follow it away from the records: on correlated clusters RSSE rose up to 1.07.
 RICHEST = 0.2
-SHAPE_ITERATIONS = 100
-SIZE_ITERATIONS = 60
+SHAPE_ITERATIONS = 100  # when atoms get widths or shapes of their own; by trial
+SIZE_ITERATIONS = 60  # when a richer mixture gets fewer atoms; by trial
 N_NEIGHBOURS = 3  # merge partners tried per atom
 PAIRS_PER_BLOCK = 64  # bounds the memory of the merge candidates
 

@@ -31,13 +31,13 @@ from privsketch.models.base import nearest
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
 
-DEFAULT_STARTS = 6
+DEFAULT_STARTS = 6  # at most: one that explains the sketch ends the search; by trial
 LARGE = 10**7  # clusters x features x columns; a search then takes many seconds
 _PURPOSE_DECODER = 2  # features/frequencies.py uses 0 and 1
 MIN_SAMPLES, TRIAL_SAMPLES = 500, 200  # per cluster
 MAX_NUMBERS, MAX_DISTANCES = 60_000, 600_000  # of a round, beyond what is needed
 WHOLE = 0.9  # share of a component in one cluster from which on it is not divided
-MAX_DIVIDED = 32
+MAX_DIVIDED = 32  # clusters: seeds of many more were never better; by trial
 BETTER = 0.99  # cost over that of the solution's own centers that speaks for others
 SETTLED = 1e-7  # relative fall of the cost that is worth another round
 

@@ -20,9 +20,9 @@ from privsketch.learning.problem import Atoms, Problem, Target, cost, make_targe
 from privsketch.learning.refine import Overview, find_overview, refine
 from privsketch.learning.uncertainty import assess_fit
 
-SIZE_ITERATIONS = 60
+SIZE_ITERATIONS = 60  # after every atom that goes; by trial
 # Improvement by one more atom that speaks for a cluster of its own: a factor, and on the
-# scale of logarithms a share of the largest one.
+# scale of logarithms a share of the largest one. By trial; benchmarks/trust.py has what they reach.
 ELBOW = 2.0
 SHARE_OF_LARGEST = 0.3
 

@@ -29,9 +29,9 @@ from privsketch.learning.uncertainty import Solution, assess_fit
 
 DIRAC = np.zeros((1, 1))
 N_CANDIDATES = 20  # random points compared before the ascent of a new atom
-ASCENT_ITERATIONS = 100
-STEP_ITERATIONS = 50
-FINAL_ITERATIONS = 300
+ASCENT_ITERATIONS = 100  # of a new atom; by trial, as the next two
+STEP_ITERATIONS = 50  # of all atoms together, after each new one
+FINAL_ITERATIONS = 300  # of the last refinement, in double precision
 
 
 def decode_ompr(

@@ -41,14 +41,14 @@ from privsketch.learning.mixture.gaussians import Gaussians, Sums
 from privsketch.learning.mixture.search import POLISH_STEPS, Candidate, Search
 from privsketch.learning.problem import Problem
 
-DEFAULT_STARTS = 5
+DEFAULT_STARTS = 5  # at most: as many as LAST_RANKS tells apart, each with its own surplus
 DOUBTFUL = 3.0  # standard deviations of chi-square above which the search goes on
 CUT = 0.02  # share outside the domain above which one search is not enough
-CUT_STARTS = 3
+CUT_STARTS = 3  # at least, of mixtures that the edge cuts; by trial
 SAME = 0.01  # of chi-square: difference of the scores of two runs with the same end
 MIN_ENTRIES = 3  # fewer say nothing about their variance
 GRID = np.geomspace(1e-4, 1e2, 61)  # variances between components, of logarithms
-N_DRAWS = 2000
+N_DRAWS = 2000  # of records; they give a variance to about sqrt(2 / 2000) = 3 %
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from privsketch.learning.mixture.gaussians import Gaussians, Sums, entries, feat
 
 NEGLIGIBLE = 0.02  # a change of chi-square that no statistics would notice
 RELATIVE = 1e-4  # the same where a misfit dwarfs all errors
-MAX_DAMPING = 1e6
+MAX_DAMPING = 1e6  # steps are then about a millionth of Newton's: the search is at its end
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,17 @@ from privsketch.learning.problem import Problem, make_target
 from privsketch.learning.refine import Overview, find_overview
 
 SURPLUS = 0.3  # further atoms per component; at least MIN_SURPLUS
-MIN_SURPLUS = 3
+MIN_SURPLUS = 3  # by trial, as SURPLUS; with none half of the searches get stuck
 REMOVED_AT_ONCE = 4  # one out of so many surplus components
 # Which way the last surplus component goes in each search, from the cheapest: two components
 # on a cluster that the edge cuts can look dearer than two clusters taken for one.
 LAST_RANKS = (0, 1, 0, 2, 1)
-FREE_ITERATIONS = 60
-FINAL_ITERATIONS = 150
-POLISH_STEPS = 8
-CORRECTION_STEPS = 3
-DISTORTION_ROUNDS = 8
-HARMONIC_ROUNDS = 4
+FREE_ITERATIONS = 60  # of covariances that were freed, and after each removal; by trial
+FINAL_ITERATIONS = 150  # after the last removal; by trial
+POLISH_STEPS = 8  # of Gauss-Newton, at most: NEGLIGIBLE ends them; by trial
+CORRECTION_STEPS = 3  # of Gauss-Newton, in each of DISTORTION_ROUNDS; by trial
+DISTORTION_ROUNDS = 8  # at most: SETTLED ends them; by trial
+HARMONIC_ROUNDS = 4  # rough ones, of one-bit sketches only; by trial
 SETTLED = 1.0  # squared change of the sums in units of their errors that ends the rounds
 UNSETTLED = 1.1  # growth of chi-square that condemns a correction
 

@@ -22,8 +22,8 @@ from privsketch._typing import Floats
 from privsketch.learning.pca.factors import Factors, Loss
 from privsketch.learning.pca.measurements import Measurements
 
-MAX_ITERATIONS = 1000
-TOLERANCE = 1e-6
+MAX_ITERATIONS = 1000  # a guard: TOLERANCE is to end a fit; by trial
+TOLERANCE = 1e-6  # relative change per step; by trial
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ METHODS = ("auto", "burer-monteiro", "convex")
 SAFE = 2.0  # values per unknown that a fit should have
 SHOWING = 4.0  # standard errors that are said to show
 MAX_SIZE = 2000  # values beyond which the covariance of R is cut to its diagonal
-ROUNDS = 4
+ROUNDS = 4  # at most: they end when the variance of R moves by less than 5 %; by trial
 
 
 @dataclass(frozen=True, eq=False)

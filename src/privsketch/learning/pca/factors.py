@@ -25,8 +25,8 @@ from privsketch._typing import Floats
 from privsketch.learning.pca.measurements import Measurements
 from privsketch.learning.pca.problem import Observations
 
-MAX_ITERATIONS = 1000
-TOLERANCE = 1e-10
+MAX_ITERATIONS = 1000  # a guard: TOLERANCE is to end a fit; by trial
+TOLERANCE = 1e-10  # relative fall of the cost per step; by trial
 HUBER = 0.8  # standard deviations of the noise
 
 

@@ -34,7 +34,7 @@ from privsketch.tables.memory import Selection, array_blocks, selected_names
 from privsketch.tables.parts import FilePart
 from privsketch.tables.reading import read_parts
 
-_FAN_IN = 8
+_FAN_IN = 8  # sums that a task adds up: n parts need log8(n) levels; by trial
 Progress = Callable[[int], None]
 Graph = dict[Any, Any]
 _DEEPEST = 12  # tasks within tasks; Dask's own readers are three or four deep
