@@ -38,7 +38,7 @@ def implies(rho, epsilon, delta):
 
         orders = [1 + mpmath.mpf(10) ** (mpmath.mpf(i) / 20) for i in range(-120, 161)]
         best = min(orders, key=bound)
-        for step in (1e-2, 1e-4, 1e-6, 1e-8):
+        for step in (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7):
             near = [1 + (best - 1) * (1 + step * i) for i in range(-20, 21)]
             best = min(near, key=bound)
         return bound(best) <= delta

@@ -30,21 +30,8 @@ from privsketch.sketching.sketch import Sketch
 MIN_NOISE = 1e-7  # of the values' size: what a fit regards as exact
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ReleasedMoments:
-    """What both kinds of problems have; see `QuadraticProblem`."""
-
-    noise: str
-    radius: float
-    n_records: float = 1.0
-    mean: Floats | None = None
-    mean_variance: float = 0.0
-    count_variance: float = 0.0
-    repetition: float = 1.0
-
-
 @dataclass(frozen=True, eq=False)
-class QuadraticProblem(ReleasedMoments):
+class QuadraticProblem:
     """Sums of quadratic features.
 
     Parameters
@@ -74,6 +61,13 @@ class QuadraticProblem(ReleasedMoments):
     vectors: Floats
     values: Floats
     noise_variance: float
+    noise: str
+    radius: float
+    n_records: float = 1.0
+    mean: Floats | None = None
+    mean_variance: float = 0.0
+    count_variance: float = 0.0
+    repetition: float = 1.0
 
     @property
     def dim(self) -> int:
@@ -82,7 +76,7 @@ class QuadraticProblem(ReleasedMoments):
 
 
 @dataclass(frozen=True, eq=False)
-class MomentProblem(ReleasedMoments):
+class MomentProblem:
     """The second-moment matrix.
 
     Parameters
@@ -98,6 +92,13 @@ class MomentProblem(ReleasedMoments):
     matrix: Floats
     diagonal_variance: float
     off_diagonal_variance: float
+    noise: str
+    radius: float
+    n_records: float = 1.0
+    mean: Floats | None = None
+    mean_variance: float = 0.0
+    count_variance: float = 0.0
+    repetition: float = 1.0
 
     @property
     def dim(self) -> int:
