@@ -17,9 +17,8 @@ import numpy as np
 from papers.bal.setting import Records
 from privsketch.budget import Budget, compose_sequential
 from privsketch.clustering import lloyd
-from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.run import clustered
+from privsketch.clustering.run import Passes, clustered
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares

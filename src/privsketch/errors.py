@@ -143,3 +143,12 @@ def require_count(name: str, value: object, what: str = "an integer of at least 
     if not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1:
         return int(value)
     raise ParameterError(name, value, f"expected {what}")
+
+
+def require_scales(scales: tuple[float, float]) -> tuple[float, float]:
+    """Lowest and highest scale of frequencies; a ParameterError unless they can be that."""
+    low, high = scales
+    if not 0 < low <= high < float("inf"):
+        expected = "expected positive numbers, low <= high, in the units of the records"
+        raise ParameterError("frequency_scale", scales, expected)
+    return float(low), float(high)

@@ -15,8 +15,7 @@ from scipy.stats import chi2
 import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering import aggregate
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import clustered
+from privsketch.clustering.run import Passes, clustered
 from privsketch.testing import questions
 
 RELATIONS = ["add-remove", "replace"]

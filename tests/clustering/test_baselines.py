@@ -15,8 +15,7 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering import grid, lloyd, starts
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import clustered
+from privsketch.clustering.run import Passes, clustered
 from privsketch.errors import ParameterError
 from privsketch.noise.account import Shares
 from privsketch.noise.mechanism import OPENDP, OWN

@@ -16,8 +16,7 @@ import privsketch as ps
 from privsketch.clustering import em
 from privsketch.clustering import em as em_shares
 from privsketch.clustering.em import WHOLE_SHARE, Gaussians, responsibilities, whitenings
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import Run, clustered
+from privsketch.clustering.run import Passes, Run, clustered
 from privsketch.errors import FileError, ParameterError, RecordError
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.report.clusters import picture_of

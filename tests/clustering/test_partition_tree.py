@@ -10,8 +10,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.budget import exact
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import clustered
+from privsketch.clustering.run import Passes, clustered
 from privsketch.clustering.tree.cubes import (
     SIDE_BITS,
     Tree,

@@ -9,7 +9,6 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.method import (
     cluster,
@@ -20,7 +19,7 @@ from privsketch.clustering.pipeline.method import (
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline, share_weights
 from privsketch.clustering.pipeline.rounds import Bins, nearest, residual_sums
 from privsketch.clustering.pipeline.subspace import Subspace
-from privsketch.clustering.run import clustered
+from privsketch.clustering.run import Passes, clustered
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import gaussian_law, laplace_law

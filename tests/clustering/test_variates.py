@@ -10,8 +10,7 @@ from scipy.stats import chi2
 import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering import variates
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import clustered
+from privsketch.clustering.run import Passes, clustered
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.testing import Tape, exact_answer
 

@@ -15,8 +15,7 @@ import privsketch as ps
 from privsketch.budget import exact
 from privsketch.clustering import aggregate, em, grid, lloyd, variates
 from privsketch.clustering import run as run_module
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import clustered
+from privsketch.clustering.run import Passes, clustered
 from privsketch.errors import ParameterError
 from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget

@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.clustering import aggregate, em, grid, lloyd, passes, variates
+from privsketch.clustering import aggregate, em, grid, lloyd, variates
+from privsketch.clustering import run as passes
 from privsketch.clustering.medians.method import cluster_medians
-from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.run import clustered
+from privsketch.clustering.run import Passes, clustered
 from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.errors import RecordError

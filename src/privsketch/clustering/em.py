@@ -33,8 +33,7 @@ import numpy.typing as npt
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats, Integers, Whole
 from privsketch.budget import Receipt
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import Run
+from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import start_centers
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.domain import Ball, Domain

@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from privsketch._typing import Floats, Integers, Whole
 from privsketch.clustering.lloyd import enclosing_box
-from privsketch.clustering.passes import Passes
-from privsketch.clustering.run import Run
+from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import start_centers
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records

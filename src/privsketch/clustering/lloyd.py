@@ -36,9 +36,8 @@ import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats, Integers, Whole
-from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.rounds import nearest
-from privsketch.clustering.run import Run
+from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import Start, start_centers
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_records

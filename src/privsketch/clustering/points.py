@@ -14,7 +14,7 @@ from typing import Literal
 
 from privsketch._typing import Floats, Integers
 from privsketch.budget import Budget
-from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Passes
 from privsketch.domain import Ball, Domain
 from privsketch.errors import ParameterError, require_gaussian_delta
 from privsketch.noise.account import Account

@@ -22,9 +22,8 @@ import numpy as np
 
 from privsketch._parallel import chunks
 from privsketch._typing import Integers, Whole
-from privsketch.clustering.passes import Passes
 from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
-from privsketch.clustering.run import Run
+from privsketch.clustering.run import Passes, Run
 from privsketch.errors import require_count
 from privsketch.models.clusters import ClusterModel
 

@@ -31,11 +31,10 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.domain import Domain
-from privsketch.errors import FileError, ParameterError
+from privsketch.errors import FileError, ParameterError, require_scales
 from privsketch.features.fixedpoint import MAX_TURN_BITS, MIN_TURN_BITS, RECORD_BITS
 from privsketch.features.hadamard import (
     StructuredBlocks,
-    checked_scales,
     common_half_width,
     draw_blocks,
 )
@@ -127,7 +126,7 @@ def draw_frequencies(
         raise ParameterError("n_features", n_features, "expected an integer")
     if not 1 <= n_features <= MAX_FEATURES:
         raise ParameterError(f"`n_features={n_features}`: expected 1 to {MAX_FEATURES}")
-    recipe = Frequencies(law, int(n_features), checked_scales(scales), seed, 0, dithered, "")
+    recipe = Frequencies(law, int(n_features), require_scales(scales), seed, 0, dithered, "")
     _require_size(recipe, len(domain.half_widths))
     if not drawn:
         return recipe

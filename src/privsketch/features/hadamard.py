@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from privsketch._typing import Integers
 from privsketch.domain import Domain
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import ParameterError, require_count, require_scales
 from privsketch.features.fixedpoint import RECORD_BITS
 from privsketch.features.stream import TWO_PI, PublicStream, exponential, natural_log
 
@@ -113,18 +113,6 @@ class StructuredBlocks:
         return matrix
 
 
-def checked_scales(scales: tuple[float, float]) -> tuple[float, float]:
-    """Lowest and highest scale; an error unless they are in that order, positive and finite."""
-    low, high = scales
-    if not 0 < low <= high < float("inf"):
-        raise ParameterError(
-            "frequency_scale",
-            scales,
-            "expected positive numbers, low <= high, in the units of the records",
-        )
-    return float(low), float(high)
-
-
 def draw_blocks(
     seed: int,
     n_features: int,
@@ -152,7 +140,7 @@ def draw_blocks(
     n_features, dim = require_count("n_features", n_features), require_count("dim", dim)
     if dim > MAX_DIM:
         raise ParameterError(f"`dim={dim}`: expected at most {MAX_DIM}")
-    low, high = checked_scales(scales)
+    low, high = require_scales(scales)
     size = block_size(dim)
     integer_norm = half_width / TWO_PI * 2.0 ** (TURN_BITS - RECORD_BITS)  # of 1 rad per unit
     if integer_norm / high < MIN_STEPS * np.sqrt(float(size * dim)):

@@ -16,10 +16,9 @@ from privsketch._parallel import one_thread
 from privsketch._typing import Integers, Whole
 from privsketch.clustering.medians.rounds import release_least, release_round
 from privsketch.clustering.medians.start import release_start, start_weights
-from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.pipeline.subspace import enclosing_ball
-from privsketch.clustering.run import Run
+from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.errors import ParameterError, require_count
 from privsketch.models.clusters import ClusterModel

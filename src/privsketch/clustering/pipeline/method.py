@@ -26,7 +26,6 @@ import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats
-from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline
 from privsketch.clustering.pipeline.rounds import (
     Bins,
@@ -43,7 +42,7 @@ from privsketch.clustering.pipeline.subspace import (
     random_directions,
     release_subspace,
 )
-from privsketch.clustering.run import Run
+from privsketch.clustering.run import Passes, Run
 from privsketch.domain import Ball
 from privsketch.errors import require_count
 from privsketch.learning.kmeans.learner import learn_kmeans

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats, Integers, Whole
-from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Passes
 
 Norm = Literal[1, 2]
 N_BINS = 48  # from a hundredth on, each 100^(1/47) = 1.10 times as long as the one before

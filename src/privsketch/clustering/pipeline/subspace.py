@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privsketch._typing import Floats
-from privsketch.clustering.passes import Passes
+from privsketch.clustering.run import Passes
 from privsketch.clustering.tree.projection import projected_radius
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball, Domain

@@ -17,9 +17,8 @@ from fractions import Fraction
 from privsketch._parallel import one_thread
 from privsketch.budget import Budget
 from privsketch.clustering.medians.recovery import MEDIAN_SHARES, release_medians
-from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.subspace import enclosing_ball
-from privsketch.clustering.run import Run
+from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.tree.cubes import (
     MAX_LEVELS,
     candidate_centers,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from privsketch._typing import Integers, Whole
-from privsketch.clustering.passes import Passes, Work
+from privsketch.clustering.run import Passes, Work
 from privsketch.errors import ParameterError
 from privsketch.features.stream import PublicStream
 

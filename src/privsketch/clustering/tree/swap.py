@@ -28,8 +28,8 @@ from fractions import Fraction
 import numpy as np
 
 from privsketch._typing import Floats, Indices, Integers, Whole
-from privsketch.clustering.passes import Passes
 from privsketch.clustering.pipeline.rounds import nearest
+from privsketch.clustering.run import Passes
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.features.stream import PublicStream
 from privsketch.noise.account import Account, Shares
