@@ -4,12 +4,10 @@ A method is a function of a run and of a number of clusters. It opens the passes
 learns how many there are, cuts the budget into shares, and pays for every answer out of one
 account; the model that it returns carries the receipt of all of them.
 
-Records that are read several times, each time in constant memory.
-
-A pass gives every record to a function that returns integers, and adds these up exactly: what a
-record contributes must depend on that record and on public numbers alone, not on its block.
-Records arrive quantised, as whole numbers in float64, the same unit in all columns: products
-below 2^53 are exact in any order.
+Records are read several times, each time in constant memory. A pass gives every record to a
+function that returns integers, and adds these up exactly: what a record contributes must depend on
+that record and on public numbers alone, not on its block. Records arrive quantised, as whole
+numbers in float64, the same unit in all columns: products below 2^53 are exact in any order.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Designs for one study side by side: what each would give and cost, and which to take.
 
 All from public facts, before any record is read: the noise-to-signal ratio (CLP Lemma 26),
-the forecast error, the time sketching takes and the size of a sketch, for every
-candidate (design/alternatives.py).
-
-Designs to compare for one study: other noise, sizes, maps, frequencies, and masks.
+the forecast error, the time sketching takes and the size of a sketch, for every candidate: other
+noise, sizes, maps, frequencies, and masks.
 
 The first is what `Design.plan` makes. Combinations that the budget does not allow, or that
 no proof covers, are left out: `Design` refuses them.
@@ -72,7 +70,7 @@ class Alternative:
     size : int
         Bytes of the released numbers.
     contends : bool
-        Whether it may be recommended; see design/alternatives.py.
+        Whether it may be recommended; see `Candidate`.
     """
 
     name: str

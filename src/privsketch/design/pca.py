@@ -5,7 +5,7 @@ of its d (d + 1) / 2 entries; m quadratic features determine it if its rank is l
 better depends on how noise grows: Gaussian noise hardly grows with the number of entries,
 so the matrix wins while it is affordable; Laplace noise grows with dim for the matrix and
 with m / dim for unions of orthonormal bases, so features win for low ranks. Candidates are
-ranked by the predicted loss of design/pca.py, with noise estimated from their sizes
+ranked by the predicted loss, with noise estimated from their sizes
 alone; only the best one is drawn and calibrated.
 
 What privacy noise costs principal components, before any record is read.

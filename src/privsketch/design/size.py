@@ -1,17 +1,14 @@
 """The size of a sketch and the kind of its noise, by the least predicted error.
 
 The error of a center is proportional to (v(m) + n / 2) / (m - P): v is the variance of
-the noise, n / 2 that of sampling, P the number of unknowns (design/size.py).
+the noise, n / 2 that of sampling, P the number of unknowns.
 Gaussian noise has v ~ m, so more features never hurt, and the time they cost sets the
 size; where the noise dominates they are worth it, because the P unknowns then follow
 less of it. Pure noise has v ~ m^2, and where it dominates the least error is at m = 2 P. The
 minimum is flat and the search is surer with more features, so the largest size within
 a few percent of the least error is taken: 2.5 P for pure noise that dominates.
 
-How many unknowns a model has, and how many components a sketch size can carry.
-
-What a feature tells about the center of a cluster: Fisher information in closed form.
-
+Behind it is what a feature tells about the center of a cluster, Fisher information in closed form.
 A cluster of a = n / k records and width s adds a exp(i w.c - |w|^2 s^2 / 2) to the
 moment at frequency w. With a noise of variance v per real component, that moment tells
 a^2 w_j^2 exp(-|w|^2 s^2) / v about coordinate j of the center c. Averaged over the law

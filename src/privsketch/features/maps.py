@@ -4,7 +4,7 @@ Fourier and one-bit maps are tables of 65,536 pairs of integers indexed by the p
 record adds one pair per feature, so whatever the records and the frequencies, its
 contribution is bounded by the largest pair: no assumption about the data, no rounding
 argument. Quadratic features and second moments have no table; their bounds need the ball
-the records are clipped to (features/maps.py).
+the records are clipped to.
 
 How far one record can move the integer sums of a design, in the norms noise needs.
 

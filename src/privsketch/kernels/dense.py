@@ -4,12 +4,8 @@ The reference looks every phase up in the table of the feature map, or squares i
 the definition. The compiled kernel fuses dot product, feature, mask and sum, holds
 everything in vector registers, and equals the reference bit for bit.
 
-`fourier.py` writes the kernel, which is compiled in process through llvmlite (a tenth of a
-second) and compared with the reference before it is used.
-
-The kernel of dense frequencies, with vectors of fixed width.
-
-A loop compiler is not used because the kernel lives on two things it does not give
+The kernel is compiled in process through llvmlite (a tenth of a second), with vectors of fixed width,
+and compared with the reference before it is used. A loop compiler is not used because the kernel lives on two things it does not give
 reliably: a multiply-add of pairs of 16-bit integers into 32-bit lanes, and a block of
 several records by several vectors kept in registers across the dot product. The shape is
 chosen to fit the registers of the processor at hand.

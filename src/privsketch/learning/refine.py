@@ -1,14 +1,12 @@
 """Joint descent in the weights, centers and variances of all atoms.
 
-Cost and gradient of many atoms from compiled code.
+Cost and gradient of many atoms come from compiled code: `problem.cost_and_gradient` is the
+definition, and `Evaluator` the same in one pass over the frequencies. A target is packed once, for
+all evaluations of a descent.
 
-`atoms.cost_and_gradient` is the definition; this is the same in one pass over the
-frequencies. A target is packed once, for all evaluations of a descent.
-
-The whole cloud of records as one Gaussian: where it is, how wide, how many.
-
-Fitted to the low frequencies alone, where a cloud of any shape looks like one blob.
-It sets the units and the starting points of the decoders.
+The first descent of every decoder is an overview, the whole cloud of records as one Gaussian:
+where it is, how wide, how many. It is fitted to the low frequencies alone, where a cloud of any
+shape looks like one blob, and sets the units and the starting points.
 """
 
 from __future__ import annotations

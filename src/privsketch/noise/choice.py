@@ -8,23 +8,20 @@ width / scale and "replace" twice that.
 `threshold_law`: which of very many counts reach a threshold after discrete Laplace noise. Nearly
 all of them are 0 and are not looked at one by one.
 
-`mechanism.choose` draws from both, and from noise/choice.py; no function here takes a seed.
+`picks_law`: several of many sums, picked one after another, large magnitudes more likely. It is the
+exponential mechanism without replacement, exact: no chance is computed, coins decide. Balcan et al.
+(2017, Algorithm 5) choose the coordinates of a sparse center so; what a sequence of picks costs is
+in docs/sparse.md.
 
-Exact draws of how many, and of which: Binomial numbers and random subsets.
+`mechanism.choose` draws from all of them. No function takes a seed; `RandomBelow` is a private seam
+for tests.
 
-A Binomial number is found in its distribution function by a uniform number whose bits are drawn
-as they are needed: 64 at first, more where these leave open on which side of a bound it lies.
-The bounds are computed in decimal numbers with an error that is known, and with more digits
-whenever more bits are. So the law is the stated one, not one close to it, also for 2^60 trials
-of a tiny irrational probability.
-
-No function takes a seed. `RandomBelow` is a private seam for tests.
-
-Several of many sums, picked one after another, large magnitudes more likely.
-
-The exponential mechanism without replacement, exact: no chance is computed, coins decide. It is
-how Balcan et al. (2017, Algorithm 5) choose the coordinates of a sparse center; what a sequence
-of picks costs is in docs/sparse.md. No function here takes a seed.
+Thresholds need exact draws of how many, and of which: Binomial numbers and random subsets. A
+Binomial number is found in its distribution function by a uniform number whose bits are drawn as
+they are needed: 64 at first, more where these leave open on which side of a bound it lies. The
+bounds are computed in decimal numbers with an error that is known, and with more digits whenever
+more bits are. So the law is the stated one, not one close to it, also for 2^60 trials of a tiny
+irrational probability.
 """
 
 from __future__ import annotations
@@ -49,7 +46,7 @@ from privsketch.noise.calibration import discrete_laplace_variance, laplace_scal
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.samplers import RandomBelow
 
-_MAX_EXPONENT = 10**6  # threshold / scale, for the digits that noise/choice has to spare
+_MAX_EXPONENT = 10**6  # threshold / scale, for the digits that Binomial numbers have to spare
 MAX_TRIALS = 2**62  # children of cubes, whose places are 64-bit integers
 MAX_EXPECTED = 1e5  # the distribution function is walked through one value at a time
 _WORD = 64  # random bits at a time; more are drawn until they decide

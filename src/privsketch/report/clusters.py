@@ -1,9 +1,8 @@
 """What a report shows of a model, whichever learner made it.
 
 Clusters and Gaussian components are both centers with shares, shapes and errors, and
-both come from a fitted mixture that predicts the sketch.
-
-Plots of a model and its sketch as inline SVG, drawn with matplotlib.
+both come from a fitted mixture that predicts the sketch. Plots are inline SVG, drawn with
+matplotlib.
 """
 
 from __future__ import annotations

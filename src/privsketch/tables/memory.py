@@ -1,6 +1,6 @@
 """Tables in memory or in a stream: arrays, pandas frames, anything that speaks Arrow.
 
-Which columns of a table make a record, and whether they are numbers.
+And what all readers share: which columns of a table make a record, and whether they are numbers.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Minimise over positive semidefinite L and s >= 0
 
 the nuclear-norm fit of low-rank matrices (E. Candes, Y. Plan, 2011; for rank-one
 measurements Y. Chen, Y. Chi, A. Goldsmith, 2015). With the penalty at the noise edge
-(`pca_edge`) only directions that stand out of the noise enter; a smaller one lets some
+(`search`) only directions that stand out of the noise enter; a smaller one lets some
 noise in and bends the others less. Accelerated proximal
 gradient with restarts (A. Beck, M. Teboulle, 2009; B. O'Donoghue, E. Candes, 2015): the
 proximal step lowers all eigenvalues by a constant and cuts them at zero.

@@ -3,7 +3,7 @@
 Records that vary along a few directions and a little in all others have such second
 moments. The factor U frees the fit of the constraint that C be positive (S. Burer,
 R. Monteiro, 2003): what is left is a smooth cost of dim x rank unknowns and a bound, s >= 0,
-for L-BFGS-B. Its local minima are harmless from the starts of `pca_search`.
+for L-BFGS-B. Its local minima are harmless from the starts of `search`.
 
 The cost of misfit: squares for Gaussian noise, Huber's function for Laplace noise.
 
