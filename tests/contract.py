@@ -1,6 +1,11 @@
 """scikit-learn's contract, and the checks of it that privacy forbids."""
 
+import pickle
+
+import numpy as np
 from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from privsketch.testing import replaced_noise
 
 FORBIDDEN = {
     "check_clustering": "asks for labels_, an exact statement about every record",
@@ -16,3 +21,21 @@ def contract(estimators, **other_words):
     return parametrize_with_checks(
         estimators, expected_failed_checks=lambda estimator: {**FORBIDDEN, **other_words}
     )
+
+
+def require_function_of_the_release(fitted, *tables):
+    """With a release that is the same for all tables, nothing fitted may tell them apart."""
+
+    def same_for_all(values, law):
+        return np.arange(len(values), dtype=np.int64) * 50_000, law.scale
+
+    states = set()
+    for table in tables:
+        with replaced_noise(same_for_all):
+            model = fitted(table)
+        name = model.sketch_.sources[0]  # random, and different for every release
+        identity = model.sketch_.ids[0]
+        text = pickle.dumps(vars(model), protocol=0).decode("latin-1")
+        text += model.sketch_.describe() + model.model_.describe() + repr(model.sketch_.receipt)
+        states.add(text.replace(name, "NAME").replace(identity, "ID"))
+    assert len(states) == 1

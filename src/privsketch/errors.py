@@ -10,10 +10,11 @@ puts them in words of its own, noise='cube' in Python and --noise cube in a shel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
+_Known = TypeVar("_Known")
 _UNSEEN: Any = object()
 
 
@@ -152,3 +153,12 @@ def require_scales(scales: tuple[float, float]) -> tuple[float, float]:
         expected = "expected positive numbers, low <= high, in the units of the records"
         raise ParameterError("frequency_scale", scales, expected)
     return float(low), float(high)
+
+
+def require_one_of(name: str, value: object, known: Iterable[_Known]) -> _Known:
+    """The value, which is one of those that are known, or a ParameterError."""
+    choices = tuple(known)
+    for choice in choices:
+        if isinstance(value, type(choice)) and value == choice:
+            return choice
+    raise ParameterError(name, value, f"expected one of {', '.join(map(repr, choices))}")

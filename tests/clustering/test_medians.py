@@ -12,18 +12,10 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from privsketch.budget import exact
-from privsketch.clustering.medians import (
-    method as medians,
-)
-from privsketch.clustering.medians import (
-    recovery as median_recovery,
-)
-from privsketch.clustering.medians import (
-    rounds as median_rounds,
-)
-from privsketch.clustering.medians import (
-    start as median_start,
-)
+from privsketch.clustering.medians import method as medians
+from privsketch.clustering.medians import recovery as median_recovery
+from privsketch.clustering.medians import rounds as median_rounds
+from privsketch.clustering.medians import start as median_start
 from privsketch.clustering.medians.method import cluster_medians, share_weights
 from privsketch.clustering.medians.recovery import (
     N_STEPS,

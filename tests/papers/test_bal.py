@@ -7,18 +7,10 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from papers.bal import (
-    methods as bal_methods,
-)
-from papers.bal import (
-    panels as bal_panels,
-)
-from papers.bal import (
-    runs as bal_runs,
-)
-from papers.bal import (
-    setting as bal_setting,
-)
+from papers.bal import methods as bal_methods
+from papers.bal import panels as bal_panels
+from papers.bal import runs as bal_runs
+from papers.bal import setting as bal_setting
 from papers.bal.methods import METHODS, NO_PRIVACY, Method, paid_rounds, tree
 from papers.bal.setting import Records, gaussians, objective
 from privsketch.errors import FileError, ParameterError

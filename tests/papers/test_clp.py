@@ -7,27 +7,13 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from papers.clp import (
-    ratio as clp_ratio,
-)
-from papers.clp import (
-    ratio_panels as clp_ratio_panels,
-)
-from papers.clp import (
-    sampling as clp_sampling,
-)
-from papers.clp import (
-    sampling_panels as clp_sampling_panels,
-)
-from papers.clp import (
-    setting as clp_setting,
-)
-from papers.clp import (
-    size as clp_size,
-)
-from papers.clp import (
-    size_panels as clp_size_panels,
-)
+from papers.clp import ratio as clp_ratio
+from papers.clp import ratio_panels as clp_ratio_panels
+from papers.clp import sampling as clp_sampling
+from papers.clp import sampling_panels as clp_sampling_panels
+from papers.clp import setting as clp_setting
+from papers.clp import size as clp_size
+from papers.clp import size_panels as clp_size_panels
 from papers.clp.targets import TARGETS
 from papers.harness.cells import run_cells
 from papers.harness.rows import to_csv

@@ -16,21 +16,11 @@ from papers.harness import results
 from papers.harness.cells import Cell, Experiment, run_cells
 from papers.harness.rows import from_csv
 from papers.harness.targets import TARGETS, find_targets
-from papers.jll import (
-    distances as jll_distances,
-)
-from papers.jll import (
-    distances_panels as jll_distances_panels,
-)
-from papers.jll import (
-    setting as jll_setting,
-)
-from papers.jll import (
-    spread as jll_spread,
-)
-from papers.jll import (
-    table as jll_table,
-)
+from papers.jll import distances as jll_distances
+from papers.jll import distances_panels as jll_distances_panels
+from papers.jll import setting as jll_setting
+from papers.jll import spread as jll_spread
+from papers.jll import table as jll_table
 from privsketch._parallel import one_thread
 from privsketch.errors import FileError, ParameterError
 from privsketch.projection.matrix import UNIT

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.output import (
-    is_standard,
-    require_file,
-    require_free,
-    say,
-    say_written,
-    write,
-)
+from privsketch.cli.options import choice
+from privsketch.cli.output import is_standard, require_file, require_free, say, say_written, write
 
 if TYPE_CHECKING:
     from privsketch import ClusterModel, GaussianMixtureModel, PCAModel, Sketch
@@ -38,10 +32,13 @@ class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
 
 @click.command()
 @click.argument("sketch_file", metavar="SKETCH", type=_PATH)
-@click.option(
+@choice(
     "--task",
-    type=click.Choice(["kmeans", "gaussian-mixture", "pca"]),
+    "kmeans",
+    "gaussian-mixture",
+    "pca",
     help="What to learn; what the design was planned for if left out.",
+    open=True,
 )
 @click.option(
     "-k",
@@ -52,23 +49,32 @@ class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
     "number of clusters or components from the sketch.",
 )
 @click.option("--max-clusters", type=int, help="Largest number that -k auto considers.")
-@click.option(
+@choice(
     "--covariance-type",
-    type=click.Choice(["full", "tied", "diag", "spherical"]),
+    "full",
+    "tied",
+    "diag",
+    "spherical",
     help="Shapes of the Gaussians of a mixture; full if left out.",
+    open=True,
 )
-@click.option(
+@choice(
     "--method",
-    type=click.Choice(["auto", "burer-monteiro", "convex"]),
+    "auto",
+    "burer-monteiro",
+    "convex",
     help="Search for principal components; auto if left out.",
+    open=True,
 )
 @click.option("-o", "--output", type=_PATH, help="File of the model, JSON; - for standard output.")
 @click.option("--report", type=_PATH, help="File of an HTML report.")
 @click.option("--title", help="Of the report.")
-@click.option(
+@choice(
     "--decoder",
-    type=click.Choice(["joint", "cl-ompr"]),
+    "joint",
+    "cl-ompr",
     help="Search for clusters; joint if left out, cl-ompr is the one of the papers.",
+    open=True,
 )
 @click.option(
     "--n-init",

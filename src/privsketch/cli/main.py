@@ -15,7 +15,7 @@ import click
 from privsketch import __version__
 from privsketch.cli.cluster import cluster
 from privsketch.cli.learn import learn
-from privsketch.cli.options import listed_numbers, study_options
+from privsketch.cli.options import choice, listed_numbers, study_options
 from privsketch.cli.output import require_free, say, say_written, write
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
@@ -128,10 +128,13 @@ main.add_command(plan)
 
 @main.command()
 @study_options
-@click.option(
+@choice(
     "--noise",
-    type=click.Choice(["gaussian", "cube", "laplace"]),
+    "gaussian",
+    "cube",
+    "laplace",
     help="Gaussian if delta > 0; else the cube, or Laplace for pca.",
+    open=True,
 )
 @click.option(
     "--features",
@@ -139,23 +142,31 @@ main.add_command(plan)
     type=int,
     help="Size of the sketch; chosen by forecast if left out.",
 )
-@click.option(
+@choice(
     "--feature-map",
-    type=click.Choice(["fourier", "one-bit", "quadratic", "second-moments"]),
+    "fourier",
+    "one-bit",
+    "quadratic",
+    "second-moments",
     help="Fourier if left out; for pca the better of the last two.",
+    open=True,
 )
 @click.option(
     "--masks",
     metavar="MASKS",
     help="Secret subsampling: uniform:100, block:512, poisson:0.1, records:0.5, joined by +.",
 )
-@click.option(
+@choice(
     "--frequencies",
-    type=click.Choice(
-        ["multi-scale", "adapted-radius", "gaussian", "structured", "orthobases", "normal"]
-    ),
+    "multi-scale",
+    "adapted-radius",
+    "gaussian",
+    "structured",
+    "orthobases",
+    "normal",
     help="Law of the frequencies; multi-scale and structured need no scale, the last two are "
     "for quadratic features.",
+    open=True,
 )
 @click.option(
     "--scale",
@@ -163,16 +174,21 @@ main.add_command(plan)
     metavar="SCALE",
     help="Scale of the features, between width and distance of clusters: 0.5, or 0.1,2.",
 )
-@click.option(
+@choice(
     "--count",
-    type=click.Choice(["released", "omitted", "public"]),
+    "released",
+    "omitted",
+    "public",
     help="Whether a noisy number of records is part of the sketch.",
+    open=True,
 )
-@click.option(
+@choice(
     "--mean",
-    type=click.Choice(["released", "omitted"]),
+    "released",
+    "omitted",
     help="For pca: whether a noisy mean is part of the sketch, so that components can be centered; "
     "3 % more Gaussian, 25 % more Laplace noise. Omitted if left out.",
+    open=True,
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")
 @click.option(

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from privsketch.domain import Domain
 
 
-def choice(name: str, *values: str, help: str) -> Callable[[Any], Any]:
-    """An option that is one of some words; the first of them if it is left out."""
-    return click.option(
-        name, type=click.Choice(values), default=values[0], show_default=True, help=help
-    )
+def choice(name: str, *values: str, help: str, open: bool = False) -> Callable[[Any], Any]:
+    """An option that is one of some words; left out, the first of them, or open."""
+    default: dict[str, Any] = {} if open else {"default": values[0], "show_default": True}
+    return click.option(name, type=click.Choice(values), help=help, **default)
 
 
 DOMAIN = (

@@ -7,15 +7,8 @@ from pathlib import Path
 
 import click
 
-from privsketch.cli.options import HEADER, MISSING, SOURCE, THREADS, chosen_columns
-from privsketch.cli.output import (
-    require_free,
-    say,
-    say_source,
-    say_written,
-    source_name,
-    write,
-)
+from privsketch.cli.options import HEADER, MISSING, SOURCE, THREADS, choice, chosen_columns
+from privsketch.cli.output import require_free, say, say_source, say_written, source_name, write
 from privsketch.cli.spending import reported_spending
 
 _PATH = click.Path(path_type=Path)
@@ -32,10 +25,13 @@ _PATH = click.Path(path_type=Path)
 @HEADER
 @MISSING
 @THREADS
-@click.option(
+@choice(
     "--engine",
-    type=click.Choice(["threads", "pool", "dask"]),
+    "threads",
+    "pool",
+    "dask",
     help="Who reads: threads if left out, processes of this machine, or a Dask cluster.",
+    open=True,
 )
 @click.option("--workers", "n_workers", type=int, help="Processes of --engine pool.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, like tcp://host:8786.")

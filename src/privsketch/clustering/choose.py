@@ -21,7 +21,7 @@ from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import Start, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.domain import Domain
-from privsketch.errors import ParameterError, require_count, require_records
+from privsketch.errors import ParameterError, require_count, require_one_of, require_records
 from privsketch.models.clusters import ClusterModel
 
 _RUNS: dict[str, Callable[..., ClusterModel]] = {
@@ -68,8 +68,7 @@ def chosen_method(
 
     Charges: nothing. No record is seen.
     """
-    if method not in METHODS:
-        raise ParameterError("method", method, f"expected one of {', '.join(map(repr, METHODS))}")
+    require_one_of("method", method, METHODS)
     require_count("n_clusters", n_clusters)
     if n_records is not None:
         n_records = require_records(n_records)
@@ -119,9 +118,7 @@ def cluster_by(choice: str | Choice, data: Any, n_clusters: int, **options: Any)
     Charges: the budget, once.
     """
     choice = Choice(choice) if isinstance(choice, str) else choice
-    if choice.method not in _RUNS:
-        known = ", ".join(map(repr, _RUNS))
-        raise ParameterError("method", choice.method, f"expected one of {known}")
+    require_one_of("method", choice.method, _RUNS)
     method = _RUNS[choice.method]
     if options.get("n_nonzero") is None:
         options.pop("n_nonzero", None)

@@ -37,7 +37,7 @@ from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import start_centers
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.domain import Ball, Domain
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import require_count, require_one_of
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.noise.account import Account
 from privsketch.noise.laws import saturating_multiply
@@ -68,9 +68,7 @@ def learn(
     """
     require_count("n_components", n_components)
     require_count("n_rounds", n_rounds)
-    if covariance_type not in COVARIANCE_TYPES:
-        known = ", ".join(map(repr, COVARIANCE_TYPES))
-        raise ParameterError("covariance_type", covariance_type, f"expected one of {known}")
+    require_one_of("covariance_type", covariance_type, COVARIANCE_TYPES)
     passes = run.read(max_bits=_bits(run.domain))
     pairs = _pairs(passes.dim, covariance_type)
     names = [f"round {number + 1}" for number in range(n_rounds)]

@@ -40,7 +40,7 @@ from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import Start, start_centers
 from privsketch.domain import Ball, Box, Domain
-from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_records
+from privsketch.errors import require_count, require_gaussian_delta, require_one_of, require_records
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 from privsketch.noise.laws import saturating_multiply
@@ -71,8 +71,7 @@ def cluster(
     require_count("n_clusters", n_clusters)
     domain, delta = run.domain, run.budget.delta
     kind: LloydNoise = noise or ("gaussian" if delta > 0 else pure_noise(domain))
-    if kind not in _RELEASES:
-        raise ParameterError("noise", kind, f"expected one of {', '.join(map(repr, _RELEASES))}")
+    require_one_of("noise", kind, _RELEASES)
     if kind == "gaussian":
         require_gaussian_delta(delta)
     if kind != "gaussian":

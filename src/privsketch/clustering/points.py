@@ -16,7 +16,7 @@ from privsketch._typing import Floats, Integers
 from privsketch.budget import Budget
 from privsketch.clustering.run import Passes
 from privsketch.domain import Ball, Domain
-from privsketch.errors import ParameterError, require_gaussian_delta
+from privsketch.errors import require_gaussian_delta, require_one_of
 from privsketch.noise.account import Account
 
 PointNoise = Literal["laplace", "cube", "gaussian"]
@@ -27,12 +27,10 @@ def checked_noise(noise: str | None, budget: Budget, domain: Domain, n_points: i
     """The kind of noise, one that the budget can pay; for places released `n_points` at a time."""
     if noise is None:
         return "gaussian" if budget.delta > 0 else _pure_noise(domain, n_points)
-    if noise not in POINT_NOISES:
-        known = ", ".join(map(repr, POINT_NOISES))
-        raise ParameterError("noise", noise, f"expected one of {known}")
-    if noise == "gaussian":
+    kind = require_one_of("noise", noise, POINT_NOISES)
+    if kind == "gaussian":
         require_gaussian_delta(budget.delta)
-    return noise
+    return kind
 
 
 def _pure_noise(domain: Domain, n_points: int) -> PointNoise:

@@ -24,7 +24,7 @@ from privsketch.design.size import (
     largest_size,
 )
 from privsketch.domain import Ball, Box, Domain
-from privsketch.errors import ParameterError, require_count, require_gaussian_delta
+from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_one_of
 from privsketch.features.frequencies import default_scales, draw_frequencies, public_seed
 from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.maps import feature_map as map_named
@@ -157,12 +157,10 @@ def plan_design(
 def _noise_kind(noise: str | None, budget: Budget) -> NoiseKind | None:
     if noise in (None, "auto"):
         return None
-    if noise not in NOISE_KINDS:
-        known = ", ".join(map(repr, NOISE_KINDS))
-        raise ParameterError("noise", noise, f"expected one of {known}")
-    if noise == "gaussian":
+    kind = require_one_of("noise", noise, NOISE_KINDS)
+    if kind == "gaussian":
         require_gaussian_delta(budget.delta)
-    return noise
+    return kind
 
 
 def _count_mode(count: str | None) -> CountMode | None:

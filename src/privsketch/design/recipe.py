@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from privsketch.budget import Budget
 from privsketch.domain import Ball, Domain, domain_from_json, domain_to_json
-from privsketch.errors import ParameterError, require_gaussian_delta
+from privsketch.errors import ParameterError, require_gaussian_delta, require_one_of
 from privsketch.features.frequencies import (
     NO_LAW,
     Frequencies,
@@ -110,22 +110,15 @@ class Design:
     mean: str = "omitted"
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise ParameterError(
-                "task", self.task, f"expected one of {', '.join(map(repr, TASKS))}"
-            )
+        require_one_of("task", self.task, TASKS)
         if isinstance(self.n_components, bool) or not isinstance(self.n_components, int):
             raise ParameterError("n_components", self.n_components, "expected an integer")
         if self.domain.dim is None:
             raise ParameterError("domain: dim is missing; give `dim=`, the number of columns")
-        if self.noise not in NOISE_KINDS:
-            known = ", ".join(map(repr, NOISE_KINDS))
-            raise ParameterError("noise", self.noise, f"expected one of {known}")
+        require_one_of("noise", self.noise, NOISE_KINDS)
         if self.noise == "gaussian":
             require_gaussian_delta(self.budget.delta)
-        if self.count not in COUNT_MODES:
-            known = ", ".join(map(repr, COUNT_MODES))
-            raise ParameterError("count", self.count, f"expected one of {known}")
+        require_one_of("count", self.count, COUNT_MODES)
         if isinstance(self.n_records, bool) or not 1 <= self.n_records <= MAX_RECORDS:
             raise ParameterError(
                 "n_records",

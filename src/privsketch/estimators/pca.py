@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from privsketch._typing import Floats
-from privsketch.errors import ParameterError, RecordError, require_count
+from privsketch.errors import ParameterError, RecordError, require_count, require_one_of
 from privsketch.estimators.base import PrivateLearner, documented, validated
 from privsketch.learning.pca.learner import check_choices, learn_pca
 
@@ -146,9 +146,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
     def _check_choices(self) -> None:
         """Refuse what no table could be fitted with, before one is read."""
         check_choices(self.n_components, "auto")
-        if self.method not in MAPS:
-            known = ", ".join(map(repr, MAPS))
-            raise ParameterError("method", self.method, f"expected one of {known}")
+        require_one_of("method", self.method, MAPS)
         if not isinstance(self.center, bool | np.bool_):
             raise ParameterError("center", self.center, "expected True or False")
         if self.max_components is not None:

@@ -31,13 +31,9 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.domain import Domain
-from privsketch.errors import FileError, ParameterError, require_scales
+from privsketch.errors import FileError, ParameterError, require_one_of, require_scales
 from privsketch.features.fixedpoint import MAX_TURN_BITS, MIN_TURN_BITS, RECORD_BITS
-from privsketch.features.hadamard import (
-    StructuredBlocks,
-    common_half_width,
-    draw_blocks,
-)
+from privsketch.features.hadamard import StructuredBlocks, common_half_width, draw_blocks
 from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.quadratic import (
     MAX_VECTOR_NORM_SQUARED,
@@ -120,8 +116,7 @@ def draw_frequencies(
 
     One that is not drawn has neither, and can be planned with but not used.
     """
-    if law not in LAWS:
-        raise ParameterError("frequencies", law, f"expected one of {', '.join(map(repr, LAWS))}")
+    require_one_of("frequencies", law, LAWS)
     if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer):
         raise ParameterError("n_features", n_features, "expected an integer")
     if not 1 <= n_features <= MAX_FEATURES:

@@ -20,6 +20,7 @@ import numpy as np
 
 from privsketch._typing import Floats
 from privsketch.features.stream import PublicStream
+from privsketch.kernels import machine
 from privsketch.kernels.builder import (
     DOUBLE,
     FLOAT,
@@ -34,15 +35,6 @@ from privsketch.kernels.builder import (
     maximum,
     nearest_integer,
     polynomial,
-)
-from privsketch.kernels.machine import (
-    INTEGER,
-    POINTER,
-    Code,
-    aligned,
-    compile_function,
-    require_agreement,
-    vector_bits,
 )
 
 _PURPOSE_CHECK = 503  # keeps the stream apart from those of designs, which use other purposes
@@ -96,18 +88,18 @@ def evaluation_module(shape: Shape, *, own_widths: bool) -> Any:
 class Evaluation:
     """The compiled function."""
 
-    code: Code
+    code: machine.Code
     shape: Shape
 
 
 @cache
 def compile_evaluation(kind: str, own_widths: bool) -> Evaluation:
     """The function for numbers of a kind, "float" or "double", on this processor."""
-    lanes = vector_bits() // (32 if kind == "float" else 64)
-    shape = Shape(kind, lanes, vectors=4 if vector_bits() == 512 else 2)
+    lanes = machine.vector_bits() // (32 if kind == "float" else 64)
+    shape = Shape(kind, lanes, vectors=4 if machine.vector_bits() == 512 else 2)
     module = evaluation_module(shape, own_widths=own_widths)
-    arguments = [INTEGER] * len(NUMBERS) + [POINTER] * len(INPUTS + OUTPUTS)
-    evaluation = Evaluation(compile_function(module, "evaluate", *arguments), shape)
+    arguments = [machine.INTEGER] * len(NUMBERS) + [machine.POINTER] * len(INPUTS + OUTPUTS)
+    evaluation = Evaluation(machine.compile_function(module, "evaluate", *arguments), shape)
     _check(evaluation, own_widths)
     return evaluation
 
@@ -141,8 +133,8 @@ def _check(evaluation: Evaluation, own_widths: bool) -> None:
     numbers["exponents"] = -np.abs(numbers["exponents"])
     numbers["variances"] = 3 * np.abs(numbers["variances"])
     numbers["variances"][-1] *= 10_000  # an atom that is damped to nothing
-    arrays = {name: aligned(numbers[name].astype(dtype)) for name in INPUTS}
-    arrays |= {name: aligned(np.zeros(sizes[name], dtype)) for name in OUTPUTS}
+    arrays = {name: machine.aligned(numbers[name].astype(dtype)) for name in INPUTS}
+    arrays |= {name: machine.aligned(np.zeros(sizes[name], dtype)) for name in OUTPUTS}
     evaluation.code.function(
         tiles, n_atoms // ATOMS, dim, widths, *(array.ctypes.data for array in arrays.values())
     )
@@ -153,7 +145,7 @@ def _check(evaluation: Evaluation, own_widths: bool) -> None:
         found = arrays[name].astype(np.float64)
         error = np.abs((found if name == "model" else found.sum(axis=-1)) - right).max()
         agrees = bool(error <= tolerance * np.abs(right).max())
-        require_agreement(f"{shape.kind!r} decoder", agrees)
+        machine.require_agreement(f"{shape.kind!r} decoder", agrees)
 
 
 def definition(inputs: dict[str, Floats], own_widths: bool) -> dict[str, Floats]:

@@ -4,11 +4,11 @@ The reference looks every phase up in the table of the feature map, or squares i
 the definition. The compiled kernel fuses dot product, feature, mask and sum, holds
 everything in vector registers, and equals the reference bit for bit.
 
-The kernel is compiled in process through llvmlite (a tenth of a second), with vectors of fixed width,
-and compared with the reference before it is used. A loop compiler is not used because the kernel lives on two things it does not give
-reliably: a multiply-add of pairs of 16-bit integers into 32-bit lanes, and a block of
-several records by several vectors kept in registers across the dot product. The shape is
-chosen to fit the registers of the processor at hand.
+The kernel is compiled in process through llvmlite (a tenth of a second), with vectors of fixed
+width, and compared with the reference before it is used. A loop compiler is not used because the
+kernel lives on two things it does not give reliably: a multiply-add of pairs of 16-bit integers
+into 32-bit lanes, and a block of several records by several vectors kept in registers across the
+dot product. The shape is chosen to fit the registers of the processor at hand.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase, 
 from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.quadratic import quadratic_values, value_shift
 from privsketch.features.stream import PublicStream
+from privsketch.kernels import machine
 from privsketch.kernels.builder import I8, I16, I32, I64, Array, Kind, Pointer, Routine, Value
 from privsketch.kernels.features import (
     FEATURES,
@@ -36,15 +37,6 @@ from privsketch.kernels.features import (
     mask_bytes,
     mask_of_vector,
     pairwise_products,
-)
-from privsketch.kernels.machine import (
-    INTEGER,
-    POINTER,
-    Code,
-    aligned,
-    compile_function,
-    require_agreement,
-    vector_bits,
 )
 
 Quantised = npt.NDArray[np.int16]
@@ -128,10 +120,10 @@ class CompiledKernel:
         padded[: self._n_features, : self._dim] = frequencies
         # Tile, then pair of columns, then lane: the order in which the kernel reads.
         tiled = padded.reshape(self._tiles, vectors, lanes, self._pairs, 2)
-        self._frequencies = aligned(tiled.transpose(0, 3, 1, 2, 4))
+        self._frequencies = machine.aligned(tiled.transpose(0, 3, 1, 2, 4))
         start = np.zeros(self._tiles * tile, dtype=np.int64)
         start[: self._n_features] = first
-        self._start = aligned((start & 0xFFFFFFFF).astype(np.uint32).view(np.int32))
+        self._start = machine.aligned((start & 0xFFFFFFFF).astype(np.uint32).view(np.int32))
 
     def sums(self, quantised: Quantised, kept: Bits | None = None) -> Integers:
         """See `Kernel`."""
@@ -139,7 +131,7 @@ class CompiledKernel:
             _compile(self._map_name, "whole" if kept is None else "masked"), quantised, kept
         )
 
-    def _sums(self, code: Code, quantised: Quantised, kept: Bits | None) -> Integers:
+    def _sums(self, code: machine.Code, quantised: Quantised, kept: Bits | None) -> Integers:
         out = self._out()
         for start, block in self._even_blocks(quantised):
             masks = None if kept is None else self._packed(kept[start : start + len(block)])
@@ -153,7 +145,9 @@ class CompiledKernel:
         """
         return self._listed_sums(_compile(self._map_name, "listed"), quantised, kept, size)
 
-    def _listed_sums(self, code: Code, quantised: Quantised, kept: Bits, size: int) -> Integers:
+    def _listed_sums(
+        self, code: machine.Code, quantised: Quantised, kept: Bits, size: int
+    ) -> Integers:
         out = self._out()
         for start, block in self._even_blocks(quantised):
             here = np.ascontiguousarray(kept[:, start : start + len(block)])
@@ -180,7 +174,7 @@ class CompiledKernel:
 
     def _run(
         self,
-        code: Code,
+        code: machine.Code,
         block: Quantised,
         out: Integers,
         masks: npt.NDArray[Any] | None,
@@ -249,7 +243,7 @@ class BlockKernel:
 
 
 def _shape() -> Shape:
-    lanes = vector_bits() // 32
+    lanes = machine.vector_bits() // 32
     return Shape(lanes=lanes, vectors=2, records=8 if lanes == 16 else 4)
 
 
@@ -260,17 +254,25 @@ def tile_size() -> int:
 
 
 @cache
-def _compile(map_name: str, mode: Mode) -> Code:
+def _compile(map_name: str, mode: Mode) -> machine.Code:
     source = kernel_source(map_name, _shape(), mode)
-    numbers = (ctypes.c_int32, INTEGER)
-    pointers = (POINTER, POINTER, POINTER)
-    arguments = (POINTER, INTEGER, INTEGER, POINTER, POINTER, *numbers, *pointers)
-    code = compile_function(source, "sums", *arguments)
+    numbers = (ctypes.c_int32, machine.INTEGER)
+    pointers = (machine.POINTER, machine.POINTER, machine.POINTER)
+    arguments = (
+        machine.POINTER,
+        machine.INTEGER,
+        machine.INTEGER,
+        machine.POINTER,
+        machine.POINTER,
+        *numbers,
+        *pointers,
+    )
+    code = machine.compile_function(source, "sums", *arguments)
     _check(code, feature_map(map_name), mode)
     return code
 
 
-def _check(code: Code, each: FeatureMap, mode: Mode) -> None:
+def _check(code: machine.Code, each: FeatureMap, mode: Mode) -> None:
     """Compares the kernel with the reference on random numbers, and with the table.
 
     There are two groups of records and two single ones; one of each keeps some features and
@@ -308,7 +310,7 @@ def _check(code: Code, each: FeatureMap, mode: Mode) -> None:
         kernel = CompiledKernel(each, zeros, every, _CHECK_TURN_BITS)
         found = sums(kernel, zeros[: len(second)], kept)
         agrees &= np.array_equal(found.reshape(2, -1), each.table.T * kept.sum(axis=0))
-    require_agreement(repr(each.name), agrees)
+    machine.require_agreement(repr(each.name), agrees)
 
 
 @dataclass(frozen=True)

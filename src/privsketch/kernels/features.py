@@ -10,12 +10,7 @@ import struct
 from abc import ABC, abstractmethod
 
 from privsketch.features.fixedpoint import TABLE_SIZE
-from privsketch.features.fourier import (
-    AMPLITUDE,
-    COSINE_COEFFICIENTS,
-    ROUNDER,
-    SINE_COEFFICIENTS,
-)
+from privsketch.features.fourier import AMPLITUDE, COSINE_COEFFICIENTS, ROUNDER, SINE_COEFFICIENTS
 from privsketch.kernels.builder import (
     FLOAT,
     I1,

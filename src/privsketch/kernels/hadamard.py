@@ -20,18 +20,10 @@ from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase
 from privsketch.features.hadamard import TURN_BITS, StructuredBlocks, fwht
 from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.stream import PublicStream
+from privsketch.kernels import machine
 from privsketch.kernels.butterflies import kernel_module
 from privsketch.kernels.dense import MAX_BLOCK, Quantised
 from privsketch.kernels.layout import Transform, orders
-from privsketch.kernels.machine import (
-    INTEGER,
-    POINTER,
-    Code,
-    aligned,
-    compile_function,
-    require_agreement,
-    vector_bits,
-)
 
 _CACHED_VALUES = 2**17  # quantised values that are read again for every block
 _PURPOSE_CHECK = 501  # keeps the stream apart from those of designs, which use other purposes
@@ -95,10 +87,10 @@ class _Tables:
         block, feature = np.divmod(np.arange(blocks.n_features), size)
         cosines = 2 * size * block + np.argsort(order)[feature]
         return cls(
-            aligned(np.concatenate([signs2, differences], axis=2)),
-            aligned(flips[:, middle_order]),
-            aligned(blocks.radii[:, order]),
-            aligned(start_32[:, order]),
+            machine.aligned(np.concatenate([signs2, differences], axis=2)),
+            machine.aligned(flips[:, middle_order]),
+            machine.aligned(blocks.radii[:, order]),
+            machine.aligned(start_32[:, order]),
             order,
             np.stack([cosines, cosines + size]),
         )
@@ -115,7 +107,7 @@ class _Tables:
 
 @dataclass(frozen=True)
 class _Kernel:
-    code: Code
+    code: machine.Code
     transform: Transform
 
     def sums(
@@ -125,14 +117,14 @@ class _Kernel:
         transform = self.transform
         size = 1 << transform.bits
         chosen = range(len(tables.radii))[blocks]
-        buffer = aligned(
+        buffer = machine.aligned(
             np.empty(transform.batch * transform.record_stride * transform.lanes, dtype=np.int32)
         )
         addresses = [
             table[blocks].ctypes.data
             for table in (tables.signs2, tables.flips, tables.radii, tables.start)
         ]
-        wrapped = aligned(np.zeros((len(chosen), 2, size), dtype=np.int32))
+        wrapped = machine.aligned(np.zeros((len(chosen), 2, size), dtype=np.int32))
         places = tables.places[:, chosen.start * size : chosen.stop * size]
         places = places - 2 * size * chosen.start
         total = np.zeros(places.shape, dtype=np.int64)
@@ -171,11 +163,11 @@ def _padded(chunk: Quantised, room: Quantised) -> Quantised:
 
 @cache
 def _compile(map_name: str, size: int, masked: bool) -> _Kernel:
-    lane_bits = (vector_bits() // 32).bit_length() - 1
+    lane_bits = (machine.vector_bits() // 32).bit_length() - 1
     transform = Transform(size.bit_length() - 1, lane_bits)
     module = kernel_module(map_name, transform, masked)
-    arguments = (POINTER, INTEGER, INTEGER, *[POINTER] * 7)
-    kernel = _Kernel(compile_function(module, "sums", *arguments), transform)
+    arguments = (machine.POINTER, machine.INTEGER, machine.INTEGER, *[machine.POINTER] * 7)
+    kernel = _Kernel(machine.compile_function(module, "sums", *arguments), transform)
     _check(kernel, feature_map(map_name), masked)
     return kernel
 
@@ -214,4 +206,4 @@ def _check(kernel: _Kernel, each: FeatureMap, masked: bool) -> None:
     values = each.table[(phases >> (TURN_BITS - INDEX_BITS)) & (TABLE_SIZE - 1)]
     wanted = (values * kept[:, :, np.newaxis]).sum(axis=0, dtype=np.int64)
     agrees &= np.array_equal(sums(blocks, offsets, x, kept), wanted.T)
-    require_agreement(f"{each.name!r} Hadamard", agrees)
+    machine.require_agreement(f"{each.name!r} Hadamard", agrees)

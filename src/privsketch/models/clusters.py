@@ -16,13 +16,7 @@ from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.domain import Domain, domain_from_json
 from privsketch.errors import ParameterError
-from privsketch.models.base import (
-    Model,
-    as_rows,
-    nearest,
-    require_fingerprint,
-    require_numbers,
-)
+from privsketch.models.base import Model, as_rows, nearest, require_fingerprint, require_numbers
 
 DECODERS = ("joint", "cl-ompr")
 LOSSES = ("squares", "distances")

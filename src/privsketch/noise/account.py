@@ -93,7 +93,7 @@ class Account:
         rho, claim = self._gaussian_share(name)
         if claim.neighbours == "replace":
             l2_squared = 4 * l2_squared if replaced is None else replaced
-        flat = np.ascontiguousarray(values).reshape(-1)
+        flat = _flat(values)
         law = gaussian_law(
             l2_squared, len(flat), claim.epsilon, claim.delta, claim.neighbours, rho=rho
         )
@@ -117,11 +117,9 @@ class Account:
 
         Charges: the share.
         """
-        self._require_pure("Laplace")
-        budget = self.budget(name)
+        budget, flat = self._pure_share("Laplace", name), _flat(values)
         if budget.neighbours == "replace":
             l1 = 2 * l1 if replaced is None else replaced
-        flat = np.ascontiguousarray(values).reshape(-1)
         law = laplace_law(l1, len(flat), budget.epsilon, budget.neighbours)
         noisy, receipt = add_noise(flat, law, source=None)
         self.charge(part_receipt(name, receipt), 0.0)
@@ -136,11 +134,9 @@ class Account:
 
         Charges: the share.
         """
-        self._require_pure("cube")
-        budget = self.budget(name)
+        budget, flat = self._pure_share("cube", name), _flat(values)
         if budget.neighbours == "replace":
             largest = 2 * largest if replaced is None else replaced
-        flat = np.ascontiguousarray(values).reshape(-1)
         factor = cube_factor(largest, len(flat), budget.epsilon)
         law = cube_law(factor * largest, len(flat), budget.epsilon, budget.neighbours)
         noisy, receipt = add_noise(saturating_multiply(flat, factor), law, source=None)
@@ -198,16 +194,22 @@ class Account:
         self.charge(part_receipt(name, receipt), rho)
         return int(chosen[0])
 
-    def _require_pure(self, kind: str) -> None:
+    def _pure_share(self, kind: str, name: str) -> Budget:
+        """A share for pure noise, which counts as spent from then on."""
         if not self.shares.is_pure:
             # Its epsilon would not be that of the share, whose rho is what counts.
             raise ParameterError(f"shares: {kind} noise is for budgets with delta = 0")
+        return self.budget(name)
 
     def receipt(self, mechanism: str, source: str | None) -> Receipt:
         """What the whole run cost: every share that was taken has a receipt."""
         if len(self._receipts) < len(self._paid):
             raise ParameterError("shares: one was taken and not charged")
         return self.shares.receipt(mechanism, self._receipts, self._rhos, source)
+
+
+def _flat(values: Integers) -> Integers:
+    return np.ascontiguousarray(values).reshape(-1)
 
 
 def part_receipt(name: str, receipt: Receipt) -> Receipt:

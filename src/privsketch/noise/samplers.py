@@ -14,6 +14,7 @@ import math
 import secrets
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,33 +30,32 @@ def add_discrete_laplace(
     values: Integers, scale: float, l1_sensitivity: int, epsilon: float
 ) -> tuple[Integers, float]:
     """Noisy values and the scale used: the given one, raised until OpenDP certifies epsilon."""
-    # Parts of OpenDP, not its prelude: that one loads every data frame library it finds.
-    from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_laplace
     from opendp.metrics import l1_distance
-    from opendp.mod import enable_features
 
-    enable_features("contrib")
-    space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
-    return _add_certified(
-        values, scale, lambda s: make_laplace(*space, s), l1_sensitivity, exact(epsilon)
-    )
+    make = partial(make_laplace, _vectors(), l1_distance(T="i64"))
+    return _add_certified(values, scale, make, l1_sensitivity, exact(epsilon))
 
 
 def add_discrete_gaussian(
     values: Integers, scale: float, l2_sensitivity: float, rho: float
 ) -> tuple[Integers, float]:
     """Noisy values and the scale used: the given one, raised until OpenDP certifies rho-zCDP."""
-    from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_gaussian
     from opendp.metrics import l2_distance
+
+    make = partial(make_gaussian, _vectors(), l2_distance(T="f64"))
+    return _add_certified(values, scale, make, l2_sensitivity, Fraction(rho))
+
+
+def _vectors() -> Any:
+    """OpenDP's domain of vectors of 64-bit integers."""
+    # Parts of OpenDP, not its prelude: that one loads every data frame library it finds.
+    from opendp.domains import atom_domain, vector_domain
     from opendp.mod import enable_features
 
     enable_features("contrib")
-    space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
-    return _add_certified(
-        values, scale, lambda s: make_gaussian(*space, s), l2_sensitivity, Fraction(rho)
-    )
+    return vector_domain(atom_domain(T="i64"))
 
 
 def _add_certified(

@@ -15,7 +15,7 @@ from typing import Any
 
 from privsketch.budget import checked_source
 from privsketch.design.recipe import Design
-from privsketch.errors import ParameterError, RecordError, require_count
+from privsketch.errors import ParameterError, RecordError, require_count, require_one_of
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sketch import Sketch
 from privsketch.sketching.sums import ExactSums, exact_sums
@@ -171,9 +171,7 @@ def _checked_engine(engine: str | None, data: Any) -> str:
     """The engine's name; Dask's tables can only be read by Dask."""
     if engine is None:
         return "dask" if kind_of(data) == "dask" else "threads"
-    if engine not in ENGINES:
-        known = ", ".join(map(repr, ENGINES))
-        raise ParameterError("engine", engine, f"expected one of {known}")
+    require_one_of("engine", engine, ENGINES)
     if engine != "dask" and kind_of(data) == "dask":
         raise ParameterError(
             f"`engine={engine!r}` with a Dask {type(data).__name__}: leave engine out, or use "

@@ -25,12 +25,7 @@ from privsketch.budget import (
 from privsketch.design.recipe import Design
 from privsketch.errors import FileError, ParameterError
 from privsketch.features.fixedpoint import RECORD_UNIT
-from privsketch.features.moments import (
-    DIAGONAL,
-    MOMENT_UNIT,
-    ROUNDING_VARIANCE,
-    moment_weights,
-)
+from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, ROUNDING_VARIANCE, moment_weights
 from privsketch.formats import (
     pack_sketch,
     read_file,

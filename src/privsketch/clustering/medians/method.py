@@ -20,7 +20,7 @@ from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.pipeline.subspace import enclosing_ball
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.tree.method import cluster_by_tree
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import require_count, require_one_of
 from privsketch.models.clusters import ClusterModel
 
 METHODS = ("rounds", "partition-tree")
@@ -66,9 +66,7 @@ def cluster_medians(
 
 def checked_method(method: str) -> str:
     """Refuse a method that there is none of."""
-    if method not in METHODS:
-        known = ", ".join(map(repr, METHODS))
-        raise ParameterError("method", method, f"expected one of {known}")
+    require_one_of("method", method, METHODS)
     return method
 
 

@@ -20,7 +20,7 @@ from privsketch._parallel import one_thread
 from privsketch._typing import Floats
 from privsketch.design.recipe import Design, require_features
 from privsketch.design.size import carried_clusters
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import ParameterError, require_count, require_one_of
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.number import choose_size
@@ -113,10 +113,7 @@ def check_choices(
         require_count("max_clusters", max_clusters)
     if n_init is not None:
         require_count("n_init", n_init)
-    if decoder not in DECODERS:
-        raise ParameterError(
-            "decoder", decoder, f"expected one of {', '.join(map(repr, DECODERS))}"
-        )
+    require_one_of("decoder", decoder, DECODERS)
 
 
 def _number_of_clusters(

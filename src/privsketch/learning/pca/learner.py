@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from privsketch.design.recipe import pca_unknowns, require_components
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import ParameterError, require_count, require_one_of
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.pca.decoder import METHODS, PCASolution, decode_pca
 from privsketch.learning.pca.problem import problem_of_pca
@@ -89,8 +89,7 @@ def check_choices(n_components: int | str, method: str) -> None:
     """Refuse what no sketch could be learned with, before one is made."""
     if not isinstance(n_components, str) or n_components != "auto":
         require_count("n_components", n_components, "an integer of at least 1, or 'auto'")
-    if method not in METHODS:
-        raise ParameterError("method", method, f"expected one of {', '.join(map(repr, METHODS))}")
+    require_one_of("method", method, METHODS)
 
 
 def _as_model(sketch: Sketch, solution: PCASolution) -> PCAModel:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -120,22 +121,23 @@ def problem_of_pca(sketch: Sketch) -> PCAProblem:
     radius = float(design.domain.half_widths[0])
     released = sketch.record_sums()
     mean, mean_variance = (None, 0.0) if released is None else released
-    n_records = sketch.assumed_records
-    count_variance = _count_variance(sketch)
     noise_variance = sketch.noise_variance * radius**4
+    common: dict[str, Any] = {
+        "noise": design.noise,
+        "radius": radius,
+        "n_records": sketch.assumed_records,
+        "mean": mean,
+        "mean_variance": mean_variance,
+        "count_variance": _count_variance(sketch),
+        "repetition": sketch.repetition,
+    }
     if design.feature_map == "quadratic":
         values = sketch.quadratic_sums()
         return QuadraticProblem(
             vectors=design.frequencies.vectors(design.domain),
             values=values,
             noise_variance=noise_variance + _masking(sketch, float(values.mean())),
-            noise=design.noise,
-            radius=radius,
-            n_records=n_records,
-            mean=mean,
-            mean_variance=mean_variance,
-            count_variance=count_variance,
-            repetition=sketch.repetition,
+            **common,
         )
     matrix = sketch.second_moments()
     masking = _masking(sketch, float(np.trace(matrix)) / len(matrix))
@@ -143,13 +145,7 @@ def problem_of_pca(sketch: Sketch) -> PCAProblem:
         matrix=matrix,
         diagonal_variance=noise_variance + masking,
         off_diagonal_variance=noise_variance * (DIAGONAL / OFF_DIAGONAL) ** 2 + masking / 3,
-        noise=design.noise,
-        radius=radius,
-        n_records=n_records,
-        mean=mean,
-        mean_variance=mean_variance,
-        count_variance=count_variance,
-        repetition=sketch.repetition,
+        **common,
     )
 
 
