@@ -7,9 +7,11 @@ never a sketch that differs from the one that was saved.
 import hashlib
 import json
 import os
+import pickle
 import re
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +20,9 @@ from hypothesis import strategies as st
 
 import privsketch as ps
 from privsketch import formats
-from privsketch.formats import canonical_json
+from privsketch.design.plan import plan_design
+from privsketch.errors import FileError, ParameterError
+from privsketch.formats import canonical_json, document
 from tests import oracles
 from tests.oracles import resave
 
@@ -733,3 +737,34 @@ def test_receipts_say_what_a_release_writes_and_nothing_else(
     altered |= change
     with pytest.raises(ps.PrivsketchError, match="receipt"):
         ps.Sketch.from_bytes(pack_sketch(header, values))
+
+
+@pytest.mark.parametrize("name", ["centers", "weights"])
+def test_a_model_without_its_centers_is_refused(name, tmp_path):
+    found = json.loads((Path(__file__).parent / "golden" / "kmeans-model.json").read_text())
+    content = {k: v for k, v in found.items() if k not in ("format", "version", "fingerprint")}
+    (tmp_path / "model.json").write_bytes(document("kmeans-model", {**content, name: None}))
+    with pytest.raises(FileError, match=r"model\.json"):
+        ps.ClusterModel.load(tmp_path / "model.json")
+
+
+def test_a_design_that_was_not_drawn_has_no_file(tmp_path):
+    study = {"n_components": 2, "domain": ps.Box(-1, 1, dim=2), "budget": ps.Budget(1.0)}
+    with pytest.raises(ParameterError, match="not drawn"):
+        plan_design(**study, drawn=False).save(tmp_path / "study.json")
+    content = ps.Design.plan(**study).to_json()
+    content["frequencies"]["checksum"] = ""
+    (tmp_path / "study.json").write_bytes(document("design", content))
+    with pytest.raises(FileError, match="not drawn"):
+        ps.load(tmp_path / "study.json")
+
+
+def test_an_error_keeps_no_table():
+    table = np.zeros((50, 2))
+    for value in (table, table.tolist(), "x" * 1000, {"a": 1}):
+        error = ParameterError("n_clusters", value, "expected an integer")
+        assert error.value == type(value).__name__
+        assert len(str(error)) < 100
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    for value in (None, 3, 0.5, "auto", (1.0, 2.0), np.int64(3)):
+        assert ParameterError("n_clusters", value, "expected an integer").value is value

@@ -11,11 +11,12 @@ puts them in words of its own, noise='cube' in Python and --noise cube in a shel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from numbers import Integral, Real
+from numbers import Integral, Number, Real
 from typing import Any, TypeVar
 
 _Known = TypeVar("_Known")
 _UNSEEN: Any = object()
+MAX_TEXT, MAX_ITEMS = 300, 8  # of a value that is shown: longer ones are no parameters but data
 
 
 class PrivsketchError(ValueError):
@@ -69,7 +70,8 @@ class ParameterError(PrivsketchError):
     ----------
     name : str or None
     value, expected, advice
-        The facts, where an error is about one parameter.
+        The facts, where an error is about one parameter; of a value that is neither a number nor a
+        short text, the name of its type: it might be a table.
 
     Examples
     --------
@@ -89,9 +91,10 @@ class ParameterError(PrivsketchError):
             self.value: object = None
         else:
             ending = f"; {advice}" if advice else ""
-            shown = repr(value).replace("`", "'")
+            kept = _small(value)
+            shown = (repr(value) if kept is value else f"<{kept}>").replace("`", "'")
             super().__init__(f"`{name}={shown}`: {expected}{ending}")
-            self.name, self.value = name, value
+            self.name, self.value = name, kept
         self.expected, self.advice = expected, advice
 
 
@@ -109,6 +112,18 @@ class MergeError(PrivsketchError):
 
 class KernelError(PrivsketchError, RuntimeError):
     """Compiled code that does not compute what its definition says; it is not used."""
+
+
+def _small(value: object) -> object:
+    """A value that an error may keep: plain ones, and the type's name of all others."""
+    if value is None or isinstance(value, Number):
+        return value
+    if isinstance(value, str) and len(value) <= MAX_TEXT:
+        return value
+    is_short = isinstance(value, tuple | list) and len(value) <= MAX_ITEMS
+    if is_short and all(_small(item) is item for item in value):  # type: ignore[attr-defined]
+        return value
+    return type(value).__name__
 
 
 def _again(kind: type[PrivsketchError], text: str, facts: dict[str, Any]) -> PrivsketchError:

@@ -242,6 +242,7 @@ def test_what_was_paid_for_stays_if_learning_is_interrupted(blobs, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(blobs[1])
     assert estimator.receipt_.epsilon == 1.0
+    assert "was chosen" in estimator.receipt_.mechanism
     assert ps.learn_kmeans(estimator.sketch_, 3).n_clusters == 3
     with pytest.raises(NotFittedError):
         estimator.predict(blobs[1])
@@ -271,3 +272,9 @@ def test_empty_clusters_are_not_called_precise():
         assert np.all(model.standard_errors_ <= 1 / np.sqrt(3) + 1e-12)
         found += 1
     assert found > 0
+
+
+def test_scales_may_be_an_array():
+    scales = np.array([0.1, 1.0])
+    found = ps.KMeansOptions(frequency_scale=scales).given()
+    assert found == {"frequency_scale": scales}

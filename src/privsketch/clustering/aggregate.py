@@ -77,6 +77,7 @@ def cluster(
         method="sample-aggregate",
         mechanism=f"k-means of {n_blocks} blocks, averaged",
         n_records=number,
+        count=run.count,
     )
 
 

@@ -69,6 +69,8 @@ class Run:
         Seed of public randomness; the noise has none.
     progress : callable, optional
         See `Passes`.
+    is_public : bool
+        Whether `n_records` is the very number of records, which "replace" makes public.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Run:
         source: str | None = None,
         random_state: int | None = None,
         progress: Progress | None = None,
+        is_public: bool = False,
     ) -> None:
         self.data, self.domain, self.budget = data, domain, budget
         self.n_records = None if n_records is None else require_records(n_records)
@@ -92,7 +95,8 @@ class Run:
         self.missing_to_center, self.n_threads = missing_to_center, n_threads
         self.source, self.progress = source, progress
         self.seed = public_seed(random_state)
-        self.count = "stated"  # what the number of records is; see `ClusterModel`
+        # What the number of records is; see `ClusterModel`.
+        self.count = "public" if is_public else "stated"
         self._account: Account | None = None
 
     def without_delta(self) -> None:
@@ -213,11 +217,13 @@ class Run:
         n_records: float | None = None,
         loss: str = "squares",
         concerns: tuple[str, ...] = (),
+        count: str = "released",
     ) -> ClusterModel:
         """The clusters that a run found, with its receipt.
 
         `centers` (k, dim) are in the units of the records; `sizes` are noisy numbers of records,
-        or None where a method has none. Their sum is the number of records if none is given.
+        or None where a method has none. Their sum is the number of records if none is given;
+        `count` says what that number is, which is a noisy one but for those of `number`.
         """
         k = len(centers)
         counts = np.zeros(k) if sizes is None else np.maximum(sizes, 0.0)
@@ -233,7 +239,7 @@ class Run:
             loss=loss,
             domain=self.domain,
             concerns=concerns,
-            count="released" if n_records is None else self.count,
+            count=count,
         )
 
 

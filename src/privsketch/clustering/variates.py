@@ -64,6 +64,7 @@ def cluster(
         method="k-variates",
         mechanism=f"k-variates++: {n_clusters} noisy records",
         n_records=number,
+        count=run.count,
     )
 
 

@@ -85,8 +85,12 @@ class KMeansOptions:
         return {
             field.name: getattr(self, field.name)
             for field in fields(self)
-            if getattr(self, field.name) != field.default
+            if _differs(getattr(self, field.name), field.default)
         }
+
+
+def _differs(value: object, default: object) -> bool:
+    return value is not None if default is None else bool(value != default)
 
 
 @documented
@@ -183,12 +187,12 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         table = validated(self, X, reset=True, sparse=True)
         domain = domain.with_dim(table.shape[1])
         n_records = self.n_records
-        if n_records is None and budget.neighbours == "replace" and table.shape[0] > 0:
+        is_public = n_records is None and budget.neighbours == "replace" and table.shape[0] > 0
+        if is_public:
             n_records = table.shape[0]
         choice = self._choice(options, domain, budget, n_records)
         if choice.method == "sketch":
-            model = self._from_sketch(table, domain, budget, n_records, options, largest)
-            model = replace(model, reason=choice.reason, receipt=choice.receipt(model.receipt))
+            model = self._from_sketch(table, domain, budget, n_records, choice, largest)
         else:
             own = {"noise": options.noise} if choice.method in CHOOSE_NOISE else {}
             model = cluster_by(
@@ -199,6 +203,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
                 budget=budget,
                 n_records=n_records,
                 n_nonzero=options.n_nonzero,
+                is_public=is_public,
                 **facts,
                 **own,
             )
@@ -253,20 +258,24 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         domain: Domain,
         budget: Budget,
         n_records: float | None,
-        options: KMeansOptions,
+        choice: Choice,
         largest: int | None,
     ) -> ClusterModel:
         """Release a sketch and learn the clusters from it."""
+        options = KMeansOptions.of(self.options)
         number: Any = self.n_clusters if largest is None else largest
         choices = {name: getattr(options, name) for name in OF_DESIGNS}
         design = self._planned("kmeans", number, domain, budget, n_records=n_records, **choices)
-        return learn_kmeans(
-            self._released(table, design),
+        released = self._released(table, design)
+        self.receipt_ = choice.receipt(released.receipt)
+        model = learn_kmeans(
+            released,
             self.n_clusters,
             max_clusters=largest,
             decoder=options.decoder,
             n_init=options.n_init,
         )
+        return replace(model, reason=choice.reason, receipt=self.receipt_)
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Index of the nearest center for each row of X.

@@ -280,8 +280,7 @@ def _drawn(
     recipe: Frequencies, domain: Domain
 ) -> tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.uint32]]:
     _require_size(recipe, len(domain.half_widths))
-    if recipe.checksum == "":
-        raise ParameterError("frequencies: not drawn; this recipe was made to be compared only")
+    _require_drawn(recipe)
     drawn = _integers(recipe, domain)
     if _checksum(*drawn) != recipe.checksum:
         raise FileError(
@@ -291,8 +290,14 @@ def _drawn(
     return drawn
 
 
+def _require_drawn(recipe: Frequencies) -> None:
+    if recipe.checksum == "":
+        raise ParameterError("frequencies: not drawn; this design was made to be compared only")
+
+
 def frequencies_to_json(recipe: Frequencies) -> dict[str, Any]:
     """The recipe as plain JSON values."""
+    _require_drawn(recipe)
     values = {name: getattr(recipe, name) for name in Frequencies.__dataclass_fields__}
     return {**values, "scales": list(recipe.scales)}
 
@@ -313,6 +318,8 @@ def frequencies_from_json(value: Any) -> Frequencies:
     for name, kind in kinds.items():
         if type(value[name]) is not kind:
             raise ParameterError(f"frequencies: {name} must be of type {kind.__name__}")
+    if value["checksum"] == "":
+        raise ParameterError("frequencies: not drawn, there is no checksum")
     low_high = [float(scale) for scale in value["scales"]]
     if len(low_high) != 2 or not 0 < low_high[0] <= low_high[1] < float("inf"):
         raise ParameterError("frequencies: scales must be two positive numbers")

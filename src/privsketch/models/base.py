@@ -33,7 +33,8 @@ class Model:
 
     KIND: ClassVar[str]
     EARLIER: ClassVar[dict[str, dict[str, Any]]] = {}  # kinds of 0.1, and the fields they lack
-    ARRAYS: ClassVar[tuple[str, ...]]  # (or None, where nobody can tell)
+    ARRAYS: ClassVar[tuple[str, ...]]
+    ABSENT: ClassVar[tuple[str, ...]] = ()  # arrays that may be None, where nobody can tell
 
     receipt: Receipt
     columns: tuple[str, ...] | None
@@ -90,7 +91,9 @@ class Model:
         content = {**cls.EARLIER.get(kind, {}), **content}
         found = require_fields(content, cls.field_names(), what)
         with reading(what):
-            given = [name for name in cls.ARRAYS if found[name] is not None]
+            given = [
+                name for name in cls.ARRAYS if found[name] is not None or name not in cls.ABSENT
+            ]
             arrays = {name: np.array(found[name], dtype=np.float64) for name in given}
             checked = cls._checked({**found, **arrays})
             others = {

@@ -106,6 +106,7 @@ class ClusterModel(Model):
         "mixture_means",
         "mixture_widths",
     )
+    ABSENT: ClassVar[tuple[str, ...]] = ARRAYS[2:]
 
     centers: Floats
     weights: Floats
