@@ -44,7 +44,7 @@ def implies(rho, epsilon, delta):
         return bound(best) <= delta
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(BUDGETS, st.fractions(Fraction(1, 10**4), Fraction(999, 1000), max_denominator=10**4))
 def test_a_share_implies_what_its_receipt_claims(budget, weight):
     shares = Shares(budget, {"part": weight, "rest": 1 - weight})
