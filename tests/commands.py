@@ -1,5 +1,8 @@
 """Commands as tests give them, and what they leave behind."""
 
+import subprocess
+import sys
+
 from click.testing import CliRunner
 
 from privsketch.cli.main import main
@@ -33,3 +36,10 @@ def refused(folder, *arguments):
 def contents(folder):
     """All files and folders below a folder, with their bytes."""
     return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def modules_after(statement):
+    """Names of all modules that a new process has loaded after a statement."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*set(sys.modules) - before)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(found.stdout.split())

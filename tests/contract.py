@@ -39,3 +39,10 @@ def require_function_of_the_release(fitted, *tables):
         text += model.sketch_.describe() + model.model_.describe() + repr(model.sketch_.receipt)
         states.add(text.replace(name, "NAME").replace(identity, "ID"))
     assert len(states) == 1
+
+
+def three_blobs(width):
+    """Three places in the plane, and 20,000 records around them."""
+    rng = np.random.default_rng(0)
+    places = np.array([[-3.0, -3.0], [3.0, 3.0], [-3.0, 3.0]])
+    return places, places[rng.integers(3, size=20_000)] + width * rng.normal(size=(20_000, 2))

@@ -84,8 +84,7 @@ class Box:
         if not ((width > SMALLEST) & (width < LARGEST)).all():
             raise ParameterError(
                 f"`low={low!r}`, `high={high!r}`: widths beyond {SMALLEST:g} to {LARGEST:g} "
-                "cannot be "
-                "computed with; use other units"
+                "cannot be computed with; use other units"
             )
 
     def with_dim(self, dim: int) -> Box:

@@ -16,7 +16,7 @@ from privsketch.cli import progress
 from privsketch.cli.stopping import Stop, stoppable
 from privsketch.models.clusters import ClusterModel
 from privsketch.report import html
-from tests.commands import run
+from tests.commands import modules_after, run
 
 PRIVSKETCH = Path(sys.executable).parent / "privsketch"
 NOTHING = "nothing was spent or written"
@@ -452,10 +452,5 @@ def test_a_domain_of_other_columns_says_how_to_choose_them(folder, what):
 
 def test_what_listens_first_imports_only_the_standard_library():
     """Signals that come before it listens end in a traceback: it must be there at once."""
-    code = (
-        "import sys; before = set(sys.modules); import privsketch.cli.stopping;"
-        "print(sorted({name.partition('.')[0] for name in set(sys.modules) - before}"
-        " - set(sys.stdlib_module_names)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "['privsketch']"
+    loaded = {name.partition(".")[0] for name in modules_after("import privsketch.cli.stopping")}
+    assert loaded - set(sys.stdlib_module_names) == {"privsketch"}

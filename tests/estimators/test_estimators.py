@@ -6,7 +6,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import privsketch as ps
-from tests.contract import contract, require_function_of_the_release
+from tests.contract import contract, require_function_of_the_release, three_blobs
 from tests.kmeans import private_kmeans
 
 ESTIMATORS = [
@@ -38,9 +38,7 @@ def test_scikit_learn_contract(estimator, check):
 
 @pytest.fixture(scope="module")
 def blobs():
-    rng = np.random.default_rng(0)
-    centers = np.array([[-3.0, -3.0], [3.0, 3.0], [-3.0, 3.0]])
-    return centers, centers[rng.integers(3, size=20_000)] + 0.3 * rng.normal(size=(20_000, 2))
+    return three_blobs(0.3)
 
 
 def fitted(X, **overrides):

@@ -7,7 +7,7 @@ from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
 from privsketch.estimators.mixture import PrivateGaussianMixture
-from tests.contract import contract, require_function_of_the_release
+from tests.contract import contract, require_function_of_the_release, three_blobs
 
 ESTIMATORS = [
     PrivateGaussianMixture(2, epsilon=5.0, delta=1e-6, domain=ps.Box(-20, 20), n_init=1),
@@ -24,9 +24,7 @@ def test_scikit_learn_contract(estimator, check):
 
 @pytest.fixture(scope="module")
 def blobs():
-    rng = np.random.default_rng(0)
-    means = np.array([[-3.0, -3.0], [3.0, 3.0], [-3.0, 3.0]])
-    return means, means[rng.integers(3, size=20_000)] + 0.5 * rng.normal(size=(20_000, 2))
+    return three_blobs(0.5)
 
 
 def fitted(X, **overrides):

@@ -1,5 +1,7 @@
 """Principal components from noisy second moments: oracles, optimality, and honest errors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,8 @@ def features(matrix, n_bases, rng, *, deviation=0.0, noise="gaussian"):
     vectors = bases(len(matrix), n_bases, rng)
     values = np.einsum("jk,jk->j", vectors @ matrix, vectors)
     values = values + deviation * unit_noise(len(values), noise, rng)
-    return QuadraticProblem(vectors, values, deviation**2, noise, 1.0, N_RECORDS)
+    common = {"noise": noise, "radius": 1.0, "n_records": N_RECORDS}
+    return QuadraticProblem(vectors, values, deviation**2, **common)
 
 
 def entries(matrix, rng, *, deviation=0.0, noise="gaussian"):
@@ -57,7 +60,8 @@ def entries(matrix, rng, *, deviation=0.0, noise="gaussian"):
     errors = deviation * unit_noise((dim, dim), noise, rng)
     errors = np.triu(errors, 1) / np.sqrt(2) + np.diag(np.diag(errors))
     errors = errors + np.triu(errors, 1).T
-    return MomentProblem(matrix + errors, deviation**2, deviation**2 / 2, noise, 1.0, N_RECORDS)
+    common = {"noise": noise, "radius": 1.0, "n_records": N_RECORDS}
+    return MomentProblem(matrix + errors, deviation**2, deviation**2 / 2, **common)
 
 
 def unit_noise(shape, noise, rng):
@@ -186,9 +190,7 @@ def test_rotating_the_records_rotates_the_components():
     matrix = second_moments(8, 2, rng, slow=1.5)
     problem = features(matrix, 6, rng, deviation=30.0)
     turn = np.linalg.qr(rng.normal(size=(8, 8)))[0]
-    turned = QuadraticProblem(
-        problem.vectors @ turn.T, problem.values, problem.noise_variance, "gaussian", 1.0, N_RECORDS
-    )
+    turned = replace(problem, vectors=problem.vectors @ turn.T)
     one, other = decode(problem, 2), decode(turned, 2)
     assert np.allclose(signed(one.components @ turn.T), other.components, atol=1e-4)
 
@@ -196,8 +198,11 @@ def test_rotating_the_records_rotates_the_components():
 def test_units_of_the_records_do_not_matter():
     rng = np.random.default_rng(7)
     problem = features(second_moments(8, 2, rng), 6, rng, deviation=30.0)
-    scaled = QuadraticProblem(
-        problem.vectors, problem.values * 1e6, problem.noise_variance * 1e12, "gaussian", 1e3, 1e5
+    scaled = replace(
+        problem,
+        values=problem.values * 1e6,
+        noise_variance=problem.noise_variance * 1e12,
+        radius=1e3,
     )
     one, other = decode(problem, 2), decode(scaled, 2)
     assert np.allclose(one.components, other.components, atol=1e-4)
@@ -320,9 +325,7 @@ def test_the_robust_loss_is_worth_having():
         rng = np.random.default_rng([seed, 12])
         matrix = second_moments(20, 2, rng)
         laplace = features(matrix, 20, rng, deviation=200.0, noise="laplace")
-        taken_for_gaussian = QuadraticProblem(
-            laplace.vectors, laplace.values, laplace.noise_variance, "gaussian", 1.0, N_RECORDS
-        )
+        taken_for_gaussian = replace(laplace, noise="gaussian")
         robust.append(missed_variance(matrix, decode(laplace, 2).components))
         plain.append(missed_variance(matrix, decode(taken_for_gaussian, 2).components))
     assert np.mean(robust) < 0.9 * np.mean(plain)
@@ -402,7 +405,9 @@ def test_sampling_of_even_records_is_no_component():
     for seed in range(10):
         rng = np.random.default_rng([seed, 18])
         records = rng.normal(size=(2000, 10)) * 0.1
-        problem = MomentProblem(records.T @ records, 1e-8, 1e-8, "gaussian", 1.0, 2000.0)
+        problem = MomentProblem(
+            records.T @ records, 1e-8, 1e-8, noise="gaussian", radius=1.0, n_records=2000.0
+        )
         alarms += decode(problem, None, planned_components=2).standing_out > 0
     assert alarms <= 3
 

@@ -34,9 +34,7 @@ class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
 @click.argument("sketch_file", metavar="SKETCH", type=_PATH)
 @choice(
     "--task",
-    "kmeans",
-    "gaussian-mixture",
-    "pca",
+    ["kmeans", "gaussian-mixture", "pca"],
     help="What to learn; what the design was planned for if left out.",
     open=True,
 )
@@ -51,18 +49,13 @@ class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
 @click.option("--max-clusters", type=int, help="Largest number that -k auto considers.")
 @choice(
     "--covariance-type",
-    "full",
-    "tied",
-    "diag",
-    "spherical",
+    ["full", "tied", "diag", "spherical"],
     help="Shapes of the Gaussians of a mixture; full if left out.",
     open=True,
 )
 @choice(
     "--method",
-    "auto",
-    "burer-monteiro",
-    "convex",
+    ["auto", "burer-monteiro", "convex"],
     help="Search for principal components; auto if left out.",
     open=True,
 )
@@ -71,8 +64,7 @@ class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
 @click.option("--title", help="Of the report.")
 @choice(
     "--decoder",
-    "joint",
-    "cl-ompr",
+    ["joint", "cl-ompr"],
     help="Search for clusters; joint if left out, cl-ompr is the one of the papers.",
     open=True,
 )

@@ -130,9 +130,7 @@ main.add_command(plan)
 @study_options
 @choice(
     "--noise",
-    "gaussian",
-    "cube",
-    "laplace",
+    ["gaussian", "cube", "laplace"],
     help="Gaussian if delta > 0; else the cube, or Laplace for pca.",
     open=True,
 )
@@ -144,10 +142,7 @@ main.add_command(plan)
 )
 @choice(
     "--feature-map",
-    "fourier",
-    "one-bit",
-    "quadratic",
-    "second-moments",
+    ["fourier", "one-bit", "quadratic", "second-moments"],
     help="Fourier if left out; for pca the better of the last two.",
     open=True,
 )
@@ -158,12 +153,7 @@ main.add_command(plan)
 )
 @choice(
     "--frequencies",
-    "multi-scale",
-    "adapted-radius",
-    "gaussian",
-    "structured",
-    "orthobases",
-    "normal",
+    ["multi-scale", "adapted-radius", "gaussian", "structured", "orthobases", "normal"],
     help="Law of the frequencies; multi-scale and structured need no scale, the last two are "
     "for quadratic features.",
     open=True,
@@ -176,16 +166,13 @@ main.add_command(plan)
 )
 @choice(
     "--count",
-    "released",
-    "omitted",
-    "public",
+    ["released", "omitted", "public"],
     help="Whether a noisy number of records is part of the sketch.",
     open=True,
 )
 @choice(
     "--mean",
-    "released",
-    "omitted",
+    ["released", "omitted"],
     help="For pca: whether a noisy mean is part of the sketch, so that components can be centered; "
     "3 % more Gaussian, 25 % more Laplace noise. Omitted if left out.",
     open=True,

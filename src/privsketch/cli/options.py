@@ -5,7 +5,7 @@ Only click is imported here, so that --help answers at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from privsketch.domain import Domain
 
 
-def choice(name: str, *values: str, help: str, open: bool = False) -> Callable[[Any], Any]:
+def choice(
+    name: str, values: Sequence[str], *, help: str, open: bool = False
+) -> Callable[[Any], Any]:
     """An option that is one of some words; left out, the first of them, or open."""
     default: dict[str, Any] = {} if open else {"default": values[0], "show_default": True}
     return click.option(name, type=click.Choice(values), help=help, **default)
@@ -41,7 +43,7 @@ DOMAIN = (
 BUDGET = (
     click.option("--epsilon", type=float, required=True, help="Privacy budget."),
     click.option("--delta", type=float, required=True, help="Use 0 for pure differential privacy."),
-    choice("--neighbours", "add-remove", "replace", help="Which change of a table stays hidden."),
+    choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden."),
 )
 HEADER = click.option(
     "--header/--no-header",
@@ -51,7 +53,7 @@ HEADER = click.option(
     "for a header if nothing is said, and refused if it has numbers; without a header columns are "
     "called 0, 1, ...",
 )
-MISSING = choice("--missing", "error", "center", help="Refuse missing values, or center them.")
+MISSING = choice("--missing", ["error", "center"], help="Refuse missing values, or center them.")
 THREADS = click.option("--threads", "n_threads", type=int, help="All cores if left out.")
 SOURCE = click.option(
     "--source", help="Name of this set of records; the output's name if left out."
@@ -59,9 +61,7 @@ SOURCE = click.option(
 _STUDY = (
     choice(
         "--task",
-        "kmeans",
-        "gaussian-mixture",
-        "pca",
+        ["kmeans", "gaussian-mixture", "pca"],
         help="What will be learned; a sketch for clusters serves mixtures and the other way "
         "round, with less certainty. Principal components (pca) need --ball.",
     ),

@@ -62,8 +62,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
 @_domain_options
 @choice(
     "--protect",
-    "row",
-    "element",
+    ["row", "element"],
     help="What is hidden: all that a record says, or one entry of it.",
 )
 @click.option(
@@ -73,15 +72,11 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Hide only changes by at most this distance; the diameter of the domain, which hides "
     "all, if left out.",
 )
-@choice("--bound-norm", "l2", "l1", help="Distance of rows that --bound speaks of.")
-@choice("--noise", "auto", "laplace", "gaussian", help="Gaussian noise needs --delta.")
+@choice("--bound-norm", ["l2", "l1"], help="Distance of rows that --bound speaks of.")
+@choice("--noise", ["auto", "laplace", "gaussian"], help="Gaussian noise needs --delta.")
 @choice(
     "--calibration",
-    "auto",
-    "realised",
-    "fresh",
-    "union",
-    "paper",
+    ["auto", "realised", "fresh", "union", "paper"],
     help="realised: private at this very matrix; fresh: for a matrix nobody knew; auto: the less "
     "noisy one that is allowed; union and paper are for comparison.",
 )

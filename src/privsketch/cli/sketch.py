@@ -27,9 +27,7 @@ _PATH = click.Path(path_type=Path)
 @THREADS
 @choice(
     "--engine",
-    "threads",
-    "pool",
-    "dask",
+    ["threads", "pool", "dask"],
     help="Who reads: threads if left out, processes of this machine, or a Dask cluster.",
     open=True,
 )

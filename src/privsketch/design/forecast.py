@@ -136,8 +136,7 @@ class Forecast:
         return (
             f"{self.verdict}: cost of k-means (squared distances to centers) "
             f"{_ratio(self.rsse_low)} to {_ratio(self.rsse_high)} times that without privacy, "
-            f"noise-to-signal "
-            f"{self.noise_to_signal:.2g}; {enough}"
+            f"noise-to-signal {self.noise_to_signal:.2g}; {enough}"
         )
 
 

@@ -165,8 +165,7 @@ class Design:
             radius = float(np.linalg.norm(self.domain.half_widths))
             raise ParameterError(
                 "`task='pca'` needs a Ball: its noise grows with the largest norm of a record. "
-                "The "
-                f"ball around this box has radius {radius:.4g}; a smaller one, to which few "
+                f"The ball around this box has radius {radius:.4g}; a smaller one, to which few "
                 "records are moved, gives less noise"
             )
         if self.frequencies.law == NO_LAW and self.n_features != moment_count(self.dim):

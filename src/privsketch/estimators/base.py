@@ -39,6 +39,9 @@ _SHARED = {
         Refuse missing and infinite values, or put them at the center of the domain.
     n_threads : int, optional
         All cores if left out.""",
+    "seed": """random_state : int, optional
+        Governs public randomness only: frequencies, directions, starts of a search. The noise has
+        no seed, so two fits differ.""",
     "seen": """n_features_in_ : int
     feature_names_in_ : ndarray of str
         Defined when X has string column names.""",
@@ -46,7 +49,7 @@ _SHARED = {
 
 
 def documented(estimator: _Class) -> _Class:
-    """Fill in what the descriptions of estimators share: {budget}, {domain}, {reading}, {seen}."""
+    """Fill in what the descriptions of estimators share: {budget}, {domain} and others."""
     page = estimator.__doc__ or ""
     for mark, text in _SHARED.items():
         page = page.replace(f"{{{mark}}}", text)

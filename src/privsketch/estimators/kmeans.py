@@ -125,9 +125,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         What only some methods need: the size and noise of a sketch, its search, the largest number
         of clusters for "auto", the entries of sparse records.
     {reading}
-    random_state : int, optional
-        Governs public randomness only (frequencies, starts of the search). The noise
-        has no seed, so two fits differ.
+    {seed}
 
     Attributes
     ----------

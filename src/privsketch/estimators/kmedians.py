@@ -39,9 +39,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         Public order of magnitude of the number of records. Never taken from X: if left out,
         a noisy number is paid for with a fiftieth of the budget ("replace": it is public).
     {reading}
-    random_state : int, optional
-        Governs public randomness only (frequencies, projections). The noise has no seed, so
-        two fits differ.
+    {seed}
 
     Attributes
     ----------

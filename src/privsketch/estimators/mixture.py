@@ -54,9 +54,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         Searches per fit at most; none is started after one that explains the sketch.
         Five if left out, one for very large sketches.
     {reading}
-    random_state : int, optional
-        Governs public randomness only (frequencies, starts of the search). The noise
-        has no seed, so two fits differ.
+    {seed}
 
     Attributes
     ----------

@@ -57,9 +57,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
     n_records : float, optional
         Public order of magnitude of the number of records. Never taken from X.
     {reading}
-    random_state : int, optional
-        Governs public randomness only (directions, simulations). The noise has no seed, so
-        two fits differ.
+    {seed}
 
     Attributes
     ----------

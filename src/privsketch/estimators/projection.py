@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -235,21 +236,11 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         """The matrix, (n_components_, n_features_in_)."""
         return np.ascontiguousarray(self.projection_.matrix.values.T)
 
-    @property
-    def n_components_(self) -> int:
-        """Number of columns of a released table."""
-        return self.projection_.n_components
-
-    @property
-    def noise_variance_(self) -> float:
-        """Variance of the noise of one released number."""
-        return self.projection_.noise_variance
-
-    @property
-    def noise_fourth_moment_(self) -> float:
-        """Fourth moment of the noise of one released number."""
-        return self.projection_.noise_fourth_moment
+    # Those of the projection at hand.
+    n_components_ = property(attrgetter("projection_.n_components"))
+    noise_variance_ = property(attrgetter("projection_.noise_variance"))
+    noise_fourth_moment_ = property(attrgetter("projection_.noise_fourth_moment"))
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_components_
+        return int(self.n_components_)

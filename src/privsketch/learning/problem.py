@@ -72,8 +72,7 @@ def checked_sketch(sketch: Sketch) -> Sketch:
     if not sketch.design.mapping.has_table:
         raise ParameterError(
             "this sketch is for principal components (`task='pca'`): clusters and mixtures need "
-            "one "
-            "of `task='kmeans'` or 'gaussian-mixture'"
+            "one of `task='kmeans'` or 'gaussian-mixture'"
         )
     return sketch
 

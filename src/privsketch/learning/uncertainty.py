@@ -350,15 +350,22 @@ def missing_records(n_records: float, sketch: Sketch) -> list[str]:
     ]
 
 
+def drowned(
+    sketch: Sketch, size: int, n_records: float, part: str, whole: str
+) -> tuple[float, list[str]]:
+    """Noise of a number over the records of an average part, and a concern if it is large."""
+    noise = math.sqrt(sketch.noise_variance) * size / max(n_records, 1.0)
+    if noise <= HOPELESS:
+        return noise, []
+    return noise, [
+        f"the noise per number is {noise:.0%} of a {part} of average size: the {whole} may "
+        "describe the noise"
+    ]
+
+
 def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     """Reasons to doubt the clusters, in words."""
-    found = []
-    noise = math.sqrt(sketch.noise_variance) * model.n_clusters / max(model.n_records, 1.0)
-    if noise > HOPELESS:
-        found.append(
-            f"the noise per number is {noise:.0%} of a cluster of average size: the centers may "
-            "describe the noise"
-        )
+    noise, found = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")
     on_edge = on_the_edge(model.centers, model.weights, sketch.design.domain)
     found += on_edge
     found += missing_records(model.n_records, sketch)

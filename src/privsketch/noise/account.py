@@ -117,9 +117,8 @@ class Account:
 
         Charges: the share.
         """
-        budget, flat = self._pure_share("Laplace", name), _flat(values)
-        if budget.neighbours == "replace":
-            l1 = 2 * l1 if replaced is None else replaced
+        budget, l1 = self._pure_share("Laplace", name, l1, replaced)
+        flat = _flat(values)
         law = laplace_law(l1, len(flat), budget.epsilon, budget.neighbours)
         noisy, receipt = add_noise(flat, law, source=None)
         self.charge(part_receipt(name, receipt), 0.0)
@@ -128,15 +127,12 @@ class Account:
     def cube(
         self, name: str, values: Integers, largest: int, *, replaced: int | None = None
     ) -> tuple[Floats, float]:
-        """Noisy integers and the variance of their noise, for a largest change of a component.
-
-        `replaced` is that of a replacement; twice the first if left out.
+        """The same for a largest change of a component; the variance of the noise, not its scale.
 
         Charges: the share.
         """
-        budget, flat = self._pure_share("cube", name), _flat(values)
-        if budget.neighbours == "replace":
-            largest = 2 * largest if replaced is None else replaced
+        budget, largest = self._pure_share("cube", name, largest, replaced)
+        flat = _flat(values)
         factor = cube_factor(largest, len(flat), budget.epsilon)
         law = cube_law(factor * largest, len(flat), budget.epsilon, budget.neighbours)
         noisy, receipt = add_noise(saturating_multiply(flat, factor), law, source=None)
@@ -194,12 +190,20 @@ class Account:
         self.charge(part_receipt(name, receipt), rho)
         return int(chosen[0])
 
-    def _pure_share(self, kind: str, name: str) -> Budget:
-        """A share for pure noise, which counts as spent from then on."""
+    def _pure_share(
+        self, kind: str, name: str, moved: int, replaced: int | None
+    ) -> tuple[Budget, int]:
+        """A share for pure noise, which counts as spent from then on, and the sensitivity.
+
+        A replacement moves twice as far as one record, unless it is known to move less.
+        """
         if not self.shares.is_pure:
             # Its epsilon would not be that of the share, whose rho is what counts.
             raise ParameterError(f"shares: {kind} noise is for budgets with delta = 0")
-        return self.budget(name)
+        budget = self.budget(name)
+        if budget.neighbours == "add-remove":
+            return budget, moved
+        return budget, 2 * moved if replaced is None else replaced
 
     def receipt(self, mechanism: str, source: str | None) -> Receipt:
         """What the whole run cost: every share that was taken has a receipt."""

@@ -30,7 +30,7 @@ import decimal
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -56,24 +56,32 @@ _SPARE = 45
 _MAX_PROPOSALS = 2**15  # at a time
 
 
+def pure_receipt(law: NoiseLaw, scale: float, source: str | None, sampler: str) -> Receipt:
+    """What all choices have in common: epsilon, no delta, and who drew."""
+    return Receipt(
+        mechanism="",
+        epsilon=law.epsilon,
+        delta=0.0,
+        neighbours=law.neighbours,
+        source=source,
+        scale=scale,
+        calibration="scale = sensitivity / epsilon",
+        sampler=sampler,
+    )
+
+
 @dataclass(frozen=True)
 class ChoiceLaw(NoiseLaw):
     """One of `n_components` losses; `sensitivity` is the width of one record's loss."""
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
         """What one choice costs."""
-        return Receipt(
+        doubled = "" if self.neighbours == "add-remove" else "2 "
+        return replace(
+            pure_receipt(self, scale, source, sampler),
             mechanism=f"permute-and-flip among {self.n_components} losses",
-            epsilon=self.epsilon,
-            delta=0.0,
-            neighbours=self.neighbours,
-            source=source,
             sensitivity=f"{self.sensitivity:.12g} (width of a record's loss)",
-            scale=scale,
-            calibration="scale = width / epsilon"
-            if self.neighbours == "add-remove"
-            else "scale = 2 width / epsilon",
-            sampler=sampler,
+            calibration=f"scale = {doubled}width / epsilon",
         )
 
 
@@ -85,17 +93,11 @@ class ThresholdLaw(NoiseLaw):
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
         """What one look at all counts costs."""
-        return Receipt(
+        return replace(
+            pure_receipt(self, scale, source, sampler),
             mechanism=f"which of {self.n_components} counts reach {self.threshold} with "
             "discrete Laplace noise",
-            epsilon=self.epsilon,
-            delta=0.0,
-            neighbours=self.neighbours,
-            source=source,
             sensitivity=f"{self.sensitivity:.12g} (L1)",
-            scale=scale,
-            calibration="scale = sensitivity / epsilon",
-            sampler=sampler,
         )
 
     def chance(self, count: int) -> float:
@@ -110,8 +112,7 @@ class ThresholdLaw(NoiseLaw):
         if not (self.threshold / self.scale <= _MAX_EXPONENT and self.n_components < MAX_TRIALS):
             raise ParameterError(
                 f"`threshold={self.threshold}` for {self.n_components} counts: too large; use "
-                "fewer "
-                "levels or fewer dimensions"
+                "fewer levels or fewer dimensions"
             )
         expected = self.n_components * self.chance(0)
         if expected > MAX_EXPECTED:
@@ -306,17 +307,12 @@ class PicksLaw(NoiseLaw):
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
         """What one sequence of picks costs."""
         doubled = "" if self.neighbours == "add-remove" else "2 "
-        return Receipt(
+        return replace(
+            pure_receipt(self, scale, source, sampler),
             mechanism=f"exponential mechanism: {self.n_picks} of {self.n_components} sums, "
             "one after another",
-            epsilon=self.epsilon,
-            delta=0.0,
-            neighbours=self.neighbours,
-            source=source,
             sensitivity=f"{self.sensitivity:.12g} (picks times the largest entry, and L1)",
-            scale=scale,
             calibration=f"scale = {doubled}sensitivity / epsilon",
-            sampler=sampler,
         )
 
 

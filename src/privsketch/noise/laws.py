@@ -210,8 +210,7 @@ def _allowed(contribution: Contribution, masks: Masks | None) -> Masks:
     if masks is not None and masks.features != "all" and not contribution.maskable:
         raise ParameterError(
             f"masks of `features={masks.features!r}` with second moments: mask records only, or "
-            "use "
-            "`feature_map='quadratic'`"
+            "use `feature_map='quadratic'`"
         )
     return masks or _ALL
 

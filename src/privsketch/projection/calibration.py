@@ -104,8 +104,7 @@ class _Fresh:
         if not left > 0.5 * self.budget.delta:
             raise ParameterError(
                 f"`delta={self.budget.delta:g}` with `calibration='fresh'`: too small for the "
-                "accuracy "
-                "of the matrix; use `calibration='realised'`"
+                "accuracy of the matrix; use `calibration='realised'`"
             )
         return left
 
@@ -247,8 +246,7 @@ def check_choices(budget: Budget, noise: str, calibration: str, is_public: bool)
         if is_public:
             raise ParameterError(
                 f"`calibration={calibration!r}` with `random_state`: its matrix must be unknown "
-                "before "
-                "the release; leave `random_state` out, or use `calibration='realised'`"
+                "before the release; leave `random_state` out, or use `calibration='realised'`"
             )
         if budget.delta == 0:
             raise ParameterError(

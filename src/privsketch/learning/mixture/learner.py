@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,7 @@ from privsketch.features.frequencies import public_seed
 from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
 from privsketch.learning.problem import Problem, checked_sketch, problem_of
-from privsketch.learning.uncertainty import missing_records, no_knowledge, on_the_edge
+from privsketch.learning.uncertainty import drowned, missing_records, no_knowledge, on_the_edge
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.sketching.sketch import Sketch
 
@@ -163,13 +162,7 @@ def _concerns(
     model: GaussianMixtureModel, sketch: Sketch, solution: MixtureSolution
 ) -> tuple[str, ...]:
     """Reasons to doubt the mixture, in words."""
-    found = []
-    noise = math.sqrt(sketch.noise_variance) * model.n_components / max(model.n_records, 1.0)
-    if noise > HOPELESS:
-        found.append(
-            f"the noise per number is {noise:.0%} of a component of average size: the mixture "
-            "may describe the noise"
-        )
+    noise, found = drowned(sketch, model.n_components, model.n_records, "component", "mixture")
     if noise <= HOPELESS:
         found += on_the_edge(model.means, model.weights, sketch.design.domain)
     found += missing_records(model.n_records, sketch)

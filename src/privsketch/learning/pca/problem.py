@@ -31,8 +31,21 @@ from privsketch.sketching.sketch import Sketch
 MIN_NOISE = 1e-7  # of the values' size: what a fit regards as exact
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Moments:
+    """What both kinds of problems have; `QuadraticProblem` says what it is."""
+
+    noise: str
+    radius: float
+    n_records: float = 1.0
+    mean: Floats | None = None
+    mean_variance: float = 0.0
+    count_variance: float = 0.0
+    repetition: float = 1.0
+
+
 @dataclass(frozen=True, eq=False)
-class QuadraticProblem:
+class QuadraticProblem(_Moments):
     """Sums of quadratic features.
 
     Parameters
@@ -62,13 +75,6 @@ class QuadraticProblem:
     vectors: Floats
     values: Floats
     noise_variance: float
-    noise: str
-    radius: float
-    n_records: float = 1.0
-    mean: Floats | None = None
-    mean_variance: float = 0.0
-    count_variance: float = 0.0
-    repetition: float = 1.0
 
     @property
     def dim(self) -> int:
@@ -77,7 +83,7 @@ class QuadraticProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class MomentProblem:
+class MomentProblem(_Moments):
     """The second-moment matrix.
 
     Parameters
@@ -93,13 +99,6 @@ class MomentProblem:
     matrix: Floats
     diagonal_variance: float
     off_diagonal_variance: float
-    noise: str
-    radius: float
-    n_records: float = 1.0
-    mean: Floats | None = None
-    mean_variance: float = 0.0
-    count_variance: float = 0.0
-    repetition: float = 1.0
 
     @property
     def dim(self) -> int:

@@ -165,8 +165,7 @@ def _client(scheduler: Any, n_workers: int | None) -> Iterator[Any]:
     if n_workers is not None:
         raise ParameterError(
             f"`n_workers={n_workers}` with a Dask client: its cluster has the workers it has; "
-            "leave "
-            "n_workers out"
+            "leave n_workers out"
         )
     yield scheduler
 
@@ -223,8 +222,7 @@ def _our_error(error: Exception) -> PrivsketchError:
     if isinstance(error, KilledWorker):
         return RecordError(
             "`engine='dask'`: workers died again and again while reading the same part; nothing "
-            "was "
-            "released. Perhaps a partition needs more memory than a worker has"
+            "was released. Perhaps a partition needs more memory than a worker has"
         )
     if isinstance(error, CancelledError | OSError):
         return RecordError(

@@ -69,6 +69,5 @@ def foreign_error(where: str, error: BaseException) -> RecordError:
     """Our error for somebody else's, whose message may quote a record."""
     return RecordError(
         f"{where} failed with {type(error).__name__}; nothing was released. `engine='threads'` "
-        "on a "
-        "table in memory or a file shows more"
+        "on a table in memory or a file shows more"
     )
