@@ -10,10 +10,11 @@ PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check 
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
 
-# Everything that must hold, with the branches it covers, and the package as users get it: about
-# ten minutes on two cores.
+# Everything that must hold, with the branches that quick tests cover, and the package as users get
+# it: about ten minutes on two cores. Counting branches of slow tests too would take four more.
 test: $(VENV)/dev.done lint
-	$(RUN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
+	$(RUN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term:skip-covered
+	$(RUN)/python -m pytest -n 2 -m slow
 	$(RUN)/python tests/check_wheel.py
 
 # The same without what takes long: under two minutes.
