@@ -120,8 +120,11 @@ def _small(value: object) -> object:
         return value
     if isinstance(value, str) and len(value) <= MAX_TEXT:
         return value
-    is_short = isinstance(value, tuple | list) and len(value) <= MAX_ITEMS
-    if is_short and all(_small(item) is item for item in value):  # type: ignore[attr-defined]
+    if (
+        isinstance(value, tuple | list)
+        and len(value) <= MAX_ITEMS
+        and all(_small(item) is item for item in value)
+    ):
         return value
     return type(value).__name__
 

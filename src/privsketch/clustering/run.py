@@ -69,8 +69,8 @@ class Run:
         Seed of public randomness; the noise has none.
     progress : callable, optional
         See `Passes`.
-    is_public : bool
-        Whether `n_records` is the very number of records, which "replace" makes public.
+    count : {"stated", "public"}
+        What a given `n_records` is; "public" if it is the very number, under "replace".
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Run:
         source: str | None = None,
         random_state: int | None = None,
         progress: Progress | None = None,
-        is_public: bool = False,
+        count: str = "stated",
     ) -> None:
         self.data, self.domain, self.budget = data, domain, budget
         self.n_records = None if n_records is None else require_records(n_records)
@@ -95,8 +95,7 @@ class Run:
         self.missing_to_center, self.n_threads = missing_to_center, n_threads
         self.source, self.progress = source, progress
         self.seed = public_seed(random_state)
-        # What the number of records is; see `ClusterModel`.
-        self.count = "public" if is_public else "stated"
+        self.count = count
         self._account: Account | None = None
 
     def without_delta(self) -> None:

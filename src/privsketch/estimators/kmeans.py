@@ -185,9 +185,9 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         table = validated(self, X, reset=True, sparse=True)
         domain = domain.with_dim(table.shape[1])
         n_records = self.n_records
-        is_public = n_records is None and budget.neighbours == "replace" and table.shape[0] > 0
-        if is_public:
-            n_records = table.shape[0]
+        count = "stated"
+        if n_records is None and budget.neighbours == "replace" and table.shape[0] > 0:
+            n_records, count = table.shape[0], "public"
         choice = self._choice(options, domain, budget, n_records)
         if choice.method == "sketch":
             model = self._from_sketch(table, domain, budget, n_records, choice, largest)
@@ -201,7 +201,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
                 budget=budget,
                 n_records=n_records,
                 n_nonzero=options.n_nonzero,
-                is_public=is_public,
+                count=count,
                 **facts,
                 **own,
             )

@@ -56,21 +56,22 @@ class Account:
         return self.shares.part(name)
 
     def _take(self, name: str) -> None:
+        self._require_unspent(name)
+        self._paid.append(name)
+
+    def _require_unspent(self, name: str) -> None:
         if name in self._paid or name not in self.shares.weights:
             raise ParameterError(f"shares: {name!r} is spent, or none of them")
-        self._paid.append(name)
 
     def cut(self, name: str, weights: Mapping[str, Fraction]) -> None:
         """Cut a share that nothing was paid with into parts of it, which add up to 1."""
-        if name in self._paid or name not in self.shares.weights:
-            raise ParameterError(f"shares: {name!r} is spent, or none of them")
-        if sum(weights.values()) != 1:
-            raise ParameterError("shares: expected positive fractions that add up to 1")
+        self._require_unspent(name)
         whole = dict(self.shares.weights)
         share = whole.pop(name)
         if whole.keys() & weights.keys():
             raise ParameterError("shares: expected names that are not taken")
         parts = {part: share * weight for part, weight in weights.items()}
+        # Refused unless all of them are positive and add up to 1, as they did before.
         self.shares = Shares(self.shares.budget, {**whole, **parts})
 
     def charge(self, receipt: Receipt, rho: float) -> None:

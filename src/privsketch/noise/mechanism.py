@@ -33,7 +33,7 @@ from privsketch.noise.calibration import (
 from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace, draw_cube
 
 NoiseKind = Literal["laplace", "gaussian", "cube"]
-ChoiceKind = Literal["choice", "threshold", "picks"]  # noise/choice.py, picks.py
+ChoiceKind = Literal["choice", "threshold", "picks"]  # noise/choice.py
 CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1  # what released values are stored as
@@ -189,7 +189,7 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
 
 
 def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
-    """Draw from a law that chooses (noise/choice.py, picks.py); the choice, and what it cost.
+    """Draw from a law that chooses (noise/choice.py); the choice, and what it cost.
 
     Charges: epsilon of the law, once.
     """
