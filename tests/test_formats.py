@@ -11,7 +11,6 @@ import pickle
 import re
 import struct
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,7 +127,7 @@ def test_a_model_comes_back_equal(model, tmp_path):
 def test_the_bytes_are_those_of_the_documented_layout(sketch):
     data = sketch.to_bytes()
     magic, version, length = struct.unpack_from("<8sII", data)
-    assert (magic, version) == (b"\x89privsk\n", 1)
+    assert (magic, version) == (b"\x89privsk\n", 2)
     header = json.loads(data[PREAMBLE : PREAMBLE + length])
     assert header["design"] == json.loads(canonical_json(sketch.design.to_json()))
     payload = data[PREAMBLE + length : -32]
@@ -189,9 +188,20 @@ def test_a_wrong_header_length_is_refused_even_if_signed(sketch, length):
 
 def test_a_newer_version_is_named(sketch):
     data = sketch.to_bytes()
-    newer = signed(data[:8] + struct.pack("<I", 2) + data[12:-32])
-    with pytest.raises(ps.PrivsketchError, match=r"version 2.*install a newer"):
+    newer = signed(data[:8] + struct.pack("<I", 3) + data[12:-32])
+    with pytest.raises(ps.PrivsketchError, match=r"version 3.*install a newer"):
         ps.Sketch.from_bytes(newer)
+
+
+def test_the_version_before_the_first_release_is_named(sketch, design, tmp_path):
+    data = sketch.to_bytes()
+    with pytest.raises(ps.PrivsketchError, match=r"version 1.*Make the file again"):
+        ps.Sketch.from_bytes(signed(data[:8] + struct.pack("<I", 1) + data[12:-32]))
+    design.save(tmp_path / "study.json")
+    text = (tmp_path / "study.json").read_text()
+    (tmp_path / "study.json").write_text(text.replace('"version": 2', '"version": 1'))
+    with pytest.raises(ps.PrivsketchError, match=r"version 1.*Make the file again"):
+        ps.Design.load(tmp_path / "study.json")
 
 
 def test_version_zero_is_refused(sketch):
@@ -511,9 +521,9 @@ TEXT_DAMAGE = {
     "a number of many digits": ('"epsilon": 1.0', '"epsilon": ' + "9" * 10_000),
     "a field twice": ('"epsilon": 1.0', '"epsilon": 9.0, "epsilon": 1.0'),
     "the fingerprint twice": ('"fingerprint"', '"fingerprint": "0", "fingerprint"'),
-    "a newer version": ('"version": 1', '"version": 2'),
-    "version as text": ('"version": 1', '"version": "1"'),
-    "version as flag": ('"version": 1', '"version": true'),
+    "a newer version": ('"version": 2', '"version": 3'),
+    "version as text": ('"version": 2', '"version": "2"'),
+    "version as flag": ('"version": 2', '"version": true'),
     "another format": ("privsketch-design", "privsketch-plan"),
     "no fingerprint": ('"fingerprint"', '"signature"'),
     "a comment": ("{", "{ // the study\n"),
@@ -539,7 +549,7 @@ def test_a_damaged_design_file_is_refused(old, new, design, tmp_path):
 def test_nesting_of_any_depth_is_refused(design, depth, tmp_path):
     path = tmp_path / "study.json"
     nested = "[" * depth + "]" * depth
-    path.write_text(f'{{"format": "privsketch-design", "version": 1, "x": {nested}}}')
+    path.write_text(f'{{"format": "privsketch-design", "version": 2, "x": {nested}}}')
     with pytest.raises(ps.PrivsketchError):
         ps.Design.load(path)
 
@@ -741,9 +751,13 @@ def test_receipts_say_what_a_release_writes_and_nothing_else(
 
 @pytest.mark.parametrize("name", ["centers", "weights"])
 def test_a_model_without_its_centers_is_refused(name, tmp_path):
-    found = json.loads((Path(__file__).parent / "golden" / "kmeans-model.json").read_text())
+    domain, budget = ps.Box(-1, 1, dim=2), ps.Budget(1.0)
+    design = ps.Design.plan(n_components=2, domain=domain, budget=budget)
+    model = ps.learn_kmeans(ps.sketch(np.zeros((2000, 2)), design), 2)
+    model.save(tmp_path / "right.json")
+    found = json.loads((tmp_path / "right.json").read_text())
     content = {k: v for k, v in found.items() if k not in ("format", "version", "fingerprint")}
-    (tmp_path / "model.json").write_bytes(document("kmeans-model", {**content, name: None}))
+    (tmp_path / "model.json").write_bytes(document("cluster-model", {**content, name: None}))
     with pytest.raises(FileError, match=r"model\.json"):
         ps.ClusterModel.load(tmp_path / "model.json")
 

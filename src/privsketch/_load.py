@@ -53,7 +53,7 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     if kind == "release":
         return ReleaseDescription.load(path)
     for model in _MODELS:
-        if kind in (model.KIND, *model.EARLIER):
+        if kind == model.KIND:
             return model.from_bytes(data, what)
     raise FileError(
         f"{what}: not a file of privsketch that this version knows: no sketch, design, model or "

@@ -146,7 +146,7 @@ def require_gaussian_delta(delta: float, instead: str = "cube") -> None:
         )
 
 
-MANY = 2.0**40  # records: what sums are planned for
+MANY = 2.0**36  # records: what 64-bit sums are planned for
 
 
 def require_records(value: object) -> float:

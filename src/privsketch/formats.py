@@ -14,7 +14,7 @@ import math
 import os
 import secrets
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from privsketch.errors import FileError, ParameterError
 
 SKETCH_MAGIC = b"\x89privsk\n"  # a byte above 127 and a newline: text-mode damage shows at once
-FORMAT_VERSION = 1  # that of docs/format.md
+FORMAT_VERSION = 2  # that of docs/format.md
 MAX_JSON_BYTES = 64 * 2**20  # larger files are refused before they are read; by trial
 MAX_VALUES = 2**22  # twice what MAX_FEATURES = 2^20 of two numbers each need
 _OURS = "privsketch-"
@@ -84,13 +84,19 @@ def parse_json(data: bytes, what: str) -> dict[str, Any]:
 
 
 def require_version(found: Any, what: str) -> None:
-    """Refuse files of a newer version, and versions that never existed."""
+    """Refuse files of another version, and versions that never existed."""
     if type(found) is not int or found < 1:
         raise FileError(f"{what}: no valid format version; the file is damaged or of another kind")
     if found > FORMAT_VERSION:
         raise FileError(
-            f"{what}: written in format version {found}, this privsketch reads up to "
+            f"{what}: written in format version {found}, this privsketch reads version "
             f"{FORMAT_VERSION}; install a newer privsketch"
+        )
+    if found < FORMAT_VERSION:
+        raise FileError(
+            f"{what}: written in format version {found}, before the first release; this privsketch "
+            f"reads version {FORMAT_VERSION}. Make the file again; a release made again costs its "
+            "budget again"
         )
 
 
@@ -113,19 +119,15 @@ def document_kind(data: bytes, what: str) -> str | None:
     return str(told).removeprefix(_OURS) if is_ours else None
 
 
-def document_content(
-    data: bytes, kinds: str | Sequence[str], what: str
-) -> tuple[str, dict[str, Any]]:
-    """Kind and content of a `document` of one of these kinds, checked against its fingerprint."""
-    kinds = (kinds,) if isinstance(kinds, str) else kinds
+def document_content(data: bytes, kind: str, what: str) -> dict[str, Any]:
+    """Content of a `document` of that kind, checked against its fingerprint."""
     whole = parse_json(data, what)
-    told = whole.pop("format", None)
-    if told not in [_OURS + kind for kind in kinds]:
-        raise FileError(f"{what}: not a privsketch {kinds[0]} file")
+    if whole.pop("format", None) != _OURS + kind:
+        raise FileError(f"{what}: not a privsketch {kind} file")
     require_version(whole.pop("version", None), what)
     if whole.pop("fingerprint", None) != fingerprint(whole):
         raise FileError(f"{what}: the fingerprint does not match; the file was altered")
-    return told.removeprefix(_OURS), whole
+    return whole
 
 
 def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:

@@ -8,7 +8,7 @@ from privsketch.errors import KernelError
 from privsketch.features.fourier import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
 from privsketch.kernels import butterflies, decoder, dense, features, hadamard
 from privsketch.kernels import dense as fourier
-from privsketch.kernels.builder import I64, fma, select
+from privsketch.kernels.builder import Value, fma, select
 
 MODES = ("whole", "masked", "listed")
 WIDTHS = (128, 256, 512)
@@ -67,7 +67,7 @@ def test_the_largest_transform_agrees():
 @pytest.mark.parametrize("place", range(3))
 def test_a_coefficient_off_by_its_last_digit(name, coefficients, place, monkeypatch):
     wrong = list(coefficients)
-    wrong[place] = float(np.nextafter(np.float32(wrong[place]), np.float32(np.inf)))
+    wrong[place] += 1
     monkeypatch.setattr(features, name, tuple(wrong))
     for mode in MODES:
         refuses(compile_dense, "fourier", mode)
@@ -76,46 +76,68 @@ def test_a_coefficient_off_by_its_last_digit(name, coefficients, place, monkeypa
 
 
 def test_one_wrong_phase_of_65536(monkeypatch):
-    right = features.OneBitFeature.of_index
+    right = features.TableFeature.halves
 
-    def wrong(self, index):
-        cosine, sine = right(self, index)
+    def wrong(self, phases, shift):
+        index = right(self, phases, shift)
         flipped = (index ^ 12_345) < 1  # at one index only
-        return cosine, select(flipped, sine ^ 2, sine)
+        return select(flipped, index ^ 0x8000, index)
 
-    monkeypatch.setattr(features.OneBitFeature, "of_index", wrong)
-    for mode in MODES:
-        refuses(compile_dense, "one-bit", mode)
-    for size in (64, 2048):
-        for masked in (False, True):
-            refuses(compile_hadamard, "one-bit", size, masked)
+    monkeypatch.setattr(features.TableFeature, "halves", wrong)
+    for name in ("fourier", "one-bit"):
+        for mode in MODES:
+            refuses(compile_dense, name, mode)
+        for size in (64, 2048):
+            for masked in (False, True):
+                refuses(compile_hadamard, name, size, masked)
 
 
-def test_a_wrong_excess(monkeypatch):
-    monkeypatch.setattr(features.FourierFeature, "excess", features.FourierFeature.excess + 1)
+@pytest.mark.parametrize(("name", "feature"), features.TABLE_FEATURES.items())
+def test_a_wrong_excess(name, feature, monkeypatch):
+    cosine, sine = feature.excess
+    for excess in ((cosine + 1, sine), (cosine, sine - 1)):
+        monkeypatch.setattr(type(feature), "excess", excess)
+        refuses(compile_dense, name)
+        refuses(compile_hadamard, name)
+
+
+@pytest.mark.parametrize("half", [0x0000FFFF, 0xFFFF0000])
+def test_one_record_of_two_left_out(half, monkeypatch):
+    right = features.TableFeature.kept
+
+    def wrong(self, halves, n_records, masks):
+        found = right(self, halves, n_records, masks)
+        whole = found.bits_as(features.I32.vector(found.kind.lanes // 2))
+        return (whole & half).bits_as(found.kind) if n_records == 2 else found
+
+    monkeypatch.setattr(features.TableFeature, "kept", wrong)
+    for name in ("fourier", "one-bit"):
+        for mode in MODES:
+            refuses(compile_dense, name, mode)
+        refuses(compile_hadamard, name)
+
+
+@pytest.mark.parametrize("name", ["high_product", "rounded_product"])
+def test_products_that_round_otherwise(name, monkeypatch):
+    right = getattr(features, name)
+    monkeypatch.setattr(features, name, lambda a, b: right(a, b) + 1)
     refuses(compile_dense)
     refuses(compile_hadamard)
 
 
 def test_squares_of_products_without_their_sign(monkeypatch):
-    def wrong(self, phase, shift):
-        wide = phase.unsigned_to(I64)
-        square = wide * wide >> shift.unsigned_to(I64).splat(phase.kind.lanes)
-        return square.unsigned_to(features.I32), phase.constant(0)
-
-    monkeypatch.setattr(features.QuadraticFeature, "of_phase", wrong)
+    monkeypatch.setattr(Value, "signed_to", Value.unsigned_to)
     for mode in MODES:
         refuses(compile_dense, "quadratic", mode)
 
 
 def test_masks_upside_down(monkeypatch):
-    def wrong(mask, pair, feature):
-        nothing = pair[0].constant(feature.excess)
-        return select(mask, nothing, pair[0]), select(mask, nothing, pair[1])
+    def wrong(mask, one, other):
+        return select(mask, other, one)
 
-    monkeypatch.setattr(fourier, "kept", wrong)
-    monkeypatch.setattr(butterflies, "kept", wrong)
+    monkeypatch.setattr(features, "select", wrong)
     refuses(compile_dense, "fourier", "masked")
+    refuses(compile_dense, "quadratic", "masked")
     refuses(compile_hadamard, "fourier", 64, True)
 
 

@@ -140,7 +140,7 @@ def test_a_cut_file_a_newer_one_and_one_of_another_kind_are_refused(saved, tmp_p
     text = saved.read_text()
     for name, changed, words in (
         ("cut", text[: len(text) // 2], "JSON"),
-        ("newer", text.replace('"version": 1', '"version": 2'), "newer"),
+        ("newer", text.replace('"version": 2', '"version": 3'), "newer"),
         ("other", text.replace("cluster-model", "pca-model"), "cluster-model"),
     ):
         (tmp_path / name).write_text(changed)

@@ -205,7 +205,8 @@ def test_noise_of_a_design_matches_the_papers_up_to_fixed_point(kind, map_name):
     l1, l2 = (
         (math.sqrt(2) * m, math.sqrt(m)) if map_name == "fourier" else (2 * m, math.sqrt(2 * m))
     )
-    amplitude = 32767 if map_name == "fourier" else 1
+    # The longest pair of the Fourier table is up to 0.07 % longer than a circle has.
+    amplitude, rel = (2**23, 1.5e-3) if map_name == "fourier" else (1, 1e-4)
     for neighbours, count, factor in (("add-remove", "omitted", 1), ("replace", "public", 2)):
         noise = plan_sum_noise(
             TableContribution(feature_map(map_name).bounds, m, dim=1),
@@ -220,7 +221,7 @@ def test_noise_of_a_design_matches_the_papers_up_to_fixed_point(kind, map_name):
             "gaussian": (kappa_discrete(epsilon, delta or 0.5) * factor * l2) ** 2,
             "cube": (2 * m + 1) * (2 * m + 2) * (factor / epsilon) ** 2 / 3,
         }[kind]
-        assert variance == pytest.approx(continuous, rel=1e-4)
+        assert continuous * (1 - 1e-4) < variance < continuous * (1 + rel)
 
 
 def test_the_cube_has_a_third_of_the_laplace_variance():
@@ -231,7 +232,7 @@ def test_the_cube_has_a_third_of_the_laplace_variance():
 
 def test_cube_factor_makes_the_sampler_end():
     assert cube_factor(1, 2000, 1.0) == 2000
-    assert cube_factor(32767, 2000, 1.0) == 1
+    assert cube_factor(2**23, 2000, 1.0) == 1
     with pytest.raises(ParameterError, match="cube_factor"):
         cube_law(1, 2000, 1.0, "add-remove")
 

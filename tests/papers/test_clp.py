@@ -198,7 +198,8 @@ def test_ratios_of_figure_7():
     assert ratio == pytest.approx(0.284944092, rel=1e-8)
     for strategy in ("records", "uniform"):
         (row,) = clp_sampling.total_rows("laplace", 1.0, strategy, [0.1], 4, 1000, 2000)
-        assert row["ours"] == pytest.approx(row["paper"], rel=1e-4)
+        # The longest pair of the Fourier table is 0.07 % longer than the papers' circle.
+        assert row["ours"] == pytest.approx(row["paper"], rel=1.5e-3)
         # Noise dominates: 8,000 squares with relative variance 5 have a standard error of 2.5 %.
         assert row["measured"] == pytest.approx(row["ours"], rel=0.2)
 

@@ -152,7 +152,6 @@ def _learn(
 
 _MODEL_STARTS = (
     b'{\n  "format": "privsketch-cluster-model"',
-    b'{\n  "format": "privsketch-kmeans-model"',  # of 0.1
     b'{\n  "format": "privsketch-gaussian-mixture-model"',
     b'{\n  "format": "privsketch-pca-model"',
 )

@@ -43,7 +43,7 @@ COUNT_SHARE = Fraction(1, 50)  # of the budget, for a number of records that nob
 _Model = TypeVar("_Model")
 Progress = Callable[[str, int], None]
 Work = Callable[[Whole], tuple[Integers, ...]]
-_MAX_BITS = 18  # of a coordinate: sums of 2^40 records (errors.MANY) stay below 2^58
+_MAX_BITS = 18  # of a coordinate: sums of 2^36 records (errors.MANY) stay below 2^54
 _CHUNK_VALUES = 2**19  # 4 MB of float64 for each thread
 
 

@@ -402,7 +402,7 @@ class Design:
     def load(cls, path: str | os.PathLike[str]) -> Design:
         """Read a design written by `save`."""
         what = os.fspath(path)
-        return cls.from_json(document_content(read_file(path), "design", what)[1], what)
+        return cls.from_json(document_content(read_file(path), "design", what), what)
 
     def forecast(self, *, n_holders: int = 1) -> Forecast | PCAForecast:
         """What to expect of this design, from public facts alone. Charges nothing.

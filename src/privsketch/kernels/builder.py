@@ -3,8 +3,9 @@
 A `Routine` is one function of an LLVM module. Its arguments, and all that is calculated from
 them, are a `Value` (a number, or a vector of numbers) or a `Pointer`. Operators write one
 instruction each, in the order in which Python meets them, and LLVM keeps the order of
-floating-point operations: what a kernel says is what is rounded. Only generic instructions
-occur, so that LLVM can compile a routine for any processor.
+floating-point operations: what a kernel says is what is rounded. Instructions are generic, so
+that LLVM can compile a routine for any processor, but for one that it does not find by itself
+(`rounded_product`).
 """
 
 from __future__ import annotations
@@ -156,13 +157,20 @@ class Routine:
     """A function that returns nothing, alone in its module.
 
     Its arguments, in the order of a call, are numbers or arrays; inside, they are found by
-    name in `numbers` and `pointers`. `vector_bits` is the width of its vectors.
+    name in `numbers` and `pointers`. `vector_bits` is the width of its vectors, `words` what the
+    processor has, by LLVM's names; without them the code is generic.
     """
 
     def __init__(
-        self, name: str, arguments: Mapping[str, Kind | Array], *, vector_bits: int
+        self,
+        name: str,
+        arguments: Mapping[str, Kind | Array],
+        *,
+        vector_bits: int,
+        words: frozenset[str] = frozenset(),
     ) -> None:
         ir = _ir()
+        self.words = words
         self.module = ir.Module(name)
         self.module.triple = ""  # that of the machine which compiles it
         kinds = [
@@ -238,14 +246,16 @@ class Routine:
         writer.position_at_end(done)
 
     @contextmanager
-    def tile(self, stop: Value, size: int) -> Iterator[tuple[Value, Value]]:
+    def tile(
+        self, stop: Value, size: int, *, may_be_empty: bool = False
+    ) -> Iterator[tuple[Value, Value]]:
         """The same for `size` numbers at a time: the first of them, and how many there are."""
 
         def count(first: Value) -> Value:
             left, most = stop - first, stop.constant(size)
             return select(left < most, left, most)
 
-        with self.loop(stop, step=count) as first:
+        with self.loop(stop, step=count, may_be_empty=may_be_empty) as first:
             yield first, count(first)
 
     def finish(self) -> Any:
@@ -275,6 +285,32 @@ def maximum(x: Value, least: float) -> Value:
     return _intrinsic("maxnum", x, x.constant(least))
 
 
+def high_product(a: Value, b: Value) -> Value:
+    """The upper 16 bits of products of 16-bit numbers with a sign."""
+    return (a.signed_to(I32) * b.signed_to(I32) >> 16).unsigned_to(I16)
+
+
+# One instruction for `rounded_product`: width of vectors, what the processor has, LLVM's name.
+_ROUNDED_PRODUCTS = (
+    (512, "avx512bw", "llvm.x86.avx512.pmul.hr.sw.512"),
+    (256, "avx2", "llvm.x86.avx2.pmul.hr.sw"),
+    (128, "ssse3", "llvm.x86.ssse3.pmul.hr.sw.128"),
+    (128, "neon", "llvm.aarch64.neon.sqrdmulh.v8i16"),
+)
+
+
+def rounded_product(a: Value, b: Value) -> Value:
+    """a b / 2^15 of 16-bit numbers with a sign, rounded to the nearest integer, halves up.
+
+    Not for a = b = -2^15, where processors differ.
+    """
+    for bits, word, name in _ROUNDED_PRODUCTS:
+        if bits == 16 * a.kind.lanes and word in a.routine.words:
+            return _call(name, a, b)
+    low = a * b
+    return (high_product(a, b) << 1) + ((low >> 14) + 1 >> 1)
+
+
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     """Coefficients, lowest first, by Horner's rule with one rounding a step."""
     value = x.constant(coefficients[-1])
@@ -285,12 +321,18 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 
 def _intrinsic(name: str, *operands: Value) -> Value:
     """A function that LLVM knows for every kind of floats, which is that of the operands."""
+    kind = operands[0].kind
+    lanes = f"v{kind.lanes}" if kind.lanes else ""
+    return _call(f"llvm.{name}.{lanes}f{kind.number_bits}", *operands)
+
+
+def _call(name: str, *operands: Value) -> Value:
+    """A function that LLVM knows, whose result is of the kind of the operands."""
     ir, routine, kind = _ir(), operands[0].routine, operands[0].kind
-    full = f"llvm.{name}.{f'v{kind.lanes}' if kind.lanes else ''}f{kind.number_bits}"
-    function = routine.module.globals.get(full)
+    function = routine.module.globals.get(name)
     if function is None:
         signature = ir.FunctionType(_type(kind), [_type(kind)] * len(operands))
-        function = ir.Function(routine.module, signature, full)
+        function = ir.Function(routine.module, signature, name)
     raw = routine.writer.call(function, [each.raw for each in operands])
     return Value(routine, kind, raw)
 

@@ -10,7 +10,10 @@ through four kinds of passes:
 2. middle: the other bits of the first transform, lanes included, the signs D1, and the
    same bits of the second transform, all in registers. Small blocks are read here;
 3. more butterflies, for large blocks only;
-4. last: the bits still missing, phases, features, and their sums over the batch.
+4. last: the bits still missing, phases, features of two records at a time, and their sums
+   over the batch.
+
+These sums have 32 bits; before they can wrap they are added to others of 64 bits.
 
 Signs D1 are flipped as x xor s with s = 0 or -1, which is one too low where it flips; what
 follows is linear modulo 2^32, so the start phases make up for it.
@@ -29,7 +32,6 @@ from privsketch.kernels.builder import I8, I16, I32, I64, Array, Kind, Pointer, 
 from privsketch.kernels.features import (
     TABLE_FEATURES,
     TableFeature,
-    kept,
     mask_bytes,
     mask_of_vector,
     pairwise_products,
@@ -45,24 +47,47 @@ ARGUMENTS: dict[str, Kind | Array] = {
     "radii": Array(I32),
     "start": Array(I32),
     "buffer": Array(I32),
-    "sums": Array(I32),
+    "sums": Array(I32),  # of one block: zeros, before and after
+    "out": Array(I64),
     "masks": Array(I8),
 }
 
 
-def kernel_module(map_name: str, transform: Transform, masked: bool = False) -> Any:
+def kernel_module(
+    map_name: str,
+    transform: Transform,
+    masked: bool = False,
+    words: frozenset[str] = frozenset(),
+) -> Any:
     """The module of the function `sums`, whose arguments are above.
 
-    Records have 2^bits columns; n >= 1. What they add to the sums is added modulo 2^32. If
+    Records have 2^bits columns; n >= 1. What they add to the sums is added to `out`. If
     `masked`, every record has a bit for each feature, in the order of the sums, and adds
     those whose bit is set; else `masks` is unused.
     """
-    routine = Routine("sums", ARGUMENTS, vector_bits=32 * transform.lanes)
+    routine = Routine("sums", ARGUMENTS, vector_bits=32 * transform.lanes, words=words)
     n, blocks = routine.numbers["n"], routine.numbers["blocks"]
     feature = TABLE_FEATURES[map_name]
-    with routine.loop(blocks) as block, routine.tile(n, transform.batch) as (first, count):
-        _Batch(routine, transform, feature, masked, block, first, count).write()
+    batch = min(transform.batch, feature.most)
+    together = feature.most // batch * batch
+    with routine.loop(blocks) as block, routine.tile(n, together) as (begin, many):
+        with routine.tile(many, batch) as (first, count):
+            _Batch(routine, transform, feature, masked, block, begin + first, count).write()
+        _flush(routine, transform, feature, block)
     return routine.finish()
+
+
+def _flush(routine: Routine, transform: Transform, feature: TableFeature, block: Value) -> None:
+    """Adds the sums of a block to `out`, and sets them to zero."""
+    ints, size = I32.vector(transform.lanes), 1 << transform.bits
+    out = routine.pointers["out"] + block * (2 * size)
+    with routine.loop(1 << transform.vector_bits) as vector:
+        place = vector << transform.lane_bits
+        narrow = [(routine.pointers["sums"] + (place + part * size)).to(ints) for part in range(2)]
+        for part, total in enumerate(feature.wide((narrow[0].load(), narrow[1].load()))):
+            target = (out + (place + part * size)).to(total.kind)
+            target.store(target.load() + total)
+            narrow[part].store(routine.constant(ints, 0))
 
 
 @dataclass(frozen=True)
@@ -126,33 +151,48 @@ class _Batch:
                 self.store(record, vector, places, values)
 
     def last_pass(self) -> None:
-        places, feature = self.transform.last, self.feature
+        routine, places = self.routine, self.transform.last
         with self.groups(places) as vector:
             radii = [address.load() for address in self.vectors("radii", vector, places)]
             starts = [address.load() for address in self.vectors("start", vector, places)]
             sines = vector + (1 << self.transform.vector_bits)
             targets = self.vectors("sums", vector, places) + self.vectors("sums", sines, places)
             sums = [address.load() for address in targets]
-            with self.routine.loop(self.count, sums) as record:
-                values = self.transformed(record, vector, places, [])
-                masks = self.masks(record, vector, places) if self.masked else []
-                for k, value in enumerate(values):
-                    phase = value * radii[k] + starts[k]
-                    pair = feature.of_index(phase >> (TURN_BITS - INDEX_BITS))
-                    if self.masked:
-                        pair = kept(masks[k], pair, feature)
-                    for part, each in enumerate(pair):
-                        sums[part * len(values) + k] += each
-            excess = (self.count.unsigned_to(I32) * feature.excess).splat(self.transform.lanes)
+            even = self.count >> 1 << 1
+            with routine.loop(even, sums, step=2, may_be_empty=True) as record:
+                self.add([record, record + 1], vector, radii, starts, sums)
+            with routine.loop(self.count, sums, start=even, may_be_empty=True) as record:
+                self.add([record], vector, radii, starts, sums)
             for address, total in zip(targets, sums, strict=True):
-                address.store(total - excess)
+                address.store(total)
+
+    def add(
+        self,
+        records: list[Value],
+        vector: Value,
+        radii: list[Value],
+        starts: list[Value],
+        sums: list[Value],
+    ) -> None:
+        """Adds the features of one record or two to the sums of a group of vectors."""
+        places = self.transform.last
+        shift = self.routine.constant(I32, TURN_BITS - INDEX_BITS)
+        values = [self.transformed(record, vector, places, []) for record in records]
+        masks = [self.masks(record, vector, places) for record in records] if self.masked else []
+        for k in range(len(radii)):
+            phases = [each[k] * radii[k] + starts[k] for each in values]
+            pair = self.feature.added(phases, shift, [each[k] for each in masks])
+            for part, each in enumerate(pair):
+                sums[part * len(radii) + k] += each
 
     # --- memory --------------------------------------------------------------------------------
 
     def vectors(self, table: str, vector: Value, places: range) -> list[Pointer]:
-        """Where the entries of a group of vectors lie in a table of this block."""
-        length = (2 if table == "sums" else 1) << self.transform.bits
-        base = (self.routine.pointers[table] + self.block * length).to(self.ints)
+        """Where the entries of a group of vectors lie in a table of this block, or in its sums."""
+        first = self.routine.pointers[table]
+        if table != "sums":
+            first = first + (self.block << self.transform.bits)
+        base = first.to(self.ints)
         return [base + (vector + (k << places.start)) for k in range(1 << len(places))]
 
     def buffer(self, record: Value, vector: Value, places: range) -> list[Pointer]:

@@ -33,16 +33,12 @@ from privsketch.kernels.builder import I8, I16, I32, I64, Array, Kind, Pointer, 
 from privsketch.kernels.features import (
     FEATURES,
     Feature,
-    kept,
     mask_bytes,
     mask_of_vector,
     pairwise_products,
 )
 
 Quantised = npt.NDArray[np.int16]
-# 32-bit partial sums of values up to 2^15 cannot wrap within this many records.
-MAX_BLOCK = 2**16 - 1
-MAX_QUADRATIC_BLOCK = 2**9  # and of values below 2^21
 _CACHED_VALUES = 2**17  # 256 KB of 16-bit numbers, read again for every tile: second-level cache
 _CHECK_TURN_BITS = 26  # 10 bits below the table's index are rounded, 6 above a turn are dropped
 _PURPOSE_CHECK = 502  # keeps the stream apart from those of designs, which use other purposes
@@ -105,13 +101,15 @@ class CompiledKernel:
         turn_bits: int,
     ) -> None:
         self._map_name, self._parts = feature_map.name, 2 if feature_map.has_table else 1
+        excess = np.array(FEATURES[feature_map.name].excess, dtype=np.int64)
+        self._excess = excess[: self._parts, np.newaxis]
         self._n_features, self._dim = frequencies.shape
         self._pairs = (self._dim + 1) // 2
         if feature_map.has_table:
-            self._shift, self._most = turn_bits - INDEX_BITS, MAX_BLOCK
+            self._shift = turn_bits - INDEX_BITS
             first = start_phase(offsets, turn_bits)
         else:
-            self._shift, self._most = value_shift(frequencies), MAX_QUADRATIC_BLOCK
+            self._shift = value_shift(frequencies)
             first = np.zeros(self._n_features, dtype=np.int64)
         lanes, vectors = _shape().lanes, _shape().vectors
         tile = tile_size()
@@ -136,7 +134,7 @@ class CompiledKernel:
         for start, block in self._even_blocks(quantised):
             masks = None if kept is None else self._packed(kept[start : start + len(block)])
             self._run(code, block, out, masks, None)
-        return self._in_order(out)
+        return self._in_order(out, len(quantised) if kept is None else kept.sum(axis=0))
 
     def listed_sums(self, quantised: Quantised, kept: Bits, size: int) -> Integers:
         """The same where every `size` features have the records that are kept, (blocks, n).
@@ -158,11 +156,11 @@ class CompiledKernel:
             ranges = np.stack([ends - counts, ends], axis=1)
             ranges = np.ascontiguousarray(np.repeat(ranges, size // tile_size(), axis=0))
             self._run(code, block, out, ranges, rows)
-        return self._in_order(out)
+        return self._in_order(out, np.repeat(kept.sum(axis=1), size)[: self._n_features])
 
     def _even_blocks(self, quantised: Quantised) -> Iterator[tuple[int, Quantised]]:
         """Contiguous blocks with an even number of columns that fit the second-level cache."""
-        rows = min(self._most, max(64, _CACHED_VALUES // (2 * self._pairs)))
+        rows = max(64, _CACHED_VALUES // (2 * self._pairs))
         for start in range(0, len(quantised), rows):
             block = quantised[start : start + rows]
             if block.shape[1] < 2 * self._pairs:
@@ -193,9 +191,10 @@ class CompiledKernel:
             None if rows is None else rows.ctypes.data,
         )
 
-    def _in_order(self, out: Integers) -> Integers:
+    def _in_order(self, out: Integers, counts: Integers | int) -> Integers:
+        """Cosines, then sines, without what each of the records that count adds too much."""
         cosine_sine = out.transpose(1, 0, 2).reshape(2, -1)[: self._parts, : self._n_features]
-        return np.ascontiguousarray(cosine_sine).reshape(-1)
+        return np.asarray(cosine_sine - self._excess * counts).reshape(-1)
 
     def _packed(self, kept: Bits) -> npt.NDArray[np.uint8]:
         """Masks as the kernel reads them: for each vector of features its bits, in whole bytes."""
@@ -255,7 +254,7 @@ def tile_size() -> int:
 
 @cache
 def _compile(map_name: str, mode: Mode) -> machine.Code:
-    source = kernel_source(map_name, _shape(), mode)
+    source = kernel_source(map_name, _shape(), mode, machine.processor().words)
     numbers = (ctypes.c_int32, machine.INTEGER)
     pointers = (machine.POINTER, machine.POINTER, machine.POINTER)
     arguments = (
@@ -322,18 +321,20 @@ class Shape:
     records: int
 
 
-def kernel_source(map_name: str, shape: Shape, mode: Mode = "whole") -> str:
+def kernel_source(
+    map_name: str, shape: Shape, mode: Mode = "whole", words: frozenset[str] = frozenset()
+) -> str:
     """LLVM assembly of the function `sums`, whose arguments are above.
 
     For every tile: for every group of records: dot products of all its pairs of
-    columns, then features, then 32-bit sums; at the end of the tile the sums are
-    added to `out` as 64-bit integers.
+    columns, then features, then 32-bit sums; before these can wrap they are added to
+    `out` as 64-bit integers.
 
     "masked": every record has a bit for each feature in `masks`, vector after vector, and
     adds those whose bit is set. "listed": a tile reads the records whose numbers are in
     `rows` from the first to before the second of its two 64-bit numbers in `masks`.
     """
-    routine = Routine("sums", ARGUMENTS, vector_bits=32 * shape.lanes)
+    routine = Routine("sums", ARGUMENTS, vector_bits=32 * shape.lanes, words=words)
     with routine.loop(routine.numbers["tiles"]) as tile:
         _Tile(routine, shape, mode, FEATURES[map_name], tile).write()
     return str(routine.finish())
@@ -356,40 +357,49 @@ class _Tile:
             ends = routine.pointers["masks"].to(I64) + self.tile * 2
             first, stop = ends.load(), (ends + 1).load()
             count, rows = stop - first, rows + first
-        grouped = count // shape.records * shape.records
         start = (routine.pointers["start"] + self.tile * (shape.lanes * shape.vectors)).to(
             I32.vector(shape.lanes)
         )
         starts = [(start + k).load() for k in range(shape.vectors)]
-        sums = [starts[0].constant(0)] * (2 * shape.vectors)  # cosines and sines of each vector
-        with routine.loop(grouped, sums, step=shape.records, may_be_empty=True) as first:
-            self.group(first, shape.records, rows, starts, sums)
-        with routine.loop(count, sums, start=grouped, may_be_empty=True) as first:
-            self.group(first, 1, rows, starts, sums)
-        excess = (count.unsigned_to(I32) * self.feature.excess).splat(shape.lanes)
+        with routine.tile(count, self.feature.most, may_be_empty=True) as (first, together):
+            self.flush(self.sums(first, together, rows, starts))
+
+    def sums(self, first: Value, count: Value, rows: Pointer, starts: list[Value]) -> list[Value]:
+        """32-bit sums of cosines and sines, of each vector, over some records."""
+        routine, together = self.routine, self.shape.records
+        stop = first + count
+        grouped = first + count // together * together
+        sums = [starts[0].constant(0)] * (2 * self.shape.vectors)
+        with routine.loop(grouped, sums, start=first, step=together, may_be_empty=True) as record:
+            self.group(record, together, rows, starts, sums)
+        with routine.loop(stop, sums, start=grouped, may_be_empty=True) as record:
+            self.group(record, 1, rows, starts, sums)
+        return sums
+
+    def flush(self, sums: list[Value]) -> None:
+        """Adds 32-bit sums to those of 64 bits."""
+        routine, shape = self.routine, self.shape
         out = routine.pointers["out"] + self.tile * (2 * shape.lanes * shape.vectors)
-        for place, total in enumerate(sums):
-            k, part = divmod(place, 2)
-            target = (out + (part * shape.vectors + k) * shape.lanes).to(I64.vector(shape.lanes))
-            target.store(target.load() + (total - excess).signed_to(I64))
+        for k in range(shape.vectors):
+            for part, total in enumerate(self.feature.wide((sums[2 * k], sums[2 * k + 1]))):
+                target = (out + (part * shape.vectors + k) * shape.lanes).to(total.kind)
+                target.store(target.load() + total)
 
     def group(
         self, first: Value, together: int, rows: Pointer, starts: list[Value], sums: list[Value]
     ) -> None:
-        """Adds the features of some neighbouring records to the sums."""
-        routine, shape = self.routine, self.shape
+        """Adds the features of some neighbouring records to the sums, two by two."""
+        vectors, shift = self.shape.vectors, self.routine.numbers["shift"]
         numbers = [first + r for r in range(together)]
         if self.mode == "listed":
             numbers = [(rows + number).load().unsigned_to(I64) for number in numbers]
         phases = self.phases(numbers, starts)
-        for r, number in enumerate(numbers):
-            for k in range(shape.vectors):
-                pair = self.feature.of_phase(
-                    phases[r * shape.vectors + k], routine.numbers["shift"]
-                )
-                if self.mode == "masked":
-                    pair = kept(self.mask(number, k), pair, self.feature)
-                for part, each in enumerate(pair):
+        for r in range(0, together, 2):
+            pair = range(r, min(r + 2, together))
+            for k in range(vectors):
+                masks = [self.mask(numbers[r], k) for r in pair] if self.mode == "masked" else []
+                both = [phases[r * vectors + k] for r in pair]
+                for part, each in enumerate(self.feature.added(both, shift, masks)):
                     sums[2 * k + part] += each
 
     def phases(self, numbers: list[Value], starts: list[Value]) -> list[Value]:

@@ -6,97 +6,137 @@ and the masks that say which features a record keeps.
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
 
 from privsketch.features.fixedpoint import TABLE_SIZE
-from privsketch.features.fourier import AMPLITUDE, COSINE_COEFFICIENTS, ROUNDER, SINE_COEFFICIENTS
+from privsketch.features.fourier import COSINE_COEFFICIENTS, MEAN_SQUARE, SINE_COEFFICIENTS
 from privsketch.kernels.builder import (
-    FLOAT,
     I1,
+    I16,
     I32,
     I64,
     Kind,
     Pointer,
     Value,
-    fma,
-    polynomial,
+    high_product,
+    rounded_product,
     select,
 )
 
 Pair = tuple[Value, Value]
+_LOW, _HIGH = 0x0000FFFF, 0xFFFF0000
 
 
 class Feature(ABC):
-    """Turns 32-bit phases into cosines and sines to add up.
+    """Turns 32-bit phases into what is added to sums of cosines and of sines.
 
-    A record may add `excess` too much to every sum; kernels subtract it once per block.
+    Sums of `most` records fit in 32 bits, in a form that `wide` reads. A record adds `excess` too
+    much to both sums; whoever runs a kernel subtracts it.
     """
 
-    excess: int
+    most: int
+    excess: tuple[int, int]
 
     @abstractmethod
-    def of_phase(self, phase: Value, shift: Value) -> Pair:
-        """Cosines and sines; a number of bits, `shift`, says what phases count in."""
+    def added(self, phases: list[Value], shift: Value, masks: list[Value]) -> Pair:
+        """What one record, or two, add to a vector of cosines and of sines.
+
+        A number of bits, `shift`, says what phases count in. Only lanes whose bit is set in the
+        mask of a record are added, all of them where there are no masks.
+        """
+
+    def wide(self, sums: Pair) -> Pair:
+        """Sums of 64 bits: cosines are from 0 up, sines have a sign."""
+        return sums[0].unsigned_to(I64), sums[1].signed_to(I64)
 
 
 class TableFeature(Feature):
-    """A feature that is read off the 16 bits of a phase just below one turn."""
+    """A feature of the 16 bits of a phase just below one turn, for two records at a time.
 
-    def of_phase(self, phase: Value, shift: Value) -> Pair:
-        """Cosines and sines of phases of which `shift` bits are below a step of the table."""
-        return self.of_index((phase >> shift.splat(phase.kind.lanes)) & (TABLE_SIZE - 1))
+    They share a lane: the first record's in the lower half, the second's in the upper.
+    """
 
-    @abstractmethod
-    def of_index(self, index: Value) -> Pair:
-        """Cosines and sines of table indices, 0 to 65,535."""
+    def halves(self, phases: list[Value], shift: Value) -> Value:
+        """Indices of the table, as 16-bit numbers; `shift` bits of a phase are below a step."""
+        lanes = phases[0].kind.lanes
+        both = (phases[0] >> shift.splat(lanes)) & _LOW
+        if len(phases) == 2:
+            left = (shift.constant(16) - shift).splat(lanes)
+            both = both | (phases[1] << left) & _HIGH
+        return both.bits_as(I16.vector(2 * lanes))
+
+    def kept(self, halves: Value, n_records: int, masks: list[Value]) -> Value:
+        """Zero in place of a second record that is missing, and of lanes that are not kept."""
+        if n_records == 2 and not masks:
+            return halves
+        whole = halves.bits_as(I32.vector(halves.kind.lanes // 2))
+        parts = [whole & half for half in (_LOW, _HIGH)[:n_records]]
+        if masks:
+            zero = whole.constant(0)
+            parts = [select(mask, part, zero) for mask, part in zip(masks, parts, strict=True)]
+        return (parts[0] if n_records == 1 else parts[0] | parts[1]).bits_as(halves.kind)
 
 
 class FourierFeature(TableFeature):
-    """features/fourier.py: the same float32 operations in the same order.
+    """features/fourier.py: the same 16-bit operations in the same order.
 
-    The rounded cosine and sine are left as the bits of a float that adds ROUNDER.
+    Products of half angles' cosines and sines are added over both halves by one instruction.
     """
 
-    excess: int = struct.unpack("<i", struct.pack("<f", ROUNDER))[0]
+    most = 248
+    excess = (MEAN_SQUARE, 0)
 
-    def of_index(self, index: Value) -> Pair:
-        """Both by half angles, as the table."""
-        ints, floats = index.kind, FLOAT.vector(index.kind.lanes)
-        # 0x43000000 is 128.0f, and 16 bits below it count steps of 2^-16.
-        r = (index | 0x43000000).bits_as(floats) - 128.5
-        square = r * r
-        sine_half = polynomial(square, SINE_COEFFICIENTS) * r
-        cosine_half = polynomial(square, COSINE_COEFFICIENTS)
-        cosine = fma(sine_half, sine_half, ROUNDER - AMPLITUDE)
-        sine = fma(sine_half, cosine_half, ROUNDER)
-        return cosine.bits_as(ints), sine.bits_as(ints)
+    def added(self, phases: list[Value], shift: Value, masks: list[Value]) -> Pair:
+        """See `Feature`; the cosine is a factor of both."""
+        t = self.halves(phases, shift)
+        z = high_product(t, t)
+        cosine = _polynomial(z, COSINE_COEFFICIENTS)
+        sine = rounded_product(_polynomial(z, SINE_COEFFICIENTS), t)
+        factor = self.kept(cosine, len(phases), masks)
+        return pairwise_products(cosine, factor), pairwise_products(sine, factor)
 
 
 class OneBitFeature(TableFeature):
-    """features/onebit.py: two comparisons per phase."""
+    """features/onebit.py: two comparisons per phase.
 
-    excess = 1  # a record adds 2 or 0 instead of 1 or -1
+    Sums of both halves stay apart, in the halves of 32 bits.
+    """
 
-    def of_index(self, index: Value) -> Pair:
+    most = 2**15 - 1
+    excess = (1, 1)  # a record adds 2 or 0 instead of 1 or -1
+
+    def added(self, phases: list[Value], shift: Value, masks: list[Value]) -> Pair:
         """Two where the sign is positive, else zero."""
+        t, ints = self.halves(phases, shift), phases[0].kind
         # A quarter turn later, the cosine's half of ones is the sine's.
-        later = (index + TABLE_SIZE // 4) & (TABLE_SIZE - 1)
-        two, zero = index.constant(2), index.constant(0)
-        cosine, sine = (select(each <= TABLE_SIZE // 2, two, zero) for each in (later, index))
+        two, zero = t.constant(2), t.constant(0)
+        cosine, sine = (
+            self.kept(select(each <= TABLE_SIZE // 2, two, zero), len(phases), masks).bits_as(ints)
+            for each in (t + TABLE_SIZE // 4, t)
+        )
+        return cosine, sine
+
+    def wide(self, sums: Pair) -> Pair:
+        """The sum of both halves."""
+        cosine, sine = (((each & _LOW) + (each >> 16)).unsigned_to(I64) for each in sums)
         return cosine, sine
 
 
 class QuadraticFeature(Feature):
     """features/quadratic.py: a 64-bit square, shifted; the sines stay zero."""
 
-    excess = 0
+    most = 2**11 - 1  # of values below 2^21
+    excess = (0, 0)
 
-    def of_phase(self, phase: Value, shift: Value) -> Pair:
-        """The square of a product without a sign, of which `shift` bits are dropped."""
-        wide = phase.signed_to(I64)
-        square = wide * wide >> shift.unsigned_to(I64).splat(phase.kind.lanes)
-        return square.unsigned_to(I32), phase.constant(0)
+    def added(self, phases: list[Value], shift: Value, masks: list[Value]) -> Pair:
+        """Squares of products without a sign, of which `shift` bits are dropped."""
+        total = phases[0].constant(0)
+        for r, phase in enumerate(phases):
+            wide = phase.signed_to(I64)
+            square = wide * wide >> shift.unsigned_to(I64).splat(phase.kind.lanes)
+            value = square.unsigned_to(I32)
+            total += select(masks[r], value, value.constant(0)) if masks else value
+        return total, phases[0].constant(0)
 
 
 TABLE_FEATURES: dict[str, TableFeature] = {
@@ -104,6 +144,13 @@ TABLE_FEATURES: dict[str, TableFeature] = {
     "one-bit": OneBitFeature(),
 }
 FEATURES: dict[str, Feature] = {**TABLE_FEATURES, "quadratic": QuadraticFeature()}
+
+
+def _polynomial(z: Value, coefficients: tuple[int, ...]) -> Value:
+    value = z.constant(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        value = rounded_product(value, z) + coefficient
+    return value
 
 
 def pairwise_products(a: Value, b: Value) -> Value:
@@ -125,9 +172,3 @@ def mask_of_vector(row: Pointer, vector: int, lanes: int) -> Value:
     if lanes < 8:
         bits = bits.unsigned_to(Kind(f"i{lanes}"))
     return bits.bits_as(I1.vector(lanes))
-
-
-def kept(mask: Value, pair: Pair, feature: Feature) -> Pair:
-    """What a record adds of the lanes that it keeps, and nothing of the others."""
-    nothing = pair[0].constant(feature.excess)
-    return select(mask, pair[0], nothing), select(mask, pair[1], nothing)

@@ -2,8 +2,7 @@
 
 The sums equal those of the dense integer matrix (`StructuredBlocks.dense`) bit for bit, in
 O(log size) steps per feature instead of O(dim). `butterflies.py` writes the code; here its
-tables are laid out, records are padded to a power of two, and 32-bit sums are collected
-before they can wrap.
+tables are laid out, and records are padded to a power of two.
 """
 
 from __future__ import annotations
@@ -22,10 +21,12 @@ from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.stream import PublicStream
 from privsketch.kernels import machine
 from privsketch.kernels.butterflies import kernel_module
-from privsketch.kernels.dense import MAX_BLOCK, Quantised
+from privsketch.kernels.dense import Quantised
+from privsketch.kernels.features import TABLE_FEATURES
 from privsketch.kernels.layout import Transform, orders
 
 _CACHED_VALUES = 2**17  # quantised values that are read again for every block
+_MIN_ROWS = 256  # in a call, which leaves its sums in memory at the end
 _PURPOSE_CHECK = 501  # keeps the stream apart from those of designs, which use other purposes
 
 
@@ -109,6 +110,7 @@ class _Tables:
 class _Kernel:
     code: machine.Code
     transform: Transform
+    excess: tuple[int, int]
 
     def sums(
         self, tables: _Tables, quantised: Quantised, blocks: slice, kept: Bits | None = None
@@ -124,18 +126,12 @@ class _Kernel:
             table[blocks].ctypes.data
             for table in (tables.signs2, tables.flips, tables.radii, tables.start)
         ]
-        wrapped = machine.aligned(np.zeros((len(chosen), 2, size), dtype=np.int32))
-        places = tables.places[:, chosen.start * size : chosen.stop * size]
-        places = places - 2 * size * chosen.start
-        total = np.zeros(places.shape, dtype=np.int64)
-        rows = max(16, _CACHED_VALUES // size)
+        narrow = machine.aligned(np.zeros((2, size), dtype=np.int32))
+        out = machine.aligned(np.zeros((len(chosen), 2, size), dtype=np.int64))
+        rows = max(_MIN_ROWS, _CACHED_VALUES // size)
         room = np.zeros((min(rows, len(quantised)), size), dtype=np.int16)
-        waiting = 0  # records in 32-bit sums
         for begin in range(0, len(quantised), rows):
             chunk = _padded(quantised[begin : begin + rows], room)
-            if waiting + len(chunk) > MAX_BLOCK:
-                total += wrapped.reshape(-1)[places]
-                wrapped[...] = waiting = 0
             masks = None
             if kept is not None:
                 masks = tables.packed(kept[begin : begin + rows], transform.lanes)
@@ -145,12 +141,14 @@ class _Kernel:
                 len(chosen),
                 *addresses,
                 buffer.ctypes.data,
-                wrapped.ctypes.data,
+                narrow.ctypes.data,
+                out.ctypes.data,
                 None if masks is None else masks.ctypes.data,
             )
-            waiting += len(chunk)
-        total += wrapped.reshape(-1)[places]
-        return total
+        places = tables.places[:, chosen.start * size : chosen.stop * size]
+        total = out.reshape(-1)[places - 2 * size * chosen.start]
+        counts = len(quantised) if kept is None else kept.sum(axis=0)
+        return np.asarray(total - np.array(self.excess)[:, np.newaxis] * counts)
 
 
 def _padded(chunk: Quantised, room: Quantised) -> Quantised:
@@ -165,9 +163,10 @@ def _padded(chunk: Quantised, room: Quantised) -> Quantised:
 def _compile(map_name: str, size: int, masked: bool) -> _Kernel:
     lane_bits = (machine.vector_bits() // 32).bit_length() - 1
     transform = Transform(size.bit_length() - 1, lane_bits)
-    module = kernel_module(map_name, transform, masked)
-    arguments = (machine.POINTER, machine.INTEGER, machine.INTEGER, *[machine.POINTER] * 7)
-    kernel = _Kernel(machine.compile_function(module, "sums", *arguments), transform)
+    module = kernel_module(map_name, transform, masked, machine.processor().words)
+    arguments = (machine.POINTER, machine.INTEGER, machine.INTEGER, *[machine.POINTER] * 8)
+    code = machine.compile_function(module, "sums", *arguments)
+    kernel = _Kernel(code, transform, TABLE_FEATURES[map_name].excess)
     _check(kernel, feature_map(map_name), masked)
     return kernel
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from privsketch.errors import KernelError
 
 POINTER, INTEGER = ctypes.c_void_p, ctypes.c_int64
+_FAST_DPWSSD = 21  # LLVM's version that knows this preference
 
 
 def require_agreement(kernel: str, agrees: bool) -> None:
@@ -30,10 +32,46 @@ def require_agreement(kernel: str, agrees: bool) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Processor:
+    """What code is made for: an architecture, a processor of it, and what that one has."""
+
+    triple: str
+    name: str
+    words: frozenset[str]  # LLVM's names of instruction sets and preferences
+
+    @property
+    def vector_bits(self) -> int:
+        """Width of the vector registers."""
+        return 512 if "avx512bw" in self.words else 256 if "avx2" in self.words else 128
+
+    def target_machine(self) -> Any:
+        """LLVM's compiler for it."""
+        target = _llvm().Target.from_triple(self.triple)
+        features = ",".join(f"+{word}" for word in sorted(self.words))
+        return target.create_target_machine(cpu=self.name, features=features, opt=3)
+
+
+@cache
+def this_processor() -> Processor:
+    """The one at hand."""
+    llvm = _llvm()
+    found = llvm.get_host_cpu_features()
+    words = {word for word, has in found.items() if has}
+    # Intel's servers of two generations have a multiply-add of pairs that LLVM takes to be slow.
+    if words & {"avx512vnni", "avxvnni"} and llvm.llvm_version_info[0] >= _FAST_DPWSSD:
+        words.add("fast-dpwssd")
+    return Processor(llvm.get_process_triple(), llvm.get_host_cpu_name(), frozenset(words))
+
+
+def processor() -> Processor:
+    """The one that kernels are compiled for."""
+    return this_processor()
+
+
 def vector_bits() -> int:
-    """Width of the vector registers of this processor, in bits."""
-    features = _llvm().get_host_cpu_features()
-    return 512 if features.get("avx512bw") else 256 if features.get("avx2") else 128
+    """Width of the vector registers that kernels use, in bits."""
+    return processor().vector_bits
 
 
 @dataclass(frozen=True)
@@ -50,17 +88,29 @@ def compile_function(module: Any, name: str, *arguments: Any) -> Code:
     `module` is one of llvmlite.ir, or LLVM assembly as text.
     """
     llvm = _llvm()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
-    )
+    machine = processor().target_machine()
+    engine = llvm.create_mcjit_compiler(_optimised(module, machine), machine)
+    engine.finalize_object()
+    signature = ctypes.CFUNCTYPE(None, *arguments)
+    return Code(signature(engine.get_function_address(name)), engine)
+
+
+def assembly(module: Any, processor: Processor) -> str:
+    """What a module becomes on a processor, to be read by people and tests."""
+    llvm = _llvm()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = processor.target_machine()
+    return str(machine.emit_assembly(_optimised(module, machine)))
+
+
+def _optimised(module: Any, machine: Any) -> Any:
+    llvm = _llvm()
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3))
     builder.getModulePassManager().run(parsed, builder)
-    engine = llvm.create_mcjit_compiler(parsed, machine)
-    engine.finalize_object()
-    signature = ctypes.CFUNCTYPE(None, *arguments)
-    return Code(signature(engine.get_function_address(name)), engine)
+    return parsed
 
 
 def aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -32,7 +32,6 @@ class Model:
     """
 
     KIND: ClassVar[str]
-    EARLIER: ClassVar[dict[str, dict[str, Any]]] = {}  # kinds of 0.1, and the fields they lack
     ARRAYS: ClassVar[tuple[str, ...]]
     ABSENT: ClassVar[tuple[str, ...]] = ()  # arrays that may be None, where nobody can tell
 
@@ -87,8 +86,7 @@ class Model:
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "model") -> Self:
         """A model from the bytes of its file; `what` names it in errors."""
-        kind, content = document_content(data, (cls.KIND, *cls.EARLIER), what)
-        content = {**cls.EARLIER.get(kind, {}), **content}
+        content = document_content(data, cls.KIND, what)
         found = require_fields(content, cls.field_names(), what)
         with reading(what):
             given = [

@@ -222,16 +222,6 @@ class ClusterModel(Model):
 
 _NUMBERS = ("width", "residual", "expected_residual", "residual_spread")
 _OF_A_DENSITY = (*Density.__dataclass_fields__, "decoder")
-# Files of 0.1 had a kind for models of sketches, and another one for all others.
-ClusterModel.EARLIER = {
-    "kmeans-model": {"method": "sketch", "reason": "", "loss": "squares", "domain": None}
-    | {"count": "released"},
-    "center-model": {
-        **dict.fromkeys((*_OF_A_DENSITY, "standard_errors")),
-        "design_fingerprint": "",
-        "count": "released",
-    },
-}
 
 
 def _require_density(fields: dict[str, Any]) -> None:

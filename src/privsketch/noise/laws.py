@@ -30,7 +30,7 @@ import numpy as np
 
 from privsketch._typing import Integers
 from privsketch.budget import Budget, Neighbours, Receipt, compose_sequential, exact
-from privsketch.errors import ParameterError
+from privsketch.errors import MANY, ParameterError
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import Contribution
 from privsketch.features.masks import Masks
@@ -61,7 +61,8 @@ from privsketch.noise.subsampling import (
 _ALL = Masks()
 CountMode = Literal["released", "omitted", "public"]
 COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")
-MAX_RECORDS = 2**40  # public ceiling that int64 headroom is planned for
+MAX_RECORDS = int(MANY)
+MAX_WEIGHT = HEADROOM // MAX_RECORDS - 1  # of what a record adds to one number
 COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
 # Second moments are divided by the count, so an error of it is one of every variance. As a share of
 # epsilon it costs the sums 2 % of Laplace noise.
@@ -271,7 +272,7 @@ class SumNoise:
 
         Charges: the budget of the design, once.
         """
-        # Clipping is 1-Lipschitz, so it keeps the sensitivity; it only acts beyond 2^40 records.
+        # Clipping is 1-Lipschitz, so it keeps the sensitivity; it only acts beyond 2^36 records.
         weights = np.full(len(sums), self.factor, dtype=np.int64)
         if self.mean_weight:
             weights[self._n_features :] = self.mean_weight
@@ -390,7 +391,7 @@ def _plan_sum_noise(
         extra = mean_l2_squared
         if released:
             norm = math.sqrt(contribution.l2_squared(masks, neighbours))
-            weight = max(1, round(COUNT_SHARE_OF_SENSITIVITY * norm))
+            weight = min(max(1, round(COUNT_SHARE_OF_SENSITIVITY * norm)), MAX_WEIGHT)
             extra += weight**2
         sums_law = gaussian_noise(
             contribution, components + released, epsilon, budget.delta, neighbours, masks, extra
@@ -432,8 +433,7 @@ def _mean_share(
     else:
         norm = math.sqrt(contribution.l2_squared(None, "add-remove"))
         share = MEAN_SHARE_OF_SENSITIVITY * norm / RECORD_MAX
-    most = HEADROOM // MAX_RECORDS // RECORD_MAX - 1
-    weight = min(max(1, round(share)), most)
+    weight = min(max(1, round(share)), MAX_WEIGHT // RECORD_MAX)
     factor = 1 if neighbours == "add-remove" else 2
     return weight, factor * weight * l1, (factor * weight * RECORD_MAX) ** 2
 

@@ -141,7 +141,7 @@ class ReleaseDescription:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ReleaseDescription:
         """Read what `save` wrote; FileError for anything else."""
-        _, content = document_content(read_file(Path(path)), KIND, str(path))
+        content = document_content(read_file(Path(path)), KIND, str(path))
         try:
             return cls._from_json(content)
         except (KeyError, TypeError, ParameterError) as error:
