@@ -20,6 +20,7 @@ NAMES = (
     "mixtures",
     "noise_to_signal",
     "pca",
+    "processors",
     "projection_noise",
     "release",
     "sparse",

@@ -7,7 +7,6 @@ import privsketch as ps
 from privsketch.errors import KernelError
 from privsketch.features.fourier import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
 from privsketch.kernels import butterflies, decoder, dense, features, hadamard
-from privsketch.kernels import dense as fourier
 from privsketch.kernels.builder import Value, fma, select
 
 MODES = ("whole", "masked", "listed")
@@ -147,7 +146,7 @@ def test_pairs_of_columns_with_a_wrong_sign(monkeypatch):
         even = range(0, product.kind.lanes, 2)
         return product.shuffled(even) - product.shuffled([place + 1 for place in even])
 
-    monkeypatch.setattr(fourier, "pairwise_products", wrong)
+    monkeypatch.setattr(dense, "pairwise_products", wrong)
     monkeypatch.setattr(butterflies, "pairwise_products", wrong)
     refuses(compile_dense)
     refuses(compile_hadamard)

@@ -4,8 +4,8 @@ A `Routine` is one function of an LLVM module. Its arguments, and all that is ca
 them, are a `Value` (a number, or a vector of numbers) or a `Pointer`. Operators write one
 instruction each, in the order in which Python meets them, and LLVM keeps the order of
 floating-point operations: what a kernel says is what is rounded. Instructions are generic, so
-that LLVM can compile a routine for any processor, but for one that it does not find by itself
-(`rounded_product`).
+that LLVM can compile a routine for any processor, but for a few that it does not find by itself
+and that a `Routine` uses where it is told that the processor has them.
 """
 
 from __future__ import annotations
@@ -287,16 +287,10 @@ def maximum(x: Value, least: float) -> Value:
 
 def high_product(a: Value, b: Value) -> Value:
     """The upper 16 bits of products of 16-bit numbers with a sign."""
+    named = _named("high product", a, b)
+    if named is not None:
+        return named
     return (a.signed_to(I32) * b.signed_to(I32) >> 16).unsigned_to(I16)
-
-
-# One instruction for `rounded_product`: width of vectors, what the processor has, LLVM's name.
-_ROUNDED_PRODUCTS = (
-    (512, "avx512bw", "llvm.x86.avx512.pmul.hr.sw.512"),
-    (256, "avx2", "llvm.x86.avx2.pmul.hr.sw"),
-    (128, "ssse3", "llvm.x86.ssse3.pmul.hr.sw.128"),
-    (128, "neon", "llvm.aarch64.neon.sqrdmulh.v8i16"),
-)
 
 
 def rounded_product(a: Value, b: Value) -> Value:
@@ -304,11 +298,44 @@ def rounded_product(a: Value, b: Value) -> Value:
 
     Not for a = b = -2^15, where processors differ.
     """
-    for bits, word, name in _ROUNDED_PRODUCTS:
-        if bits == 16 * a.kind.lanes and word in a.routine.words:
-            return _call(name, a, b)
-    low = a * b
-    return (high_product(a, b) << 1) + ((low >> 14) + 1 >> 1)
+    named = _named("rounded product", a, b)
+    if named is not None:
+        return named
+    high, low = high_product(a, b), a * b
+    return high + high + (low >> 15) + (low >> 14 & 1)
+
+
+def pairwise_products(a: Value, b: Value) -> Value:
+    """a0 b0 + a1 b1 of 16-bit numbers: a shape LLVM turns into one multiply-add instruction."""
+    product = a.signed_to(I32) * b.signed_to(I32)
+    lanes = product.kind.lanes
+    halves = [product.shuffled(range(start, start + lanes // 2)) for start in (0, lanes // 2)]
+    named = _named("pairwise sum", *halves)
+    if named is not None:
+        return named
+    even = range(0, lanes, 2)
+    return product.shuffled(even) + product.shuffled([place + 1 for place in even])
+
+
+# Single instructions that LLVM does not find in generic code: what they do, width of vectors, what
+# the processor has, LLVM's name. Of x86 without SSSE3 it rewrites the generic form.
+_INSTRUCTIONS = (
+    ("rounded product", 512, "avx512bw", "llvm.x86.avx512.pmul.hr.sw.512"),
+    ("rounded product", 256, "avx2", "llvm.x86.avx2.pmul.hr.sw"),
+    ("rounded product", 128, "ssse3", "llvm.x86.ssse3.pmul.hr.sw.128"),
+    ("rounded product", 128, "neon", "llvm.aarch64.neon.sqrdmulh.v8i16"),
+    ("high product", 128, "sse2", "llvm.x86.sse2.pmulh.w"),
+    ("pairwise sum", 128, "neon", "llvm.aarch64.neon.addp.v4i32"),
+)
+
+
+def _named(what: str, a: Value, b: Value) -> Value | None:
+    """The one instruction that does it, if the processor has one."""
+    width = a.kind.lanes * a.kind.number_bits
+    for name, bits, word, called in _INSTRUCTIONS:
+        if (name, bits) == (what, width) and word in a.routine.words:
+            return _call(called, a, b)
+    return None
 
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:

@@ -28,14 +28,19 @@ from typing import Any
 
 from privsketch.features.fixedpoint import INDEX_BITS
 from privsketch.features.hadamard import TURN_BITS
-from privsketch.kernels.builder import I8, I16, I32, I64, Array, Kind, Pointer, Routine, Value
-from privsketch.kernels.features import (
-    TABLE_FEATURES,
-    TableFeature,
-    mask_bytes,
-    mask_of_vector,
+from privsketch.kernels.builder import (
+    I8,
+    I16,
+    I32,
+    I64,
+    Array,
+    Kind,
+    Pointer,
+    Routine,
+    Value,
     pairwise_products,
 )
+from privsketch.kernels.features import TABLE_FEATURES, TableFeature, mask_bytes, mask_of_vector
 from privsketch.kernels.layout import Transform
 
 ARGUMENTS: dict[str, Kind | Array] = {

@@ -29,14 +29,19 @@ from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.quadratic import quadratic_values, value_shift
 from privsketch.features.stream import PublicStream
 from privsketch.kernels import machine
-from privsketch.kernels.builder import I8, I16, I32, I64, Array, Kind, Pointer, Routine, Value
-from privsketch.kernels.features import (
-    FEATURES,
-    Feature,
-    mask_bytes,
-    mask_of_vector,
+from privsketch.kernels.builder import (
+    I8,
+    I16,
+    I32,
+    I64,
+    Array,
+    Kind,
+    Pointer,
+    Routine,
+    Value,
     pairwise_products,
 )
+from privsketch.kernels.features import FEATURES, Feature, mask_bytes, mask_of_vector
 
 Quantised = npt.NDArray[np.int16]
 _CACHED_VALUES = 2**17  # 256 KB of 16-bit numbers, read again for every tile: second-level cache

@@ -1,7 +1,7 @@
 """Feature maps in vector code: phases become the integers of features/, bit for bit.
 
-Kernels have two more things in common that live here: the multiply-add of pairs of columns,
-and the masks that say which features a record keeps.
+Kernels have one more thing in common that lives here: the masks that say which features a
+record keeps.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from privsketch.kernels.builder import (
     Pointer,
     Value,
     high_product,
+    pairwise_products,
     rounded_product,
     select,
 )
@@ -151,13 +152,6 @@ def _polynomial(z: Value, coefficients: tuple[int, ...]) -> Value:
     for coefficient in coefficients[-2::-1]:
         value = rounded_product(value, z) + coefficient
     return value
-
-
-def pairwise_products(a: Value, b: Value) -> Value:
-    """a0 b0 + a1 b1 of 16-bit numbers: a shape LLVM turns into one multiply-add instruction."""
-    product = a.signed_to(I32) * b.signed_to(I32)
-    even = range(0, product.kind.lanes, 2)
-    return product.shuffled(even) + product.shuffled([place + 1 for place in even])
 
 
 def mask_bytes(lanes: int) -> int:

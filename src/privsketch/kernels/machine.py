@@ -39,6 +39,7 @@ class Processor:
     triple: str
     name: str
     words: frozenset[str]  # LLVM's names of instruction sets and preferences
+    lacking: frozenset[str] = frozenset()  # those that others of its name have
 
     @property
     def vector_bits(self) -> int:
@@ -48,20 +49,24 @@ class Processor:
     def target_machine(self) -> Any:
         """LLVM's compiler for it."""
         target = _llvm().Target.from_triple(self.triple)
-        features = ",".join(f"+{word}" for word in sorted(self.words))
-        return target.create_target_machine(cpu=self.name, features=features, opt=3)
+        signs = [f"+{word}" for word in sorted(self.words)]
+        signs += [f"-{word}" for word in sorted(self.lacking)]
+        return target.create_target_machine(cpu=self.name, features=",".join(signs), opt=3)
 
 
 @cache
 def this_processor() -> Processor:
     """The one at hand."""
     llvm = _llvm()
-    found = llvm.get_host_cpu_features()
+    found, triple = llvm.get_host_cpu_features(), llvm.get_process_triple()
     words = {word for word, has in found.items() if has}
+    if triple.startswith(("aarch64", "arm64")):
+        words.add("neon")  # all of them have it, though not all systems say so
     # Intel's servers of two generations have a multiply-add of pairs that LLVM takes to be slow.
     if words & {"avx512vnni", "avxvnni"} and llvm.llvm_version_info[0] >= _FAST_DPWSSD:
         words.add("fast-dpwssd")
-    return Processor(llvm.get_process_triple(), llvm.get_host_cpu_name(), frozenset(words))
+    lacking = frozenset(found) - words
+    return Processor(triple, llvm.get_host_cpu_name(), frozenset(words), lacking)
 
 
 def processor() -> Processor:
@@ -96,12 +101,23 @@ def compile_function(module: Any, name: str, *arguments: Any) -> Code:
 
 
 def assembly(module: Any, processor: Processor) -> str:
-    """What a module becomes on a processor, to be read by people and tests."""
+    """What a module becomes on any processor, to be read by people and tests."""
+    parsed, machine = _for_any(module, processor)
+    return str(machine.emit_assembly(parsed))
+
+
+def object_code(module: Any, processor: Processor) -> bytes:
+    """The same as a file that can be linked."""
+    parsed, machine = _for_any(module, processor)
+    return bytes(machine.emit_object(parsed))
+
+
+def _for_any(module: Any, processor: Processor) -> tuple[Any, Any]:
     llvm = _llvm()
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = processor.target_machine()
-    return str(machine.emit_assembly(_optimised(module, machine)))
+    return _optimised(module, machine), machine
 
 
 def _optimised(module: Any, machine: Any) -> Any:
