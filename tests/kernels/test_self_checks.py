@@ -6,8 +6,8 @@ import pytest
 import privsketch as ps
 from privsketch.errors import KernelError
 from privsketch.features.fourier import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
-from privsketch.kernels import butterflies, decoder, dense, features, hadamard
-from privsketch.kernels.builder import Value, fma, select
+from privsketch.kernels import butterflies, decoder, dense, features, hadamard, quantiser
+from privsketch.kernels.builder import DOUBLE, I16, Value, fma, nearest_integer, select, truncated
 
 MODES = ("whole", "masked", "listed")
 WIDTHS = (128, 256, 512)
@@ -23,6 +23,14 @@ def compile_hadamard(name="fourier", size=256, masked=False):
 
 def compile_decoder(kind="float", own_widths=True):
     return decoder.compile_evaluation.__wrapped__(kind, own_widths)
+
+
+def compile_quantiser(number="f8", layout="rows", output="integers"):
+    return quantiser.compile_quantiser.__wrapped__(number, layout, output)
+
+
+def compile_cut(with_integers=True):
+    return quantiser.compile_cut.__wrapped__(with_integers)
 
 
 def refuses(compiled, *arguments):
@@ -48,6 +56,10 @@ def test_kernels_agree_with_their_definitions(bits, monkeypatch):
     for kind in ("float", "double"):
         compile_decoder(kind, False)
         compile_decoder(kind, True)
+    for number in ("f8", "f4", "i8", "u1"):
+        for layout in ("rows", "columns"):
+            compile_quantiser(number, layout, "both")
+    compile_cut()
     monkeypatch.undo()
     dense.tile_size.cache_clear()
 
@@ -210,6 +222,71 @@ def test_the_decoder_without_its_last_derivative(monkeypatch):
     monkeypatch.setattr(decoder._Writer, "scatter", wrong)
     refuses(compile_decoder, "float", True)
     compile_decoder("float", False)  # has none
+
+
+# --- records to integers -----------------------------------------------------------------------
+
+
+def every_quantiser_is_refused(number="f8"):
+    for layout in ("rows", "columns"):
+        for output in ("integers", "wholes"):
+            refuses(compile_quantiser, number, layout, output)
+
+
+def test_limits_that_are_not_kept(monkeypatch):
+    monkeypatch.setattr(quantiser, "clipped", lambda x, low, high: select(low < x, x, low))
+    every_quantiser_is_refused()
+
+
+def test_rounding_down_instead_of_to_the_nearest(monkeypatch):
+    monkeypatch.setattr(quantiser, "nearest_integer", truncated)
+    monkeypatch.setattr(quantiser, "rounded_integers", lambda x: truncated(x).signed_to(I16))
+    every_quantiser_is_refused()
+
+
+def test_halves_away_from_zero(monkeypatch):
+    def wrong(x):
+        nothing = x.constant(0.0)
+        return truncated(x + select(x < nothing, x.constant(-0.5), x.constant(0.5)))
+
+    monkeypatch.setattr(quantiser, "nearest_integer", wrong)
+    for layout in ("rows", "columns"):
+        refuses(compile_quantiser, "f8", layout, "wholes")
+
+
+def test_integers_read_without_their_sign(monkeypatch):
+    kind, _ = quantiser.INPUTS["i4"]
+    monkeypatch.setitem(quantiser.INPUTS, "i4", (kind, False))
+    every_quantiser_is_refused("i4")
+
+
+def test_a_flag_that_is_never_raised(monkeypatch):
+    right = quantiser._Writer.quantised
+
+    def wrong(self, place, lanes, tables, all_finite):
+        return right(self, place, lanes, tables, list(all_finite))
+
+    monkeypatch.setattr(quantiser._Writer, "quantised", wrong)
+    every_quantiser_is_refused("f4")
+
+
+def test_columns_that_are_not_turned(monkeypatch):
+    monkeypatch.setattr(quantiser, "turned", lambda tile: tile)
+    refuses(compile_quantiser, "f8", "columns", "wholes")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("truncated", nearest_integer),
+        ("square_root", lambda x: x),
+        ("lanes_added", lambda x: x.shuffled([0]).bits_as(DOUBLE)),
+    ],
+)
+def test_a_ball_with_a_wrong_edge(name, wrong, monkeypatch):
+    monkeypatch.setattr(quantiser, name, wrong)
+    for with_integers in (False, True):
+        refuses(compile_cut, with_integers)
 
 
 def test_a_refused_kernel_is_not_kept(monkeypatch):

@@ -28,8 +28,9 @@ from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError, require_records
-from privsketch.features.fixedpoint import FAR, Quantiser
+from privsketch.features.fixedpoint import FAR
 from privsketch.features.frequencies import public_seed
+from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
 from privsketch.noise.laws import saturating_add
@@ -293,7 +294,7 @@ class Passes:
         # Squared norms stay exact in float64, and products of two records too.
         bits = math.floor((53 - math.log2(self.dim)) / 2 - math.log2(FAR))
         self.bits = min(_MAX_BITS if max_bits is None else max_bits, bits)
-        self._quantise = Quantiser(
+        self._quantise = CompiledQuantiser(
             domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
         )
         self._box_limits: Integers | None = None
@@ -376,10 +377,7 @@ class Passes:
 
     def quantised(self, block: npt.NDArray[Any]) -> Whole:
         """Records (n, dim) as whole numbers."""
-        out = np.empty(block.shape, dtype=np.float64)
-        step = self._quantise.rows_at_once
-        for first in range(0, len(block), step):
-            out[first : first + step] = self._quantise.whole_numbers(block[first : first + step])
+        out = self._quantise.whole_numbers(block)
         if self._box_limits is not None:  # which shortens a record, so that it stays in the ball
             np.clip(out, -self._box_limits, self._box_limits, out=out)
         return out

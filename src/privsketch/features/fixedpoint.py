@@ -10,6 +10,7 @@ rows, on the number of threads or on the machine.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,31 +52,38 @@ class Quantiser:
         bits: int = RECORD_BITS,
         common_unit: bool = False,
     ) -> None:
-        self._ball = isinstance(domain, Ball)
-        self._missing_to_center = missing_to_center
+        self.is_ball = isinstance(domain, Ball)
+        self.missing_to_center = missing_to_center
         half = domain.half_widths
-        self._dim = len(half)
-        if self._ball and self._dim * (FAR * 2.0**bits) ** 2 > 2.0**53:
+        self.dim = len(half)
+        if self.is_ball and self.dim * (FAR * 2.0**bits) ** 2 > 2.0**53:
             raise ParameterError(f"`bits={bits}`: squared norms would not be exact")
-        self._largest = 2.0**bits - 1
-        unit = 2.0**bits / (np.full_like(half, half.max()) if common_unit else half)
-        limits = np.minimum(np.floor(half * unit), self._largest)
+        self.largest = 2.0**bits - 1  # coordinate, and norm in a ball
+        self.center = domain.center_vector
+        self.unit = 2.0**bits / (np.full_like(half, half.max()) if common_unit else half)
+        limits = np.minimum(np.floor(half * self.unit), self.largest)
         # Cutting to one number is several times faster than to one for each column.
         self._limits = limits[0] if (limits == limits[0]).all() else limits
-        self.rows_at_once = max(1, self.CHUNK_VALUES // self._dim)
-        # One row per record of a chunk: adding arrays of equal shape is several times faster.
-        self._center = np.tile(domain.center_vector, (self.rows_at_once, 1))
-        self._unit = np.tile(unit, (self.rows_at_once, 1))
+        self.rows_at_once = max(1, self.CHUNK_VALUES // self.dim)
+
+    # One row per record of a chunk: adding arrays of equal shape is several times faster.
+    @cached_property
+    def _centers(self) -> npt.NDArray[np.float64]:
+        return np.tile(self.center, (self.rows_at_once, 1))
+
+    @cached_property
+    def _units(self) -> npt.NDArray[np.float64]:
+        return np.tile(self.unit, (self.rows_at_once, 1))
 
     @property
     def limits(self) -> npt.NDArray[np.int64]:
         """Largest magnitude of each coordinate, (dim,)."""
-        return np.broadcast_to(self._limits, (self._dim,)).astype(np.int64)
+        return np.broadcast_to(self._limits, (self.dim,)).astype(np.int64)
 
     def __call__(self, records: npt.NDArray[Any]) -> npt.NDArray[np.int16]:
         """Quantise records of any number type, (n, dim), at the default resolution."""
-        if self._largest > RECORD_MAX:
-            raise ParameterError("bits: 16-bit integers are too small for this resolution")
+        if self.largest > RECORD_MAX:
+            raise too_fine()
         out = np.empty(records.shape, dtype=np.int16)
         for first in range(0, len(records), self.rows_at_once):
             rows = slice(first, first + self.rows_at_once)
@@ -87,18 +95,18 @@ class Quantiser:
         count = len(records)
         with np.errstate(over="ignore", invalid="ignore"):
             units: npt.NDArray[np.float64] = np.subtract(
-                records, self._center[:count], dtype=np.float64
+                records, self._centers[:count], dtype=np.float64
             )
-            units *= self._unit[:count]
+            units *= self._units[:count]
             np.rint(units, out=units)
-            if self._ball:
+            if self.is_ball:
                 # Of integers: exact in any order, or beyond the largest norm whatever is lost.
                 # What is not a number is outside.
                 squared_norm = np.vecdot(units, units)
-                outside = np.flatnonzero(~(squared_norm <= self._largest * self._largest))
+                outside = np.flatnonzero(~(squared_norm <= self.largest * self.largest))
                 if len(outside):
                     complete = self._completed(units[outside], records[outside])
-                    units[outside] = self._cut_to_ball(complete)
+                    units[outside] = self.cut_to_ball(complete)
                 return units
             if not np.isfinite(units.sum()):  # a quick look; the close one is there
                 units = self._completed(units, records)
@@ -111,24 +119,34 @@ class Quantiser:
         """Missing values at the center, or an error."""
         # Finite values whose product overflows are outside the domain, not missing.
         bad = ~np.isfinite(np.asarray(records, dtype=np.float64))
-        if bad.any() and not self._missing_to_center:
-            raise RecordError(
-                "a record has a missing (NaN, null) or infinite value; clean the table, or "
-                "use `missing='center'` to put such values at the center of the domain"
-            )
+        if bad.any() and not self.missing_to_center:
+            raise missing_value()
         units[bad] = 0.0
         units[np.isnan(units)] = 0.0  # no other way to get here is known
         return units
 
-    def _cut_to_ball(self, units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def cut_to_ball(self, units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Rows that may lie outside, moved to the edge."""
-        far = FAR * (self._largest + 1)
+        far = FAR * (self.largest + 1)
         units = np.clip(units, -far, far)
         squared_norm = np.vecdot(units, units)
-        shrink = self._largest / np.sqrt(np.maximum(squared_norm, 1.0))
-        outside = squared_norm > self._largest * self._largest
+        shrink = self.largest / np.sqrt(np.maximum(squared_norm, 1.0))
+        outside = squared_norm > self.largest * self.largest
         units[outside] = np.trunc(units[outside] * shrink[outside, np.newaxis])
         return units
+
+
+def too_fine() -> ParameterError:
+    """What to say of a resolution that 16 bits do not hold."""
+    return ParameterError("bits: 16-bit integers are too small for this resolution")
+
+
+def missing_value() -> RecordError:
+    """What to say of a value that is not a finite number."""
+    return RecordError(
+        "a record has a missing (NaN, null) or infinite value; clean the table, or "
+        "use `missing='center'` to put such values at the center of the domain"
+    )
 
 
 def table_index(

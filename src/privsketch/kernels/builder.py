@@ -61,12 +61,14 @@ def _operator(name: str) -> Callable[[Value, Value | float], Value]:
     return apply
 
 
-def _comparison(sign: str) -> Callable[[Value, Value | int], Value]:
-    """Compares integers."""
+def _comparison(sign: str) -> Callable[[Value, Value | float], Value]:
+    """Compares numbers; what is not a number is neither above nor below any."""
 
-    def compare(left: Value, other: Value | int) -> Value:
+    def compare(left: Value, other: Value | float) -> Value:
         right = other if isinstance(other, Value) else left.constant(other)
-        raw = left.routine.writer.icmp_unsigned(sign, left.raw, right.raw)
+        writer = left.routine.writer
+        write = writer.fcmp_ordered if left.kind.is_float else writer.icmp_unsigned
+        raw = write(sign, left.raw, right.raw)
         return Value(left.routine, I1.vector(left.kind.lanes), raw)
 
     return compare
@@ -89,7 +91,7 @@ class Value:
     __add__, __sub__, __mul__ = _operator("add"), _operator("sub"), _operator("mul")
     __and__, __or__, __xor__ = _operator("and_"), _operator("or_"), _operator("xor")
     __lshift__, __rshift__ = _operator("shl"), _operator("lshr")
-    __floordiv__ = _operator("udiv")
+    __floordiv__, __truediv__ = _operator("udiv"), _operator("div")  # of integers, of floats
     __lt__, __le__ = _comparison("<"), _comparison("<=")
 
     def __neg__(self) -> Value:
@@ -109,6 +111,13 @@ class Value:
         """Integers without a sign as wider ones, or the lowest bits of integers."""
         name = "zext" if number.number_bits > self.kind.number_bits else "trunc"
         return self._converted(name, number, self.kind.lanes)
+
+    def to_double(self, *, signed: bool = True) -> Value:
+        """Integers or floats in double precision, rounded to the nearest where they must be."""
+        if self.kind.name == DOUBLE.name:
+            return self
+        name = "fpext" if self.kind.is_float else "sitofp" if signed else "uitofp"
+        return self._converted(name, DOUBLE, self.kind.lanes)
 
     def bits_as(self, kind: Kind) -> Value:
         """The same bits, read as another kind."""
@@ -278,6 +287,27 @@ def fma(a: Value, b: Value, c: Value | float) -> Value:
 def nearest_integer(x: Value) -> Value:
     """Rounded to a whole number, halves to even."""
     return _intrinsic("nearbyint", x)
+
+
+def truncated(x: Value) -> Value:
+    """Rounded to a whole number towards 0."""
+    return _intrinsic("trunc", x)
+
+
+def square_root(x: Value) -> Value:
+    """Rounded to the nearest number."""
+    return _intrinsic("sqrt", x)
+
+
+def magnitude(x: Value) -> Value:
+    """Without its sign."""
+    return _intrinsic("fabs", x)
+
+
+def clipped(x: Value, low: Value, high: Value) -> Value:
+    """The number between low and high that is nearest to x; one of them if x is not a number."""
+    below = select(x < high, x, high)
+    return select(low < below, below, low)
 
 
 def maximum(x: Value, least: float) -> Value:

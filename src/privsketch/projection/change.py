@@ -19,7 +19,8 @@ from privsketch._typing import Integers
 from privsketch.budget import UNIT, number_text
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError
-from privsketch.features.fixedpoint import FAR, Quantiser
+from privsketch.features.fixedpoint import FAR
+from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.projection.matrix import (
     Matrix,
     box_to_one,
@@ -132,9 +133,9 @@ class Protection:
             )
         return made
 
-    def quantiser(self, *, missing_to_center: bool = False) -> Quantiser:
+    def quantiser(self, *, missing_to_center: bool = False) -> CompiledQuantiser:
         """Records to integers, the same unit in all columns."""
-        return Quantiser(
+        return CompiledQuantiser(
             self.domain, missing_to_center=missing_to_center, bits=self.bits, common_unit=True
         )
 

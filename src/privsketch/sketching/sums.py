@@ -31,11 +31,11 @@ from privsketch._parallel import chunks, in_threads
 from privsketch._typing import Bits, Integers
 from privsketch.design.recipe import Design
 from privsketch.domain import Domain
-from privsketch.features.fixedpoint import Quantiser
 from privsketch.features.masks import RATE_BITS, Masks
 from privsketch.features.moments import moment_sums
 from privsketch.kernels.dense import BlockKernel, CompiledKernel, Quantised
 from privsketch.kernels.hadamard import StructuredKernel
+from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.noise.laws import saturating_add
 
 MASK_BYTES = 2**23  # of one thread
@@ -191,7 +191,7 @@ def sum_records(
     """
     total = np.zeros(summer.length, dtype=np.int64)
     n_records = n_kept = 0
-    quantise = Quantiser(domain, missing_to_center=missing_to_center)
+    quantise = CompiledQuantiser(domain, missing_to_center=missing_to_center)
 
     def work(chunk: Records) -> tuple[Integers, int, int]:
         return *summer(quantise(chunk)), len(chunk)
