@@ -17,6 +17,7 @@ from privsketch.budget import exact
 from privsketch.clustering import grid, lloyd, starts
 from privsketch.clustering.run import Passes, clustered
 from privsketch.errors import ParameterError
+from privsketch.kernels.nearest import ReferenceClusters
 from privsketch.noise.account import Shares
 from privsketch.noise.mechanism import OPENDP, OWN
 from privsketch.testing import Tape, questions, replay
@@ -214,7 +215,8 @@ def test_the_audit_catches_labels_that_depend_on_other_records(monkeypatch, kind
     def balanced(records, centers):
         return (np.argsort(np.argsort(records[:, 0])) * 3 // max(len(records), 1)).astype(np.intp)
 
-    monkeypatch.setattr(lloyd, "nearest", balanced)
+    monkeypatch.setattr(lloyd, "CompiledClusters", ReferenceClusters)
+    monkeypatch.setattr("privsketch.kernels.nearest.nearest", balanced)
     assert planted_loss(kind) > 1
 
 

@@ -17,9 +17,10 @@ from privsketch.clustering.pipeline.method import (
     shrunk_together,
 )
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline, share_weights
-from privsketch.clustering.pipeline.rounds import Bins, nearest, residual_sums
+from privsketch.clustering.pipeline.rounds import Bins, residual_lengths, residual_sums
 from privsketch.clustering.pipeline.subspace import Subspace
 from privsketch.clustering.run import Passes, clustered
+from privsketch.kernels.nearest import CompiledClusters, ReferenceClusters, nearest
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import gaussian_law, laplace_law
@@ -205,6 +206,19 @@ def test_passes_give_the_same_sums_however_they_are_cut():
         assert (a == b).all()
 
 
+@pytest.mark.parametrize("norm", [1, 2])
+def test_passes_sum_up_what_is_defined(norm):
+    records = some_records(5000)
+    centers = np.rint(np.random.default_rng(0).normal(size=(4, 12)) * 20_000)
+    passes, known = Passes(records, BALL), ReferenceClusters(centers)
+    quantised, bins = [passes.quantised(records)], Bins.of(2.0**20, norm)
+    found = residual_sums(passes, centers, 9000, 2000, norm)
+    for a, b in zip(found, known.residuals(quantised, 9000, 2000, norm), strict=True):
+        assert np.array_equal(a, b)
+    counts = residual_lengths(passes, centers, bins)
+    assert np.array_equal(counts, known.lengths(quantised, bins.edges, norm))
+
+
 def test_an_iterator_cannot_be_read_twice():
     with pytest.raises(ps.PrivsketchError, match="several times"):
         Passes(iter([some_records()]), BALL)
@@ -255,20 +269,24 @@ def test_a_number_of_records_that_nobody_gave_is_paid_for(delta):
 
 
 def test_bins_count_lengths_and_find_quantiles():
+    lengths = np.arange(1.0, 1001.0)
+
+    def counts(points, bins):
+        return CompiledClusters(np.zeros((1, 1))).lengths([points[:, None]], bins.edges, bins.norm)
+
     bins = Bins.of(1000.0, 2)
-    lengths = np.arange(1, 1001)
-    counts = bins.counts(lengths.astype(float) ** 2)
-    assert counts.sum() == 1000
+    found = counts(lengths, bins)
+    assert found.sum() == 1000
     for share in (0.1, 0.5, 0.8, 1.0):
-        edge = bins.quantile(counts.astype(float), share)
+        edge = bins.quantile(found.astype(float), share)
         assert (lengths <= edge).mean() >= share
         assert (lengths <= edge / 1.11).mean() < share  # bins grow by a tenth
-    assert bins.counts(np.array([4e6]))[-1] == 1  # beyond the diameter: the last bin
+    assert counts(np.array([2000.0]), bins)[-1] == 1  # beyond the diameter: the last bin
     flat = Bins.of(1000.0, 1)
-    assert flat.quantile(flat.counts(lengths.astype(float)).astype(float), 0.5) == bins.quantile(
-        counts.astype(float), 0.5
+    assert flat.quantile(counts(lengths, flat).astype(float), 0.5) == bins.quantile(
+        found.astype(float), 0.5
     )
-    assert bins.quantile(np.full(len(counts), -5.0), 0.8) > 0  # noise alone
+    assert bins.quantile(np.full(len(found), -5.0), 0.8) > 0  # noise alone
 
 
 def test_shrinkage_keeps_signal_and_drops_noise():

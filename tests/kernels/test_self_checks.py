@@ -6,7 +6,7 @@ import pytest
 import privsketch as ps
 from privsketch.errors import KernelError
 from privsketch.features.fourier import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
-from privsketch.kernels import butterflies, decoder, dense, features, hadamard, quantiser
+from privsketch.kernels import butterflies, decoder, dense, features, hadamard, nearest, quantiser
 from privsketch.kernels.builder import DOUBLE, I16, Value, fma, nearest_integer, select, truncated
 
 MODES = ("whole", "masked", "listed")
@@ -31,6 +31,10 @@ def compile_quantiser(number="f8", layout="rows", output="integers"):
 
 def compile_cut(with_integers=True):
     return quantiser.compile_cut.__wrapped__(with_integers)
+
+
+def compile_clusters(mode="residuals", norm=2):
+    return nearest.compile_clusters.__wrapped__(mode, norm)
 
 
 def refuses(compiled, *arguments):
@@ -60,6 +64,9 @@ def test_kernels_agree_with_their_definitions(bits, monkeypatch):
         for layout in ("rows", "columns"):
             compile_quantiser(number, layout, "both")
     compile_cut()
+    for mode in nearest.MODES:
+        for norm in (1, 2):
+            compile_clusters(mode, norm)
     monkeypatch.undo()
     dense.tile_size.cache_clear()
 
@@ -287,6 +294,60 @@ def test_a_ball_with_a_wrong_edge(name, wrong, monkeypatch):
     monkeypatch.setattr(quantiser, name, wrong)
     for with_integers in (False, True):
         refuses(compile_cut, with_integers)
+
+
+# --- sums over clusters ------------------------------------------------------------------------
+
+
+def every_cluster_sum_is_refused(modes=nearest.MODES, norms=(1, 2)):
+    for mode in modes:
+        for norm in norms:
+            refuses(compile_clusters, mode, norm)
+
+
+def test_of_centers_as_near_the_last_one(monkeypatch):
+    # All modes that know which cluster it is; lengths are the same.
+    monkeypatch.setattr(nearest._Group, "is_nearer", lambda self, score, best: score <= best)
+    every_cluster_sum_is_refused(("sums", "residuals"))
+    compile_clusters("lengths", 2)
+
+
+def test_residuals_that_are_rounded_to_the_nearest(monkeypatch):
+    monkeypatch.setattr(nearest, "truncated", nearest_integer)
+    every_cluster_sum_is_refused(("residuals",))
+
+
+def test_residuals_that_are_not_cut(monkeypatch):
+    monkeypatch.setattr(
+        nearest._Group, "factors", lambda self, length: [each.constant(1.0) for each in length]
+    )
+    every_cluster_sum_is_refused(("residuals",))
+
+
+def test_lengths_with_signs(monkeypatch):
+    monkeypatch.setattr(nearest, "magnitude", lambda x: x)
+    every_cluster_sum_is_refused(("residuals", "lengths"), norms=(1,))
+
+
+def test_squared_lengths_as_lengths(monkeypatch):
+    monkeypatch.setattr(nearest, "square_root", lambda x: x)
+    every_cluster_sum_is_refused(("residuals",), norms=(2,))
+
+
+@pytest.mark.parametrize("lanes", [0, nearest.LANES])
+def test_columns_that_are_left_out(lanes, monkeypatch):
+    right = nearest._Group.columns
+
+    def wrong(self, carried=None):
+        return (pair for pair in right(self, carried) if pair[0] != lanes)
+
+    monkeypatch.setattr(nearest._Group, "columns", wrong)
+    every_cluster_sum_is_refused(("sums", "residuals"))
+
+
+def test_bins_with_their_lower_edge(monkeypatch):
+    monkeypatch.setattr(nearest._Group, "is_below", lambda self, edge, length: edge <= length)
+    every_cluster_sum_is_refused(("lengths",))
 
 
 def test_a_refused_kernel_is_not_kept(monkeypatch):

@@ -36,11 +36,11 @@ import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats, Integers, Whole
-from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import Start, start_centers
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import require_count, require_gaussian_delta, require_one_of, require_records
+from privsketch.kernels.nearest import CompiledClusters
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 from privsketch.noise.laws import saturating_multiply
@@ -155,16 +155,8 @@ def split(dim: int) -> tuple[Fraction, Fraction]:
 
 def cluster_sums(passes: Passes, centers: Whole) -> tuple[Integers, Integers]:
     """One pass: sums (k, dim) and counts (k,) of the records nearest to each center."""
-    k = len(centers)
-
-    def work(records: Whole) -> tuple[Integers, ...]:
-        label = nearest(records, centers)
-        member = np.zeros((len(records), k))
-        member[np.arange(len(records)), label] = 1.0
-        # Sums of whole numbers below 2^53: exact in any order.
-        return (member.T @ records).astype(np.int64), np.bincount(label, minlength=k)
-
-    sums, counts = passes.sums(work, "cluster sums")
+    clusters = CompiledClusters(centers)
+    sums, counts = passes.sums_of_blocks(clusters.sums, "cluster sums")
     return sums, counts
 
 

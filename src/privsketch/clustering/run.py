@@ -44,6 +44,7 @@ COUNT_SHARE = Fraction(1, 50)  # of the budget, for a number of records that nob
 _Model = TypeVar("_Model")
 Progress = Callable[[str, int], None]
 Work = Callable[[Whole], tuple[Integers, ...]]
+BlockWork = Callable[[Iterable[Whole]], tuple[Integers, ...]]
 _MAX_BITS = 18  # of a coordinate: sums of 2^36 records (errors.MANY) stay below 2^54
 _CHUNK_VALUES = 2**19  # 4 MB of float64 for each thread
 
@@ -338,13 +339,18 @@ class Passes:
 
         `name` is for the progress bar.
         """
+        return self._sums(lambda chunk: work(self.quantised(chunk)), name)
+
+    def sums_of_blocks(self, work: BlockWork, name: str) -> tuple[Integers, ...]:
+        """The same for work on small blocks that stay in the cache, one after the other."""
+        return self._sums(lambda chunk: work(self._small_blocks(chunk)), name)
+
+    def _sums(
+        self, work: Callable[[Block], tuple[Integers, ...]], name: str
+    ) -> tuple[Integers, ...]:
         total: tuple[Integers, ...] | None = None
         rows = max(1, _CHUNK_VALUES // self.dim)
-        for parts in in_threads(
-            lambda chunk: work(self.quantised(chunk)),
-            chunks(self.blocks(name), rows),
-            self._n_threads,
-        ):
+        for parts in in_threads(work, chunks(self.blocks(name), rows), self._n_threads):
             total = parts if total is None else added(total, parts)
         if total is None:  # an empty table contributes what no record does
             total = work(np.zeros((0, self.dim)))
@@ -377,10 +383,15 @@ class Passes:
 
     def quantised(self, block: npt.NDArray[Any]) -> Whole:
         """Records (n, dim) as whole numbers."""
-        out = self._quantise.whole_numbers(block)
+        return self._in_box(self._quantise.whole_numbers(block))
+
+    def _small_blocks(self, block: npt.NDArray[Any]) -> Iterator[Whole]:
+        return map(self._in_box, self._quantise.blocks_of_whole_numbers(block))
+
+    def _in_box(self, records: Whole) -> Whole:
         if self._box_limits is not None:  # which shortens a record, so that it stays in the ball
-            np.clip(out, -self._box_limits, self._box_limits, out=out)
-        return out
+            np.clip(records, -self._box_limits, self._box_limits, out=records)
+        return records
 
 
 def added(total: tuple[Integers, ...], parts: tuple[Integers, ...]) -> tuple[Integers, ...]:

@@ -315,6 +315,23 @@ def maximum(x: Value, least: float) -> Value:
     return _intrinsic("maxnum", x, x.constant(least))
 
 
+def vector_of(numbers: Sequence[Value]) -> Value:
+    """Numbers side by side."""
+    routine, kind = numbers[0].routine, numbers[0].kind.vector(len(numbers))
+    raw = _undefined(kind)
+    for lane, number in enumerate(numbers):
+        raw = routine.writer.insert_element(raw, number.raw, _constant(I32, str(lane)))
+    return Value(routine, kind, raw)
+
+
+def lanes_added(vector: Value) -> Value:
+    """The sum of the numbers of a vector, halves of it first."""
+    while vector.kind.lanes > 1:
+        half = vector.kind.lanes // 2
+        vector = vector.shuffled(range(half)) + vector.shuffled(range(half, 2 * half))
+    return vector.bits_as(Kind(vector.kind.name))
+
+
 def high_product(a: Value, b: Value) -> Value:
     """The upper 16 bits of products of 16-bit numbers with a sign."""
     named = _named("high product", a, b)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -48,6 +49,7 @@ from privsketch.kernels.builder import (
     Routine,
     Value,
     clipped,
+    lanes_added,
     nearest_integer,
     select,
     square_root,
@@ -125,7 +127,17 @@ class CompiledQuantiser:
 
     def whole_numbers(self, records: Block) -> Whole:
         """The integers as float64, at any resolution and for any number of records."""
-        wholes: Whole = _room(len(records), self.dim, np.float64)
+        return self._whole_numbers(records, _room(len(records), self.dim, np.float64))
+
+    def blocks_of_whole_numbers(self, records: Block) -> Iterator[Whole]:
+        """The same in blocks that stay in the cache; one is gone when the next is asked for."""
+        step = max(1, _CACHED_VALUES // self.dim)
+        room = _room(min(len(records), step), self.dim, np.float64)
+        for first in range(0, len(records), step):
+            part = records[first : first + step]
+            yield self._whole_numbers(part, room[: len(part)])
+
+    def _whole_numbers(self, records: Block, wholes: Whole) -> Whole:
         self._quantise(records, None, wholes)
         if self.definition.is_ball:
             self._cut(None, wholes)
@@ -492,11 +504,3 @@ def cut_module(with_integers: bool) -> Any:
                         whole = rounded_integers(part)
                         (integers + j).to(whole.kind).store(whole)
     return routine.finish()
-
-
-def lanes_added(vector: Value) -> Value:
-    """The sum of the lanes of a vector, in lane 0 of one that is halved until it has one."""
-    while vector.kind.lanes > 1:
-        half = vector.kind.lanes // 2
-        vector = vector.shuffled(range(half)) + vector.shuffled(range(half, 2 * half))
-    return vector.bits_as(Kind(vector.kind.name))

@@ -23,7 +23,6 @@ from privsketch.clustering.medians.rounds import (
     unit_vectors,
     whole_sums,
 )
-from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.tree.projection import Projected
 from privsketch.clustering.tree.swap import (
     WIDTH,
@@ -32,6 +31,7 @@ from privsketch.clustering.tree.swap import (
     release_centers,
     whole_losses,
 )
+from privsketch.kernels.nearest import nearest
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.noise.choice import choice_law

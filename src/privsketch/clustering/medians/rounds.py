@@ -22,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats, Integers, Whole
-from privsketch.clustering.pipeline.rounds import Bins, nearest, residual_lengths
+from privsketch.clustering.pipeline.rounds import Bins, residual_lengths
 from privsketch.clustering.run import Passes
 from privsketch.clustering.tree.swap import moved_into_ball
+from privsketch.kernels.nearest import nearest
 from privsketch.noise.account import Account
 
 INSIDE = 0.1  # share of the records that are nearer than l

@@ -29,7 +29,6 @@ from privsketch._typing import Floats
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline
 from privsketch.clustering.pipeline.rounds import (
     Bins,
-    Norm,
     residual_lengths,
     residual_sums,
     round_sensitivities,
@@ -45,6 +44,7 @@ from privsketch.clustering.pipeline.subspace import (
 from privsketch.clustering.run import Passes, Run
 from privsketch.domain import Ball
 from privsketch.errors import require_count
+from privsketch.kernels.nearest import Norm
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account

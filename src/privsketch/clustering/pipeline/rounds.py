@@ -9,16 +9,15 @@ the record and on released numbers only, and are computed in integers.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from privsketch._typing import Floats, Integers, Whole
 from privsketch.clustering.run import Passes
+from privsketch.kernels.nearest import CompiledClusters, Norm
 
-Norm = Literal[1, 2]
 N_BINS = 48  # from a hundredth on, each 100^(1/47) = 1.10 times as long as the one before
 
 
@@ -26,7 +25,7 @@ N_BINS = 48  # from a hundredth on, each 100^(1/47) = 1.10 times as long as the 
 class Bins:
     """Public edges of lengths, growing by a constant factor up to the diameter.
 
-    `edges` are as `lengths` gives them: squares for the L2 norm.
+    `edges` are as `kernels/nearest.lengths` gives them: squares for the L2 norm.
     """
 
     edges: Whole
@@ -38,11 +37,6 @@ class Bins:
         edges = np.ceil(np.geomspace(0.01 * diameter, diameter, n_bins))
         return cls(np.unique(edges**norm), norm)
 
-    def counts(self, found: Whole) -> Integers:
-        """How many of the `lengths` are in each bin."""
-        places = np.searchsorted(self.edges, found, side="left")
-        return np.bincount(np.minimum(places, len(self.edges) - 1), minlength=len(self.edges))
-
     def quantile(self, counts: Floats, share: float) -> int:
         """Upper edge of the bin that holds the quantile of noisy counts."""
         smooth = np.maximum.accumulate(np.cumsum(counts))
@@ -51,28 +45,14 @@ class Bins:
         return edge if self.norm == 1 else math.isqrt(edge)
 
 
-def nearest(records: Whole, centers: Whole) -> npt.NDArray[np.intp]:
-    """Index of the nearest center, the first of several: exact for whole numbers."""
-    scores = records @ (-2 * centers.T)
-    scores += np.vecdot(centers, centers)
-    return np.asarray(scores.argmin(axis=1))
-
-
-def lengths(points: Whole, norm: Norm) -> Whole:
-    """L1 lengths, or squared L2 ones, of whole numbers (n, dim)."""
-    if norm == 1:
-        return np.asarray(np.abs(points).sum(axis=1))
-    return np.asarray(np.vecdot(points, points))
-
-
 def residual_lengths(passes: Passes, centers: Whole, bins: Bins) -> Integers:
     """One pass: how many residuals have which length."""
+    clusters = CompiledClusters(centers)
 
-    def work(records: Whole) -> tuple[Integers, ...]:
-        residuals = records - centers[nearest(records, centers)]
-        return (bins.counts(lengths(residuals, bins.norm)),)
+    def work(blocks: Iterable[Whole]) -> tuple[Integers, ...]:
+        return (clusters.lengths(blocks, bins.edges, bins.norm),)
 
-    return passes.sums(work, "lengths of residuals")[0]
+    return passes.sums_of_blocks(work, "lengths of residuals")[0]
 
 
 def round_sensitivities(radius: int, weight: int) -> dict[str, int]:
@@ -94,28 +74,13 @@ def residual_sums(
 ) -> tuple[Integers, Integers]:
     """One pass: per cluster the sum of cut residuals, (k, dim), and of weights, (k,).
 
-    A residual longer than the radius counts less, by f = radius / length: the sums are of
-    f (x - c) and of f weight, each rounded towards 0. One record moves the first by at most
-    the radius in the norm, and the second by at most the weight.
+    What a record adds is in `Clusters.residuals`: one moves the first by at most the radius in
+    the norm, and the second by at most the weight.
     """
-    k = len(centers)
+    clusters = CompiledClusters(centers)
 
-    def work(records: Whole) -> tuple[Integers, ...]:
-        label = nearest(records, centers)
-        residuals = records - centers[label]
-        length = lengths(residuals, norm)
-        kept = np.full(len(records), float(weight))
-        far = np.flatnonzero(length > (radius if norm == 1 else float(radius) ** 2))
-        if len(far):
-            # A product rounded up to the next integer makes a length too long by parts in 10^15:
-            # lengths, and squares, are integers far below that, so that they stay within.
-            factor = radius / (length[far] if norm == 1 else np.sqrt(length[far]))
-            residuals[far] = np.trunc(residuals[far] * factor[:, np.newaxis])
-            kept[far] = np.trunc(weight * factor)
-        member = np.zeros((len(records), k))
-        member[np.arange(len(records)), label] = 1.0
-        # Sums of whole numbers below 2^53: exact in any order.
-        return (member.T @ residuals).astype(np.int64), (kept @ member).astype(np.int64)
+    def work(blocks: Iterable[Whole]) -> tuple[Integers, ...]:
+        return clusters.residuals(blocks, radius, weight, norm)
 
-    sums, counts = passes.sums(work, "sums of residuals")
+    sums, counts = passes.sums_of_blocks(work, "sums of residuals")
     return sums, counts

@@ -12,7 +12,6 @@ import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Whole
-from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.run import Run
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.sparse.recovery import Labels
@@ -26,6 +25,7 @@ from privsketch.clustering.tree.projection import MAX_DIMENSIONS, RADIUS, Projec
 from privsketch.clustering.tree.swap import WIDTH, release_swaps
 from privsketch.domain import Ball
 from privsketch.features.stream import PublicStream
+from privsketch.kernels.nearest import nearest
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.noise.account import Account
 

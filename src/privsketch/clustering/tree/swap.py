@@ -28,10 +28,10 @@ from fractions import Fraction
 import numpy as np
 
 from privsketch._typing import Floats, Indices, Integers, Whole
-from privsketch.clustering.pipeline.rounds import nearest
 from privsketch.clustering.run import Passes
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.features.stream import PublicStream
+from privsketch.kernels.nearest import nearest
 from privsketch.noise.account import Account, Shares
 
 WIDTH_BITS = 22  # 2^40 losses of this width add up within 62 bits
