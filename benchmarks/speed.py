@@ -20,12 +20,13 @@ import numpy as np
 
 import privsketch as ps
 from benchmarks.common import least_seconds
-from privsketch.features.fixedpoint import RECORD_MAX, Quantiser
+from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.frequencies import FREQUENCY_MAX
 from privsketch.features.hadamard import draw_blocks
 from privsketch.features.maps import feature_map
 from privsketch.kernels.dense import CompiledKernel, Kernel
 from privsketch.kernels.hadamard import StructuredKernel
+from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.sketching.sums import RecordSums, sum_records
 
 N_FEATURES, N_RECORDS = 1024, 50_000
@@ -48,7 +49,8 @@ def measure(dim: int) -> tuple[dict[str, float], float]:
     arguments = frequencies.matrix(domain), frequencies.offsets(domain), frequencies.turn_bits
     kernel = CompiledKernel(feature_map("fourier"), *arguments)
     one_bit = CompiledKernel(feature_map("one-bit"), *arguments)
-    quantised = Quantiser(domain)(records)
+    quantise = CompiledQuantiser(domain)
+    quantised = quantise(records)
     radians = design.radians().astype(np.float32)
     summer = RecordSums(design)
 

@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, wraps
+from threading import Lock
+from typing import Any, TypeVar, cast
 
 from threadpoolctl import ThreadpoolController
 
@@ -22,6 +23,7 @@ from privsketch._typing import Block
 from privsketch.errors import ParameterError
 
 _Result = TypeVar("_Result")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def in_threads(
@@ -48,6 +50,21 @@ def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
     for block in blocks:
         for first in range(0, len(block), rows):
             yield block[first : first + rows]
+
+
+def cached_once(function: _Function) -> _Function:
+    """`functools.cache` for threads: those that ask at the same time wait for one result.
+
+    Where a result takes long, all of them would compute it, one after the other.
+    """
+    lock, cached = Lock(), cache(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        with lock:
+            return cached(*arguments)
+
+    return cast("_Function", call)
 
 
 def checked_threads(n_threads: int | None) -> int:

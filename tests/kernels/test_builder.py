@@ -12,11 +12,17 @@ from privsketch.kernels.builder import (
     Array,
     Kind,
     Routine,
+    clipped,
     fma,
+    lanes_added,
+    magnitude,
     maximum,
     nearest_integer,
     polynomial,
     select,
+    square_root,
+    truncated,
+    vector_of,
 )
 from privsketch.kernels.machine import INTEGER, POINTER, compile_function
 
@@ -80,6 +86,55 @@ def test_floats_round_after_every_operation(kind, dtype):
     assert (run(kind, lambda a, b: maximum(a, 0.25), a, b) == np.maximum(a, dtype(0.25))).all()
     halves = np.array([-1.5, -0.5, 0.5, 1.5, 2.5, 0.49, 7.0, -3.51], dtype)
     assert (run(kind, nearest_integer, halves) == np.rint(halves)).all()
+
+
+def test_doubles_are_divided_cut_and_rooted_as_numpys():
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(size=LANES), rng.normal(size=LANES) * 1e-3
+    assert (run(DOUBLE, lambda a, b: a / b, a, b) == a / b).all()
+    assert (run(DOUBLE, lambda a: square_root(a * a * a * a), a) == np.sqrt(a * a * a * a)).all()
+    assert (run(DOUBLE, lambda a, b: truncated(a / b), a, b) == np.trunc(a / b)).all()
+    assert (run(DOUBLE, magnitude, a) == np.abs(a)).all()
+    low, high = a.min() / 2, a.max() / 2
+    within = run(DOUBLE, lambda a: clipped(a, a.constant(low), a.constant(high)), a)
+    assert (within == np.clip(a, low, high)).all()
+    halves = [a[:4] + a[4:]]
+    while len(halves[-1]) > 1:
+        middle = len(halves[-1]) // 2
+        halves.append(halves[-1][:middle] + halves[-1][middle:])
+    assert (run(DOUBLE, lambda a: lanes_added(a).splat(LANES), a) == halves[-1]).all()
+
+
+def test_what_is_not_a_number_is_neither_above_nor_below():
+    a = np.array([np.nan, 1.0, np.inf, -np.inf, 0.0, -0.0, 2.0, -1.0])
+    b = np.array([1.0, np.nan, np.inf, 3.0, -0.0, 0.0, 1.0, -1.0])
+    for write, right in ((lambda a, b: a < b, a < b), (lambda a, b: a <= b, a <= b)):
+        found = run(
+            DOUBLE, lambda a, b, w=write: select(w(a, b), a.constant(1), a.constant(0)), a, b
+        )
+        assert (found == right).all()
+    within = run(DOUBLE, lambda a: clipped(a, a.constant(-2.0), a.constant(2.0)), a)
+    assert (np.abs(within) <= 2).all()  # that of a NaN too
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [(I16, np.uint16), (I64, np.int64), (I64, np.uint64), (FLOAT, np.float32)]
+)
+def test_numbers_become_doubles_as_numpys_do(kind, dtype):
+    is_float, signed = np.dtype(dtype).kind == "f", np.dtype(dtype).kind == "i"
+    a = np.random.default_rng(0).normal(size=LANES).astype(dtype) if is_float else integers(dtype)
+    found = run(kind, lambda a: a.to_double(signed=signed), a, result=(DOUBLE, np.float64))
+    assert (found == a.astype(np.float64)).all()
+
+
+def test_numbers_side_by_side():
+    routine = Routine("f", {"x": Array(DOUBLE), "out": Array(DOUBLE.vector(4))}, vector_bits=256)
+    numbers = [(routine.pointers["x"] + 3 * k).load() for k in range(4)]
+    routine.pointers["out"].store(vector_of(numbers))
+    code = compile_function(routine.finish(), "f", POINTER, POINTER)
+    x, out = np.arange(10.0), np.zeros(4)
+    code.function(x.ctypes.data, out.ctypes.data)
+    assert out.tolist() == [0, 3, 6, 9]
 
 
 def test_multiply_add_rounds_once():

@@ -1,12 +1,15 @@
 """Compiled quantisation: the same integers as its definition, however records lie in memory."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.errors import ParameterError, RecordError
+from privsketch._parallel import cached_once
+from privsketch.errors import KernelError, ParameterError, RecordError
 from privsketch.features.fixedpoint import Quantiser
 from privsketch.kernels.quantiser import CompiledQuantiser
 
@@ -147,6 +150,38 @@ def test_many_columns(dim):
         x = np.clip(table(9, dim), -1e30, 1e30)
         for each in (x, np.asfortranarray(x), x.astype("f4")):
             assert np.array_equal(CompiledQuantiser(domain)(each), definition(domain, each))
+
+
+def test_threads_that_need_the_same_code_compile_it_once():
+    compiled = []
+
+    @cached_once
+    def compile_slowly(name):
+        compiled.append(name)
+        time.sleep(0.05)
+        if name == "refused":
+            raise KernelError(name)
+        return [name]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(compile_slowly, ["a"] * 4))
+    assert compiled == ["a"]
+    assert all(each is found[0] for each in found)
+    for _ in range(2):  # what is refused is not kept
+        with pytest.raises(KernelError):
+            compile_slowly("refused")
+    assert compiled == ["a", "refused", "refused"]
+
+
+def test_blocks_of_whole_numbers_are_those_of_all_records(monkeypatch):
+    monkeypatch.setattr("privsketch.kernels.quantiser._CACHED_VALUES", 70)
+    for domain in domains(10):
+        quantise = CompiledQuantiser(domain, **FINE)
+        for x in layouts(table(33, 10)).values():
+            blocks = [block.copy() for block in quantise.blocks_of_whole_numbers(x)]
+            assert [len(block) for block in blocks] == [7, 7, 7, 7, 5]
+            assert np.array_equal(np.concatenate(blocks), quantise.whole_numbers(x))
+        assert not list(quantise.blocks_of_whole_numbers(np.zeros((0, 10))))
 
 
 def test_blocks_of_many_records():

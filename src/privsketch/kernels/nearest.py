@@ -16,12 +16,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._parallel import cached_once
 from privsketch._typing import Integers, Whole
 from privsketch.errors import RecordError
 from privsketch.features.stream import PublicStream
@@ -162,6 +162,7 @@ class CompiledClusters:
     """The same from compiled code; safe to call from several threads."""
 
     def __init__(self, centers: Whole) -> None:
+        centers = np.asarray(centers, dtype=np.float64)
         self._k, self._dim = centers.shape
         groups = -(-self._k // CENTERS)
         padded = np.zeros((groups * CENTERS, self._dim))
@@ -222,7 +223,7 @@ class CompiledClusters:
             code.function(len(records), *numbers, *places)
 
 
-@cache
+@cached_once
 def compile_clusters(mode: Mode, norm: Norm) -> machine.Code:
     """The function for one of the sums of `Clusters`, on this processor."""
     numbers = [machine.INTEGER] * 4 + [ctypes.c_double] * 2

@@ -16,12 +16,12 @@ import ctypes
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._parallel import cached_once
 from privsketch._typing import Block, Floats, Whole
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import RecordError
@@ -251,7 +251,7 @@ def _address(array: npt.NDArray[Any] | None) -> int | None:
 # --- compiled code -------------------------------------------------------------------------------
 
 
-@cache
+@cached_once
 def compile_quantiser(number: str, layout: Layout, output: Output) -> machine.Code:
     """The function for records of a number type, as NumPy writes it, on this processor."""
     arguments = [machine.INTEGER] * len(NUMBERS) + [machine.POINTER] * (len(TABLES) + 4)
@@ -262,7 +262,7 @@ def compile_quantiser(number: str, layout: Layout, output: Output) -> machine.Co
     return code
 
 
-@cache
+@cached_once
 def compile_cut(with_integers: bool) -> machine.Code:
     """The function that moves records into a ball, on this processor."""
     arguments = [machine.INTEGER] * 3 + [ctypes.c_double] + [machine.POINTER] * 2
