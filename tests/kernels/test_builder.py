@@ -13,6 +13,7 @@ from privsketch.kernels.builder import (
     Kind,
     Routine,
     clipped,
+    exact_fma,
     fma,
     lanes_added,
     magnitude,
@@ -95,6 +96,8 @@ def test_doubles_are_divided_cut_and_rooted_as_numpys():
     assert (run(DOUBLE, lambda a: square_root(a * a * a * a), a) == np.sqrt(a * a * a * a)).all()
     assert (run(DOUBLE, lambda a, b: truncated(a / b), a, b) == np.trunc(a / b)).all()
     assert (run(DOUBLE, magnitude, a) == np.abs(a)).all()
+    whole = np.rint(a * 1000)
+    assert (run(DOUBLE, lambda a: exact_fma(a, a, a), whole) == whole * whole + whole).all()
     low, high = a.min() / 2, a.max() / 2
     within = run(DOUBLE, lambda a: clipped(a, a.constant(low), a.constant(high)), a)
     assert (within == np.clip(a, low, high)).all()

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from benchmarks.processors import PROCESSORS, compiled_for, runs_here
-from privsketch.kernels import dense, hadamard, machine
+from privsketch.kernels import dense, hadamard, machine, nearest, quantiser
 
 X86 = ("plain x86-64", "SSSE3", "AVX2", "AVX-512", "Sapphire Rapids", "Zen 4")
 
@@ -29,6 +29,32 @@ def test_kernels_agree_on_every_processor_that_runs_here(name):
                 dense._compile(map_name, mode)  # compares all phases, and refuses
         for map_name in ("fourier", "one-bit"):
             hadamard._compile.__wrapped__(map_name, 256, True)
+        for layout in ("rows", "columns"):
+            quantiser.compile_quantiser.__wrapped__("f8", layout, "both")
+        quantiser.compile_cut.__wrapped__(True)
+        for mode in nearest.MODES:
+            nearest.compile_clusters.__wrapped__(mode, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "rounding", "product"),
+    [
+        ("SSSE3", r"roundpd.*%xmm", r"mulpd.*%xmm"),
+        ("AVX2", r"vroundpd.*%ymm", r"vfmadd231pd.*%ymm"),
+        ("AVX-512", r"vrndscalepd.*%zmm", r"vfmadd231pd.*%zmm"),
+        ("Zen 4", r"vrndscalepd.*%zmm", r"vfmadd231pd.*%zmm"),
+        ("NEON", r"frinti\s", r"fmla\s"),
+    ],
+)
+def test_records_are_quantised_and_compared_with_centers_in_vectors(name, rounding, product):
+    processor = PROCESSORS[name]
+    with compiled_for(processor):
+        for layout in ("rows", "columns"):
+            module = quantiser.quantiser_module("f8", layout, "both")
+            code = machine.assembly(module, processor)
+            assert re.search(rounding, code)
+            assert not re.search(r"\bcallq?\b|\bbl\b", code)
+        assert re.search(product, machine.assembly(nearest.clusters_module("sums", 2), processor))
 
 
 @pytest.mark.parametrize(

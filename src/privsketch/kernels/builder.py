@@ -284,6 +284,11 @@ def fma(a: Value, b: Value, c: Value | float) -> Value:
     return _intrinsic("fma", a, b, c if isinstance(c, Value) else a.constant(c))
 
 
+def exact_fma(a: Value, b: Value, c: Value) -> Value:
+    """a * b + c of numbers for which product and sum are exact, however the processor does it."""
+    return _intrinsic("fmuladd", a, b, c)
+
+
 def nearest_integer(x: Value) -> Value:
     """Rounded to a whole number, halves to even."""
     return _intrinsic("nearbyint", x)

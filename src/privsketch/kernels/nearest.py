@@ -34,7 +34,7 @@ from privsketch.kernels.builder import (
     Pointer,
     Routine,
     Value,
-    fma,
+    exact_fma,
     lanes_added,
     magnitude,
     select,
@@ -350,7 +350,7 @@ class _Group:
                 numbers = [(row + j).load() for row in rows[v * self.lanes :][: self.lanes or 1]]
                 value = vector_of(numbers) if self.lanes else numbers[0]
                 place.store(value)
-                squares[v] = fma(value, value, squares[v])
+                squares[v] = exact_fma(value, value, squares[v])
         return squares
 
     def nearest(self) -> tuple[list[Value], list[Value]]:
@@ -368,7 +368,7 @@ class _Group:
                     doubled = self.spread((start + c).load())
                     for v, x in enumerate(column):
                         place = c * self.vectors + v
-                        scores[place] = fma(x, doubled, scores[place])
+                        scores[place] = exact_fma(x, doubled, scores[place])
             for place, score in enumerate(scores):
                 c, v = divmod(place, self.vectors)
                 nearer = self.is_nearer(score, both[v])
