@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from privsketch.errors import RecordError
-from privsketch.kernels.nearest import CompiledClusters, ReferenceClusters, nearest
+from privsketch.kernels.nearest import (
+    CompiledClusters,
+    ReferenceClusters,
+    compile_clusters,
+    nearest,
+)
 
 LARGEST = 2**18 - 1
 
@@ -36,6 +41,7 @@ def agree(records, centers, radius, weight=300):
             assert found.sum() == len(records)
 
 
+@pytest.mark.mostly_slow(quick_every=5)
 @pytest.mark.parametrize("dim", [1, 2, 3, 7, 8, 9, 10, 16, 17, 64, 100, 300])
 @pytest.mark.parametrize("most", [1, 1000, LARGEST])
 def test_random_records(dim, most):
@@ -122,6 +128,19 @@ def test_blocks_and_layouts_make_no_difference():
     assert equal(
         clusters.residuals([], 4000, 100, 2), clusters.residuals([records[:0]], 4000, 100, 2)
     )
+
+
+def test_whatever_the_numbers_are_no_cluster_is_beyond_the_last():
+    # Not numbers that occur: but what is written must stay within the sums, which have neighbours.
+    for bad in (np.nan, np.inf, -np.inf, 1e308):
+        room = np.zeros(40)
+        with np.errstate(over="ignore"):
+            clusters = CompiledClusters(np.full((1, 3), bad))
+        code = compile_clusters("sums", 2)
+        clusters._run(code, [np.ones((20, 3))], 0.0, 1.0, room[:3].reshape(1, 3), room[20:21], None)
+        assert room[20] == 20
+        assert not room[3:20].any()
+        assert not room[21:].any()
 
 
 def test_a_table_of_another_width_is_refused():

@@ -29,6 +29,15 @@ def test_kernels_agree_on_every_processor_that_runs_here(name):
                 dense._compile(map_name, mode)  # compares all phases, and refuses
         for map_name in ("fourier", "one-bit"):
             hadamard._compile.__wrapped__(map_name, 256, True)
+
+
+@pytest.mark.mostly_slow(quick_every=3)
+@pytest.mark.parametrize("name", X86)
+def test_quantisers_and_clusters_agree_on_every_processor_that_runs_here(name):
+    processor = PROCESSORS[name]
+    if not runs_here(processor):
+        pytest.skip("this machine lacks its instructions")
+    with compiled_for(processor):
         for layout in ("rows", "columns"):
             quantiser.compile_quantiser.__wrapped__("f8", layout, "both")
         quantiser.compile_cut.__wrapped__(True)

@@ -11,7 +11,7 @@ import privsketch as ps
 from privsketch._parallel import cached_once
 from privsketch.errors import KernelError, ParameterError, RecordError
 from privsketch.features.fixedpoint import Quantiser
-from privsketch.kernels.quantiser import CompiledQuantiser
+from privsketch.kernels.quantiser import LANES, CompiledQuantiser
 
 DIMS = (1, 2, 3, 7, 8, 9, 10, 15, 16, 31, 63, 64, 65, 100, 300)
 FINE = {"bits": 18, "common_unit": True}
@@ -60,6 +60,7 @@ def definition(domain, x, **options):
     return np.concatenate([np.zeros((0, x.shape[1])), *parts])
 
 
+@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("dim", DIMS)
 def test_every_layout_gives_the_integers_of_the_definition(dim):
     for domain in domains(dim):
@@ -104,6 +105,7 @@ def test_halves_go_to_the_even_neighbour_and_signs_of_zeros_are_kept():
     assert np.array_equal(np.signbit(found), np.signbit(Quantiser(domain).whole_numbers(x)))
 
 
+@pytest.mark.mostly_slow(quick_every=5)
 @pytest.mark.parametrize("number", ["f8", "f4", "f2"])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -128,6 +130,31 @@ def test_values_beyond_all_floats_are_outside_not_missing():
     domain = ps.Box(low=[-1e-9, -1e100], high=[1e-9, 2e100])
     x = np.array([[1.7e308, -1.7e308], [-1.7e308, 1.7e308]])
     assert CompiledQuantiser(domain)(x).tolist() == [[32767, -32767], [-32767, 32767]]
+
+
+def test_nothing_is_written_beyond_the_room(monkeypatch):
+    rooms = []
+
+    def guarded(n, width, dtype):
+        # As whole numbers these are outside of all balls.
+        room = np.full(n * width + 128, 77 if dtype is np.int16 else 1e9, dtype=dtype)
+        rooms.append((room, n * width))
+        return room[: n * width].reshape(n, width)
+
+    monkeypatch.setattr("privsketch.kernels.quantiser._room", guarded)
+    for dim in (1, 3, 8, 10, 67):
+        for domain in domains(dim):
+            for n in (0, 1, 7, 8, 9, 13):
+                x = 3 * table(n, dim)
+                for each in (x, np.asfortranarray(x)):
+                    quantise = CompiledQuantiser(domain)
+                    quantise(each)
+                    quantise(each, even=True)
+                    quantise.whole_numbers(each)
+    assert len(rooms) > 500
+    for room, used in rooms:
+        assert (room[used + LANES :] == room[-1]).all()
+        assert room[-1] in (77, 1e9)
 
 
 def test_empty_tables_and_tables_of_another_width():

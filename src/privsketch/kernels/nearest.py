@@ -14,6 +14,7 @@ score. Only then are residuals computed, record by record along the columns, cut
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -67,7 +68,7 @@ ARRAYS = (
     "sums",  # (k, dim)
     "counts",  # (k,), or of bins
 )
-_NEVER = 1e300  # score of what fills up the last of these groups: no record is that far away
+_NEVER = math.inf  # score of what fills up the last of these groups: not below any other
 _PURPOSE_CHECK = 505  # keeps the stream apart from those of designs, which use other purposes
 
 
@@ -357,7 +358,7 @@ class _Group:
         """The least score |c|^2 - 2 x c of each record, and whose it is."""
         routine, pointers, dim = self.routine, self.routine.pointers, self.routine.numbers["dim"]
         # Scores, then centers.
-        both = self.constants(DOUBLE, 10 * _NEVER) + self.constants(I64, 0)
+        both = self.constants(DOUBLE, _NEVER) + self.constants(I64, 0)
         with routine.loop(routine.numbers["groups"], both) as group:
             squares = [(pointers["squares"] + group * CENTERS + c).load() for c in range(CENTERS)]
             scores = [self.spread(square) for square in squares for _ in range(self.vectors)]

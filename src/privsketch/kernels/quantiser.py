@@ -381,7 +381,7 @@ class _Writer:
         count, width, stride, out_stride = (routine.numbers[name] for name in NUMBERS)
         zero, is_short = width.constant(0), width < LANES
         vectors = select(is_short, zero, width + (LANES - 1)) // LANES
-        with routine.loop(count, all_finite) as line:
+        with routine.loop(count, all_finite, may_be_empty=True) as line:
             records, out = pointers["records"] + line * stride, line * out_stride
             with routine.loop(vectors, all_finite, may_be_empty=True) as v:
                 # The last vector ends with the line: some numbers are then computed twice.
@@ -479,7 +479,7 @@ def cut_module(with_integers: bool) -> Any:
     routine = Routine("cut", arguments, vector_bits=machine.vector_bits())
     count, dim, stride, largest = routine.numbers.values()
     vector, filled = DOUBLE.vector(LANES), dim // LANES * LANES
-    with routine.loop(count) as record:
+    with routine.loop(count, may_be_empty=True) as record:
         wholes = routine.pointers["wholes"] + record * stride
         integers = routine.pointers["integers"] + record * stride
         squares = [routine.constant(vector, 0.0)]
