@@ -45,14 +45,13 @@ INPUTS = (
     "exponents",  # (tiles, widths, tile): what variances are multiplied by in log2(envelope)
     "moments",  # (tiles, 2, tile), cosines and sines
     "squared_taper",  # (tiles, 1, tile)
-    "envelope",  # (tiles, 1, tile), that all atoms share
     "weights",  # (atoms,)
     "centers",  # (atoms, dim)
-    "variances",  # (atoms, widths)
+    "variances",  # (atoms, widths); of the first atom, for all, if they have one width
 )
 OUTPUTS = (
     "scratch",  # (atoms, 2, tile)
-    "model",  # as the moments
+    "totals",  # (tiles, 2, lanes): the cost, and half its derivative by one width over log 2
     "by_weight",  # (atoms, lanes): half the derivative, added to what is there lane by lane
     "by_center",  # (atoms, dim, lanes): the same, over 2 pi and the weight
     "by_variance",  # (atoms, widths, lanes): the same, over log 2 and the weight
@@ -79,7 +78,8 @@ def evaluation_module(shape: Shape, *, own_widths: bool) -> Any:
     For every tile t and pair of atoms p: features, stored in `scratch`, and the model;
     then the residual; then for every pair again the three kinds of derivatives, added
     to `by_weight`, `by_center`, `by_variance` lane by lane. `own_widths`: every atom has an
-    envelope of its own, else exponents and variances are unused.
+    envelope of its own; else one width for all atoms and directions is a factor of the whole
+    model, and `by_variance` is unused.
     """
     return _Writer(shape, own_widths).write()
 
@@ -106,19 +106,19 @@ def compile_evaluation(kind: str, own_widths: bool) -> Evaluation:
 
 def _check(evaluation: Evaluation, own_widths: bool) -> None:
     """Compares the function with its definition, at a few thousand phases."""
-    shape, (tiles, n_atoms, dim, widths) = evaluation.shape, (8, 4 * ATOMS, 3, 2)
+    shape, (tiles, n_atoms, dim) = evaluation.shape, (8, 4 * ATOMS, 3)
+    widths = 2 if own_widths else 1
     dtype: type[np.floating[Any]] = np.float32 if shape.kind == "float" else np.float64
     sizes = {
         "frequencies": (tiles, dim, shape.tile),
         "exponents": (tiles, widths, shape.tile),
         "moments": (tiles, 2, shape.tile),
         "squared_taper": (tiles, 1, shape.tile),
-        "envelope": (tiles, 1, shape.tile),
         "weights": (n_atoms,),
         "centers": (n_atoms, dim),
         "variances": (n_atoms, widths),
         "scratch": (n_atoms, 2, shape.tile),
-        "model": (tiles, 2, shape.tile),
+        "totals": (tiles, 2, shape.lanes),
         "by_weight": (n_atoms, shape.lanes),
         "by_center": (n_atoms, dim, shape.lanes),
         "by_variance": (n_atoms, widths, shape.lanes),
@@ -143,7 +143,7 @@ def _check(evaluation: Evaluation, own_widths: bool) -> None:
     tolerance = 256 * float(np.finfo(dtype).eps)
     for name, right in wanted.items():
         found = arrays[name].astype(np.float64)
-        error = np.abs((found if name == "model" else found.sum(axis=-1)) - right).max()
+        error = np.abs(found.sum(axis=-1) - right).max()
         agrees = bool(error <= tolerance * np.abs(right).max())
         machine.require_agreement(f"{shape.kind!r} decoder", agrees)
 
@@ -152,15 +152,25 @@ def definition(inputs: dict[str, Floats], own_widths: bool) -> dict[str, Floats]
     """What the function adds to its outputs, over lanes: the same in plain NumPy."""
     phases = 2 * np.pi * np.einsum("tdj,ad->taj", inputs["frequencies"], inputs["centers"])
     atoms = np.stack([np.cos(phases), np.sin(phases)])  # (2, tiles, atoms, tile)
-    if own_widths:
-        atoms *= np.exp2(np.einsum("twj,aw->taj", inputs["exponents"], inputs["variances"]))
-    model = np.einsum("a,ptaj->tpj", inputs["weights"], atoms) * inputs["envelope"]
-    weighted = (model - inputs["moments"]) * inputs["squared_taper"] * inputs["envelope"]
+    exponents, variances = inputs["exponents"], inputs["variances"]
+    if not own_widths:
+        variances = np.broadcast_to(variances[:1], variances.shape)
+    atoms *= np.exp2(np.einsum("twj,aw->taj", exponents, variances))
+    model = np.einsum("a,ptaj->tpj", inputs["weights"], atoms)
+    difference = model - inputs["moments"]
+    weighted = difference * inputs["squared_taper"]
+    slopes = np.einsum("tpj,tpj,tj->t", weighted, model, exponents[:, 0])
     real, imaginary = weighted[:, np.newaxis, 0], weighted[:, np.newaxis, 1]
     along = atoms[0] * real + atoms[1] * imaginary
     across = atoms[0] * imaginary - atoms[1] * real
     wanted = {
-        "model": model,
+        "totals": np.stack(
+            [
+                np.einsum("tpj,tpj->t", weighted, difference),
+                np.zeros(len(model)) if own_widths else slopes,
+            ],
+            axis=1,
+        ),
         "by_weight": along.sum(axis=(0, 2)),
         "by_center": np.einsum("taj,tdj->ad", across, inputs["frequencies"]),
     }
@@ -192,7 +202,7 @@ class _Writer:
             model = [zero] * (2 * self.shape.vectors)  # cosines, then sines
             with routine.loop(routine.numbers["pairs"], model) as pair:
                 self.forward(self.atoms(pair), frequencies, exponents, model)
-            weighted = self.residual(t, model)
+            weighted = self.residual(t, model, exponents)
             with routine.loop(routine.numbers["pairs"]) as pair:
                 self.backward(self.atoms(pair), frequencies, exponents, weighted)
         return routine.finish()
@@ -268,22 +278,31 @@ class _Writer:
 
     # --- backward ------------------------------------------------------------------------------
 
-    def residual(self, t: Value, model: list[Value]) -> list[Value]:
-        """Stores the model of the tile; the residual times taper^2 and the shared envelope."""
+    def residual(self, t: Value, model: list[Value], exponents: Pointer) -> list[Value]:
+        """Stores the totals of the tile; the residual times taper^2 and the shared envelope."""
         pointers, place = self.routine.pointers, t * self.shape.tile
-        shared = self.vectors(pointers["envelope"] + place)
         tapers = self.vectors(pointers["squared_taper"] + place)
-        targets = self.halves(pointers["model"] + place * 2)
         moments = self.halves(pointers["moments"] + place * 2)
+        variance = pointers["variances"].load().splat(self.shape.lanes)
+        cost = slope = self.routine.constant(self.vector, 0.0)
         weighted = list(model)
-        for v in range(self.shape.vectors):
-            envelope = shared[v].load()
-            factor = tapers[v].load() * envelope
+        for v, powers in enumerate(self.vectors(exponents)):
+            taper = tapers[v].load()
+            if not self.own_widths:
+                exponent = powers.load()
+                envelope = self.power_of_two(exponent * variance)
             for part in range(2):
                 k = part * self.shape.vectors + v
-                value = model[k] * envelope
-                targets[v][part].store(value)
-                weighted[k] = (value - moments[v][part].load()) * factor
+                value = model[k] if self.own_widths else model[k] * envelope
+                difference = value - moments[v][part].load()
+                weighted[k] = difference * taper
+                cost = fma(weighted[k], difference, cost)
+                if not self.own_widths:
+                    slope = fma(weighted[k] * exponent, value, slope)
+                    weighted[k] = weighted[k] * envelope
+        totals = pointers["totals"] + t * (2 * self.shape.lanes)
+        totals.to(self.vector).store(cost)
+        (totals + self.shape.lanes).to(self.vector).store(slope)
         return weighted
 
     def backward(
