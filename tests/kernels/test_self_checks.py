@@ -180,13 +180,13 @@ def test_derivatives_of_the_decoder_with_a_wrong_sign(monkeypatch):
 
 
 def test_the_decoder_without_its_last_derivative(monkeypatch):
-    right = decoder._Writer.scatter
+    right = decoder._EvaluationWriter.scatter
 
     def wrong(self, name, *arguments):
         if name != "by_variance":
             right(self, name, *arguments)
 
-    monkeypatch.setattr(decoder._Writer, "scatter", wrong)
+    monkeypatch.setattr(decoder._EvaluationWriter, "scatter", wrong)
     refuses(compile_decoder, "float", True)
     compile_decoder("float", False)  # has none
 

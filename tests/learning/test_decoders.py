@@ -10,16 +10,10 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from privsketch.learning.kmeans.joint import (
-    decode_joint,
-    deletion_prices,
-    information_criterion,
-    merge_pairs,
-    prune,
-    remove_cheapest,
-)
+from privsketch.learning.kmeans.joint import decode_joint, information_criterion
 from privsketch.learning.kmeans.learner import Samples, cluster_density, lloyd_round
 from privsketch.learning.kmeans.ompr import decode_ompr
+from privsketch.learning.kmeans.pruning import Stock, deletion_prices, merge_pairs, prune
 from privsketch.learning.problem import (
     Atoms,
     Problem,
@@ -178,6 +172,12 @@ def test_pruning_merges_twins_and_deletes_idle_atoms():
     np.testing.assert_allclose(left.weights, 1, atol=1e-3)
 
 
+def removed(target, atoms, n_remove):
+    stock = Stock(target, atoms)
+    stock.remove_cheapest(n_remove)
+    return stock.atoms
+
+
 def test_of_two_twins_only_one_is_removed_at_a_time():
     rng = np.random.default_rng(24)
     truth = on_a_grid(rng, 3, 3)
@@ -185,7 +185,7 @@ def test_of_two_twins_only_one_is_removed_at_a_time():
     target = make_target(frequencies, exact_moments(frequencies, np.ones(3), truth, 0.1))
     centers = np.vstack([truth, truth[:1]])
     twins = Atoms(np.array([0.5, 1.0, 1.0, 0.5]), centers, np.array([[0.01]]))
-    left = remove_cheapest(target, twins, 2)
+    left = removed(target, twins, 2)
     assert np.min(np.linalg.norm(left.centers - truth[0], axis=1)) < 1e-9
 
 
@@ -196,7 +196,7 @@ def test_an_atom_is_merged_only_once():
     target = make_target(frequencies, exact_moments(frequencies, np.ones(3), truth, 0.1))
     centers = np.vstack([truth, truth[:1] + 0.01, truth[:1] - 0.01])
     triplets = Atoms(np.array([0.4, 1.0, 1.0, 0.3, 0.3]), centers, np.array([[0.01]]))
-    left = remove_cheapest(target, triplets, 2)
+    left = removed(target, triplets, 2)
     assert left.weights.sum() <= 3 + 1e-9
     assert np.min(np.linalg.norm(left.centers - truth[0], axis=1)) < 0.02
 

@@ -146,9 +146,7 @@ class _Memory:
         along = rows @ gradient
         by_step, by_change = along[used], along[second]
         right, _ = dtrtrs(cross, by_step)
-        left, _ = dtrtrs(
-            cross, diagonal * right + scale * (changes @ right - by_change), trans=1
-        )
+        left, _ = dtrtrs(cross, diagonal * right + scale * (changes @ right - by_change), trans=1)
         weights = np.zeros(2 * MEMORY)
         weights[used], weights[second] = -left, scale * right
         result = weights @ rows - scale * gradient
