@@ -279,9 +279,14 @@ def tapered_features(target: Target, centers: Floats, variances: Floats) -> Real
 
 def inner_products(rows: Real) -> Floats:
     """All inner products of the rows, at half of the work of a matrix product."""
-    syrk = ssyrk if rows.dtype == np.float32 else dsyrk
-    half = syrk(1.0, rows.T, trans=1, lower=1).astype(np.float64)
+    half = lower_products(rows).astype(np.float64)
     return half + np.tril(half, -1).T
+
+
+def lower_products(rows: Real) -> Real:
+    """The same on and below the diagonal, zeros above it."""
+    syrk = ssyrk if rows.dtype == np.float32 else dsyrk
+    return np.asarray(syrk(1.0, rows.T, trans=1, lower=1))
 
 
 def ridged(target: Target, gram_matrix: Floats) -> Floats:
