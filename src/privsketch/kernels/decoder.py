@@ -54,7 +54,7 @@ INPUTS = (
 )
 OUTPUTS = (
     "scratch",  # (atoms, 2, tile)
-    "totals",  # (tiles, 2, lanes): the cost, and half its derivative by one width over log 2
+    "totals",  # (2, tiles, lanes): the cost, and half its derivative by one width over log 2
     "by_weight",  # (atoms, lanes): half the derivative, added to what is there lane by lane
     "by_center",  # (atoms, dim, lanes): the same, over 2 pi and the weight
     "by_variance",  # (atoms, widths, lanes): the same, over log 2 and the weight
@@ -202,7 +202,7 @@ def _check(evaluation: Evaluation, own_widths: bool) -> None:
         "centers": (n_atoms, dim),
         "variances": (n_atoms, widths),
         "scratch": (n_atoms, 2, shape.tile),
-        "totals": (tiles, 2, shape.lanes),
+        "totals": (2, tiles, shape.lanes),
         "by_weight": (n_atoms, shape.lanes),
         "by_center": (n_atoms, dim, shape.lanes),
         "by_variance": (n_atoms, widths, shape.lanes),
@@ -252,8 +252,7 @@ def definition(inputs: dict[str, Floats], own_widths: bool) -> dict[str, Floats]
             [
                 np.einsum("tpj,tpj->t", weighted, difference),
                 np.zeros(len(model)) if own_widths else slopes,
-            ],
-            axis=1,
+            ]
         ),
         "by_weight": along.sum(axis=(0, 2)),
         "by_center": np.einsum("taj,tdj->ad", across, inputs["frequencies"]),
@@ -397,9 +396,9 @@ class _EvaluationWriter(_Writer):
                 if not self.own_widths:
                     slope = fma(weighted[k] * exponent, value, slope)
                     weighted[k] = weighted[k] * envelope
-        totals = pointers["totals"] + t * (2 * self.shape.lanes)
-        totals.to(self.vector).store(cost)
-        (totals + self.shape.lanes).to(self.vector).store(slope)
+        totals, tiles = pointers["totals"], self.routine.numbers["tiles"]
+        (totals + t * self.shape.lanes).to(self.vector).store(cost)
+        (totals + (tiles + t) * self.shape.lanes).to(self.vector).store(slope)
         return weighted
 
     def backward(

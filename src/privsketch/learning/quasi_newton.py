@@ -13,6 +13,7 @@ left out of H and of the step (Bertsekas 1982); the step is then moved into the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -59,8 +60,7 @@ def minimise(
     memory = _Memory(len(x))
     values = [value]
     for _ in range(n_iterations):
-        held = ((x <= low) & (gradient > 0)) | ((x >= high) & (gradient < 0))
-        direction = memory.direction(gradient, held)
+        direction = memory.direction(gradient, _held(x, gradient, low, high))
         found = None
         length = 1.0
         for _ in range(MAX_TRIES):
@@ -76,7 +76,7 @@ def minimise(
                 break
             # The least value of the parabola through what is known.
             excess = new_value - value - promised
-            share = -0.5 * promised / excess if np.isfinite(excess) else 0.1
+            share = -0.5 * promised / excess if math.isfinite(excess) else 0.1
             length *= min(max(share, 0.1), 0.5)
         if found is None:
             if memory.size == 0:
@@ -92,21 +92,34 @@ def minimise(
     return x, value, n_evaluations
 
 
+def _held(x: Floats, gradient: Floats, low: Floats, high: Floats) -> Bits | None:
+    """Which variables are at a bound and would leave it; None if there are none."""
+    at_low, at_high = x <= low, x >= high
+    if not (at_low.any() or at_high.any()):
+        return None
+    held = np.where(gradient > 0, at_low, at_high & (gradient < 0))
+    return held if held.any() else None
+
+
 class _Memory:
     """The last steps and changes of the gradient, and their inner products."""
 
     def __init__(self, n: int) -> None:
-        self.size = 0
+        self.forget()
         self._rows = np.zeros((2 * MEMORY, n))  # steps, then changes; the last ones are used
         self._products = np.zeros((2 * MEMORY, 2 * MEMORY))
 
     def forget(self) -> None:
-        self.size = 0
+        self._resize(0)
+
+    def _resize(self, size: int) -> None:
+        self.size = size
+        self._used = slice(MEMORY - size, MEMORY), slice(2 * MEMORY - size, 2 * MEMORY)
 
     def remember(self, step: Floats, change: Floats) -> None:
         """Takes in a step if the cost is curved along it, at the price of the oldest."""
-        along = float(step @ change)
-        if along <= CURVED * np.sqrt(float(step @ step) * float(change @ change)):
+        squares = float(step @ step) * float(change @ change)
+        if not float(step @ change) > CURVED * math.sqrt(squares) > 0:
             return
         rows, products = self._rows, self._products
         for first in (0, MEMORY):
@@ -116,40 +129,43 @@ class _Memory:
         for place in (MEMORY - 1, 2 * MEMORY - 1):
             # The rows of the two halves that have moved up against each other are these two.
             products[place] = products[:, place] = rows @ rows[place]
-        self.size = min(self.size + 1, MEMORY)
+        self._resize(min(self.size + 1, MEMORY))
 
-    def direction(self, gradient: Floats, held: Bits) -> Floats:
+    def direction(self, gradient: Floats, held: Bits | None) -> Floats:
         """-H times the gradient, in the variables that are not held."""
-        some_held = bool(held.any())
-        if some_held:
+        if held is not None:
             gradient = np.where(held, 0.0, gradient)
-        if self.size == 0:
-            # Curvatures are of order one: no step is longer than that.
-            length = float(np.sqrt(gradient @ gradient))
-            return gradient * (-1 / max(length, 1.0))
         rows, products = self._rows, self._products
-        if some_held:
+        first, second = self._used
+        if held is not None and self.size:
             out = rows[:, held]
             products = products - out @ out.T
-        used = np.arange(MEMORY - self.size, MEMORY)
-        curved = products[used, used + MEMORY] > 0
-        if not curved.all():
-            # What is left of a step without the variables that are held may have no curvature.
-            used = used[curved]
-            if len(used) == 0:
+            # What is left of a step may have no curvature.
+            diagonal = products.diagonal()
+            crossed = products[np.arange(MEMORY), np.arange(MEMORY, 2 * MEMORY)]
+            curved = (crossed > 0) & (diagonal[MEMORY:] > 0)
+            curved[: MEMORY - self.size] = False
+            first = np.flatnonzero(curved)
+            second = first + MEMORY
+            if len(first) == 0:
                 self.forget()
-                return self.direction(gradient, held)
-        first, second = used[:, None], used + MEMORY
-        cross, changes = products[first, second], products[first + MEMORY, second]
+            cross, changes = products[first[:, None], second], products[second[:, None], second]
+        else:
+            cross, changes = products[first, second], products[second, second]
+        if self.size == 0:
+            # Curvatures are of order one: no step is longer than that.
+            length = math.sqrt(gradient @ gradient)
+            return gradient * (-1 / max(length, 1.0))
         diagonal = cross.diagonal()
         scale = diagonal[-1] / changes[-1, -1]
         along = rows @ gradient
-        by_step, by_change = along[used], along[second]
-        right, _ = dtrtrs(cross, by_step)
-        left, _ = dtrtrs(cross, diagonal * right + scale * (changes @ right - by_change), trans=1)
+        right, _ = dtrtrs(cross, along[first])
+        inner = diagonal * right + scale * (changes @ right - along[second])
+        left, _ = dtrtrs(cross, inner, trans=1)
         weights = np.zeros(2 * MEMORY)
-        weights[used], weights[second] = -left, scale * right
-        result = weights @ rows - scale * gradient
-        if some_held:
+        weights[first], weights[second] = -left, scale * right
+        result = weights @ rows
+        result -= scale * gradient
+        if held is not None:
             result[held] = 0.0
         return np.asarray(result)

@@ -151,7 +151,7 @@ class Evaluator:
         self._centers = aligned(np.zeros(n_atoms * self._dim, dtype))
         self._variances = aligned(np.zeros((n_atoms, self._widths), dtype))
         scratch = aligned(np.zeros((n_atoms, 2, shape.tile), dtype))
-        self._totals = aligned(np.zeros((self._tiles, 2, lanes), dtype))
+        self._totals = aligned(np.zeros((2, self._tiles * lanes), dtype))
         # One room for all sums over frequencies, cleared before every evaluation.
         self._sums = aligned(np.zeros((n_atoms * (1 + self._dim + self._widths), lanes), dtype))
         self._ends = n_atoms, n_atoms * (1 + self._dim)
@@ -199,7 +199,7 @@ class Evaluator:
             self._variances[:n] = variances
         self._sums.fill(0)
         self._kernel.code.function(*self._arguments)
-        cost, slope = self._totals.sum(axis=(0, 2), dtype=np.float64)
+        cost, slope = self._totals.sum(axis=1, dtype=np.float64)
         sums = self._sums @ self._ones
         gradient = np.empty(len(numbers))
         np.multiply(sums[:n], 2.0, out=gradient[:n])
