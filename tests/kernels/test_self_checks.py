@@ -49,6 +49,7 @@ def test_kernels_agree_with_their_definitions(bits, monkeypatch):
     for kind in ("float", "double"):
         compile_decoder(kind, False)
         compile_decoder(kind, True)
+        decoder.compile_merges.__wrapped__(kind)
     monkeypatch.undo()
     dense.tile_size.cache_clear()
 
@@ -177,6 +178,18 @@ def test_derivatives_of_the_decoder_with_a_wrong_sign(monkeypatch):
     monkeypatch.setattr(decoder, "fma", wrong)
     for own_widths in (False, True):
         refuses(compile_decoder, "double", own_widths)
+
+
+def test_merges_that_forget_the_second_atom(monkeypatch):
+    right = decoder._MergeWriter.grown
+
+    def wrong(self, merge, new, place, n_features, total):
+        self.routine.pointers["second"] = self.routine.pointers["first"]
+        return right(self, merge, new, place, n_features, total)
+
+    monkeypatch.setattr(decoder._MergeWriter, "grown", wrong)
+    for kind in ("float", "double"):
+        refuses(decoder.compile_merges.__wrapped__, kind)
 
 
 def test_the_decoder_without_its_last_derivative(monkeypatch):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from privsketch.learning import uncertainty as module
 from privsketch.learning.problem import Atoms, features, make_target
 from privsketch.learning.refine import refine
 from privsketch.learning.uncertainty import assess
@@ -119,3 +120,42 @@ def test_expected_cost_of_one_wide_atom_is_the_closed_form():
     exact = np.trace(left @ covariance) / 1000
     told = assess(target, atoms, noise_variance=0.0, n_records=1000, rng=np.random.default_rng(4))
     assert told.expected_cost == pytest.approx(exact, rel=0.25)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (6, 1), (1, 3), (6, 3)])
+@pytest.mark.parametrize("fit_variances", [True, False])
+def test_inner_products_from_phases_are_those_of_the_derivatives(shape, fit_variances, monkeypatch):
+    monkeypatch.setattr(module, "FEW_PAIRS", 0)
+    monkeypatch.setattr(module, "PAIR_NUMBERS", 1)  # hence two blocks
+    rng = np.random.default_rng(5)
+    frequencies = rng.standard_normal((300, 3))
+    target = make_target(frequencies, np.zeros(300, complex)).astype(np.float32)
+    atoms = Atoms(
+        np.append(rng.uniform(0.1, 1, 5), 0.0),
+        rng.standard_normal((6, 3)),
+        rng.uniform(0.05, 0.5, shape),
+    )
+    derivatives = module._derivatives(target, atoms, fit_variances)
+    plain = derivatives.astype(float) @ derivatives.T.astype(float)
+    found = module.tangent_products(target, atoms, derivatives)
+    lengths = np.sqrt(np.diag(plain))
+    np.testing.assert_allclose(
+        found / np.outer(lengths, lengths), plain / np.outer(lengths, lengths), atol=1e-5
+    )
+
+
+def test_errors_of_points_are_those_of_the_covariance():
+    # With noise alone, parameters have the covariance noise variance times (J'J)^-1.
+    target = make_target(FREQUENCIES, np.zeros(60, dtype=complex))
+    atoms = TRUTH.scaled(1 / N_RECORDS)
+    told = assess(target, atoms, noise_variance=1.0, n_records=1e12, rng=np.random.default_rng(0))
+    derivatives = module._derivatives(target.astype(np.float32), atoms, True).astype(float)
+    covariance = np.linalg.inv(derivatives @ derivatives.T)
+    rng = np.random.default_rng(6)
+    by_weights, shares = rng.standard_normal((4, 2, 3)), rng.standard_normal((4, 3))
+    directions = np.zeros((4, 2, len(covariance)))
+    directions[:, :, :3] = 5.0 * by_weights
+    for axis in range(2):
+        directions[:, axis, 3 + axis : 9 : 2] = shares
+    right = np.sqrt(np.einsum("qai,ij,qaj->qa", directions, covariance, directions))
+    np.testing.assert_allclose(told.scaled(5.0).errors(by_weights, shares), right, rtol=1e-3)
