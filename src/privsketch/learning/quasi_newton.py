@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dtrtrs
 
 from privsketch._typing import Bits, Floats
 
-MEMORY = 10  # steps that are remembered
+MEMORY = 16  # steps that are remembered; more of them cost more than they bring
 SUFFICIENT = 1e-4  # share of the fall that the slope promises which a step must bring
 CURVED = 1e-10  # cosine of step and change of gradient from which on they tell a curvature
 MAX_TRIES = 20  # lengths of one step
@@ -136,6 +137,8 @@ class _Memory:
         if held is not None:
             gradient = np.where(held, 0.0, gradient)
         rows, products = self._rows, self._products
+        first: Any
+        second: Any
         first, second = self._used
         if held is not None and self.size:
             out = rows[:, held]

@@ -36,7 +36,7 @@ from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
 SURPLUS = 2  # particles per cluster: with one, two particles may share a cluster for good
 RICH_SURPLUS = 4  # when the records turn out to have more structure than clusters
 CAP_GROWTH = 1.4  # ratio of the frequency caps of two levels
-# Iterations of L-BFGS-B, by trial on mixtures like those of benchmarks/accuracy.py.
+# Iterations of a descent, by trial on mixtures like those of benchmarks/accuracy.py.
 LEVEL_ITERATIONS = 30  # of one level
 PRUNE_ITERATIONS = 25  # after a round of pruning
 FINAL_ITERATIONS = 200  # after the last one
