@@ -60,6 +60,7 @@ def test_kernels_agree_with_their_definitions(bits, monkeypatch):
     for kind in ("float", "double"):
         compile_decoder(kind, False)
         compile_decoder(kind, True)
+        decoder.compile_merges.__wrapped__(kind)
     for number, layout in (("f8", "rows"), ("f4", "columns"), ("i8", "rows"), ("u1", "columns")):
         compile_quantiser(number, layout, "both")
     compile_cut()
@@ -217,14 +218,26 @@ def test_derivatives_of_the_decoder_with_a_wrong_sign(monkeypatch):
         refuses(compile_decoder, "double", own_widths)
 
 
+def test_merges_that_forget_the_second_atom(monkeypatch):
+    right = decoder._MergeWriter.grown
+
+    def wrong(self, merge, new, place, n_features, total):
+        self.routine.pointers["second"] = self.routine.pointers["first"]
+        return right(self, merge, new, place, n_features, total)
+
+    monkeypatch.setattr(decoder._MergeWriter, "grown", wrong)
+    for kind in ("float", "double"):
+        refuses(decoder.compile_merges.__wrapped__, kind)
+
+
 def test_the_decoder_without_its_last_derivative(monkeypatch):
-    right = decoder._Writer.scatter
+    right = decoder._EvaluationWriter.scatter
 
     def wrong(self, name, *arguments):
         if name != "by_variance":
             right(self, name, *arguments)
 
-    monkeypatch.setattr(decoder._Writer, "scatter", wrong)
+    monkeypatch.setattr(decoder._EvaluationWriter, "scatter", wrong)
     refuses(compile_decoder, "float", True)
     compile_decoder("float", False)  # has none
 

@@ -8,18 +8,19 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime
+from scipy.optimize import approx_fprime, nnls
 
-from privsketch.learning.kmeans.joint import (
-    decode_joint,
-    deletion_prices,
-    information_criterion,
-    merge_pairs,
-    prune,
-    remove_cheapest,
-)
+from privsketch.learning import problem
+from privsketch.learning.kmeans.joint import decode_joint, information_criterion
 from privsketch.learning.kmeans.learner import Samples, cluster_density, lloyd_round
 from privsketch.learning.kmeans.ompr import decode_ompr
+from privsketch.learning.kmeans.pruning import (
+    Stock,
+    deletion_prices,
+    merge_pairs,
+    nearest_neighbours,
+    prune,
+)
 from privsketch.learning.problem import (
     Atoms,
     Problem,
@@ -28,6 +29,7 @@ from privsketch.learning.problem import (
     cost_and_gradient,
     inner_products,
     make_target,
+    nonnegative_solution,
     tapered_features,
 )
 from privsketch.learning.refine import Evaluator, find_overview, refine
@@ -178,6 +180,12 @@ def test_pruning_merges_twins_and_deletes_idle_atoms():
     np.testing.assert_allclose(left.weights, 1, atol=1e-3)
 
 
+def removed(target, atoms, n_remove):
+    stock = Stock(target, atoms)
+    stock.remove_cheapest(n_remove)
+    return stock.atoms
+
+
 def test_of_two_twins_only_one_is_removed_at_a_time():
     rng = np.random.default_rng(24)
     truth = on_a_grid(rng, 3, 3)
@@ -185,7 +193,7 @@ def test_of_two_twins_only_one_is_removed_at_a_time():
     target = make_target(frequencies, exact_moments(frequencies, np.ones(3), truth, 0.1))
     centers = np.vstack([truth, truth[:1]])
     twins = Atoms(np.array([0.5, 1.0, 1.0, 0.5]), centers, np.array([[0.01]]))
-    left = remove_cheapest(target, twins, 2)
+    left = removed(target, twins, 2)
     assert np.min(np.linalg.norm(left.centers - truth[0], axis=1)) < 1e-9
 
 
@@ -196,9 +204,80 @@ def test_an_atom_is_merged_only_once():
     target = make_target(frequencies, exact_moments(frequencies, np.ones(3), truth, 0.1))
     centers = np.vstack([truth, truth[:1] + 0.01, truth[:1] - 0.01])
     triplets = Atoms(np.array([0.4, 1.0, 1.0, 0.3, 0.3]), centers, np.array([[0.01]]))
-    left = remove_cheapest(target, triplets, 2)
+    left = removed(target, triplets, 2)
     assert left.weights.sum() <= 3 + 1e-9
     assert np.min(np.linalg.norm(left.centers - truth[0], axis=1)) < 0.02
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 1), (7, 3)])
+@pytest.mark.parametrize(("precision", "tolerance"), [(np.float64, 1e-10), (np.float32, 1e-4)])
+def test_price_of_a_merge_is_the_growth_of_the_cost(shape, precision, tolerance):
+    rng = np.random.default_rng(28)
+    frequencies = rng.standard_normal((45, 3))
+    moments = rng.standard_normal(45) + 1j * rng.standard_normal(45)
+    target = make_target(frequencies, moments).tapered(rng.uniform(0.2, 1, 45))
+    atoms = random_atoms(rng, 7, 3, shape)
+    pairs = np.array([[0, 1], [2, 6], [3, 4]])
+    merged = merge_pairs(atoms, pairs)
+    before = cost(target, atoms)
+    growths = []
+    for place, pair in enumerate(pairs):
+        left = np.setdiff1d(np.arange(7), pair)
+        kept, new = atoms.subset(left), merged.subset(np.array([place]))
+        variances = np.concatenate([kept.variances, new.variances])
+        after = Atoms(
+            np.concatenate([kept.weights, new.weights]),
+            np.concatenate([kept.centers, new.centers]),
+            atoms.variances if atoms.shared else variances,
+        )
+        growths.append(cost(target, after) - before)
+    prices = Stock(target.astype(precision), atoms).merge_prices(pairs, merged)
+    np.testing.assert_allclose(prices, growths, atol=tolerance * before)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (12, 3)])
+def test_pruning_in_rounds_is_pruning_afresh(shape):
+    # What a stock keeps of atoms that stay is what it would compute of them anew.
+    rng = np.random.default_rng(29)
+    frequencies = rng.standard_normal((150, 3))
+    moments = rng.standard_normal(150) + 1j * rng.standard_normal(150)
+    target = make_target(frequencies, moments)
+    atoms = random_atoms(rng, 12, 3, shape)
+    stock = Stock(target, atoms)
+    for n_remove in (3, 2, 1, 1):
+        afresh = Stock(target, stock.atoms)
+        for each in (stock, afresh):
+            each.remove_cheapest(n_remove)
+            each.refit_weights()
+        for name in ("weights", "centers", "variances"):
+            found, right = getattr(stock.atoms, name), getattr(afresh.atoms, name)
+            np.testing.assert_allclose(found, right, atol=1e-9)
+        right = best_weights(target, stock.atoms.centers, stock.atoms.variances)
+        np.testing.assert_allclose(stock.atoms.weights, right, atol=1e-9)
+    assert 5 <= stock.atoms.size < 12
+
+
+@pytest.mark.parametrize("size", [1, 2, 9, 40])
+@pytest.mark.parametrize("n_rows", [50, 20])
+@pytest.mark.parametrize("max_exchanges", [10, 1])
+def test_nonnegative_solution_is_that_of_least_squares(size, n_rows, max_exchanges, monkeypatch):
+    monkeypatch.setattr(problem, "MAX_EXCHANGES", max_exchanges)
+    rng = np.random.default_rng(size)
+    for _ in range(10):
+        matrix, right = rng.standard_normal((n_rows, size)), rng.standard_normal(n_rows)
+        matrix = np.vstack([matrix, 0.03 * np.eye(size)])  # the Gram matrix is invertible
+        right = np.concatenate([right, np.zeros(size)])
+        found = nonnegative_solution(matrix.T @ matrix, matrix.T @ right)
+        np.testing.assert_allclose(found, nnls(matrix, right)[0], atol=1e-6)
+
+
+def test_nearest_neighbours_are_in_the_order_of_their_distance():
+    centers = np.random.default_rng(30).standard_normal((20, 3))
+    distances = np.linalg.norm(centers[:, None] - centers, axis=2)
+    right = np.argsort(distances, axis=1)[:, 1:4]
+    np.testing.assert_array_equal(nearest_neighbours(centers, 3), right)
+    assert nearest_neighbours(centers[:1], 3).shape == (1, 0)
+    np.testing.assert_array_equal(nearest_neighbours(centers[:2], 3), [[1], [0]])
 
 
 def test_merged_atoms_have_the_moments_of_their_pair():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from privsketch.learning import uncertainty as module
 from privsketch.learning.problem import Atoms, features, make_target
 from privsketch.learning.refine import refine
 from privsketch.learning.uncertainty import assess
@@ -42,9 +43,7 @@ def uncertainty(noise, seed=0):
 
 def center_errors(spread):
     """Standard errors of the coordinates of all centers."""
-    by_weights = np.zeros((3, 2, 3))
-    by_centers = np.einsum("kp,de->kdpe", np.eye(3), np.eye(2))
-    return spread.errors(by_weights, by_centers)
+    return spread.errors(np.zeros((3, 2, 3)), np.eye(3))
 
 
 @pytest.mark.slow
@@ -80,9 +79,9 @@ def test_leaving_sampling_or_noise_out_would_be_noticed():
 def test_errors_of_weights_scale_with_their_unit_and_centers_do_not():
     told = uncertainty(NOISE)
     in_records = told.scaled(N_RECORDS)
-    nothing = np.zeros((3, 3, 2))
-    by_weight = told.errors(np.eye(3), nothing)
-    np.testing.assert_allclose(in_records.errors(np.eye(3), nothing), N_RECORDS * by_weight)
+    weights, nothing = np.repeat(np.eye(3)[:, None], 2, axis=1), np.zeros((3, 3))
+    by_weight = told.errors(weights, nothing)
+    np.testing.assert_allclose(in_records.errors(weights, nothing), N_RECORDS * by_weight)
     np.testing.assert_allclose(center_errors(in_records), center_errors(told))
     assert in_records.excess(in_records.expected_cost + in_records.cost_spread) == pytest.approx(1)
 
@@ -93,7 +92,7 @@ def test_no_noise_and_no_records_is_explained_by_no_residual_only():
     told = assess(target, empty, noise_variance=0.0, n_records=0.0, rng=np.random.default_rng(0))
     assert told.excess(0.0) <= 0
     assert told.excess(1e-9) == np.inf
-    assert told.errors(np.zeros((1, 2)), np.zeros((1, 2, 2))) is None
+    assert told.errors(np.zeros((1, 2, 2)), np.zeros((1, 2))) is None
 
 
 def test_expected_cost_of_one_wide_atom_is_the_closed_form():
@@ -121,3 +120,42 @@ def test_expected_cost_of_one_wide_atom_is_the_closed_form():
     exact = np.trace(left @ covariance) / 1000
     told = assess(target, atoms, noise_variance=0.0, n_records=1000, rng=np.random.default_rng(4))
     assert told.expected_cost == pytest.approx(exact, rel=0.25)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (6, 1), (1, 3), (6, 3)])
+@pytest.mark.parametrize("fit_variances", [True, False])
+def test_inner_products_from_phases_are_those_of_the_derivatives(shape, fit_variances, monkeypatch):
+    monkeypatch.setattr(module, "FEW_PAIRS", 0)
+    monkeypatch.setattr(module, "PAIR_NUMBERS", 1)  # hence two blocks
+    rng = np.random.default_rng(5)
+    frequencies = rng.standard_normal((300, 3))
+    target = make_target(frequencies, np.zeros(300, complex)).astype(np.float32)
+    atoms = Atoms(
+        np.append(rng.uniform(0.1, 1, 5), 0.0),
+        rng.standard_normal((6, 3)),
+        rng.uniform(0.05, 0.5, shape),
+    )
+    derivatives = module._derivatives(target, atoms, fit_variances)
+    plain = derivatives.astype(float) @ derivatives.T.astype(float)
+    found = module.tangent_products(target, atoms, derivatives)
+    lengths = np.sqrt(np.diag(plain))
+    np.testing.assert_allclose(
+        found / np.outer(lengths, lengths), plain / np.outer(lengths, lengths), atol=1e-5
+    )
+
+
+def test_errors_of_points_are_those_of_the_covariance():
+    # With noise alone, parameters have the covariance noise variance times (J'J)^-1.
+    target = make_target(FREQUENCIES, np.zeros(60, dtype=complex))
+    atoms = TRUTH.scaled(1 / N_RECORDS)
+    told = assess(target, atoms, noise_variance=1.0, n_records=1e12, rng=np.random.default_rng(0))
+    derivatives = module._derivatives(target.astype(np.float32), atoms, True).astype(float)
+    covariance = np.linalg.inv(derivatives @ derivatives.T)
+    rng = np.random.default_rng(6)
+    by_weights, shares = rng.standard_normal((4, 2, 3)), rng.standard_normal((4, 3))
+    directions = np.zeros((4, 2, len(covariance)))
+    directions[:, :, :3] = 5.0 * by_weights
+    for axis in range(2):
+        directions[:, axis, 3 + axis : 9 : 2] = shares
+    right = np.sqrt(np.einsum("qai,ij,qaj->qa", directions, covariance, directions))
+    np.testing.assert_allclose(told.scaled(5.0).errors(by_weights, shares), right, rtol=1e-3)

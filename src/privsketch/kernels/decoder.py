@@ -1,4 +1,4 @@
-"""The decoders' inner loop: all atoms at all frequencies, and back.
+"""The decoders' inner loops: all atoms at all frequencies, and back; prices of merged atoms.
 
 For a tile of frequencies at a time: the phase, cosine and sine of every atom, their
 weighted sum (the model), the weighted residual, and the products of the residual with
@@ -6,19 +6,22 @@ every atom's derivatives. Cosines and sines of one tile stay in the first-level 
 where separate NumPy calls would move all of them through memory six times.
 
 Arrays are those of `learning/refine.py`, where the rows of a tile are neighbours.
+
+When atoms are to go, every pair of neighbours is a candidate for one atom in their place. What
+that changes is summed up without being stored.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from privsketch._typing import Floats
+from privsketch._typing import Floats, Indices
 from privsketch.features.stream import PublicStream
 from privsketch.kernels import machine
 from privsketch.kernels.builder import (
@@ -45,17 +48,27 @@ INPUTS = (
     "exponents",  # (tiles, widths, tile): what variances are multiplied by in log2(envelope)
     "moments",  # (tiles, 2, tile), cosines and sines
     "squared_taper",  # (tiles, 1, tile)
-    "envelope",  # (tiles, 1, tile), that all atoms share
     "weights",  # (atoms,)
     "centers",  # (atoms, dim)
-    "variances",  # (atoms, widths)
+    "variances",  # (atoms, widths); of the first atom, for all, if they have one width
 )
 OUTPUTS = (
     "scratch",  # (atoms, 2, tile)
-    "model",  # as the moments
+    "totals",  # (2, tiles, lanes): the cost, and half its derivative by one width over log 2
     "by_weight",  # (atoms, lanes): half the derivative, added to what is there lane by lane
     "by_center",  # (atoms, dim, lanes): the same, over 2 pi and the weight
     "by_variance",  # (atoms, widths, lanes): the same, over log 2 and the weight
+)
+
+MERGE_INPUTS = (
+    "frequencies",  # (dim, features), in turns per unit
+    "exponents",  # (widths, features)
+    "taper",  # (features,)
+    "residual",  # (2, features), with the taper
+    "atoms",  # (atoms, 2, features), with the taper
+    "weights",  # (pairs, 3): of the atom that is new, of the first and of the second one
+    "centers",  # (pairs, dim), of the new atoms
+    "variances",  # (pairs, widths)
 )
 
 
@@ -79,9 +92,10 @@ def evaluation_module(shape: Shape, *, own_widths: bool) -> Any:
     For every tile t and pair of atoms p: features, stored in `scratch`, and the model;
     then the residual; then for every pair again the three kinds of derivatives, added
     to `by_weight`, `by_center`, `by_variance` lane by lane. `own_widths`: every atom has an
-    envelope of its own, else exponents and variances are unused.
+    envelope of its own; else one width for all atoms and directions is a factor of the whole
+    model, and `by_variance` is unused.
     """
-    return _Writer(shape, own_widths).write()
+    return _EvaluationWriter(shape, own_widths).write()
 
 
 @dataclass(frozen=True)
@@ -92,11 +106,16 @@ class Evaluation:
     shape: Shape
 
 
+def _shape(kind: str) -> Shape:
+    """For numbers of a kind, "float" or "double", on this processor."""
+    lanes = machine.vector_bits() // (32 if kind == "float" else 64)
+    return Shape(kind, lanes, vectors=4 if machine.vector_bits() == 512 else 2)
+
+
 @cache
 def compile_evaluation(kind: str, own_widths: bool) -> Evaluation:
     """The function for numbers of a kind, "float" or "double", on this processor."""
-    lanes = machine.vector_bits() // (32 if kind == "float" else 64)
-    shape = Shape(kind, lanes, vectors=4 if machine.vector_bits() == 512 else 2)
+    shape = _shape(kind)
     module = evaluation_module(shape, own_widths=own_widths)
     arguments = [machine.INTEGER] * len(NUMBERS) + [machine.POINTER] * len(INPUTS + OUTPUTS)
     evaluation = Evaluation(machine.compile_function(module, "evaluate", *arguments), shape)
@@ -104,21 +123,86 @@ def compile_evaluation(kind: str, own_widths: bool) -> Evaluation:
     return evaluation
 
 
+@cache
+def compile_merges(kind: str) -> Evaluation:
+    """The function `price_merges` for numbers of a kind, on this processor.
+
+    Its arguments are the numbers of tiles, of pairs over ATOMS, of columns and of widths, the
+    inputs above, the (pairs,) numbers of the first and of the second atoms, and an output of
+    (pairs, lanes): what the squared length of the residual grows by, which is added to what is
+    there lane by lane.
+    """
+    shape = _shape(kind)
+    module = _MergeWriter(shape).write()
+    arguments = [machine.INTEGER] * len(NUMBERS) + [machine.POINTER] * (len(MERGE_INPUTS) + 3)
+    merges = Evaluation(machine.compile_function(module, "price_merges", *arguments), shape)
+    _check_merges(merges)
+    return merges
+
+
+def _check_merges(merges: Evaluation) -> None:
+    """Compares the function with its definition."""
+    shape, (tiles, n_pairs, n_atoms, dim, widths) = merges.shape, (3, 3 * ATOMS, 5, 3, 2)
+    dtype: type[np.floating[Any]] = np.float32 if shape.kind == "float" else np.float64
+    n_features = tiles * shape.tile
+    sizes = {
+        "frequencies": (dim, n_features),
+        "exponents": (widths, n_features),
+        "taper": (n_features,),
+        "residual": (2, n_features),
+        "atoms": (n_atoms, 2, n_features),
+        "weights": (n_pairs, 3),
+        "centers": (n_pairs, dim),
+        "variances": (n_pairs, widths),
+    }
+    stream = PublicStream(1, _PURPOSE_CHECK)
+    numbers = {
+        name: (2 * stream.uniform(math.prod(size)) - 1).reshape(size)
+        for name, size in sizes.items()
+    }
+    numbers["exponents"] = -np.abs(numbers["exponents"])
+    numbers["variances"] = np.abs(numbers["variances"])
+    arrays = {name: machine.aligned(numbers[name].astype(dtype)) for name in MERGE_INPUTS}
+    members = np.arange(2 * n_pairs).reshape(2, n_pairs) * 3 % n_atoms
+    prices = np.zeros((n_pairs, shape.lanes), dtype)
+    merges.code.function(
+        *(tiles, n_pairs // ATOMS, dim, widths),
+        *(array.ctypes.data for array in (*arrays.values(), *members, prices)),
+    )
+    inputs = {name: arrays[name].astype(np.float64) for name in MERGE_INPUTS}
+    right = merge_definition(inputs, *members)
+    error = np.abs(prices.sum(axis=1, dtype=np.float64) - right).max()
+    agrees = bool(error <= 256 * float(np.finfo(dtype).eps) * np.abs(right).max())
+    machine.require_agreement(f"{shape.kind!r} decoder", agrees)
+
+
+def merge_definition(inputs: dict[str, Floats], first: Indices, second: Indices) -> Floats:
+    """(pairs,) growth of the squared residual by each merge: the same in plain NumPy."""
+    phases = 2 * np.pi * inputs["centers"] @ inputs["frequencies"]
+    new = np.stack([np.cos(phases), np.sin(phases)], axis=1)
+    new *= np.exp2(inputs["variances"] @ inputs["exponents"])[:, None]
+    new *= inputs["taper"]
+    own, of_first, of_second = inputs["weights"].T[:, :, None, None]
+    atoms = inputs["atoms"]
+    change = own * new - of_first * atoms[first] - of_second * atoms[second]
+    return np.asarray((change * (change + 2 * inputs["residual"])).sum(axis=(1, 2)))
+
+
 def _check(evaluation: Evaluation, own_widths: bool) -> None:
     """Compares the function with its definition, at a few thousand phases."""
-    shape, (tiles, n_atoms, dim, widths) = evaluation.shape, (8, 4 * ATOMS, 3, 2)
+    shape, (tiles, n_atoms, dim) = evaluation.shape, (8, 4 * ATOMS, 3)
+    widths = 2 if own_widths else 1
     dtype: type[np.floating[Any]] = np.float32 if shape.kind == "float" else np.float64
     sizes = {
         "frequencies": (tiles, dim, shape.tile),
         "exponents": (tiles, widths, shape.tile),
         "moments": (tiles, 2, shape.tile),
         "squared_taper": (tiles, 1, shape.tile),
-        "envelope": (tiles, 1, shape.tile),
         "weights": (n_atoms,),
         "centers": (n_atoms, dim),
         "variances": (n_atoms, widths),
         "scratch": (n_atoms, 2, shape.tile),
-        "model": (tiles, 2, shape.tile),
+        "totals": (2, tiles, shape.lanes),
         "by_weight": (n_atoms, shape.lanes),
         "by_center": (n_atoms, dim, shape.lanes),
         "by_variance": (n_atoms, widths, shape.lanes),
@@ -143,7 +227,8 @@ def _check(evaluation: Evaluation, own_widths: bool) -> None:
     tolerance = 256 * float(np.finfo(dtype).eps)
     for name, right in wanted.items():
         found = arrays[name].astype(np.float64)
-        error = np.abs((found if name == "model" else found.sum(axis=-1)) - right).max()
+        with np.errstate(invalid="ignore"):
+            error = np.abs(found.sum(axis=-1) - right).max()
         agrees = bool(error <= tolerance * np.abs(right).max())
         machine.require_agreement(f"{shape.kind!r} decoder", agrees)
 
@@ -152,15 +237,24 @@ def definition(inputs: dict[str, Floats], own_widths: bool) -> dict[str, Floats]
     """What the function adds to its outputs, over lanes: the same in plain NumPy."""
     phases = 2 * np.pi * np.einsum("tdj,ad->taj", inputs["frequencies"], inputs["centers"])
     atoms = np.stack([np.cos(phases), np.sin(phases)])  # (2, tiles, atoms, tile)
-    if own_widths:
-        atoms *= np.exp2(np.einsum("twj,aw->taj", inputs["exponents"], inputs["variances"]))
-    model = np.einsum("a,ptaj->tpj", inputs["weights"], atoms) * inputs["envelope"]
-    weighted = (model - inputs["moments"]) * inputs["squared_taper"] * inputs["envelope"]
+    exponents, variances = inputs["exponents"], inputs["variances"]
+    if not own_widths:
+        variances = np.broadcast_to(variances[:1], variances.shape)
+    atoms *= np.exp2(np.einsum("twj,aw->taj", exponents, variances))
+    model = np.einsum("a,ptaj->tpj", inputs["weights"], atoms)
+    difference = model - inputs["moments"]
+    weighted = difference * inputs["squared_taper"]
+    slopes = np.einsum("tpj,tpj,tj->t", weighted, model, exponents[:, 0])
     real, imaginary = weighted[:, np.newaxis, 0], weighted[:, np.newaxis, 1]
     along = atoms[0] * real + atoms[1] * imaginary
     across = atoms[0] * imaginary - atoms[1] * real
     wanted = {
-        "model": model,
+        "totals": np.stack(
+            [
+                np.einsum("tpj,tpj->t", weighted, difference),
+                np.zeros(len(model)) if own_widths else slopes,
+            ]
+        ),
         "by_weight": along.sum(axis=(0, 2)),
         "by_center": np.einsum("taj,tdj->ad", across, inputs["frequencies"]),
     }
@@ -170,32 +264,18 @@ def definition(inputs: dict[str, Floats], own_widths: bool) -> dict[str, Floats]
 
 
 class _Writer:
-    """Writes the function, part by part; lists have every atom of a pair times every vector."""
+    """Arithmetic of atoms; lists have every atom of a pair times every vector."""
 
-    def __init__(self, shape: Shape, own_widths: bool) -> None:
-        number = FLOAT if shape.kind == "float" else DOUBLE
+    def __init__(self, name: str, shape: Shape, inputs: Mapping[str, Kind | None]) -> None:
+        self.number = FLOAT if shape.kind == "float" else DOUBLE
         arguments: dict[str, Kind | Array] = dict.fromkeys(NUMBERS, I64)
-        arguments |= dict.fromkeys((*INPUTS, *OUTPUTS), Array(number))
-        bits = number.number_bits * shape.lanes
-        self.routine = Routine("evaluate", arguments, vector_bits=bits)
-        self.shape, self.own_widths, self.number = shape, own_widths, number
-        self.vector = number.vector(shape.lanes)
+        arguments |= {key: Array(kind or self.number) for key, kind in inputs.items()}
+        bits = self.number.number_bits * shape.lanes
+        self.routine = Routine(name, arguments, vector_bits=bits)
+        self.shape = shape
+        self.vector = self.number.vector(shape.lanes)
         self.places = [(atom, v) for atom in range(ATOMS) for v in range(shape.vectors)]
         self.dim, self.widths = (self.routine.numbers[name] for name in ("dim", "widths"))
-
-    def write(self) -> Any:
-        routine, pointers, tile = self.routine, self.routine.pointers, self.shape.tile
-        with routine.loop(routine.numbers["tiles"]) as t:
-            frequencies = pointers["frequencies"] + t * self.dim * tile
-            exponents = pointers["exponents"] + t * self.widths * tile
-            zero = routine.constant(self.vector, 0.0)
-            model = [zero] * (2 * self.shape.vectors)  # cosines, then sines
-            with routine.loop(routine.numbers["pairs"], model) as pair:
-                self.forward(self.atoms(pair), frequencies, exponents, model)
-            weighted = self.residual(t, model)
-            with routine.loop(routine.numbers["pairs"]) as pair:
-                self.backward(self.atoms(pair), frequencies, exponents, weighted)
-        return routine.finish()
 
     def atoms(self, pair: Value) -> list[Value]:
         return [pair * ATOMS + atom for atom in range(ATOMS)]
@@ -204,43 +284,16 @@ class _Writer:
         """Where the vectors of a tile lie."""
         return [(start + v * self.shape.lanes).to(self.vector) for v in range(self.shape.vectors)]
 
-    def halves(self, start: Pointer) -> list[tuple[Pointer, Pointer]]:
-        """Where the vectors of the cosines and of the sines of a tile lie."""
-        sines = self.vectors(start + self.shape.tile)
-        return list(zip(self.vectors(start), sines, strict=True))
+    def dot(
+        self, rows: Pointer, columns: list[Pointer], length: Value, stride: Value | int
+    ) -> list[Value]:
+        """Products of every frequency's row with every atom's, added up over `length`.
 
-    def scratch(self, atom: Value) -> list[tuple[Pointer, Pointer]]:
-        """Where the cosines and sines of an atom lie."""
-        return self.halves(self.routine.pointers["scratch"] + atom * (2 * self.shape.tile))
-
-    # --- forward -------------------------------------------------------------------------------
-
-    def forward(
-        self, atoms: list[Value], frequencies: Pointer, exponents: Pointer, model: list[Value]
-    ) -> None:
-        """Stores the features of two atoms and adds them, weighted, to the model."""
-        pointers, vectors = self.routine.pointers, self.shape.vectors
-        centers = [pointers["centers"] + atom * self.dim for atom in atoms]
-        phases = self.dot(frequencies, centers, self.dim)
-        if self.own_widths:
-            variances = [pointers["variances"] + atom * self.widths for atom in atoms]
-            damping = self.dot(exponents, variances, self.widths)
-        for place, (atom, v) in enumerate(self.places):
-            pair = self.cosine_sine(phases[place])
-            if self.own_widths:
-                damp = self.power_of_two(damping[place])
-                pair = pair[0] * damp, pair[1] * damp
-            for room, each in zip(self.scratch(atoms[atom])[v], pair, strict=True):
-                room.store(each)
-            weight = (pointers["weights"] + atoms[atom]).load().splat(self.shape.lanes)
-            for k, each in zip((v, vectors + v), pair, strict=True):
-                model[k] = fma(weight, each, model[k])
-
-    def dot(self, rows: Pointer, columns: list[Pointer], length: Value) -> list[Value]:
-        """Products of every frequency's row with every atom's, added up over `length`."""
+        Rows are `stride` numbers apart.
+        """
         sums = [self.routine.constant(self.vector, 0.0)] * len(self.places)
         with self.routine.loop(length, sums) as j:
-            loaded = [each.load() for each in self.vectors(rows + j * self.shape.tile)]
+            loaded = [each.load() for each in self.vectors(rows + j * stride)]
             factors = [(column + j).load().splat(self.shape.lanes) for column in columns]
             for place, (atom, v) in enumerate(self.places):
                 sums[place] = fma(factors[atom], loaded[v], sums[place])
@@ -266,24 +319,87 @@ class _Writer:
         exponent = whole.signed_to(integer) << mantissa_bits
         return (mantissa.bits_as(exponent.kind) + exponent).bits_as(self.vector)
 
+
+class _EvaluationWriter(_Writer):
+    """Writes the function, part by part."""
+
+    def __init__(self, shape: Shape, own_widths: bool) -> None:
+        super().__init__("evaluate", shape, dict.fromkeys((*INPUTS, *OUTPUTS)))
+        self.own_widths = own_widths
+
+    def write(self) -> Any:
+        routine, pointers, tile = self.routine, self.routine.pointers, self.shape.tile
+        with routine.loop(routine.numbers["tiles"]) as t:
+            frequencies = pointers["frequencies"] + t * self.dim * tile
+            exponents = pointers["exponents"] + t * self.widths * tile
+            zero = routine.constant(self.vector, 0.0)
+            model = [zero] * (2 * self.shape.vectors)  # cosines, then sines
+            with routine.loop(routine.numbers["pairs"], model) as pair:
+                self.forward(self.atoms(pair), frequencies, exponents, model)
+            weighted = self.residual(t, model, exponents)
+            with routine.loop(routine.numbers["pairs"]) as pair:
+                self.backward(self.atoms(pair), frequencies, exponents, weighted)
+        return routine.finish()
+
+    def halves(self, start: Pointer) -> list[tuple[Pointer, Pointer]]:
+        """Where the vectors of the cosines and of the sines of a tile lie."""
+        sines = self.vectors(start + self.shape.tile)
+        return list(zip(self.vectors(start), sines, strict=True))
+
+    def scratch(self, atom: Value) -> list[tuple[Pointer, Pointer]]:
+        """Where the cosines and sines of an atom lie."""
+        return self.halves(self.routine.pointers["scratch"] + atom * (2 * self.shape.tile))
+
+    # --- forward -------------------------------------------------------------------------------
+
+    def forward(
+        self, atoms: list[Value], frequencies: Pointer, exponents: Pointer, model: list[Value]
+    ) -> None:
+        """Stores the features of two atoms and adds them, weighted, to the model."""
+        pointers, vectors = self.routine.pointers, self.shape.vectors
+        centers = [pointers["centers"] + atom * self.dim for atom in atoms]
+        phases = self.dot(frequencies, centers, self.dim, self.shape.tile)
+        if self.own_widths:
+            variances = [pointers["variances"] + atom * self.widths for atom in atoms]
+            damping = self.dot(exponents, variances, self.widths, self.shape.tile)
+        for place, (atom, v) in enumerate(self.places):
+            pair = self.cosine_sine(phases[place])
+            if self.own_widths:
+                damp = self.power_of_two(damping[place])
+                pair = pair[0] * damp, pair[1] * damp
+            for room, each in zip(self.scratch(atoms[atom])[v], pair, strict=True):
+                room.store(each)
+            weight = (pointers["weights"] + atoms[atom]).load().splat(self.shape.lanes)
+            for k, each in zip((v, vectors + v), pair, strict=True):
+                model[k] = fma(weight, each, model[k])
+
     # --- backward ------------------------------------------------------------------------------
 
-    def residual(self, t: Value, model: list[Value]) -> list[Value]:
-        """Stores the model of the tile; the residual times taper^2 and the shared envelope."""
+    def residual(self, t: Value, model: list[Value], exponents: Pointer) -> list[Value]:
+        """Stores the totals of the tile; the residual times taper^2 and the shared envelope."""
         pointers, place = self.routine.pointers, t * self.shape.tile
-        shared = self.vectors(pointers["envelope"] + place)
         tapers = self.vectors(pointers["squared_taper"] + place)
-        targets = self.halves(pointers["model"] + place * 2)
         moments = self.halves(pointers["moments"] + place * 2)
+        variance = pointers["variances"].load().splat(self.shape.lanes)
+        cost = slope = self.routine.constant(self.vector, 0.0)
         weighted = list(model)
-        for v in range(self.shape.vectors):
-            envelope = shared[v].load()
-            factor = tapers[v].load() * envelope
+        for v, powers in enumerate(self.vectors(exponents)):
+            taper = tapers[v].load()
+            if not self.own_widths:
+                exponent = powers.load()
+                envelope = self.power_of_two(exponent * variance)
             for part in range(2):
                 k = part * self.shape.vectors + v
-                value = model[k] * envelope
-                targets[v][part].store(value)
-                weighted[k] = (value - moments[v][part].load()) * factor
+                value = model[k] if self.own_widths else model[k] * envelope
+                difference = value - moments[v][part].load()
+                weighted[k] = difference * taper
+                cost = fma(weighted[k], difference, cost)
+                if not self.own_widths:
+                    slope = fma(weighted[k] * exponent, value, slope)
+                    weighted[k] = weighted[k] * envelope
+        totals, tiles = pointers["totals"], self.routine.numbers["tiles"]
+        (totals + t * self.shape.lanes).to(self.vector).store(cost)
+        (totals + (tiles + t) * self.shape.lanes).to(self.vector).store(slope)
         return weighted
 
     def backward(
@@ -321,6 +437,60 @@ class _Writer:
                 for v in range(vectors):
                     total = fma(values[atom * vectors + v], loaded[v], total)
                 target.store(total)
+
+
+class _MergeWriter(_Writer):
+    """Writes the function `price_merges`."""
+
+    def __init__(self, shape: Shape) -> None:
+        inputs: dict[str, Kind | None] = dict.fromkeys(MERGE_INPUTS)
+        super().__init__(
+            "price_merges", shape, {**inputs, "first": I64, "second": I64, "prices": None}
+        )
+
+    def write(self) -> Any:
+        routine, pointers = self.routine, self.routine.pointers
+        n_features = routine.numbers["tiles"] * self.shape.tile
+        with routine.loop(routine.numbers["tiles"]) as t:
+            place = t * self.shape.tile
+            with routine.loop(routine.numbers["pairs"]) as pair:
+                merges = self.atoms(pair)
+                centers = [pointers["centers"] + merge * self.dim for merge in merges]
+                variances = [pointers["variances"] + merge * self.widths for merge in merges]
+                phases = self.dot(pointers["frequencies"] + place, centers, self.dim, n_features)
+                damping = self.dot(
+                    pointers["exponents"] + place, variances, self.widths, n_features
+                )
+                totals = [
+                    (pointers["prices"] + m * self.shape.lanes).to(self.vector) for m in merges
+                ]
+                sums = [total.load() for total in totals]
+                for k, (atom, v) in enumerate(self.places):
+                    at = place + v * self.shape.lanes
+                    taper = (pointers["taper"] + at).to(self.vector).load()
+                    damp = self.power_of_two(damping[k]) * taper
+                    parts = [each * damp for each in self.cosine_sine(phases[k])]
+                    for part, each in enumerate(parts):
+                        sums[atom] = self.grown(
+                            merges[atom], each, at + n_features * part, n_features, sums[atom]
+                        )
+                for total, each in zip(totals, sums, strict=True):
+                    total.store(each)
+        return routine.finish()
+
+    def grown(
+        self, merge: Value, new: Value, place: Value, n_features: Value, total: Value
+    ) -> Value:
+        """The price of a merge so far, with that of one vector of features of its new atom."""
+        pointers, lanes = self.routine.pointers, self.shape.lanes
+        weights = [(pointers["weights"] + merge * 3 + k).load().splat(lanes) for k in range(3)]
+        change = weights[0] * new
+        for name, weight in zip(("first", "second"), weights[1:], strict=True):
+            row = (pointers[name] + merge).load() * n_features * 2
+            old = (pointers["atoms"] + row + place).to(self.vector).load()
+            change = fma(-weight, old, change)
+        residual = (pointers["residual"] + place).to(self.vector).load()
+        return fma(change, change + residual + residual, total)
 
 
 def _fit(

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.linalg.blas import dsyrk, ssyrk
 from scipy.optimize import nnls
 
@@ -32,6 +32,7 @@ from privsketch.errors import ParameterError
 from privsketch.sketching.sketch import Sketch
 
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible
+MAX_EXCHANGES = 10  # of weights between zero and positive; two or three are usual
 SINGLE_GRAM_RIDGE = 1e-5  # the same for products in single precision
 
 
@@ -179,6 +180,20 @@ class Target:
             taper[keep],
         )
 
+    def padded(self, multiple: int) -> Target:
+        """The same with further features of no weight, up to a multiple in number."""
+        m = self.n_features
+        n_more = -m % multiple
+        if n_more == 0:
+            return self
+        rows = ((0, n_more), (0, 0))
+        return Target(
+            np.pad(self.frequencies, rows),
+            np.pad(self.squares, rows),
+            np.pad(self.moments.reshape(2, m), ((0, 0), (0, n_more))).ravel(),
+            np.pad(self.taper, (0, n_more)),
+        )
+
     def astype(self, dtype: type[np.floating[Any]]) -> Target:
         """The same in another precision."""
         return Target(
@@ -264,9 +279,14 @@ def tapered_features(target: Target, centers: Floats, variances: Floats) -> Real
 
 def inner_products(rows: Real) -> Floats:
     """All inner products of the rows, at half of the work of a matrix product."""
-    syrk = ssyrk if rows.dtype == np.float32 else dsyrk
-    half = syrk(1.0, rows.T, trans=1, lower=1).astype(np.float64)
+    half = lower_products(rows).astype(np.float64)
     return half + np.tril(half, -1).T
+
+
+def lower_products(rows: Real) -> Real:
+    """The same on and below the diagonal, zeros above it."""
+    syrk = ssyrk if rows.dtype == np.float32 else dsyrk
+    return np.asarray(syrk(1.0, rows.T, trans=1, lower=1))
 
 
 def ridged(target: Target, gram_matrix: Floats) -> Floats:
@@ -282,14 +302,32 @@ def ridged(target: Target, gram_matrix: Floats) -> Floats:
 
 
 def best_weights(target: Target, centers: Floats, variances: Floats) -> Floats:
-    """Non-negative least-squares weights of given atoms, lightly ridged.
-
-    Solved on the Cholesky factor of the Gram matrix, whose size does not grow
-    with the number of features.
-    """
+    """Non-negative least-squares weights of given atoms, lightly ridged."""
     matrix = tapered_features(target, centers, variances)
     inner = ridged(target, inner_products(matrix))
     right = (matrix @ (target.moments * np.tile(target.taper, 2))).astype(np.float64)
-    factor = cholesky(inner, lower=True)
+    return nonnegative_solution(inner, right)
+
+
+def nonnegative_solution(gram_matrix: Floats, right: Floats) -> Floats:
+    """The x >= 0 of least x'Gx - 2 x'r, of a positive definite matrix.
+
+    Few weights are zero: all that turn negative are put there, all that the gradient calls for
+    come back, and so on (Portugal, Judice and Vicente 1994). Where that goes round in circles,
+    least squares on the Cholesky factor, one weight at a time, are slower and cannot.
+    """
+    positive = np.ones(len(right), dtype=bool)
+    least = -1e-12 * float(np.max(np.abs(right), initial=0.0))
+    for _ in range(MAX_EXCHANGES):
+        weights = np.zeros(len(right))
+        inner = gram_matrix if positive.all() else gram_matrix[np.ix_(positive, positive)]
+        if len(inner):
+            weights[positive] = cho_solve(cho_factor(inner, lower=True), right[positive])
+        slopes = gram_matrix @ weights - right
+        wrong = np.where(positive, weights < 0, slopes < least)
+        if not wrong.any():
+            return weights
+        positive ^= wrong
+    factor = cholesky(gram_matrix, lower=True)
     weights, _ = nnls(factor.T, solve_triangular(factor, right, lower=True))
     return np.asarray(weights, dtype=np.float64)

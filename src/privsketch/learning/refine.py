@@ -17,16 +17,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, minimize
 
 from privsketch._typing import Floats
 from privsketch.kernels.decoder import ATOMS, compile_evaluation
 from privsketch.kernels.machine import aligned
 from privsketch.learning.problem import Atoms, Problem, Target, features, make_target
+from privsketch.learning.quasi_newton import minimise
 
 # In units of the target, where all weights together are about one. Atoms whose envelope
 # damps them to nothing would otherwise grow without limit.
 MAX_WEIGHT = 1e6
+# Fall of the cost by one iteration, relative to what noise in the fitted variables hides.
+NEGLIGIBLE = 1e-4
 TURN = 2 * math.pi  # in radians
 HALF_BITS = -0.5 / math.log(2)  # exp(-x / 2) = 2^(HALF_BITS x)
 N_STARTS = 64  # random places that the cloud's center is looked for at; by trial
@@ -43,61 +45,52 @@ def refine(
     n_iterations: int,
     fit_variances: bool = True,
 ) -> tuple[Atoms, float, int]:
-    """Descend jointly in all weights, centers and variances (L-BFGS-B).
+    """Descend jointly in all weights, centers and variances.
 
     Returns the atoms, their cost and the number of evaluations. Weights and
     variances stay non-negative, centers in the box. Variables are scaled by the
     diagonal of the Gauss-Newton matrix, without which the weights, centers and
     variances differ by orders of magnitude in curvature.
+
+    Noise in p fitted variables hides p / 2m of the cost of 2m numbers: the descent ends where
+    iterations bring next to nothing of that.
     """
-    n_atoms, dim = atoms.centers.shape
-    scales = _curvature_scales(target, atoms)
-    parts = [atoms.weights, atoms.centers.ravel()]
-    lower = [np.zeros(n_atoms), np.tile(low, n_atoms)]
-    upper = [np.full(n_atoms, MAX_WEIGHT), np.tile(high, n_atoms)]
-    if fit_variances:
-        # No distribution on an interval has a larger variance than this.
-        largest = (high - low) ** 2 / 4
-        if atoms.variances.shape[1] == 1:
-            largest = np.max(largest, keepdims=True)
-        parts.append(atoms.variances.ravel())
-        lower.append(np.zeros(atoms.variances.size))
-        upper.append(np.tile(largest, len(atoms.variances)))
-    scale = np.concatenate([s.ravel() for s in scales[: len(parts)]])
-
-    def unpack(x: Floats) -> Atoms:
-        plain = x / scale
-        return Atoms(
-            plain[:n_atoms],
-            plain[n_atoms : n_atoms * (dim + 1)].reshape(n_atoms, dim),
-            plain[n_atoms * (dim + 1) :].reshape(atoms.variances.shape)
-            if fit_variances
-            else atoms.variances,
-        )
-
+    n_atoms = atoms.size
+    scale = np.concatenate([each.ravel() for each in _curvature_scales(target, atoms)])
+    # No distribution on an interval has a larger variance than this.
+    largest = (high - low) ** 2 / 4
+    if atoms.variances.shape[1] == 1:
+        largest = np.max(largest, keepdims=True)
+    variances = atoms.variances.ravel()
+    lower = [np.zeros(n_atoms), np.tile(low, n_atoms), np.zeros(variances.size)]
+    upper = [
+        np.full(n_atoms, MAX_WEIGHT),
+        np.tile(high, n_atoms),
+        np.tile(largest, len(atoms.variances)),
+    ]
+    if not fit_variances:
+        lower[2] = upper[2] = variances
+    least, most = np.concatenate(lower) * scale, np.concatenate(upper) * scale
+    start = np.concatenate([atoms.weights, atoms.centers.ravel(), variances]) * scale
     evaluate = Evaluator(target, atoms)
 
     def objective(x: Floats) -> tuple[float, Floats]:
-        value, gradient = evaluate(unpack(x))
-        pieces = [gradient.weights, gradient.centers.ravel()]
-        if fit_variances:
-            pieces.append(gradient.variances.ravel())
-        return value, np.concatenate(pieces) / scale
+        value, gradient = evaluate.flat(x / scale)
+        gradient /= scale
+        return value, gradient
 
-    bounds = Bounds(np.concatenate(lower) * scale, np.concatenate(upper) * scale)
-    start = np.clip(np.concatenate(parts) * scale, bounds.lb, bounds.ub)
-    result = minimize(
+    x, value, n_evaluations = minimise(
         objective,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        options={"maxiter": n_iterations, "maxcor": 10, "ftol": 1e-15, "gtol": 1e-10},
+        np.clip(start, least, most),
+        least,
+        most,
+        n_iterations=n_iterations,
+        negligible=NEGLIGIBLE * len(start) / (2 * target.n_features),
     )
-    found = unpack(np.asarray(result.x, dtype=np.float64))
+    found = evaluate.unpacked(x / scale)
     # Dividing by the scale may leave the box by one rounding.
     found = replace(found, centers=np.clip(found.centers, low, high))
-    return found, float(result.fun), int(result.nfev)
+    return found, value, n_evaluations
 
 
 def _curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floats]:
@@ -134,7 +127,7 @@ class Evaluator:
     """
 
     def __init__(self, target: Target, atoms: Atoms) -> None:
-        self._target = target
+        self._size = atoms.size
         # One width for all atoms and directions is a factor of the whole model.
         self._one_width = atoms.variances.shape == (1, 1)
         self._kernel = compile_evaluation(
@@ -146,75 +139,83 @@ class Evaluator:
         self._dim, self._widths = target.frequencies.shape[1], self._exponents.shape[1]
         self._tiles = -(-target.n_features // shape.tile)
         self._pairs = -(-atoms.size // ATOMS)
-        m = target.n_features
-        self._packed = {
-            "frequencies": self._pack(target.frequencies / TURN),
-            "exponents": self._pack(self._exponents * HALF_BITS),
-            "moments": self._pack(target.moments.reshape(2, m).T),
-            "squared_taper": self._pack(target.taper[:, None] ** 2),
-            "envelope": self._pack(np.ones((m, 1), dtype)),
-        }
-        n_atoms, lanes = ATOMS * self._pairs, shape.lanes
+        m, n_atoms, lanes = target.n_features, ATOMS * self._pairs, shape.lanes
+        self._shape, self._dtype = atoms.variances.shape, dtype
+        inputs = (
+            self._pack(target.frequencies / TURN),
+            self._pack(self._exponents * HALF_BITS),
+            self._pack(target.moments.reshape(2, m).T),
+            self._pack(target.taper[:, None] ** 2),
+        )
         self._weights = aligned(np.zeros(n_atoms, dtype))
-        self._centers = aligned(np.zeros((n_atoms, self._dim), dtype))
+        self._centers = aligned(np.zeros(n_atoms * self._dim, dtype))
         self._variances = aligned(np.zeros((n_atoms, self._widths), dtype))
-        self._scratch = aligned(np.zeros((n_atoms, 2, shape.tile), dtype))
-        self._model = aligned(np.zeros((self._tiles, 2, shape.tile), dtype))
+        scratch = aligned(np.zeros((n_atoms, 2, shape.tile), dtype))
+        self._totals = aligned(np.zeros((2, self._tiles * lanes), dtype))
         # One room for all sums over frequencies, cleared before every evaluation.
         self._sums = aligned(np.zeros((n_atoms * (1 + self._dim + self._widths), lanes), dtype))
-        ends = np.cumsum([n_atoms, n_atoms * self._dim])
-        self._parts = np.split(self._sums, ends)
-        self._addresses = [
-            array.ctypes.data
-            for array in (
-                *self._packed.values(),
-                self._weights,
-                self._centers,
-                self._variances,
-                self._scratch,
-                self._model,
-                *self._parts,
-            )
-        ]
+        self._ends = n_atoms, n_atoms * (1 + self._dim)
+        parts = np.split(self._sums, self._ends)
+        self._ones = np.ones(lanes, dtype)
+        variables = self._weights, self._centers, self._variances
+        self._arrays = (*inputs, *variables, scratch, self._totals, *parts)
+        self._arguments = (
+            *(self._tiles, self._pairs, self._dim, self._widths),
+            *(array.ctypes.data for array in self._arrays),
+        )
 
     def _pack(self, rows: NDArray[Any]) -> NDArray[Any]:
         """(m, columns) to (tiles, columns, frequencies of a tile), zero padded."""
         tile = self._kernel.shape.tile
-        padded = np.zeros((self._tiles * tile, rows.shape[1]), self._target.moments.dtype)
+        padded = np.zeros((self._tiles * tile, rows.shape[1]), self._dtype)
         padded[: len(rows)] = rows
         return aligned(padded.reshape(self._tiles, tile, -1).transpose(0, 2, 1))
 
     def __call__(self, atoms: Atoms) -> tuple[float, Atoms]:
         """The cost, and its gradient in the shape of the atoms."""
-        size, dim = atoms.centers.shape
-        self._weights[:size] = atoms.weights
-        self._centers[:size] = atoms.centers
-        envelope = self._packed["envelope"]
-        if self._one_width:
-            np.exp2(self._packed["exponents"][:, 0] * atoms.variances[0, 0], out=envelope[:, 0])
-        else:
-            self._variances[:size] = atoms.variances
-        self._sums[:] = 0
-        self._kernel.code.function(
-            self._tiles, self._pairs, self._dim, self._widths, *self._addresses
+        parts = [atoms.weights, atoms.centers.ravel(), atoms.variances.ravel()]
+        value, gradient = self.flat(np.concatenate(parts))
+        return value, self.unpacked(gradient)
+
+    def unpacked(self, numbers: Floats) -> Atoms:
+        """Weights, then centers, then variances, in the shape of the atoms."""
+        n, n_centers = self._size, self._size * self._dim
+        return Atoms(
+            numbers[:n],
+            numbers[n : n + n_centers].reshape(n, self._dim),
+            numbers[n + n_centers :].reshape(self._shape),
         )
-        difference = self._model - self._packed["moments"]
-        weighted = difference * self._packed["squared_taper"]
-        cost = float(np.vdot(weighted, difference))
-        sums = [part.sum(axis=1, dtype=np.float64) for part in self._parts]
-        by_weight = 2 * sums[0][:size]
-        by_center = sums[1].reshape(-1, dim)[:size] * (2 * TURN * atoms.weights[:, None])
-        if self._one_width:
-            along = np.einsum("tpj,tpj->tj", weighted, self._model)
-            slope = float(np.vdot(along, self._packed["exponents"][:, 0]))
-            by_variance = np.array([[2 * math.log(2) * slope]])
+
+    def flat(self, numbers: Floats) -> tuple[float, Floats]:
+        """The cost and its gradient, both for numbers in the order of `unpacked`."""
+        n, dim = self._size, self._dim
+        end = n * (1 + dim)
+        weights, variances = numbers[:n], numbers[end:].reshape(self._shape)
+        self._weights[:n] = weights
+        self._centers[: n * dim] = numbers[n:end]
+        if self._shape[0] == 1:
+            self._variances[:] = variances
         else:
-            by_variance = sums[2].reshape(-1, self._widths)[:size] * (
-                2 * math.log(2) * atoms.weights[:, None]
-            )
-            if atoms.shared:
-                by_variance = by_variance.sum(axis=0, keepdims=True)
-        return cost, Atoms(by_weight, by_center, by_variance)
+            self._variances[:n] = variances
+        self._sums.fill(0)
+        self._kernel.code.function(*self._arguments)
+        cost, slope = self._totals.sum(axis=1, dtype=np.float64)
+        sums = self._sums @ self._ones
+        gradient = np.empty(len(numbers))
+        np.multiply(sums[:n], 2.0, out=gradient[:n])
+        first, second = self._ends
+        by_center = sums[first : first + n * dim].reshape(n, dim)
+        factors = weights[:, None] * (2 * TURN)
+        np.multiply(by_center, factors, out=gradient[n:end].reshape(n, dim))
+        if self._one_width:
+            gradient[end] = 2 * math.log(2) * slope
+        else:
+            by_variance = sums[second : second + n * self._widths].reshape(n, self._widths)
+            by_variance = by_variance * ((2 * math.log(2)) * weights[:, None])
+            if self._shape[0] == 1:
+                by_variance = by_variance.sum(axis=0)
+            gradient[end:] = by_variance.ravel()
+        return float(cost), gradient
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,12 @@ Everything here is computed from the sketch and the model: free post-processing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.lapack import dtrtri
 
 from privsketch._typing import Floats, Real
 from privsketch.design.forecast import HOPELESS
@@ -34,6 +35,7 @@ from privsketch.learning.problem import (
     Target,
     features,
     inner_products,
+    lower_products,
     make_target,
 )
 from privsketch.models.clusters import ClusterModel
@@ -42,6 +44,8 @@ from privsketch.sketching.sketch import Sketch
 N_SAMPLES = 400  # of records; they give a variance to about sqrt(2 / 400) = 7 %
 RIDGE = 1e-5  # relative; twins have the same derivatives, and products are in float32
 LARGEST = 10**11  # multiply-adds of J'J; beyond, directions of the fit are only counted
+FEW_PAIRS = 40  # atoms, whose inner products are plain matrix products; by trial
+PAIR_NUMBERS = 2**17  # of one block of inner products, so that it stays in the cache
 EDGE = 0.999  # of the way from the center of the domain
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
@@ -72,50 +76,59 @@ class Uncertainty:
         spread = None if self._spread is None else self._spread.scaled(factor)
         return Uncertainty(factor**2 * self.expected_cost, factor**2 * self.cost_spread, spread)
 
-    def errors(self, by_weights: Floats, by_centers: Floats) -> Floats | None:
-        """Standard errors of linear functions of the fitted weights and centers.
+    def errors(self, by_weights: Floats, shares: Floats) -> Floats | None:
+        """Standard errors of points that depend on the fitted weights and centers.
 
         Parameters
         ----------
-        by_weights : (..., size)
-            Derivatives of the functions by the weights.
-        by_centers : (..., size, dim)
-            Derivatives by the centers' coordinates.
+        by_weights : (n_points, dim, size)
+            Derivatives of the points by the weights.
+        shares : (n_points, size)
+            How far a point moves with each of the centers.
 
         Returns
         -------
-        (...) float64, or None for a fit too large to tell.
+        (n_points, dim) float64, or None for a fit too large to tell.
         """
-        if self._spread is None:
-            return None
-        shape = by_weights.shape[:-1]
-        flat = by_centers.reshape(*shape, -1)
-        return self._spread.errors(np.concatenate([by_weights, flat], axis=-1))
+        return None if self._spread is None else self._spread.errors(by_weights, shares)
 
 
 @dataclass(frozen=True)
 class _ParameterSpread:
-    """How weights and centers vary: by noise, and with the sample of records."""
+    """How weights and centers vary: by noise, and with the sample of records.
 
-    n_weights: int
-    by_noise: Floats  # (p, p) square root of a covariance, one column per direction
-    by_sample: Floats  # (n_samples, p), scaled to add up to a covariance
+    `factor` is the Cholesky factor L of the parameters' inner products, each over its length:
+    noise spreads them by the columns of L^-T, a sampled record by the column of L^-T that is in
+    `sampled`. Nobody asks for the errors of searches that are not kept, so the rest is done then.
+    """
+
+    factor: Floats  # (p, p)
+    sampled: Floats  # (p, n_samples)
+    lengths: Floats  # (p,)
+    noise_std: float
+    sampling_std: float  # what the sampled columns are multiplied by
+    unit: float = 1.0  # of the weights, which come first
 
     def scaled(self, factor: float) -> _ParameterSpread:
-        """The same for weights, which come first, in another unit."""
-        units = np.ones(len(self.by_noise))
-        units[: self.n_weights] = factor
-        return _ParameterSpread(
-            self.n_weights, self.by_noise * units[:, None], self.by_sample * units
-        )
+        """The same for weights in another unit."""
+        return replace(self, unit=self.unit * factor)
 
-    def errors(self, directions: Floats) -> Floats:
-        flat = directions.reshape(-1, directions.shape[-1])
-        variances = np.zeros(len(flat))
-        for factor in (self.by_noise, self.by_sample.T):
-            product = flat.astype(np.float32) @ factor.astype(np.float32)
-            variances += np.einsum("qp,qp->q", product, product)
-        return np.sqrt(variances).reshape(directions.shape[:-1])
+    def errors(self, by_weights: Floats, shares: Floats) -> Floats:
+        size, dim = shares.shape[1], by_weights.shape[1]
+        inverse = dtrtri(self.factor, lower=1)[0].astype(np.float32)
+        # One column for each direction that noise, or a sampled record, moves the parameters in.
+        by_sample = self.sampled.T.astype(np.float32) @ inverse
+        spreads = ((self.noise_std, inverse), (self.sampling_std, by_sample))
+        by_weights = by_weights * (self.unit / self.lengths[:size])
+        variances = np.zeros(by_weights.shape[:2])
+        for axis in range(dim):
+            places = np.arange(size + axis, size * (1 + dim), dim)
+            along = (shares / self.lengths[places]).astype(np.float32)
+            with_weights = by_weights[:, axis].astype(np.float32)
+            for std, spread in spreads:
+                moved = with_weights @ spread[:, :size].T + along @ spread[:, places].T
+                variances[:, axis] += std**2 * np.einsum("qp,qp->q", moved, moved)
+        return np.sqrt(variances)
 
 
 def assess_fit(
@@ -190,36 +203,35 @@ def assess(
         variance = noise_variance + scatter / n_values
         return Uncertainty(free * variance, float(np.sqrt(2 * free) * variance))
     derivatives = _derivatives(target, atoms, fit_variances)
-    inner = inner_products(derivatives)
+    inner = tangent_products(target, atoms, derivatives)
     lengths = np.sqrt(np.maximum(np.diag(inner), np.finfo(np.float32).tiny))
-    inner /= np.outer(lengths, lengths)
+    inner /= lengths
+    inner /= lengths[:, None]
     inner[np.diag_indices_from(inner)] += RIDGE
-    factor = cho_factor(inner, lower=True)
+    factor = cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
     deviations = _sampled_features(target, atoms, rng) - _unit_moments(target, atoms, total)
     scores = (deviations @ derivatives.T) / lengths
-    followed = cho_solve(factor, scores.T).T
+    sampled = solve_triangular(factor, scores.T, lower=True, check_finite=False)
     # Inner products of what is left: those of all less those of what is followed.
-    products = inner_products(deviations) - scores @ followed.T
+    products = lower_products(deviations) - lower_products(sampled.T)
     n_samples = len(products)
     trace = max(float(np.trace(products)), 0.0) / n_samples
     np.fill_diagonal(products, 0.0)
-    square_trace = float(np.sum(products**2)) / (n_samples * (n_samples - 1))
+    square_trace = 2 * float(np.vdot(products, products)) / (n_samples * (n_samples - 1))
     spread = np.sqrt(
         2 * free * noise_variance**2
         + 4 * noise_variance * per_record * trace
         + 2 * per_record**2 * square_trace
     )
-    # (J'J)^-1 = L^-T L^-1; of its square root, the rows of weights and centers are kept.
-    n_kept = atoms.weights.size + atoms.centers.size
-    identity = np.eye(len(inner))[:, :n_kept]
-    root = solve_triangular(factor[0], identity, lower=True).T / lengths[:n_kept, None]
     return Uncertainty(
         free * noise_variance + per_record * trace,
         float(spread),
         _ParameterSpread(
-            atoms.size,
-            np.sqrt(noise_variance) * root,
-            np.sqrt(per_record / n_samples) * followed[:, :n_kept] / lengths[:n_kept],
+            factor,
+            sampled,
+            lengths,
+            noise_std=math.sqrt(noise_variance),
+            sampling_std=math.sqrt(per_record / n_samples),
         ),
     )
 
@@ -246,13 +258,12 @@ def _sampled_features(target: Target, atoms: Atoms, rng: np.random.Generator) ->
 def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> Real:
     """(n_parameters, 2 m) derivatives of the model by weights, centers and variances."""
     m, (size, dim) = target.n_features, atoms.centers.shape
-    # Atoms of no weight have no derivative by their center: any positive weight tells the
-    # direction, and the error that comes out is large.
-    weights = np.maximum(atoms.weights, 1e-6 * atoms.weights.sum()).astype(np.float32)
+    weights = _positive_weights(atoms)
     matrix = features(target, atoms.centers, atoms.variances)
     n_variances = atoms.variances.size if fit_variances else 0
-    result = np.zeros((size * (dim + 1) + n_variances, 2 * m), np.float32)
+    result = np.empty((size * (dim + 1) + n_variances, 2 * m), np.float32)
     by_weight, by_center, by_variance = np.split(result, [size, size * (dim + 1)])
+    by_variance[:] = 0
     by_weight[:] = matrix
     by_center = by_center.reshape(size, dim, 2, m)
     exponents = target.exponents(atoms.variances).T / np.float32(-2)
@@ -264,6 +275,77 @@ def _derivatives(target: Target, atoms: Atoms, fit_variances: bool) -> Real:
             slopes = weighted * exponents[:, None, :]
             by_variance.reshape(-1, len(exponents), 2, m)[0 if atoms.shared else k] += slopes
     return result
+
+
+def _positive_weights(atoms: Atoms) -> Real:
+    # Atoms of no weight have no derivative by their center: any positive weight tells the
+    # direction, and the error that comes out is large.
+    weights = np.maximum(atoms.weights, 1e-6 * atoms.weights.sum())
+    return np.asarray(weights, dtype=np.float32)
+
+
+def tangent_products(target: Target, atoms: Atoms, derivatives: Real) -> Floats:
+    """All inner products of the derivatives of atoms, which come in the order of `assess`.
+
+    A derivative by a center is an atom's features turned by a right angle, times a coordinate of
+    the frequencies: inner products of two depend on the phases between two centers,
+
+        sum_j E_jk E_jl cos(w_j.(c_k - c_l)) w_jd w_je  and  sum_j E_jk E_jl sin(...) w_jd,
+
+    which takes a quarter of the multiplications of a matrix product.
+    """
+    m, (size, dim) = target.n_features, atoms.centers.shape
+    n = size * (dim + 1)
+    if size <= FEW_PAIRS or dim > size:
+        return inner_products(derivatives)
+    one, other = np.triu_indices(dim)
+    even = np.empty((m, 1 + len(one)), np.float32)
+    even[:, 0] = 1
+    np.multiply(target.frequencies[:, one], target.frequencies[:, other], out=even[:, 1:])
+    cosines, sines = _phase_sums(derivatives[:size], even, target.frequencies)
+    weights = _positive_weights(atoms)
+    result = np.empty((len(derivatives), len(derivatives)))
+    result[:size, :size] = cosines[:, :, 0]
+    # Row k, column (l, d): features of atom k with the derivative of atom l along d.
+    result[:size, size:n] = (-sines * weights[:, None]).reshape(size, size * dim)
+    result[size:n, :size] = result[:size, size:n].T
+    weighted = np.moveaxis(cosines[:, :, 1:] * np.outer(weights, weights)[:, :, None], 2, 0)
+    blocks = result[size:n, size:n].reshape(size, dim, size, dim)
+    blocks[:, one, :, other] = weighted
+    blocks[:, other, :, one] = weighted
+    result[n:] = derivatives[n:] @ derivatives.T
+    result[:n, n:] = result[n:, :n].T
+    return result
+
+
+def _phase_sums(matrix: Real, even: Real, odd: Real) -> tuple[Real, Real]:
+    """(size, size, columns) products of all pairs of atoms, summed over frequencies.
+
+    Those of the cosines of the phases between two atoms with `even`, and of the sines with `odd`,
+    both (m, columns). `matrix` has the atoms' features.
+    """
+    size, m = len(matrix), len(even)
+    cosines = np.zeros((size, size, even.shape[1]), np.float32)
+    sines = np.zeros((size, size, odd.shape[1]), np.float32)
+    n_block = max(256, PAIR_NUMBERS // size)  # frequencies
+    for begin in range(0, m, n_block):
+        block = slice(begin, min(begin + n_block, m))
+        real = np.ascontiguousarray(matrix[:, :m][:, block])
+        imaginary = np.ascontiguousarray(matrix[:, m:][:, block])
+        room = np.empty((2, *real.shape), np.float32)
+        for k in range(size):
+            before = slice(k + 1)  # what comes later is known by symmetry
+            term, further = room[:, before]
+            np.multiply(real[before], real[k], out=term)
+            term += np.multiply(imaginary[before], imaginary[k], out=further)
+            cosines[k, before] += term @ even[block]
+            np.multiply(imaginary[before], real[k], out=term)
+            term -= np.multiply(real[before], imaginary[k], out=further)
+            sines[k, before] += term @ odd[block]
+    first, second = np.triu_indices(size, 1)
+    cosines[first, second] = cosines[second, first]
+    sines[first, second] = -sines[second, first]
+    return cosines, sines
 
 
 @dataclass(frozen=True)

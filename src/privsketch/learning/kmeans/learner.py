@@ -94,8 +94,10 @@ def learn_kmeans(
         size = number * design.n_features * design.dim
         n_init = DEFAULT_STARTS if size <= LARGE else 2
     decode = decode_joint if decoder == "joint" else decode_ompr
-    solution = decode(problem, number, rng, n_init=int(n_init))
-    return _as_model(sketch, problem, solution, decoder, rng)
+    # The matrix products are small: threads would cost more than they bring.
+    with one_thread():
+        solution = decode(problem, number, rng, n_init=int(n_init))
+        return _as_model(sketch, problem, solution, decoder, rng)
 
 
 def check_choices(
@@ -188,18 +190,16 @@ def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats
     serves nothing, nothing is known but the domain.
     """
     density = solution.density
-    n_clusters, dim = clusters.centers.shape
     records = np.maximum(clusters.records, 1e-300)[:, None]
     own = clusters.masses / records  # (k, p) share of a cluster that is of a component
     per_weight = clusters.masses / np.maximum(density.weights, 1e-300) / records
     offsets = clusters.means - clusters.centers[:, None, :]
     by_weights = np.moveaxis(per_weight[:, :, None] * offsets, 2, 1)  # (k, dim, p)
-    by_centers = own[:, None, :, None] * np.eye(dim)[None, :, None, :]  # (k, dim, p, dim)
-    errors = solution.uncertainty.errors(by_weights, by_centers)
+    errors = solution.uncertainty.errors(by_weights, own)
     if errors is None:
         return None
     misfit = solution.residual / solution.expected_residual
-    errors = errors.reshape(n_clusters, dim) * math.sqrt(max(misfit, 1.0))
+    errors = errors * math.sqrt(max(misfit, 1.0))
     errors[clusters.records <= 0] = np.inf
     return np.minimum(errors, no_knowledge(half_widths))
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privsketch._parallel import one_thread
-from privsketch.learning.kmeans.joint import EXPLAINED, prune, run_start, whole_box, with_shapes
+from privsketch.learning.kmeans.joint import EXPLAINED, run_start, whole_box, with_shapes
+from privsketch.learning.kmeans.pruning import prune
 from privsketch.learning.problem import Atoms, Problem, Target, cost, make_target
 from privsketch.learning.refine import Overview, find_overview, refine
 from privsketch.learning.uncertainty import assess_fit

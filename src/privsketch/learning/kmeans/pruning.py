@@ -1,0 +1,211 @@
+"""Fewer atoms for nearly the same moments: delete the idle, merge the twins.
+
+Atoms go in rounds, and between two rounds most of them stay: their features and the inner
+products of these are computed once, when an atom comes in, and kept until the last round.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import inv
+
+from privsketch._typing import Floats, Indices
+from privsketch.kernels.decoder import ATOMS, compile_merges
+from privsketch.learning.problem import (
+    Atoms,
+    Target,
+    inner_products,
+    nonnegative_solution,
+    ridged,
+    tapered_features,
+)
+from privsketch.learning.refine import HALF_BITS, TURN
+
+N_NEIGHBOURS = 3  # merge partners tried per atom
+
+
+def prune(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:
+    """Reduce to `n_atoms` atoms, half of the surplus at a time.
+
+    The price of a removal is only exact as long as the other atoms stay, so few
+    are removed before prices and weights are computed afresh.
+    """
+    if atoms.size <= n_atoms:
+        return atoms
+    stock = Stock(target, atoms)
+    while stock.atoms.size > n_atoms:
+        surplus = stock.atoms.size - n_atoms
+        stock.remove_cheapest((surplus + 1) // 2)
+        stock.refit_weights()
+    return stock.atoms
+
+
+class Stock:
+    """Atoms with their features, from which some are removed.
+
+    Parameters
+    ----------
+    target : Target
+        The moments that the atoms explain.
+    atoms : Atoms
+        Those to begin with.
+    """
+
+    def __init__(self, target: Target, atoms: Atoms) -> None:
+        self.atoms = atoms
+        kind = "float" if target.taper.dtype == np.float32 else "double"
+        self._merges = compile_merges(kind)
+        # Whole tiles, for the compiled code: what is added has no taper, hence no weight.
+        self._target = target = target.padded(self._merges.shape.tile)
+        self._moments = target.moments * np.tile(target.taper, 2)
+        self._frequencies = np.ascontiguousarray(target.frequencies.T / TURN, target.taper.dtype)
+        exponents = target.exponents(atoms.variances).T * HALF_BITS
+        self._exponents = np.ascontiguousarray(exponents, target.taper.dtype)
+        # A merge takes two atoms away and brings in one: fewer come in than there are.
+        n_rows, n_columns = 2 * atoms.size, 2 * target.n_features
+        self._features = np.empty((n_rows, n_columns), target.taper.dtype)
+        self._products = np.empty((n_rows, n_rows))
+        self._scores = np.empty(n_rows)  # inner products with the moments
+        self._n_rows = 0
+        self._rows = self._take_in(atoms)
+
+    def _take_in(self, atoms: Atoms) -> Indices:
+        """Computes features and inner products of further atoms; the rows that they are in."""
+        first, end = self._n_rows, self._n_rows + atoms.size
+        if first == end:
+            return np.arange(0)
+        rows = self._features[first:end]
+        rows[:] = tapered_features(self._target, atoms.centers, atoms.variances)
+        self._products[first:end, first:end] = inner_products(rows)
+        if first:
+            cross = self._features[:first] @ rows.T
+            self._products[:first, first:end] = cross
+            self._products[first:end, :first] = cross.T
+        self._scores[first:end] = rows @ self._moments
+        self._n_rows = end
+        return np.arange(first, end)
+
+    def _gram(self) -> Floats:
+        return ridged(self._target, self._products[np.ix_(self._rows, self._rows)])
+
+    def refit_weights(self) -> None:
+        """Gives the atoms their best weights."""
+        weights = nonnegative_solution(self._gram(), self._scores[self._rows])
+        self.atoms = Atoms(weights, self.atoms.centers, self.atoms.variances)
+
+    def remove_cheapest(self, n_remove: int) -> None:
+        """Apply up to `n_remove` of the cheapest deletions and merges.
+
+        An atom takes part in one change only; the nearest neighbour of a deleted
+        atom is left alone too, because it inherits the weight: of two twins either
+        looks idle, but not both.
+        """
+        atoms = self.atoms
+        nearest = nearest_neighbours(atoms.centers, N_NEIGHBOURS)
+        pairs = _unique_pairs(nearest)
+        merged = merge_pairs(atoms, pairs)
+        prices = np.concatenate(
+            [deletion_prices(atoms.weights, self._gram()), self.merge_prices(pairs, merged)]
+        )
+        touched = np.zeros(atoms.size, dtype=bool)
+        removed = np.zeros(atoms.size, dtype=bool)
+        accepted: list[int] = []
+        n_removed = 0
+        for choice in np.argsort(prices, kind="stable"):
+            if n_removed == n_remove:
+                break
+            if choice < atoms.size:
+                members = np.array([choice, *nearest[choice, :1]])
+                if touched[choice] or removed.all():
+                    continue
+                removed[choice] = True
+            else:
+                members = pairs[choice - atoms.size]
+                if touched[members].any():
+                    continue
+                removed[members] = True
+                accepted.append(int(choice) - atoms.size)
+            touched[members] = True
+            n_removed += 1
+        keep = np.flatnonzero(~removed)
+        kept, new = atoms.subset(keep), merged.subset(np.array(accepted, dtype=np.intp))
+        self._rows = np.concatenate([self._rows[keep], self._take_in(new)])
+        self.atoms = Atoms(
+            np.concatenate([kept.weights, new.weights]),
+            np.concatenate([kept.centers, new.centers]),
+            atoms.variances if atoms.shared else np.concatenate([kept.variances, new.variances]),
+        )
+
+    def merge_prices(self, pairs: Indices, merged: Atoms) -> Floats:
+        """Growth of the cost when each pair is replaced by its merged atom."""
+        atoms, dtype = self.atoms, self._features.dtype
+        weights = np.zeros(self._n_rows, dtype)
+        weights[self._rows] = atoms.weights
+        residual = weights @ self._features[: self._n_rows] - self._moments
+        n = -(-len(pairs) // ATOMS) * ATOMS
+        first, second = np.zeros((2, n), np.int64)
+        factors = np.zeros((n, 3), dtype)
+        centers = np.zeros((n, atoms.centers.shape[1]), dtype)
+        variances = np.zeros((n, len(self._exponents)), dtype)
+        prices = np.zeros((n, self._merges.shape.lanes), dtype)
+        if len(pairs):
+            first[: len(pairs)], second[: len(pairs)] = self._rows[pairs].T
+            factors[: len(pairs), 0] = merged.weights
+            factors[: len(pairs), 1:] = atoms.weights[pairs]
+            centers[: len(pairs)] = merged.centers
+            variances[: len(pairs)] = merged.variances
+            inputs = (
+                *(self._frequencies, self._exponents, self._target.taper, residual),
+                *(self._features, factors, centers, variances, first, second, prices),
+            )
+            self._merges.code.function(
+                self._target.n_features // self._merges.shape.tile,
+                n // ATOMS,
+                centers.shape[1],
+                variances.shape[1],
+                *(each.ctypes.data for each in inputs),
+            )
+        return np.asarray(prices[: len(pairs)].sum(axis=1, dtype=np.float64))
+
+
+def deletion_prices(weights: Floats, gram: Floats) -> Floats:
+    """Growth of the cost when one atom goes and the others refit: a_i^2 / (G^-1)_ii."""
+    return np.asarray(weights**2 / np.diag(inv(gram)))
+
+
+def merge_pairs(atoms: Atoms, pairs: Indices) -> Atoms:
+    """One atom for each pair with its total weight, its mean and, if own, its variances."""
+    first, second = pairs.T
+    weights = atoms.weights[first] + atoms.weights[second]
+    share = np.full(len(pairs), 0.5)
+    np.divide(atoms.weights[second], weights, out=share, where=weights > 0)
+    step = atoms.centers[second] - atoms.centers[first]
+    centers = atoms.centers[first] + share[:, None] * step
+    if atoms.shared:
+        return Atoms(weights, centers, atoms.variances)
+    share = share[:, None]
+    spread = share * (1 - share) * step**2
+    if atoms.variances.shape[1] == 1:
+        spread = spread.mean(axis=1, keepdims=True)
+    inside = (1 - share) * atoms.variances[first] + share * atoms.variances[second]
+    return Atoms(weights, centers, inside + spread)
+
+
+def nearest_neighbours(centers: Floats, n_neighbours: int) -> Indices:
+    """(size, at most n_neighbours) indices of the nearest other centers."""
+    norms = np.einsum("kd,kd->k", centers, centers)
+    distances = norms[:, None] + norms[None, :] - 2 * centers @ centers.T
+    np.fill_diagonal(distances, np.inf)
+    n_neighbours = min(n_neighbours, len(centers) - 1)
+    if n_neighbours == 0:
+        return np.zeros((len(centers), 0), np.intp)
+    near = np.argpartition(distances, n_neighbours - 1, axis=1)[:, :n_neighbours]
+    order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(near, order, axis=1)
+
+
+def _unique_pairs(nearest: Indices) -> Indices:
+    n_atoms, n_neighbours = nearest.shape
+    first = np.repeat(np.arange(n_atoms), n_neighbours)
+    pairs = np.sort(np.stack([first, nearest.ravel()], axis=1), axis=1)
+    return np.unique(pairs, axis=0).astype(np.intp).reshape(-1, 2)

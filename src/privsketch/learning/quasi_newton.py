@@ -1,0 +1,174 @@
+"""Descent in a box by a quasi-Newton method of limited memory.
+
+The search of a decoder is some hundred short descents in a few hundred variables, whose cost
+takes microseconds: what is done between two evaluations must take no longer. The inverse of the
+curvature is kept as Byrd, Nocedal and Schnabel (1994) write it: with the last steps as rows of S
+and the changes of the gradient as rows of Y, R the upper triangle of S Y' and D its diagonal,
+
+    H = g I + S'R^-T (D + g Y Y') R^-1 S - g S'R^-T Y - g Y'R^-1 S,
+
+which takes two products with S and Y. Variables that are at a bound, and would leave it, are
+left out of H and of the step (Bertsekas 1982); the step is then moved into the box.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.linalg.lapack import dtrtrs
+
+from privsketch._typing import Bits, Floats
+
+MEMORY = 16  # steps that are remembered; more of them cost more than they bring
+SUFFICIENT = 1e-4  # share of the fall that the slope promises which a step must bring
+CURVED = 1e-10  # cosine of step and change of gradient from which on they tell a curvature
+MAX_TRIES = 20  # lengths of one step
+N_RECENT = 5  # iterations whose falls are looked at together: a single one may be small by chance
+
+Objective = Callable[[Floats], tuple[float, Floats]]
+
+
+def minimise(
+    objective: Objective,
+    start: Floats,
+    low: Floats,
+    high: Floats,
+    *,
+    n_iterations: int,
+    negligible: float = 0.0,
+) -> tuple[Floats, float, int]:
+    """The place that a descent leads to, its value and the number of evaluations.
+
+    Parameters
+    ----------
+    objective : callable
+        The value at a place, and the gradient there. Curvatures should be of order one.
+    start : (n,) float64
+        A place in the box.
+    low, high : (n,) float64
+        The box.
+    n_iterations : int
+        Most iterations.
+    negligible : float
+        Fall of the value in one iteration, relative to it, that is not worth going on for.
+    """
+    x = start
+    value, gradient = objective(x)
+    n_evaluations = 1
+    memory = _Memory(len(x))
+    values = [value]
+    for _ in range(n_iterations):
+        direction = memory.direction(gradient, _held(x, gradient, low, high))
+        found = None
+        length = 1.0
+        for _ in range(MAX_TRIES):
+            reached = np.minimum(np.maximum(x + length * direction, low), high)
+            step = reached - x
+            promised = float(gradient @ step)
+            if not promised < 0:
+                break
+            new_value, new_gradient = objective(reached)
+            n_evaluations += 1
+            if new_value <= value + SUFFICIENT * promised:
+                found = reached
+                break
+            # The least value of the parabola through what is known.
+            excess = new_value - value - promised
+            share = -0.5 * promised / excess if math.isfinite(excess) else 0.1
+            length *= min(max(share, 0.1), 0.5)
+        if found is None:
+            if memory.size == 0:
+                break
+            memory.forget()
+            continue
+        memory.remember(step, new_gradient - gradient)
+        x, value, gradient = found, new_value, new_gradient
+        values.append(value)
+        recent = values[-1 - N_RECENT :]
+        if len(recent) > N_RECENT and recent[0] - value <= N_RECENT * negligible * value:
+            break
+    return x, value, n_evaluations
+
+
+def _held(x: Floats, gradient: Floats, low: Floats, high: Floats) -> Bits | None:
+    """Which variables are at a bound and would leave it; None if there are none."""
+    at_low, at_high = x <= low, x >= high
+    if not (at_low.any() or at_high.any()):
+        return None
+    held = np.where(gradient > 0, at_low, at_high & (gradient < 0))
+    return held if held.any() else None
+
+
+class _Memory:
+    """The last steps and changes of the gradient, and their inner products."""
+
+    def __init__(self, n: int) -> None:
+        self.forget()
+        self._rows = np.zeros((2 * MEMORY, n))  # steps, then changes; the last ones are used
+        self._products = np.zeros((2 * MEMORY, 2 * MEMORY))
+
+    def forget(self) -> None:
+        self._resize(0)
+
+    def _resize(self, size: int) -> None:
+        self.size = size
+        self._used = slice(MEMORY - size, MEMORY), slice(2 * MEMORY - size, 2 * MEMORY)
+
+    def remember(self, step: Floats, change: Floats) -> None:
+        """Takes in a step if the cost is curved along it, at the price of the oldest."""
+        squares = float(step @ step) * float(change @ change)
+        if not float(step @ change) > CURVED * math.sqrt(squares) > 0:
+            return
+        rows, products = self._rows, self._products
+        for first in (0, MEMORY):
+            rows[first : first + MEMORY - 1] = rows[first + 1 : first + MEMORY]
+        rows[MEMORY - 1], rows[-1] = step, change
+        products[:-1, :-1] = products[1:, 1:]
+        for place in (MEMORY - 1, 2 * MEMORY - 1):
+            # The rows of the two halves that have moved up against each other are these two.
+            products[place] = products[:, place] = rows @ rows[place]
+        self._resize(min(self.size + 1, MEMORY))
+
+    def direction(self, gradient: Floats, held: Bits | None) -> Floats:
+        """-H times the gradient, in the variables that are not held."""
+        if held is not None:
+            gradient = np.where(held, 0.0, gradient)
+        rows, products = self._rows, self._products
+        first: Any
+        second: Any
+        first, second = self._used
+        if held is not None and self.size:
+            out = rows[:, held]
+            products = products - out @ out.T
+            # What is left of a step may have no curvature.
+            diagonal = products.diagonal()
+            crossed = products[np.arange(MEMORY), np.arange(MEMORY, 2 * MEMORY)]
+            curved = (crossed > 0) & (diagonal[MEMORY:] > 0)
+            curved[: MEMORY - self.size] = False
+            first = np.flatnonzero(curved)
+            second = first + MEMORY
+            if len(first) == 0:
+                self.forget()
+            cross, changes = products[first[:, None], second], products[second[:, None], second]
+        else:
+            cross, changes = products[first, second], products[second, second]
+        if self.size == 0:
+            # Curvatures are of order one: no step is longer than that.
+            length = math.sqrt(gradient @ gradient)
+            return gradient * (-1 / max(length, 1.0))
+        diagonal = cross.diagonal()
+        scale = diagonal[-1] / changes[-1, -1]
+        along = rows @ gradient
+        right, _ = dtrtrs(cross, along[first])
+        inner = diagonal * right + scale * (changes @ right - along[second])
+        left, _ = dtrtrs(cross, inner, trans=1)
+        weights = np.zeros(2 * MEMORY)
+        weights[first], weights[second] = -left, scale * right
+        result = weights @ rows
+        result -= scale * gradient
+        if held is not None:
+            result[held] = 0.0
+        return np.asarray(result)
