@@ -58,9 +58,9 @@ def test_an_error_ends_what_has_not_begun():
     def work(block):
         begun.append(int(block[0, 0]))
         if begun[-1] == 0:
-            raise ValueError
+            raise KeyError
         threading.Event().wait(0.05)
 
-    with pytest.raises(ValueError):
+    with pytest.raises(KeyError):
         list(in_threads(work, pieces(1000, 1, []), 2))
     assert len(begun) < 16  # of 32 that waited
