@@ -30,7 +30,8 @@ STUDY = [*PUBLIC, "--records", 1e4, "--seed", 3]
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Readers cut tables into many blocks, so that one pass takes many steps."""
-    monkeypatch.setattr(selection, "BLOCK_VALUES", 12 * DIM)
+    monkeypatch.setattr(selection, "BLOCK_VALUES", 50 * DIM)
+    monkeypatch.setattr(selection, "WIDE_ROWS", 1)
 
 
 def some_records(n_records=4000, seed=0):

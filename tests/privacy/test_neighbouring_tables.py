@@ -55,7 +55,8 @@ COLUMNS = ("x", "y")
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(selection, "BLOCK_VALUES", 2)
+    monkeypatch.setattr(selection, "BLOCK_VALUES", 8)
+    monkeypatch.setattr(selection, "WIDE_ROWS", 1)
     monkeypatch.setattr("privsketch.tables.parts.FILE_VALUES", 10)
     monkeypatch.setattr("privsketch.tables.parts.SENT_VALUES", 10)
     monkeypatch.setattr(text, "BLOCK_BYTES", 128)

@@ -34,7 +34,8 @@ SECRET_TEXT = "confidential"
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(selection, "BLOCK_VALUES", 64)
+    monkeypatch.setattr(selection, "BLOCK_VALUES", 256)
+    monkeypatch.setattr(selection, "WIDE_ROWS", 1)
     monkeypatch.setattr(blocks, "_CHUNK_VALUES", 100)
 
 

@@ -20,9 +20,9 @@ from privsketch.errors import RecordError
 # Records, and an Arrow batch of the carried columns of the same rows; None without such columns.
 Rows = tuple[Block, Any]
 _Item = TypeVar("_Item")
-# Values per block that readers ask for: 4 MB of float64, a few such blocks are in memory at a time.
-# Up to four times as many where rows would be too few: each column of a block costs something.
-BLOCK_VALUES, _WORTHWHILE_ROWS = 2**19, 2**11
+# Values per block that readers ask for: 1 MB of float64, which Arrow makes of little more memory. Each
+# column of a block costs something too: where rows would be few there are more of them, up to 16 MB.
+BLOCK_VALUES, WIDE_ROWS = 2**17, 2**13
 
 
 def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
@@ -85,30 +85,36 @@ def pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:
         raise RecordError("expected a table with rows and columns; use series.to_frame()")
     labels = [str(label) for label in frame.columns]
     names = selected_names(labels, chosen, "table")
-    places = [labels.index(name) for name in names]
+    columns = [_pandas_column(frame.iloc[:, labels.index(name)]) for name in names]
     rows = rows_per_block(chosen.dim)
     for first in range(0, len(frame), rows):
-        part = frame.iloc[first : first + rows]
-        columns = [_pandas_column(part.iloc[:, j], n) for j, n in zip(places, names, strict=True)]
-        yield _columns_block(columns)
+        parts = (column[first : first + rows] for column in columns)
+        yield _columns_block([_numbers(p, n) for p, n in zip(parts, names, strict=True)])
 
 
-def _pandas_column(column: Any, name: str) -> npt.NDArray[Any]:
-    """One column of numbers, as float64 if they are not plain ones.
+def _pandas_column(column: Any) -> Any:
+    """What gives the cells of a column by their places: its array if it has plain numbers."""
+    kind = column.dtype
+    is_plain = isinstance(kind, np.dtype) and kind.str in _PLAIN
+    return np.asarray(column) if is_plain else column.iloc
+
+
+def _numbers(cells: Any, name: str) -> npt.NDArray[Any]:
+    """Cells of a column as numbers, as float64 if they are not plain ones.
 
     Cells of type object are converted one by one: a type inferred from a block would
     let one record change how the others are read.
     """
     import pyarrow as pa
 
-    if column.dtype == object:
-        return np.array([cell_number(cell, f"column {name!r}") for cell in column], np.float64)
-    if isinstance(column.dtype, np.dtype) and column.dtype.str in _PLAIN:
-        return np.asarray(column)
+    if cells.dtype == object:
+        return np.array([cell_number(cell, f"column {name!r}") for cell in cells], np.float64)
+    if isinstance(cells, np.ndarray):
+        return cells
     try:
-        array = pa.array(column, from_pandas=True)  # the index of a frame is not part of a record
+        array = pa.array(cells, from_pandas=True)  # the index of a frame is not part of a record
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise RecordError(f"table: column {name!r} is not numeric but {column.dtype}") from None
+        raise RecordError(f"table: column {name!r} is not numeric but {cells.dtype}") from None
     require_numeric_type(array.type, name, "table")
     return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
@@ -217,7 +223,7 @@ def _columns_block(columns: Sequence[npt.NDArray[Any]]) -> Block:
 
 def rows_per_block(dim: int) -> int:
     """How many records of `dim` columns a reader should hand on at a time."""
-    return max(1, BLOCK_VALUES // dim, min(_WORTHWHILE_ROWS, 4 * BLOCK_VALUES // dim))
+    return max(1, BLOCK_VALUES // dim, min(WIDE_ROWS, 16 * BLOCK_VALUES // dim))
 
 
 class FoundName(str):
