@@ -20,8 +20,8 @@ from privsketch.errors import RecordError
 # Records, and an Arrow batch of the carried columns of the same rows; None without such columns.
 Rows = tuple[Block, Any]
 _Item = TypeVar("_Item")
-# Values per block that readers ask for: 1 MB of float64, which Arrow makes of little more memory. Each
-# column of a block costs something too: where rows would be few there are more of them, up to 16 MB.
+# Values per block that readers ask for: 1 MB of float64, for which Arrow needs several times that.
+# Each column of a block costs time: where its rows would be few there are more, up to 16 MB.
 BLOCK_VALUES, WIDE_ROWS = 2**17, 2**13
 
 
