@@ -24,7 +24,7 @@ from privsketch.errors import ParameterError
 _Result = TypeVar("_Result")
 # What waits for a thread: a block of any reader (16 MB of float64), so that there is work while the
 # next one is read, in at most so many pieces, each of which leaves a result.
-_AHEAD_VALUES, _AHEAD_PIECES = 2**21, 32
+AHEAD_VALUES, _AHEAD_PIECES = 2**21, 32
 
 
 def in_threads(
@@ -47,7 +47,7 @@ def in_threads(
             waiting.append((pool.submit(copy_context().run, work, block), block.size))
             n_values += block.size
             while len(waiting) >= 2 * threads and (
-                n_values >= _AHEAD_VALUES or len(waiting) >= _AHEAD_PIECES
+                n_values >= AHEAD_VALUES or len(waiting) >= _AHEAD_PIECES
             ):
                 future, size = waiting.popleft()
                 n_values -= size
