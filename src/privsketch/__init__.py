@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from privsketch.projection.neighbours import nearest_rows
     from privsketch.projection.rows import Projection
     from privsketch.sketching.build import sketch
+    from privsketch.sketching.estimate import Cost, estimate_cost
     from privsketch.sketching.merge import merge
     from privsketch.sketching.sketch import Sketch
 
@@ -48,6 +49,7 @@ _HOMES = {
     "Distances": "projection.distances",
     "GaussianMixtureModel": "models.mixture",
     "ClusterModel": "models.clusters",
+    "Cost": "sketching.estimate",
     "KMeansOptions": "estimators.kmeans",
     "Masks": "features.masks",
     "PCAModel": "models.components",
@@ -64,6 +66,7 @@ _HOMES = {
     "Sketch": "sketching.sketch",
     "cluster_released": "projection.kmeans",
     "load": "_load",
+    "estimate_cost": "sketching.estimate",
     "learn_gaussian_mixture": "learning.mixture.learner",
     "learn_kmeans": "learning.kmeans.learner",
     "learn_pca": "learning.pca.learner",
@@ -80,6 +83,7 @@ __all__ = [
     "Distances",
     "GaussianMixtureModel",
     "ClusterModel",
+    "Cost",
     "KMeansOptions",
     "Masks",
     "PCAModel",
@@ -95,6 +99,7 @@ __all__ = [
     "Released",
     "Sketch",
     "cluster_released",
+    "estimate_cost",
     "learn_gaussian_mixture",
     "learn_kmeans",
     "learn_pca",

@@ -24,25 +24,40 @@ from privsketch.errors import ParameterError
 
 _Result = TypeVar("_Result")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+# What waits for a thread: a block of any reader (16 MB of float64), so that there is work while the
+# next one is read, in at most so many pieces, each of which leaves a result.
+AHEAD_VALUES, _AHEAD_PIECES = 2**21, 32
 
 
 def in_threads(
     work: Callable[[Block], _Result], blocks: Iterable[Block], n_threads: int | None
 ) -> Iterator[_Result]:
-    """Results of `work` in the order of the blocks, at most two blocks per thread alive."""
+    """Results of `work` in the order of the blocks, which are read while others are worked on.
+
+    Alive are two blocks per thread, or a few more if they are small.
+    """
     threads = checked_threads(n_threads)
     if threads == 1:
         yield from map(work, blocks)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[_Result]] = deque()
+    waiting: deque[tuple[Future[_Result], int]] = deque()
+    n_values = 0
+    pool = ThreadPoolExecutor(threads)
+    try:
         for block in blocks:
             # Threads see the caller's context: what replaces noise for a test does so there too.
-            waiting.append(pool.submit(copy_context().run, work, block))
-            if len(waiting) >= 2 * threads:
-                yield waiting.popleft().result()
+            waiting.append((pool.submit(copy_context().run, work, block), block.size))
+            n_values += block.size
+            while len(waiting) >= 2 * threads and (
+                n_values >= AHEAD_VALUES or len(waiting) >= _AHEAD_PIECES
+            ):
+                future, size = waiting.popleft()
+                n_values -= size
+                yield future.result()
         while waiting:
-            yield waiting.popleft().result()
+            yield waiting.popleft()[0].result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error nobody waits for the rest
 
 
 def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:

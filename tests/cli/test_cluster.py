@@ -31,6 +31,7 @@ STUDY = [*PUBLIC, "--records", 1e4, "--seed", 3]
 def small_blocks(monkeypatch):
     """Readers cut tables into many blocks, so that one pass takes many steps."""
     monkeypatch.setattr(selection, "BLOCK_VALUES", 50 * DIM)
+    monkeypatch.setattr(selection, "WIDE_ROWS", 1)
 
 
 def some_records(n_records=4000, seed=0):

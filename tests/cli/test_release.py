@@ -34,6 +34,7 @@ OPTIONS = ["--epsilon", "4", "-k", str(K), "--ball", "3", "--seed", "5"]
 def small_blocks(monkeypatch):
     """Readers and threads cut tables into many pieces, at different places."""
     monkeypatch.setattr(selection, "BLOCK_VALUES", 7 * DIM)
+    monkeypatch.setattr(selection, "WIDE_ROWS", 1)
     monkeypatch.setattr(projection_file, "_CHUNK_VALUES", 3 * DIM)
 
 

@@ -428,7 +428,7 @@ def test_a_job_that_ignores_interrupts_goes_on(folder):
     assert ps.Sketch.load("out.sketch").design.dim == 3
 
 
-@pytest.mark.parametrize("what", ["cluster", "release"])
+@pytest.mark.parametrize("what", ["sketch", "cluster", "release"])
 def test_a_dry_run_needs_no_output_and_minds_none(folder, what):
     command = SPENDING[what]
     without = [word for word in command if word not in ("-o", command[-1])]

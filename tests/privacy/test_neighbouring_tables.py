@@ -56,6 +56,7 @@ COLUMNS = ("x", "y")
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(selection, "BLOCK_VALUES", 8)
+    monkeypatch.setattr(selection, "WIDE_ROWS", 1)
     monkeypatch.setattr("privsketch.tables.parts.FILE_VALUES", 10)
     monkeypatch.setattr("privsketch.tables.parts.SENT_VALUES", 10)
     monkeypatch.setattr(text, "BLOCK_BYTES", 128)
@@ -423,6 +424,43 @@ def test_files_whose_types_differ(tmp_path, first, second, third):
     assert_same(found, wanted)
     chosen = chosen_columns(2, COLUMNS, None)
     assert_same(rows_of(in_parts(paths, chosen)) + 0.0, wanted)
+
+
+# Numbers at which types round differently, if they do.
+EXTREMES = {
+    **{f"{sign}int{bits}": None for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "float16": [0.1, -65504.0, 6e-8, math.inf, math.nan],
+    "float32": [0.1, 3.4e38, 1e-45, -math.inf, math.nan],
+    "float64": [0.1, 1.7e308, 5e-324, math.inf, math.nan],
+}
+
+
+def extremes(kind):
+    """Numbers of a type, as they are and as Python rounds them."""
+    if EXTREMES[kind] is not None:
+        numbers = np.array(EXTREMES[kind], kind)
+        return numbers, numbers.astype(np.float64)
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    some = (low, low + 1, 0, 3, high - 1, high, 2**53 + 1, -(2**53) - 1, 2**63 - 2**9 - 1)
+    numbers = [number for number in some if low <= number <= high]
+    return np.array(numbers, kind), np.array([float(number) for number in numbers])
+
+
+@pytest.mark.parametrize("other", ["float32", "float64"])
+@pytest.mark.parametrize("kind", EXTREMES)
+def test_every_type_of_numbers_with_a_missing_one_and_without(tmp_path, kind, other):
+    numbers, wanted = extremes(kind)
+    beside = np.full(len(numbers), 0.1, other)
+    wanted = np.column_stack([wanted, beside.astype(np.float64)])
+    plain = pa.table({"x": pa.array(numbers), "y": pa.array(beside)})
+    gap = pa.table({"x": pa.array([None], plain["x"].type), "y": pa.array([None], other)})
+    assert_same(rows_of(read_blocks(pd.DataFrame({"x": numbers, "y": beside}), 2)), wanted)
+    for table, rows in ((plain, 0), (pa.concat_tables([plain, gap]), 1)):
+        expected = np.concatenate([wanted, np.full((rows, 2), np.nan)])
+        pq.write_table(table, tmp_path / "t.parquet")
+        frame = table.to_pandas(types_mapper=pd.ArrowDtype)
+        for data in (table, table.combine_chunks(), tmp_path / "t.parquet", frame):
+            assert_same(rows_of(read_blocks(data, 2)), expected)
 
 
 # ---------------------------------------------------------------- frames and arrays

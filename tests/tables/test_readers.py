@@ -35,6 +35,7 @@ SECRET_TEXT = "confidential"
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(selection, "BLOCK_VALUES", 256)
+    monkeypatch.setattr(selection, "WIDE_ROWS", 1)
     monkeypatch.setattr(blocks, "_CHUNK_VALUES", 100)
 
 

@@ -47,7 +47,8 @@ def plan(study: dict[str, Any], rate: float, as_json: bool, **choices: Any) -> N
     squared distances of records to their centers, will exceed that without privacy; for
     principal components the share of their variance that will be lost. Noise-to-signal is the
     squared error of the whole sketch over its own square. The time is that of one core for a
-    million records.
+    million records, by a model that is the same everywhere; `privsketch sketch --dry-run`
+    measures a design on the machine at hand.
 
     \b
     privsketch plan -k 10 --box 0 1 --dim 8 --epsilon 0.5 --delta 1e-6 --records 1e5

@@ -8,7 +8,15 @@ from pathlib import Path
 import click
 
 from privsketch.cli.options import HEADER, MISSING, SOURCE, THREADS, choice, chosen_columns
-from privsketch.cli.output import require_free, say, say_source, say_written, source_name, write
+from privsketch.cli.output import (
+    require_free,
+    required_output,
+    say,
+    say_source,
+    say_written,
+    source_name,
+    write,
+)
 from privsketch.cli.spending import reported_spending
 
 _PATH = click.Path(path_type=Path)
@@ -18,7 +26,10 @@ _PATH = click.Path(path_type=Path)
 @click.argument("design_file", metavar="DESIGN", type=_PATH)
 @click.argument("data", nargs=-1, required=True, type=_PATH)
 @click.option(
-    "-o", "--output", type=_PATH, required=True, help="File of the sketch; - for standard output."
+    "-o",
+    "--output",
+    type=_PATH,
+    help="File of the sketch; - for standard output. Needed unless --dry-run is there.",
 )
 @SOURCE
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
@@ -38,11 +49,16 @@ _PATH = click.Path(path_type=Path)
     metavar="FINGERPRINT",
     help="Refuse any design but this one: the first 8 or more characters of its fingerprint.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what the sketch would cost and how long it would take, without reading a record.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
 def sketch(
     design_file: Path,
     data: tuple[Path, ...],
-    output: Path,
+    output: Path | None,
     source: str | None,
     columns: str | None,
     header: bool | None,
@@ -52,6 +68,7 @@ def sketch(
     n_workers: int | None,
     scheduler: str | None,
     expect: str | None,
+    dry_run: bool,
     force: bool,
 ) -> None:
     """Read records once and publish their private sketch.
@@ -67,6 +84,8 @@ def sketch(
         from privsketch.cli.progress import record_bar
         from privsketch.errors import FileError
 
+        if not dry_run:
+            required_output(output)
         recipe = ps.Design.load(design_file)
         if expect is not None and (len(expect) < 8 or not recipe.fingerprint.startswith(expect)):
             raise FileError(
@@ -75,7 +94,12 @@ def sketch(
         if sys.stderr is not None and sys.stderr.isatty():
             asks = recipe.budget.describe()
             click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
+        if dry_run:
+            cost = ps.estimate_cost(recipe, n_threads=n_threads)
+            click.echo(f"{recipe.describe()}\n\n{cost}\n\nno record was read; nothing was spent")
+            return
         # Learn it before the budget is spent.
+        output = required_output(output)
         require_free(output, force, "sketching its records again would spend the budget again")
         if output.resolve() in [path.resolve() for path in (design_file, *data)]:
             raise FileError(f"{output}: given twice; records and results need a file each")

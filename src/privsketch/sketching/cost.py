@@ -7,7 +7,9 @@ for the others but draw and list blocks, which pays from about twenty columns on
 Scattered masks save nothing: the whole sketch is computed, and secret random numbers,
 drawn from the operating system for every feature of every record, say what of it counts.
 
-The constants are those of one machine and one core; ratios carry over better than times.
+The constants are those of one machine and one core; ratios carry over better than times. Plans
+choose by them, since a plan must not depend on where it is made; what a sketch takes on the machine
+at hand is measured by `sketching/estimate`.
 """
 
 from __future__ import annotations

@@ -196,13 +196,18 @@ def sum_records(
     def work(chunk: Records) -> tuple[Integers, int, int]:
         return *summer(quantise(chunk)), len(chunk)
 
-    rows = min(_CHUNK_ROWS, max(1, _CHUNK_VALUES // len(domain.half_widths)), summer.max_records)
+    rows = rows_at_once(len(domain.half_widths), summer)
     for part, kept, count in in_threads(work, chunks(blocks, rows), n_threads):
         total = saturating_add(total, part)
         n_records, n_kept = n_records + count, n_kept + kept
         if progress is not None:
             progress(count)
     return ExactSums(total, n_records, n_kept)
+
+
+def rows_at_once(dim: int, summer: Summer) -> int:
+    """How many records of `dim` columns a thread works on at a time."""
+    return min(_CHUNK_ROWS, max(1, _CHUNK_VALUES // dim), summer.max_records)
 
 
 def bernoulli(count: int, rate: float) -> Bits:

@@ -20,8 +20,9 @@ from privsketch.errors import RecordError
 # Records, and an Arrow batch of the carried columns of the same rows; None without such columns.
 Rows = tuple[Block, Any]
 _Item = TypeVar("_Item")
-# Values per block that readers ask for: 4 MB of float64, a few such blocks are in memory at a time.
-BLOCK_VALUES = 2**19
+# Values per block that readers ask for: 1 MB of float64, for which Arrow needs several times that.
+# Each column of a block costs time: where its rows would be few there are more, up to 16 MB.
+BLOCK_VALUES, WIDE_ROWS = 2**17, 2**13
 
 
 def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
@@ -84,30 +85,36 @@ def pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:
         raise RecordError("expected a table with rows and columns; use series.to_frame()")
     labels = [str(label) for label in frame.columns]
     names = selected_names(labels, chosen, "table")
-    places = [labels.index(name) for name in names]
+    columns = [_pandas_column(frame.iloc[:, labels.index(name)]) for name in names]
     rows = rows_per_block(chosen.dim)
     for first in range(0, len(frame), rows):
-        part = frame.iloc[first : first + rows]
-        block = np.empty((len(part), chosen.dim), dtype=np.float64)
-        for j, place in enumerate(places):
-            block[:, j] = _pandas_column(part.iloc[:, place], names[j])
-        yield block
+        parts = (column[first : first + rows] for column in columns)
+        yield _columns_block([_numbers(p, n) for p, n in zip(parts, names, strict=True)])
 
 
-def _pandas_column(column: Any, name: str) -> npt.NDArray[np.float64]:
-    """One column as float64.
+def _pandas_column(column: Any) -> Any:
+    """What gives the cells of a column by their places: its array if it has plain numbers."""
+    kind = column.dtype
+    is_plain = isinstance(kind, np.dtype) and kind.str in _PLAIN
+    return np.asarray(column) if is_plain else column.iloc
+
+
+def _numbers(cells: Any, name: str) -> npt.NDArray[Any]:
+    """Cells of a column as numbers, as float64 if they are not plain ones.
 
     Cells of type object are converted one by one: a type inferred from a block would
     let one record change how the others are read.
     """
     import pyarrow as pa
 
-    if column.dtype == object:
-        return np.array([cell_number(cell, f"column {name!r}") for cell in column], np.float64)
+    if cells.dtype == object:
+        return np.array([cell_number(cell, f"column {name!r}") for cell in cells], np.float64)
+    if isinstance(cells, np.ndarray):
+        return cells
     try:
-        array = pa.array(column, from_pandas=True)  # the index of a frame is not part of a record
+        array = pa.array(cells, from_pandas=True)  # the index of a frame is not part of a record
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise RecordError(f"table: column {name!r} is not numeric but {column.dtype}") from None
+        raise RecordError(f"table: column {name!r} is not numeric but {cells.dtype}") from None
     require_numeric_type(array.type, name, "table")
     return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
@@ -183,21 +190,40 @@ def batch_rows(batch: Any, names: Sequence[str], carried: Sequence[str] = ()) ->
 
 
 def _batch_block(batch: Any, names: Sequence[str]) -> Block:
-    """A record batch as float64 (n, dim); nulls become NaN, which the quantiser refuses."""
+    """A record batch as numbers (n, dim); nulls become NaN, which the quantiser refuses."""
     import pyarrow as pa
 
-    block = np.empty((batch.num_rows, len(names)), dtype=np.float64)
-    for j, name in enumerate(names):
+    columns = []
+    for name in names:
         column = batch.column(name)
-        if not pa.types.is_floating(column.type) or column.null_count:
-            column = column.cast(pa.float64(), safe=False)
-        block[:, j] = column.to_numpy(zero_copy_only=False)
-    return block
+        kind = column.type
+        if column.null_count or not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+            kind = pa.float32() if kind == pa.float32() else pa.float64()
+            column = column.cast(kind, safe=False)
+        columns.append(column.to_numpy(zero_copy_only=False))
+    return _columns_block(columns)
+
+
+# Types of numbers that a block takes from a column without a look at any of them.
+_PLAIN = frozenset(np.dtype(kind).str for kind in ("f2", "f4", "f8", *"bhilqBHILQ"))
+
+
+def _columns_block(columns: Sequence[npt.NDArray[Any]]) -> Block:
+    """Columns as a block (n, dim): float32 if all are, else float64, which rounds each number once.
+
+    In memory it is column by column, as Arrow and pandas have them: to write rows takes three
+    times as long, and quantisers read either.
+    """
+    single = all(column.dtype == np.float32 for column in columns)
+    block = np.empty((len(columns), len(columns[0])), np.float32 if single else np.float64)
+    for place, column in zip(block, columns, strict=True):
+        place[:] = column
+    return block.T
 
 
 def rows_per_block(dim: int) -> int:
     """How many records of `dim` columns a reader should hand on at a time."""
-    return max(1, BLOCK_VALUES // dim)
+    return max(1, BLOCK_VALUES // dim, min(WIDE_ROWS, 16 * BLOCK_VALUES // dim))
 
 
 class FoundName(str):

@@ -16,11 +16,11 @@ import numpy as np
 
 from privsketch._typing import Block
 from privsketch.tables.files import file_kind
-from privsketch.tables.memory import BLOCK_VALUES, Selection
+from privsketch.tables.memory import Selection
 
 # Values in a stretch of a file (32 MB of float64, a fraction of a second of work), and in blocks
 # that are sent (8 MB).
-FILE_VALUES, SENT_VALUES = 8 * BLOCK_VALUES, 2 * BLOCK_VALUES
+FILE_VALUES, SENT_VALUES = 2**22, 2**20
 
 
 @dataclass(frozen=True)
