@@ -66,7 +66,7 @@ class Cost:
 
     def seconds(self, n_records: float) -> float:
         """Time for a number of records."""
-        return self.seconds_per_million_records * require_records(n_records) / 1e6
+        return self.seconds_per_million_records * (require_records(n_records) / 1e6)
 
     def describe(self) -> str:
         """In words, three lines."""

@@ -20,9 +20,9 @@ from privsketch.errors import RecordError
 # Records, and an Arrow batch of the carried columns of the same rows; None without such columns.
 Rows = tuple[Block, Any]
 _Item = TypeVar("_Item")
-# Values per block that readers ask for: 1 MB of float64, for which Arrow needs several times that.
+# Values per block that readers ask for: 2 MB of float64, for which Arrow needs several times that.
 # Each column of a block costs time: where its rows would be few there are more, up to 16 MB.
-BLOCK_VALUES, WIDE_ROWS = 2**17, 2**13
+BLOCK_VALUES, WIDE_ROWS = 2**18, 2**13
 
 
 def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
@@ -223,7 +223,7 @@ def _columns_block(columns: Sequence[npt.NDArray[Any]]) -> Block:
 
 def rows_per_block(dim: int) -> int:
     """How many records of `dim` columns a reader should hand on at a time."""
-    return max(1, BLOCK_VALUES // dim, min(WIDE_ROWS, 16 * BLOCK_VALUES // dim))
+    return max(1, BLOCK_VALUES // dim, min(WIDE_ROWS, 8 * BLOCK_VALUES // dim))
 
 
 class FoundName(str):
