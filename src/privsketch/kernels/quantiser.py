@@ -101,6 +101,7 @@ class CompiledQuantiser:
         self._rows_of_line = 1 if known.dim >= MIN_LINE else lines
         self._line = _Tables(np.tile(tables, self._rows_of_line))
         # Columns beyond the last one become 0.
+        self._codes: dict[tuple[str, Layout, Output], machine.Code] = {}  # those in use: no lock
         self._columns = _Tables(np.pad(tables, ((0, 0), (0, -known.dim % LANES))))
 
     def __call__(self, records: Block, *, even: bool = False) -> Quantised:
@@ -177,8 +178,10 @@ class CompiledQuantiser:
     ) -> None:
         if code is None:
             output: Output = "integers" if wholes is None else "both"
-            output = "wholes" if integers is None else output
-            code = compile_quantiser(records.dtype.str[1:], layout, output)
+            wanted = records.dtype.str[1:], layout, "wholes" if integers is None else output
+            code = self._codes.get(wanted)
+            if code is None:
+                code = self._codes[wanted] = compile_quantiser(*wanted)
         function = code.function
         (n, dim), size, missing = records.shape, records.itemsize, ctypes.c_int8()
         width = dim if integers is None else integers.shape[1]
