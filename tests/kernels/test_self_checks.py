@@ -6,7 +6,16 @@ import pytest
 import privsketch as ps
 from privsketch.errors import KernelError
 from privsketch.features.fourier import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
-from privsketch.kernels import butterflies, decoder, dense, features, hadamard, nearest, quantiser
+from privsketch.kernels import (
+    butterflies,
+    decoder,
+    dense,
+    features,
+    hadamard,
+    nearest,
+    pairs,
+    quantiser,
+)
 from privsketch.kernels.builder import DOUBLE, I16, Value, fma, nearest_integer, select, truncated
 
 MODES = ("whole", "masked", "listed")
@@ -60,7 +69,8 @@ def test_kernels_agree_with_their_definitions(bits, monkeypatch):
     for kind in ("float", "double"):
         compile_decoder(kind, False)
         compile_decoder(kind, True)
-        decoder.compile_merges.__wrapped__(kind)
+        pairs.compile_merges.__wrapped__(kind)
+    pairs.compile_phases.__wrapped__()
     for number, layout in (("f8", "rows"), ("f4", "columns"), ("i8", "rows"), ("u1", "columns")):
         compile_quantiser(number, layout, "both")
     compile_cut()
@@ -219,15 +229,20 @@ def test_derivatives_of_the_decoder_with_a_wrong_sign(monkeypatch):
 
 
 def test_merges_that_forget_the_second_atom(monkeypatch):
-    right = decoder._MergeWriter.grown
+    right = pairs._MergeWriter.grown
 
     def wrong(self, merge, new, place, n_features, total):
         self.routine.pointers["second"] = self.routine.pointers["first"]
         return right(self, merge, new, place, n_features, total)
 
-    monkeypatch.setattr(decoder._MergeWriter, "grown", wrong)
+    monkeypatch.setattr(pairs._MergeWriter, "grown", wrong)
     for kind in ("float", "double"):
-        refuses(decoder.compile_merges.__wrapped__, kind)
+        refuses(pairs.compile_merges.__wrapped__, kind)
+
+
+def test_phases_with_a_wrong_sign(monkeypatch):
+    monkeypatch.setattr(pairs, "fma", lambda a, b, c: fma(a, b, -c))
+    refuses(pairs.compile_phases.__wrapped__)
 
 
 def test_the_decoder_without_its_last_derivative(monkeypatch):

@@ -1,4 +1,4 @@
-"""The decoders' inner loops: all atoms at all frequencies, and back; prices of merged atoms.
+"""The decoders' inner loop: all atoms at all frequencies, and back.
 
 For a tile of frequencies at a time: the phase, cosine and sine of every atom, their
 weighted sum (the model), the weighted residual, and the products of the residual with
@@ -6,9 +6,6 @@ every atom's derivatives. Cosines and sines of one tile stay in the first-level 
 where separate NumPy calls would move all of them through memory six times.
 
 Arrays are those of `learning/refine.py`, where the rows of a tile are neighbours.
-
-When atoms are to go, every pair of neighbours is a candidate for one atom in their place. What
-that changes is summed up without being stored.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from privsketch._typing import Floats, Indices
+from privsketch._typing import Floats
 from privsketch.features.stream import PublicStream
 from privsketch.kernels import machine
 from privsketch.kernels.builder import (
@@ -60,17 +57,6 @@ OUTPUTS = (
     "by_variance",  # (atoms, widths, lanes): the same, over log 2 and the weight
 )
 
-MERGE_INPUTS = (
-    "frequencies",  # (dim, features), in turns per unit
-    "exponents",  # (widths, features)
-    "taper",  # (features,)
-    "residual",  # (2, features), with the taper
-    "atoms",  # (atoms, 2, features), with the taper
-    "weights",  # (pairs, 3): of the atom that is new, of the first and of the second one
-    "centers",  # (pairs, dim), of the new atoms
-    "variances",  # (pairs, widths)
-)
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -106,7 +92,7 @@ class Evaluation:
     shape: Shape
 
 
-def _shape(kind: str) -> Shape:
+def shape_of(kind: str) -> Shape:
     """For numbers of a kind, "float" or "double", on this processor."""
     lanes = machine.vector_bits() // (32 if kind == "float" else 64)
     return Shape(kind, lanes, vectors=4 if machine.vector_bits() == 512 else 2)
@@ -115,77 +101,12 @@ def _shape(kind: str) -> Shape:
 @cache
 def compile_evaluation(kind: str, own_widths: bool) -> Evaluation:
     """The function for numbers of a kind, "float" or "double", on this processor."""
-    shape = _shape(kind)
+    shape = shape_of(kind)
     module = evaluation_module(shape, own_widths=own_widths)
     arguments = [machine.INTEGER] * len(NUMBERS) + [machine.POINTER] * len(INPUTS + OUTPUTS)
     evaluation = Evaluation(machine.compile_function(module, "evaluate", *arguments), shape)
     _check(evaluation, own_widths)
     return evaluation
-
-
-@cache
-def compile_merges(kind: str) -> Evaluation:
-    """The function `price_merges` for numbers of a kind, on this processor.
-
-    Its arguments are the numbers of tiles, of pairs over ATOMS, of columns and of widths, the
-    inputs above, the (pairs,) numbers of the first and of the second atoms, and an output of
-    (pairs, lanes): what the squared length of the residual grows by, which is added to what is
-    there lane by lane.
-    """
-    shape = _shape(kind)
-    module = _MergeWriter(shape).write()
-    arguments = [machine.INTEGER] * len(NUMBERS) + [machine.POINTER] * (len(MERGE_INPUTS) + 3)
-    merges = Evaluation(machine.compile_function(module, "price_merges", *arguments), shape)
-    _check_merges(merges)
-    return merges
-
-
-def _check_merges(merges: Evaluation) -> None:
-    """Compares the function with its definition."""
-    shape, (tiles, n_pairs, n_atoms, dim, widths) = merges.shape, (3, 3 * ATOMS, 5, 3, 2)
-    dtype: type[np.floating[Any]] = np.float32 if shape.kind == "float" else np.float64
-    n_features = tiles * shape.tile
-    sizes = {
-        "frequencies": (dim, n_features),
-        "exponents": (widths, n_features),
-        "taper": (n_features,),
-        "residual": (2, n_features),
-        "atoms": (n_atoms, 2, n_features),
-        "weights": (n_pairs, 3),
-        "centers": (n_pairs, dim),
-        "variances": (n_pairs, widths),
-    }
-    stream = PublicStream(1, _PURPOSE_CHECK)
-    numbers = {
-        name: (2 * stream.uniform(math.prod(size)) - 1).reshape(size)
-        for name, size in sizes.items()
-    }
-    numbers["exponents"] = -np.abs(numbers["exponents"])
-    numbers["variances"] = np.abs(numbers["variances"])
-    arrays = {name: machine.aligned(numbers[name].astype(dtype)) for name in MERGE_INPUTS}
-    members = np.arange(2 * n_pairs).reshape(2, n_pairs) * 3 % n_atoms
-    prices = np.zeros((n_pairs, shape.lanes), dtype)
-    merges.code.function(
-        *(tiles, n_pairs // ATOMS, dim, widths),
-        *(array.ctypes.data for array in (*arrays.values(), *members, prices)),
-    )
-    inputs = {name: arrays[name].astype(np.float64) for name in MERGE_INPUTS}
-    right = merge_definition(inputs, *members)
-    error = np.abs(prices.sum(axis=1, dtype=np.float64) - right).max()
-    agrees = bool(error <= 256 * float(np.finfo(dtype).eps) * np.abs(right).max())
-    machine.require_agreement(f"{shape.kind!r} decoder", agrees)
-
-
-def merge_definition(inputs: dict[str, Floats], first: Indices, second: Indices) -> Floats:
-    """(pairs,) growth of the squared residual by each merge: the same in plain NumPy."""
-    phases = 2 * np.pi * inputs["centers"] @ inputs["frequencies"]
-    new = np.stack([np.cos(phases), np.sin(phases)], axis=1)
-    new *= np.exp2(inputs["variances"] @ inputs["exponents"])[:, None]
-    new *= inputs["taper"]
-    own, of_first, of_second = inputs["weights"].T[:, :, None, None]
-    atoms = inputs["atoms"]
-    change = own * new - of_first * atoms[first] - of_second * atoms[second]
-    return np.asarray((change * (change + 2 * inputs["residual"])).sum(axis=(1, 2)))
 
 
 def _check(evaluation: Evaluation, own_widths: bool) -> None:
@@ -263,7 +184,7 @@ def definition(inputs: dict[str, Floats], own_widths: bool) -> dict[str, Floats]
     return wanted
 
 
-class _Writer:
+class AtomWriter:
     """Arithmetic of atoms; lists have every atom of a pair times every vector."""
 
     def __init__(self, name: str, shape: Shape, inputs: Mapping[str, Kind | None]) -> None:
@@ -278,6 +199,7 @@ class _Writer:
         self.dim, self.widths = (self.routine.numbers[name] for name in ("dim", "widths"))
 
     def atoms(self, pair: Value) -> list[Value]:
+        """The numbers of the atoms of a pair."""
         return [pair * ATOMS + atom for atom in range(ATOMS)]
 
     def vectors(self, start: Pointer) -> list[Pointer]:
@@ -320,7 +242,7 @@ class _Writer:
         return (mantissa.bits_as(exponent.kind) + exponent).bits_as(self.vector)
 
 
-class _EvaluationWriter(_Writer):
+class _EvaluationWriter(AtomWriter):
     """Writes the function, part by part."""
 
     def __init__(self, shape: Shape, own_widths: bool) -> None:
@@ -437,60 +359,6 @@ class _EvaluationWriter(_Writer):
                 for v in range(vectors):
                     total = fma(values[atom * vectors + v], loaded[v], total)
                 target.store(total)
-
-
-class _MergeWriter(_Writer):
-    """Writes the function `price_merges`."""
-
-    def __init__(self, shape: Shape) -> None:
-        inputs: dict[str, Kind | None] = dict.fromkeys(MERGE_INPUTS)
-        super().__init__(
-            "price_merges", shape, {**inputs, "first": I64, "second": I64, "prices": None}
-        )
-
-    def write(self) -> Any:
-        routine, pointers = self.routine, self.routine.pointers
-        n_features = routine.numbers["tiles"] * self.shape.tile
-        with routine.loop(routine.numbers["tiles"]) as t:
-            place = t * self.shape.tile
-            with routine.loop(routine.numbers["pairs"]) as pair:
-                merges = self.atoms(pair)
-                centers = [pointers["centers"] + merge * self.dim for merge in merges]
-                variances = [pointers["variances"] + merge * self.widths for merge in merges]
-                phases = self.dot(pointers["frequencies"] + place, centers, self.dim, n_features)
-                damping = self.dot(
-                    pointers["exponents"] + place, variances, self.widths, n_features
-                )
-                totals = [
-                    (pointers["prices"] + m * self.shape.lanes).to(self.vector) for m in merges
-                ]
-                sums = [total.load() for total in totals]
-                for k, (atom, v) in enumerate(self.places):
-                    at = place + v * self.shape.lanes
-                    taper = (pointers["taper"] + at).to(self.vector).load()
-                    damp = self.power_of_two(damping[k]) * taper
-                    parts = [each * damp for each in self.cosine_sine(phases[k])]
-                    for part, each in enumerate(parts):
-                        sums[atom] = self.grown(
-                            merges[atom], each, at + n_features * part, n_features, sums[atom]
-                        )
-                for total, each in zip(totals, sums, strict=True):
-                    total.store(each)
-        return routine.finish()
-
-    def grown(
-        self, merge: Value, new: Value, place: Value, n_features: Value, total: Value
-    ) -> Value:
-        """The price of a merge so far, with that of one vector of features of its new atom."""
-        pointers, lanes = self.routine.pointers, self.shape.lanes
-        weights = [(pointers["weights"] + merge * 3 + k).load().splat(lanes) for k in range(3)]
-        change = weights[0] * new
-        for name, weight in zip(("first", "second"), weights[1:], strict=True):
-            row = (pointers[name] + merge).load() * n_features * 2
-            old = (pointers["atoms"] + row + place).to(self.vector).load()
-            change = fma(-weight, old, change)
-        residual = (pointers["residual"] + place).to(self.vector).load()
-        return fma(change, change + residual + residual, total)
 
 
 def _fit(

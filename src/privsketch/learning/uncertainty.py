@@ -23,12 +23,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import strtri
 
 from privsketch._typing import Floats, Real
 from privsketch.design.forecast import HOPELESS
 from privsketch.domain import Ball, Domain
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
+from privsketch.kernels.pairs import compile_phases
 from privsketch.learning.problem import (
     Atoms,
     Problem,
@@ -115,7 +116,7 @@ class _ParameterSpread:
 
     def errors(self, by_weights: Floats, shares: Floats) -> Floats:
         size, dim = shares.shape[1], by_weights.shape[1]
-        inverse = dtrtri(self.factor, lower=1)[0].astype(np.float32)
+        inverse, _ = strtri(self.factor.astype(np.float32), lower=1)  # few digits are enough
         # One column for each direction that noise, or a sampled record, moves the parameters in.
         by_sample = self.sampled.T.astype(np.float32) @ inverse
         spreads = ((self.noise_std, inverse), (self.sampling_std, by_sample))
@@ -327,21 +328,26 @@ def _phase_sums(matrix: Real, even: Real, odd: Real) -> tuple[Real, Real]:
     size, m = len(matrix), len(even)
     cosines = np.zeros((size, size, even.shape[1]), np.float32)
     sines = np.zeros((size, size, odd.shape[1]), np.float32)
-    n_block = max(256, PAIR_NUMBERS // size)  # frequencies
+    kernel = compile_phases()
+    n_vectors = max(16, PAIR_NUMBERS // size // kernel.shape.lanes)
+    n_block = n_vectors * kernel.shape.lanes  # frequencies
+    real, imaginary, together, apart = np.zeros((4, size, n_block), np.float32)
+    factors = np.zeros((n_block, even.shape[1])), np.zeros((n_block, odd.shape[1]))
+    by_even, by_odd = (each.astype(np.float32) for each in factors)
+    starts = [each.ctypes.data for each in (together, apart)]
     for begin in range(0, m, n_block):
-        block = slice(begin, min(begin + n_block, m))
-        real = np.ascontiguousarray(matrix[:, :m][:, block])
-        imaginary = np.ascontiguousarray(matrix[:, m:][:, block])
-        room = np.empty((2, *real.shape), np.float32)
+        n = min(n_block, m - begin)
+        for room, values in ((by_even, even), (by_odd, odd)):
+            room[:n], room[n:] = values[begin : begin + n], 0  # nothing counts behind the last
+        real[:, :n] = matrix[:, begin : begin + n]
+        imaginary[:, :n] = matrix[:, m + begin : m + begin + n]
         for k in range(size):
-            before = slice(k + 1)  # what comes later is known by symmetry
-            term, further = room[:, before]
-            np.multiply(real[before], real[k], out=term)
-            term += np.multiply(imaginary[before], imaginary[k], out=further)
-            cosines[k, before] += term @ even[block]
-            np.multiply(imaginary[before], real[k], out=term)
-            term -= np.multiply(real[before], imaginary[k], out=further)
-            sines[k, before] += term @ odd[block]
+            inputs = (real, imaginary, real[k], imaginary[k])
+            addresses = (each.ctypes.data for each in inputs)
+            kernel.code.function(k + 1, n_vectors, *addresses, *starts)
+            # Atoms that come later are known by symmetry.
+            cosines[k, : k + 1] += together[: k + 1] @ by_even
+            sines[k, : k + 1] += apart[: k + 1] @ by_odd
     first, second = np.triu_indices(size, 1)
     cosines[first, second] = cosines[second, first]
     sines[first, second] = -sines[second, first]

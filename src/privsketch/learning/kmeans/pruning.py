@@ -10,7 +10,8 @@ import numpy as np
 from scipy.linalg import inv
 
 from privsketch._typing import Floats, Indices
-from privsketch.kernels.decoder import ATOMS, compile_merges
+from privsketch.kernels.decoder import ATOMS
+from privsketch.kernels.pairs import compile_merges
 from privsketch.learning.problem import (
     Atoms,
     Target,
