@@ -69,11 +69,6 @@ def test_every_layout_gives_the_integers_of_the_definition(dim):
                 right = definition(domain, x)
                 quantise = CompiledQuantiser(domain)
                 assert np.array_equal(quantise(x), right), (domain, n, name)
-                even = quantise(x, even=True)
-                assert even.flags.c_contiguous
-                assert even.shape[1] == dim + dim % 2
-                assert np.array_equal(even[:, :dim], right), (domain, n, name)
-                assert not even[:, dim:].any()
                 fine = CompiledQuantiser(domain, **FINE).whole_numbers(x)
                 assert np.array_equal(fine, definition(domain, x, **FINE)), (domain, n, name)
 
@@ -149,7 +144,7 @@ def test_nothing_is_written_beyond_the_room(monkeypatch):
                 for each in (x, np.asfortranarray(x)):
                     quantise = CompiledQuantiser(domain)
                     quantise(each)
-                    quantise(each, even=True)
+                    quantise(each)
                     quantise.whole_numbers(each)
     assert len(rooms) > 500
     for room, used in rooms:

@@ -100,30 +100,25 @@ class CompiledQuantiser:
         lines = filling * -(-MIN_LINE // (filling * known.dim))
         self._rows_of_line = 1 if known.dim >= MIN_LINE else lines
         self._line = _Tables(np.tile(tables, self._rows_of_line))
-        # Columns beyond the last one become 0.
         self._codes: dict[tuple[str, Layout, Output], machine.Code] = {}  # those in use: no lock
+        # Columns beyond the last one become 0.
         self._columns = _Tables(np.pad(tables, ((0, 0), (0, -known.dim % LANES))))
 
-    def __call__(self, records: Block, *, even: bool = False) -> Quantised:
-        """Quantise records of any number type, (n, dim), at the default resolution.
-
-        With `even`, an odd number of columns is followed by one of zeros.
-        """
+    def __call__(self, records: Block) -> Quantised:
+        """Quantise records of any number type, (n, dim), at the default resolution."""
         if self.definition.largest > RECORD_MAX:
             raise too_fine()
-        n, width = len(records), self.dim + (self.dim % 2 if even else 0)
-        integers = _room(n, width, np.int16)
+        n = len(records)
+        integers = _room(n, self.dim, np.int16)
         if self.definition.is_ball:
-            step = max(1, _CACHED_VALUES // width)
-            wholes = _room(min(n, step), width, np.float64)
+            step = max(1, _CACHED_VALUES // self.dim)
+            wholes = _room(min(n, step), self.dim, np.float64)
             for first in range(0, n, step):
                 part, out = records[first : first + step], integers[first : first + step]
                 self._quantise(part, out, wholes[: len(part)])
                 self._cut(out, wholes[: len(part)])
         else:
             self._quantise(records, integers, None)
-        if width > self.dim:
-            integers[:, self.dim] = 0
         return integers
 
     def whole_numbers(self, records: Block) -> Whole:
