@@ -1,0 +1,156 @@
+"""Routines that run on a graphics processor: what `builder` has, and what only such a one has.
+
+A routine is run by many threads at once, 32 of them in step as a warp, some warps as a block that
+shares memory. LLVM makes PTX of it, the assembly that the driver compiles for its own device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from privsketch.kernels.builder import I32, I64, Array, Kind, Pointer, Routine, Value
+
+WARP = 32
+_TRIPLE = "nvptx64-nvidia-cuda"
+_SHARED = 3  # LLVM's number of the memory that a block shares
+_ALL_LANES = -1
+# What PTX is written for, by the least compute capability of a device, the newest first. Newer
+# devices run older PTX, and nothing here gains from what they have beyond it.
+_TARGETS = (((9, 0), "sm_90", "ptx78"), ((8, 0), "sm_80", "ptx70"))
+LEAST_CAPABILITY = _TARGETS[-1][0]
+# Types of the digits that the tensor cores multiply, by whether they have a sign.
+_DIGITS = {True: "s8", False: "u8"}
+
+
+class DeviceRoutine(Routine):
+    """A function that a grid of blocks runs, each of `threads` threads."""
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Mapping[str, Kind | Array],
+        *,
+        threads: int,
+        blocks_at_once: int = 1,
+    ) -> None:
+        super().__init__(name, arguments, vector_bits=128)
+        self.module.triple = _TRIPLE
+        function = self.writer.function
+        function.calling_convention = "ptx_kernel"
+        for word, number in (("maxntid", threads), ("minctasm", blocks_at_once)):
+            set.add(function.attributes, f'"nvvm.{word}"="{number}"')
+
+    def call(self, name: str, result: Kind | None, *operands: Value | int) -> Value:
+        """An instruction that LLVM knows by a name; numbers beside values are 32-bit ones."""
+        raws = self._call(name, None if result is None else _type(result), operands)
+        return Value(self, result or I32, raws)
+
+    def _call(self, name: str, result: Any, operands: Sequence[Value | int]) -> Any:
+        ir = _ir()
+        values = [
+            each if isinstance(each, Value) else self.constant(I32, each) for each in operands
+        ]
+        function = self.module.globals.get(name)
+        if function is None:
+            kinds = [_type(value.kind) for value in values]
+            function = ir.Function(
+                self.module, ir.FunctionType(result or ir.VoidType(), kinds), name
+            )
+        return self.writer.call(function, [value.raw for value in values])
+
+    @property
+    def thread(self) -> Value:
+        """The number of this thread in its block."""
+        return self.call("llvm.nvvm.read.ptx.sreg.tid.x", I32)
+
+    def block(self, axis: str = "x") -> Value:
+        """The number of this block in the grid."""
+        return self.call(f"llvm.nvvm.read.ptx.sreg.ctaid.{axis}", I32)
+
+    @property
+    def blocks(self) -> Value:
+        """How many blocks the grid has along its first axis."""
+        return self.call("llvm.nvvm.read.ptx.sreg.nctaid.x", I32)
+
+    def barrier(self) -> None:
+        """All threads of the block wait for each other."""
+        self.call("llvm.nvvm.barrier0", None)
+
+    def shared(self, n_bytes: int) -> Pointer:
+        """Memory of the block, of 32-bit numbers."""
+        ir = _ir()
+        kind = ir.ArrayType(_type(I32), n_bytes // 4)
+        memory = ir.GlobalVariable(self.module, kind, "shared", addrspace=_SHARED)
+        memory.linkage, memory.align = "internal", 16
+        memory.initializer = ir.Constant(kind, ir.Undefined)
+        memory.type = ir.PointerType(addrspace=_SHARED)  # to any kind
+        return Pointer(self, I32, memory)
+
+    def from_lane(self, value: Value, distance: int) -> Value:
+        """The 32-bit value of the lane whose number differs in the bits of `distance`."""
+        return self.call("llvm.nvvm.shfl.sync.bfly.i32", I32, _ALL_LANES, value, distance, 31)
+
+    def bytes_of(self, low: Value, high: Value, places: int) -> Value:
+        """Four of eight bytes, by a hexadecimal digit each, the lowest last."""
+        return self.call("llvm.nvvm.prmt", I32, low, high, places)
+
+    def products(
+        self,
+        signs: tuple[bool, bool],
+        left: Sequence[Value],
+        right: Sequence[Value],
+        added: Sequence[Value],
+    ) -> list[Value]:
+        """Tensor cores: 16 rows times 8 columns of 8-bit numbers, added to four 32-bit ones.
+
+        Sums wrap. The two sides have a sign or not; they are 16 or 32 numbers deep.
+        """
+        ir = _ir()
+        depth = 16 * len(right)
+        kinds = ".".join(dict.fromkeys(_DIGITS[sign] for sign in signs))
+        name = f"llvm.nvvm.mma.m16n8k{depth}.row.col.{kinds}"
+        four = ir.LiteralStructType([_type(I32)] * 4)
+        raw = self._call(name, four, [*left, *right, *added])
+        return [Value(self, I32, self.writer.extract_value(raw, place)) for place in range(4)]
+
+    def add_to(self, place: Pointer, value: Value) -> None:
+        """Adds to a number in memory that other threads add to as well."""
+        self.writer.atomic_rmw("add", place.raw, value.raw, "monotonic")
+
+
+def signed_shift(value: Value, bits: int) -> Value:
+    """Shifted right, with its sign."""
+    routine = value.routine
+    return Value(routine, value.kind, routine.writer.ashr(value.raw, value.constant(bits).raw))
+
+
+def ptx_of(routine: DeviceRoutine, capability: tuple[int, int]) -> str:
+    """PTX of a routine that is finished here, for devices of at least that capability."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    name, words = next(target[1:] for target in _TARGETS if target[0] <= capability)
+    target = llvm.Target.from_triple(_TRIPLE)
+    machine = target.create_target_machine(cpu=name, features=f"+{words}", opt=3)
+    module = llvm.parse_assembly(str(routine.finish()))
+    module.verify()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3))
+    builder.getModulePassManager().run(module, builder)
+    return str(machine.emit_assembly(module))
+
+
+def _type(kind: Kind) -> Any:
+    from privsketch.kernels import builder
+
+    return builder._type(kind)
+
+
+def _ir() -> Any:
+    import llvmlite.ir as ir
+
+    return ir
+
+
+__all__ = ["I32", "I64", "LEAST_CAPABILITY", "WARP", "DeviceRoutine", "ptx_of", "signed_shift"]

@@ -1,0 +1,262 @@
+"""NVIDIA's driver, called directly: contexts, memory, streams, PTX to functions, launches.
+
+Only what the engine needs of libcuda, which comes with the driver; there is nothing to install.
+The context is the device's primary one, which other libraries use too, so that their arrays can
+be read where they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.errors import KernelError
+from privsketch.kernels.cuda.code import LEAST_CAPABILITY
+
+_MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # attributes of a device, by number
+_MEMORY_TYPE, _PINNED = 2, 1  # an attribute of a pointer, and its value for pinned host memory
+_NON_BLOCKING = 1  # a stream that does not wait for the one of other libraries
+_OUT_OF_MEMORY = 2
+
+
+class DeviceError(KernelError):
+    """No device can be used, or the driver refuses what it was asked."""
+
+
+@cache
+def device() -> Device:
+    """The first device, or a DeviceError that says why there is none."""
+    library = _library()
+    code = library.cuInit(0)
+    count = c_int()
+    if code == 0:
+        code = library.cuDeviceGetCount(byref(count))
+    if code or not count.value:
+        said = f" ({_words(library, code)})" if code else ""
+        raise DeviceError(
+            f"`engine='cuda'`: NVIDIA's driver finds no device{said}; use `engine='threads'`"
+        )
+    number, context, name = c_int(), c_void_p(), ctypes.create_string_buffer(256)
+    call("cuDeviceGet", byref(number), 0)
+    call("cuDeviceGetName", name, len(name), number)
+    capability = _attribute(number, _MAJOR), _attribute(number, _MINOR)
+    if capability < LEAST_CAPABILITY:
+        raise DeviceError(
+            f"`engine='cuda'`: {name.value.decode()} has compute capability "
+            f"{_number(capability)}, at least {_number(LEAST_CAPABILITY)} is needed; use "
+            "`engine='threads'`"
+        )
+    call("cuDevicePrimaryCtxRetain", byref(context), number)
+    multiprocessors = _attribute(number, _MULTIPROCESSORS)
+    return Device(name.value.decode(), capability, multiprocessors, context)
+
+
+def call(name: str, *arguments: Any) -> None:
+    """A function of the driver; a DeviceError unless it succeeds."""
+    library = _library()
+    code = getattr(library, name)(*arguments)
+    if code == _OUT_OF_MEMORY:
+        raise DeviceError("`engine='cuda'`: the device, or pinned memory, has no room left")
+    if code:
+        raise DeviceError(f"`engine='cuda'`: the driver's {name} failed: {_words(library, code)}")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device and its primary context."""
+
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    context: c_void_p = field(repr=False)
+
+    def use(self) -> None:
+        """Every thread says so before it calls anything else."""
+        call("cuCtxSetCurrent", self.context)
+
+    def wait(self) -> None:
+        """For everything that was started."""
+        call("cuCtxSynchronize")
+
+    def free_memory(self) -> int:
+        """Bytes."""
+        free, total = c_size_t(), c_size_t()
+        call("cuMemGetInfo_v2", byref(free), byref(total))
+        return free.value
+
+    def load(self, ptx: str, name: str) -> Function:
+        """Compiles PTX and finds one function in it."""
+        module, function = c_void_p(), c_void_p()
+        call("cuModuleLoadData", byref(module), c_char_p(ptx.encode()))
+        call("cuModuleGetFunction", byref(function), module, name.encode())
+        return Function(function)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of a device; its module stays loaded as long as the process lives."""
+
+    handle: c_void_p
+
+    def blocks_at_once(self, threads: int) -> int:
+        """Blocks of that size that one multiprocessor runs at a time."""
+        found = c_int()
+        call(
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+            byref(found),
+            self.handle,
+            c_int(threads),
+            c_size_t(0),
+        )
+        return found.value
+
+    def launch(
+        self, grid: tuple[int, int], threads: int, stream: Stream, arguments: Sequence[int]
+    ) -> None:
+        """Starts a grid of blocks; all arguments are 64-bit numbers or places in memory."""
+        values = [c_uint64(argument & 2**64 - 1) for argument in arguments]
+        places = (c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        sizes = [*grid, 1, threads, 1, 1, 0]
+        call("cuLaunchKernel", self.handle, *map(c_uint, sizes), stream.handle, places, None)
+
+
+class Memory:
+    """Bytes of the device, or of the host where it copies from directly; freed with the object."""
+
+    def __init__(self, n_bytes: int, *, pinned: bool = False) -> None:
+        self.n_bytes = max(1, n_bytes)
+        self._free = "cuMemFreeHost" if pinned else "cuMemFree_v2"
+        self._address = c_void_p() if pinned else c_uint64()
+        if pinned:
+            call("cuMemHostAlloc", byref(self._address), c_size_t(self.n_bytes), c_uint(0))
+        else:
+            call("cuMemAlloc_v2", byref(self._address), c_size_t(self.n_bytes))
+
+    @property
+    def address(self) -> int:
+        """Where it begins."""
+        return int(self._address.value or 0)
+
+    def array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Pinned memory as an array; the array must not outlive this object."""
+        count = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        raw = memoryview((ctypes.c_uint8 * count).from_address(self.address))
+        found: npt.NDArray[Any] = np.frombuffer(raw, dtype=dtype).reshape(shape)
+        return found
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing() and getattr(self, "_address", None):
+            device().use()
+            getattr(_library(), self._free)(self._address)
+
+
+class Stream:
+    """Work that is done in order, beside that of other streams."""
+
+    def __init__(self) -> None:
+        self.handle = c_void_p()
+        call("cuStreamCreate", byref(self.handle), c_uint(_NON_BLOCKING))
+
+    def wait(self) -> None:
+        """Until all its work is done."""
+        call("cuStreamSynchronize", self.handle)
+
+    def to_device(self, target: int, source: npt.NDArray[Any]) -> None:
+        """Starts to copy a contiguous array, which must stay as it is until then."""
+        call(
+            "cuMemcpyHtoDAsync_v2",
+            c_uint64(target),
+            c_void_p(source.ctypes.data),
+            c_size_t(source.nbytes),
+            self.handle,
+        )
+
+    def to_host(self, target: npt.NDArray[Any], source: int) -> None:
+        """Starts to copy to a contiguous array."""
+        call(
+            "cuMemcpyDtoHAsync_v2",
+            c_void_p(target.ctypes.data),
+            c_uint64(source),
+            c_size_t(target.nbytes),
+            self.handle,
+        )
+
+    def clear(self, target: int, n_bytes: int) -> None:
+        """Zeros."""
+        call("cuMemsetD8Async", c_uint64(target), ctypes.c_ubyte(0), c_size_t(n_bytes), self.handle)
+
+    def mark(self) -> c_void_p:
+        """A point in time of this stream, for `seconds_between`."""
+        event = c_void_p()
+        call("cuEventCreate", byref(event), c_uint(0))
+        call("cuEventRecord", event, self.handle)
+        return event
+
+
+def seconds_between(first: c_void_p, second: c_void_p) -> float:
+    """Between two marks, the second of which is waited for."""
+    found = c_float()
+    call("cuEventSynchronize", second)
+    call(
+        "cuEventElapsedTime_v2"
+        if hasattr(_library(), "cuEventElapsedTime_v2")
+        else "cuEventElapsedTime",
+        byref(found),
+        first,
+        second,
+    )
+    return found.value / 1000
+
+
+def copied(array: npt.NDArray[Any]) -> Memory:
+    """A copy of an array on the device."""
+    memory, stream = Memory(array.nbytes), Stream()
+    stream.to_device(memory.address, np.ascontiguousarray(array))
+    stream.wait()
+    return memory
+
+
+def is_pinned(array: npt.NDArray[Any]) -> bool:
+    """Whether the device can copy an array without the processor's help."""
+    kind = c_uint()
+    code = _library().cuPointerGetAttribute(
+        byref(kind), c_int(_MEMORY_TYPE), c_uint64(array.ctypes.data)
+    )
+    return bool(code == 0 and kind.value == _PINNED)
+
+
+def _number(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"
+
+
+def _attribute(number: c_int, attribute: int) -> int:
+    value = c_int()
+    call("cuDeviceGetAttribute", byref(value), c_int(attribute), number)
+    return value.value
+
+
+def _words(library: Any, code: int) -> str:
+    text = c_char_p()
+    library.cuGetErrorString(c_int(code), byref(text))
+    return (text.value or b"error").decode() + f", error {code}"
+
+
+@cache
+def _library() -> Any:
+    names = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise DeviceError(
+        "`engine='cuda'`: NVIDIA's driver is not installed (no libcuda); use `engine='threads'`"
+    )

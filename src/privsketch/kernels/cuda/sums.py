@@ -1,0 +1,599 @@
+"""Quantised records on a device to integer sums: phases from tensor cores, features in registers.
+
+A number of a record is q = 256 qh + ql, one of a frequency f = 256 fh + fl, the high digits with
+a sign and the low ones without. Tensor cores multiply 8-bit digits and add up in 32 bits that
+wrap, so the phase is
+
+    ((qh.fh) 256 + (qh.fl + ql.fh)) 256 + ql.fl + start   modulo 2^32,
+
+exactly, and each of the three sums begins with the one before it. A warp keeps the digits of some
+features in registers, 16 features in a tile, and goes through records, 8 at a time; a thread gets
+the phases of two features of a tile for two of the records, computes their integers as in
+features/, and adds them up in 32 bits. Before these can wrap, they go to sums of 64 bits in memory.
+
+All warps of a block use the same records. They bring them from memory together, a stage ahead of
+what they compute, already parted into digits in the order in which tensor cores want them.
+Records that fill up the last stage are zero, and what they add is known and subtracted.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._typing import Integers
+from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase
+from privsketch.features.fourier import COSINE_COEFFICIENTS, MEAN_SQUARE, SINE_COEFFICIENTS
+from privsketch.features.maps import FeatureMap, feature_map
+from privsketch.features.quadratic import VALUE_BITS, quadratic_values, value_shift
+from privsketch.features.stream import PublicStream
+from privsketch.kernels import machine
+from privsketch.kernels.builder import I16, I32, I64, Array, Kind, Pointer, Value, select
+from privsketch.kernels.cuda.code import WARP, DeviceRoutine, ptx_of, signed_shift
+from privsketch.kernels.cuda.driver import Function, Stream, copied, device
+from privsketch.kernels.dense import ReferenceKernel
+
+MAX_DIM = 512  # beyond, the digits of 16 features do not fit the registers
+_PURPOSE_CHECK = 504  # keeps the stream apart from others
+TILE, TOGETHER = 16, 8  # features and records that tensor cores multiply at a time
+_LOW_BYTES, _HIGH_BYTES = 0x6420, 0x7531
+# High and low digits have a sign or not; low ones come first wherever both are kept.
+_SIGNED = (False, True)
+# Numbers of records whose features add up in 32 bits, see kernels/features.
+MOST = {"fourier": 248, "one-bit": 2**30, "quadratic": 2**11 - 1}
+ARGUMENTS: dict[str, Kind | Array] = {
+    "records": Array(I16),
+    "n": I64,
+    "frequencies": Array(I32),
+    "start": Array(I32),
+    "out": Array(I64),
+    "rows": Array(I32),
+    "ends": Array(I64),
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the work is cut: all that the code depends on beside the map.
+
+    A warp has `tiles` of features, a block `warps`; a stage has `groups` of records. `shift` bits
+    of a phase are above a turn, or, for squares, dropped. With `listed`, the second axis of the
+    grid counts parts of the features that have lists of records.
+    """
+
+    dim: int
+    shift: int
+    tiles: int
+    warps: int
+    groups: int
+    listed: bool = False
+    blocks_at_once: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return WARP * self.warps
+
+    @property
+    def features(self) -> int:
+        """Of a block."""
+        return TILE * self.tiles * self.warps
+
+    @property
+    def records(self) -> int:
+        """Of a stage."""
+        return TOGETHER * self.groups
+
+    @property
+    def depths(self) -> list[int]:
+        """Columns that tensor cores take at a time: 32, and 16 at the end if that is enough."""
+        whole, left = divmod(self.dim, 32)
+        return [32] * whole + ([16] if 0 < left <= 16 else [32] if left else [])
+
+    @property
+    def stage_bytes(self) -> int:
+        """Both digits of the records of a stage."""
+        return 2 * self.records * sum(self.depths)
+
+
+class DeviceKernel:
+    """Sums of features on the device, over records that are there; safe to use from threads.
+
+    With `listed`, records come with lists of those that count; with `block`, every `block`
+    features have a list of their own. All comes from the device's memory.
+    """
+
+    def __init__(
+        self,
+        feature_map: FeatureMap,
+        frequencies: npt.NDArray[np.int16],
+        offsets: npt.NDArray[np.uint32],
+        turn_bits: int,
+        *,
+        block: int | None = None,
+        listed: bool = False,
+        shape: Shape | None = None,
+        function: Function | None = None,
+    ) -> None:
+        self._map = feature_map
+        m, dim = frequencies.shape
+        if feature_map.has_table:
+            shift, first = 32 - turn_bits, start_phase(offsets, turn_bits)
+        else:
+            shift, first = value_shift(frequencies), np.zeros(m, np.int64)
+        size = m if block is None else block
+        self.shape = shape or chosen_shape(dim, size, shift, listed=listed)
+        self._function = function or _checked(feature_map.name, self.shape)
+        # Whole blocks of the grid for every block of features.
+        count, wide = m // size, -(-size // self.shape.features) * self.shape.features
+        self._per_part = wide // self.shape.features
+        padded = np.zeros((count, wide, dim), np.int16)
+        padded[:, :size] = frequencies.reshape(count, size, dim)
+        starts = np.zeros((count, wide), np.int64)
+        starts[:, :size] = first.reshape(count, size)
+        self._size, self._wide, self._count = size, wide, count
+        self._frequencies = copied(frequency_digits(padded.reshape(-1, dim), self.shape))
+        words = (starts.reshape(-1) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+        self._start = copied(words)
+        self._at_zero = self._values_at_zero(first, turn_bits)
+        self._out = copied(np.zeros(count * wide * 2, np.int64))
+        self._records = np.zeros(count, np.int64)  # of each part, and those that fill up
+        self._filled = np.zeros(count, np.int64)
+        self._lock = threading.Lock()
+
+    def _values_at_zero(self, first: Integers, turn_bits: int) -> Integers:
+        """(2, n_features) integers of a record at the center."""
+        if not self._map.has_table:
+            return np.zeros((2, len(first)), np.int64)
+        index = (first >> (turn_bits - INDEX_BITS)) & (TABLE_SIZE - 1)
+        return np.asarray(self._map.table[index].T, dtype=np.int64)
+
+    def ranges(self, counts: Integers) -> Integers:
+        """Where lists of so many records, one after the other, begin and end, as `add` wants it."""
+        ends = np.cumsum(counts)
+        return np.repeat(np.stack([ends - counts, ends], axis=1), self._per_part, axis=0)
+
+    def add(
+        self,
+        stream: Stream,
+        records: int,
+        n: int,
+        lists: tuple[int, int, Integers] | None = None,
+    ) -> None:
+        """Starts to add the features of n records (n, dim) of 16-bit numbers in device memory.
+
+        `lists`: where numbers of records are on the device, for all blocks of features, where
+        their `ranges`, and how many each has.
+        """
+        if n == 0:
+            return
+        counts = np.full(self._count, n) if lists is None else lists[2]
+        stages = -(-counts // self.shape.records)
+        with self._lock:
+            self._records += counts
+            self._filled += stages * self.shape.records - counts
+        y = self._count * self._per_part
+        room = device().multiprocessors * self._blocks_at_once()
+        x = min(max(1, room // y), max(1, int(stages.max())))
+        rows, ends = (0, 0) if lists is None else lists[:2]
+        places = [each.address for each in (self._frequencies, self._start, self._out)]
+        self._function.launch((x, y), self.shape.threads, stream, [records, n, *places, rows, ends])
+
+    def _blocks_at_once(self) -> int:
+        return _blocks_at_once(self._map.name, self.shape)
+
+    def sums(self) -> Integers:
+        """Those of everything that was added, as of `kernels.dense.Kernel`; waits for it."""
+        device().wait()
+        stream, found = Stream(), np.zeros(self._count * self._wide * 2, np.int64)
+        stream.to_host(found, self._out.address)
+        stream.wait()
+        parts = 2 if self._map.has_table else 1
+        by_part = found.reshape(self._count, -1, 2, TILE).transpose(2, 0, 1, 3)
+        wide = by_part.reshape(2, self._count, self._wide)
+        tiles = wide[:, :, : self._size].reshape(2, -1)
+        factor, excess = _MEANS[self._map.name]
+        filled, counted = (
+            np.repeat(each, self._size) for each in (self._filled, self._records + self._filled)
+        )
+        sums = factor * tiles - np.array(excess)[:, np.newaxis] * counted - self._at_zero * filled
+        return np.asarray(sums[:parts]).reshape(-1)
+
+
+# What device sums mean: a factor, and what a record adds too much to both sums.
+_MEANS = {"fourier": (1, (MEAN_SQUARE, 0)), "one-bit": (2, (1, 1)), "quadratic": (1, (0, 0))}
+
+
+def chosen_shape(dim: int, n_features: int, shift: int, *, listed: bool) -> Shape:
+    """The shape that was fastest for so many columns and features."""
+    whole = Shape(dim, shift, 1, 1, 1, listed=listed)
+    words = 2 * sum(whole.depths) // 8  # registers of a tile
+    most_tiles = 2 if 48 < words <= 64 else max(1, min(8, 64 // words))
+    n_tiles = -(-n_features // TILE)
+    tiles = min(most_tiles, -(-n_tiles // 4))  # rather four warps than one with all tiles
+    warps = -(-n_tiles // tiles)
+    warps = -(-warps // -(-warps // 8))
+    # At most four loads of each thread are under way.
+    groups = max(1, min(16, 4 * warps // len(whole.depths), 1024 // sum(whole.depths)))
+    return replace(whole, tiles=tiles, warps=warps, groups=groups)
+
+
+@cache
+def _loaded(map_name: str, shape: Shape) -> Function:
+    return device().load(ptx_of(sums_routine(map_name, shape), device().capability), "sums")
+
+
+@cache
+def _checked(map_name: str, shape: Shape) -> Function:
+    function = _loaded(map_name, shape)
+    machine.require_agreement(f"device's {map_name!r}", _agrees(map_name, shape, function))
+    return function
+
+
+def _agrees(map_name: str, shape: Shape, function: Function) -> bool:
+    """Compares the kernel with the reference on random numbers, and with the table.
+
+    Records are those of two stages and a bit; a list has every other of them.
+    """
+    each, stream = feature_map(map_name), PublicStream(0, _PURPOSE_CHECK)
+    turn_bits = 32 - shape.shift if each.has_table else 0
+
+    def numbers(*size: int) -> npt.NDArray[np.int16]:
+        return (stream.uniform(math.prod(size)) * 2**16 - 2**15).astype(np.int16).reshape(size)
+
+    def sums(
+        x: npt.NDArray[np.int16],
+        rows: npt.NDArray[np.int32],
+        frequencies: npt.NDArray[np.int16],
+        offsets: npt.NDArray[np.uint32],
+    ) -> Integers:
+        kernel = DeviceKernel(each, frequencies, offsets, turn_bits, shape=shape, function=function)
+        records, listed = copied(x), copied(rows)
+        counts = np.array([len(rows)])
+        ends = copied(kernel.ranges(counts))
+        lists = (listed.address, ends.address, counts) if shape.listed else None
+        kernel.add(Stream(), records.address, len(x), lists)
+        return kernel.sums()
+
+    x, frequencies = numbers(2 * shape.records + 3, shape.dim), numbers(shape.features, shape.dim)
+    offsets = numbers(shape.features).view(np.uint16).astype(np.uint32)
+    rows = np.arange(0, len(x), 2 if shape.listed else 1, dtype=np.int32)
+    if not each.has_table:  # one column a record, and vectors short enough for squares
+        x[np.arange(shape.dim) != np.arange(len(x))[:, np.newaxis] % shape.dim] = 0
+        frequencies >>= max(0, 16 - (VALUE_BITS + shape.shift) // 2 + 15)
+        expected = quadratic_values(x[rows], frequencies, shape.shift).sum(axis=0)
+        return np.array_equal(sums(x, rows, frequencies, offsets), expected)
+    reference = ReferenceKernel(each, frequencies, offsets, turn_bits)
+    agrees = np.array_equal(sums(x, rows, frequencies, offsets), reference.sums(x[rows]))
+    # Records at the center; offsets put the phase of a feature at its index.
+    every = np.arange(TABLE_SIZE, dtype=np.uint32) << np.uint32(turn_bits - INDEX_BITS)
+    zeros = np.zeros((TABLE_SIZE, shape.dim), np.int16)
+    found = sums(zeros[:3], np.arange(3, dtype=np.int32), zeros, every)
+    return agrees and np.array_equal(found.reshape(2, -1), each.table.T.astype(np.int64) * 3)
+
+
+@cache
+def _blocks_at_once(map_name: str, shape: Shape) -> int:
+    return max(1, _loaded(map_name, shape).blocks_at_once(shape.threads))
+
+
+def column_order(depth: int) -> npt.NDArray[np.int64]:
+    """(lanes in a quarter, registers, 4) columns whose digits a thread has, of 16 or 32.
+
+    A thread has neighbouring columns, so that it reads them at once; as both sides agree, it
+    does not matter which they are.
+    """
+    return np.arange(depth).reshape(4, depth // 16, 4)
+
+
+def frequency_digits(frequencies: npt.NDArray[np.int16], shape: Shape) -> npt.NDArray[np.int32]:
+    """(tiles, words, 32) digits of frequencies as threads hold them; low digits first.
+
+    Of a tile, a thread has the rows lane // 4 and lane // 4 + 8, and columns by lane % 4.
+    """
+    m, dim = frequencies.shape
+    tiles = -(-m // TILE)
+    wide = np.zeros((tiles * TILE, sum(shape.depths)), np.int16)
+    wide[:m, :dim] = frequencies
+    words = []
+    for digit in (wide & 0xFF, wide >> 8):
+        first = 0
+        for depth in shape.depths:
+            columns = first + column_order(depth)
+            part = digit.astype(np.uint8).reshape(tiles, 2, 8, -1)[..., columns]
+            # tile, half, row, quarter, register, byte -> tile, register, half, row, quarter, byte
+            part = np.ascontiguousarray(part.transpose(0, 4, 1, 2, 3, 5))
+            words.append(part.view(np.int32).reshape(tiles, depth // 8, WARP))
+            first += depth
+    return np.concatenate(words, axis=1)
+
+
+def sums_routine(map_name: str, shape: Shape) -> DeviceRoutine:
+    """The function `sums`, whose arguments are above."""
+    routine = DeviceRoutine(
+        "sums", ARGUMENTS, threads=shape.threads, blocks_at_once=shape.blocks_at_once
+    )
+    _Block(routine, map_name, shape).write()
+    return routine
+
+
+class _Block:
+    """Writes what a block does."""
+
+    def __init__(self, routine: DeviceRoutine, map_name: str, shape: Shape) -> None:
+        self.routine, self.map_name, self.shape = routine, map_name, shape
+        self.thread = routine.thread
+        self.lane, self.warp = self.thread & (WARP - 1), self.thread >> 5
+        self.part = routine.block("y")
+        self.memory = routine.shared(2 * shape.stage_bytes)
+        self.count, self.rows = routine.numbers["n"], routine.pointers["rows"]
+        if shape.listed:
+            ends = routine.pointers["ends"] + self.part.unsigned_to(I64) * 2
+            first, stop = ends.load(), (ends + 1).load()
+            self.count, self.rows = stop - first, self.rows + first
+
+    def write(self) -> None:
+        routine, shape = self.routine, self.shape
+        first_tile = (self.part * shape.warps + self.warp) * shape.tiles
+        digits, starts = self.features(first_tile)
+        stages = (self.count + (shape.records - 1)) // shape.records
+        step = routine.blocks.unsigned_to(I64)
+        first = routine.block().unsigned_to(I64)
+        # Rounds of this block: stages first, first + step, ...
+        rounds = (stages + (step - 1) - first) // step
+        rounds = select(first < stages, rounds, rounds.constant(0))
+        self.put(self.get(first), rounds.constant(0))
+        routine.barrier()
+        flush_after = max(1, MOST[self.map_name] // (2 * shape.groups))
+        with routine.tile(rounds, flush_after, may_be_empty=True) as (begin, together):
+            sums = [routine.constant(I32, 0)] * (4 * shape.tiles)
+            with routine.loop(begin + together, sums, start=begin) as number:
+                following = self.get(first + (number + 1) * step)
+                self.add_stage(number, digits, starts, sums)
+                self.put(following, number + 1)
+                routine.barrier()
+            self.flush(first_tile, sums)
+
+    def features(self, first_tile: Value) -> tuple[list[list[Value]], list[list[Value]]]:
+        """Digits of the frequencies, and what phases start from, of all tiles of this warp."""
+        routine, shape = self.routine, self.shape
+        n_words = 2 * sum(shape.depths) // 8
+        place = routine.pointers["frequencies"] + (
+            first_tile * (n_words * WARP) + self.lane
+        ).unsigned_to(I64)
+        digits = [
+            [(place + (tile * n_words + word) * WARP).load() for word in range(n_words)]
+            for tile in range(shape.tiles)
+        ]
+        start = routine.pointers["start"] + (first_tile * TILE + (self.lane >> 2)).unsigned_to(I64)
+        starts = [
+            [(start + (tile * TILE + half)).load() for half in (0, 8)]
+            for tile in range(shape.tiles)
+        ]
+        return digits, starts
+
+    # -------------------------------------------------------------- records to shared memory
+
+    def units(self) -> list[tuple[int, Value, Value, Value, int]]:
+        """What this thread brings of a stage: depth, record, column and place, how many words.
+
+        A unit is what one lane of a warp needs of one group of records: 4 or 8 columns. Units of
+        all threads beyond the last one bring it again.
+        """
+        shape, found, first_column, first_word = self.shape, [], 0, 0
+        for depth in dict.fromkeys(shape.depths):
+            n_chunks = shape.depths.count(depth)
+            n_units = shape.groups * n_chunks * WARP
+            words = depth // 8  # of both digits
+            for begin in range(0, n_units, shape.threads):
+                unit = self.thread + begin
+                if begin + shape.threads > n_units:
+                    unit = select(unit < n_units, unit, unit.constant(n_units - 1))
+                lane, chunk = unit & (WARP - 1), unit >> 5
+                group = chunk // n_chunks
+                column = (chunk - group * n_chunks) * depth + (lane & 3) * (depth // 4)
+                record = group * TOGETHER + (lane >> 2)
+                found.append((depth, record, column + first_column, unit * words + first_word, 0))
+            first_column += depth * n_chunks
+            first_word += n_units * words
+        return found
+
+    def get(self, stage: Value) -> list[list[Value]]:
+        """Words of two columns each, of all units of this thread in a stage."""
+        routine, shape = self.routine, self.shape
+        found = []
+        for depth, record, column, _, _ in self.units():
+            number = stage * shape.records + record.unsigned_to(I64)
+            there = number < self.count
+            number = select(there, number, number.constant(0))
+            if shape.listed:
+                number = (self.rows + number).load().unsigned_to(I64)
+            row = routine.pointers["records"] + number * shape.dim
+            words = self.words(row, column, depth // 8)
+            found.append([select(there, word, word.constant(0)) for word in words])
+        return found
+
+    def words(self, row: Pointer, column: Value, count: int) -> list[Value]:
+        """`count` words of a record from a column on; those beyond its end are any of its own."""
+        dim = self.shape.dim
+        if dim % (2 * count) == 0:  # whole units
+            column = select(column < dim, column, column.constant(0))
+            vector = (row + column.unsigned_to(I64)).to(I32.vector(count)).load(align=4 * count)
+            return [self.element(vector, place) for place in range(count)]
+        found = []
+        for place in range(count):
+            each = column + 2 * place
+            if dim % 2 == 0:
+                each = select(each < dim, each, each.constant(0))
+                found.append((row + each.unsigned_to(I64)).to(I32).load(align=4))
+                continue
+            low, high = (
+                (row + select(one < dim, one, one.constant(0)).unsigned_to(I64)).load()
+                for one in (each, each + 1)
+            )
+            found.append(low.unsigned_to(I32) | high.unsigned_to(I32) << 16)
+        return found
+
+    def element(self, vector: Value, place: int) -> Value:
+        index = self.routine.constant(I32, place).raw
+        return Value(self.routine, I32, self.routine.writer.extract_element(vector.raw, index))
+
+    def put(self, found: list[list[Value]], number: Value) -> None:
+        """Parts words into digits and leaves them where the warps look for a stage."""
+        routine = self.routine
+        base = self.buffer(number)
+        for (_, _, _, place, _), words in zip(self.units(), found, strict=True):
+            pairs = list(zip(words[::2], words[1::2], strict=True))
+            digits = [
+                routine.bytes_of(one, other, places)
+                for places in (_LOW_BYTES, _HIGH_BYTES)
+                for one, other in pairs
+            ]
+            kind = I32.vector(len(digits))
+            vector = routine.constant(kind, 0)
+            for index, digit in enumerate(digits):
+                raw = routine.writer.insert_element(
+                    vector.raw, digit.raw, routine.constant(I32, index).raw
+                )
+                vector = Value(routine, kind, raw)
+            (base + place.unsigned_to(I64)).to(kind).store(vector, align=4 * len(digits))
+
+    def buffer(self, number: Value) -> Pointer:
+        """Where a stage is kept: stages take turns in two places."""
+        return self.memory + (number & 1) * (self.shape.stage_bytes // 4)
+
+    # -------------------------------------------------------------- features and sums
+
+    def add_stage(
+        self,
+        number: Value,
+        digits: list[list[Value]],
+        starts: list[list[Value]],
+        sums: list[Value],
+    ) -> None:
+        """Adds the features of all records of a stage to the sums."""
+        base = self.buffer(number)
+        with self.routine.loop(self.shape.groups, sums) as group:
+            low, high = self.record_digits(base, group)
+            for tile, (mine, start) in enumerate(zip(digits, starts, strict=True)):
+                phases = self.phases(mine, start, low, high)
+                added = sums[4 * tile : 4 * tile + 4]
+                sums[4 * tile : 4 * tile + 4] = self.added(phases, added)
+
+    def record_digits(self, base: Pointer, group: Value) -> list[list[list[Value]]]:
+        """Low and high digits of a group of records: a list of words for every depth."""
+        depths = self.shape.depths
+        low: list[list[Value]] = []
+        high: list[list[Value]] = []
+        first_word = 0
+        for depth in dict.fromkeys(depths):
+            n_chunks, words = depths.count(depth), depth // 8
+            for chunk in range(n_chunks):
+                unit = (group * n_chunks + chunk) * WARP + self.lane.unsigned_to(I64)
+                place = base + (unit * words + first_word)
+                vector = place.to(I32.vector(words)).load(align=4 * words)
+                each = [self.element(vector, index) for index in range(words)]
+                low.append(each[: words // 2])
+                high.append(each[words // 2 :])
+            first_word += self.shape.groups * n_chunks * WARP * words
+        return [low, high]
+
+    def phases(
+        self,
+        digits: list[Value],
+        start: list[Value],
+        low: list[list[Value]],
+        high: list[list[Value]],
+    ) -> list[Value]:
+        """Of two features, each for two records."""
+        routine = self.routine
+        half = len(digits) // 2
+        mine = {False: digits[:half], True: digits[half:]}
+        theirs = {False: low, True: high}
+        phases = [routine.constant(I32, 0)] * 4
+
+        def add(my_sign: bool, their_sign: bool) -> None:
+            first = 0
+            for words in theirs[their_sign]:
+                left = mine[my_sign][first : first + 2 * len(words)]
+                phases[:] = routine.products((my_sign, their_sign), left, words, phases)
+                first += 2 * len(words)
+
+        add(True, True)
+        phases[:] = [phase << 8 for phase in phases]
+        add(True, False)
+        add(False, True)
+        phases[:] = [(phase << 8) + start[place // 2] for place, phase in enumerate(phases)]
+        add(False, False)
+        return phases
+
+    def added(self, phases: list[Value], sums: Sequence[Value]) -> list[Value]:
+        """Sums of cosines of two features, then of sines, with those of these phases."""
+        first = [sums[0], sums[1], sums[2], sums[3]]
+        for place, phase in enumerate(phases):
+            cosine, sine = _ADDED[self.map_name](phase, self.shape.shift)
+            first[place // 2] += cosine
+            first[2 + place // 2] += sine
+        return first
+
+    def flush(self, first_tile: Value, sums: list[Value]) -> None:
+        """Adds 32-bit sums of all warps to those of 64 bits; a lane adds one of four numbers."""
+        routine = self.routine
+        which = self.lane & 3
+        row = (which << 3) + (self.lane >> 2)
+        out = routine.pointers["out"]
+        for tile in range(self.shape.tiles):
+            totals = []
+            for index in range(4):
+                value = sums[4 * tile + index]
+                low = value & 0xFFFF
+                high = signed_shift(value, 16) if index >= 2 else value >> 16
+                for distance in (1, 2):
+                    low += routine.from_lane(low, distance)
+                    high += routine.from_lane(high, distance)
+                wide = high.signed_to(I64) if index >= 2 else high.unsigned_to(I64)
+                totals.append((wide << 16) + low.unsigned_to(I64))
+            even = select(which & 1 < 1, totals[0], totals[1])
+            odd = select(which & 1 < 1, totals[2], totals[3])
+            place = (first_tile + tile) * (2 * TILE) + row
+            routine.add_to(out + place.unsigned_to(I64), select(which < 2, even, odd))
+
+
+def _fourier(phase: Value, shift: int) -> tuple[Value, Value]:
+    """features/fourier.py: products of half angles."""
+    t = signed_shift(phase << shift, 16)
+    z = t * t >> 16
+    cosine = _polynomial(z, COSINE_COEFFICIENTS)
+    sine = signed_shift(_polynomial(z, SINE_COEFFICIENTS) * t + 2**14, 15)
+    return cosine * cosine, sine * cosine
+
+
+def _polynomial(z: Value, coefficients: tuple[int, ...]) -> Value:
+    """Horner's rule; a coefficient is added before a product is halved, with the rounding."""
+    value = z.constant(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        value = signed_shift(value * z + (2**14 + (coefficient << 15)), 15)
+    return value
+
+
+def _onebit(phase: Value, shift: int) -> tuple[Value, Value]:
+    """features/onebit.py: one where the sign is positive, else zero."""
+    t = (phase << shift) >> 16
+    quarter, half = 2**14, 2**15
+    cosine = (t + quarter) & 0xFFFF
+    return (cosine <= half).unsigned_to(I32), (t <= half).unsigned_to(I32)
+
+
+def _quadratic(phase: Value, shift: int) -> tuple[Value, Value]:
+    """features/quadratic.py: a square of which some bits are dropped."""
+    wide = phase.signed_to(I64)
+    return (wide * wide >> shift).unsigned_to(I32), phase.constant(0)
+
+
+_ADDED = {"fourier": _fourier, "one-bit": _onebit, "quadratic": _quadratic}
