@@ -18,6 +18,7 @@ _ALL_LANES = -1
 # What PTX is written for, by the least compute capability of a device, the newest first. Newer
 # devices run older PTX, and nothing here gains from what they have beyond it.
 _TARGETS = (((9, 0), "sm_90", "ptx78"), ((8, 0), "sm_80", "ptx70"))
+_HOPPER = (9, 0), "sm_90a", "ptx84"  # with instructions that no other generation has
 LEAST_CAPABILITY = _TARGETS[-1][0]
 # Types of the digits that the tensor cores multiply, by whether they have a sign.
 _DIGITS = {True: "s8", False: "u8"}
@@ -114,6 +115,63 @@ class DeviceRoutine(Routine):
         raw = self._call(name, four, [*left, *right, *added])
         return [Value(self, I32, self.writer.extract_value(raw, place)) for place in range(4)]
 
+    def group_products(
+        self,
+        factors: Sequence[tuple[tuple[bool, bool], Sequence[Value], Value]],
+        added: Sequence[Value] | None,
+        n_columns: int,
+    ) -> list[Value]:
+        """Hopper's tensor cores: four warps multiply 64 rows by columns in shared memory.
+
+        `factors` are signs, the digits of this warp's 16 rows, four registers for 32 numbers, and
+        where the columns are. All products are added up, to `added` if there is anything.
+        """
+        ir, count = _ir(), n_columns // 2
+        rows = [value for _, left, _ in factors for value in left]
+        places = [place for _, _, place in factors]
+        sums = ", ".join(f"${index}" for index in range(count))
+        lines = ["wgmma.fence.sync.aligned;"]
+        at, scale = count, "none" if added is None else "all"
+        for number, (signs, left, _) in enumerate(factors):
+            kinds = ".".join(_DIGITS[sign] for sign in signs)
+            for chunk in range(len(left) // 4):
+                digits = ", ".join(f"${at + index}" for index in range(4))
+                # 32 numbers further are 256 bytes, counted in sixteens.
+                lines.append(f"add.s64 place, ${count + len(rows) + number}, {16 * chunk};")
+                lines.append(
+                    f"wgmma.mma_async.sync.aligned.m64n{n_columns}k32.s32.{kinds} "
+                    f"{{{sums}}}, {{{digits}}}, place, {scale};"
+                )
+                at, scale = at + 4, "all"
+        lines += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"]
+        text = (
+            "{ .reg .pred none, all; .reg .b64 place; setp.ne.u32 none, 0, 0; "
+            f"setp.eq.u32 all, 0, 0; {' '.join(lines)} }}"
+        )
+        operands = [*rows, *places, *(added or ())]
+        constraints = ["=&r"] * count + ["r"] * len(rows) + ["l"] * len(places)
+        constraints += [str(index) for index in range(len(added or ()))] + ["~{memory}"]
+        kinds_of = [_type(each.kind) for each in operands]
+        signature = ir.FunctionType(ir.LiteralStructType([_type(I32)] * count), kinds_of)
+        raw = self._assembly(signature, text, constraints, [each.raw for each in operands])
+        return [Value(self, I32, self.writer.extract_value(raw, index)) for index in range(count)]
+
+    def _assembly(
+        self, signature: Any, text: str, constraints: Sequence[str], operands: Sequence[Any]
+    ) -> Any:
+        """Instructions that LLVM has no name for."""
+        asm = _ir().InlineAsm(signature, text, ",".join(constraints), side_effect=True)
+        return self.writer.call(asm, operands)
+
+    def shared_is_written(self) -> None:
+        """What this thread wrote to shared memory is there for Hopper's tensor cores too."""
+        signature = _ir().FunctionType(_ir().VoidType(), [])
+        self._assembly(signature, "fence.proxy.async.shared::cta;", ["~{memory}"], [])
+
+    def shared_address(self, place: Pointer) -> Value:
+        """The 64-bit number of a place in shared memory."""
+        return Value(self, I64, self.writer.ptrtoint(place.raw, _type(I64)))
+
     def add_to(self, place: Pointer, value: Value) -> None:
         """Adds to a number in memory that other threads add to as well."""
         self.writer.atomic_rmw("add", place.raw, value.raw, "monotonic")
@@ -125,13 +183,14 @@ def signed_shift(value: Value, bits: int) -> Value:
     return Value(routine, value.kind, routine.writer.ashr(value.raw, value.constant(bits).raw))
 
 
-def ptx_of(routine: DeviceRoutine, capability: tuple[int, int]) -> str:
+def ptx_of(routine: DeviceRoutine, capability: tuple[int, int], *, hopper: bool = False) -> str:
     """PTX of a routine that is finished here, for devices of at least that capability."""
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    name, words = next(target[1:] for target in _TARGETS if target[0] <= capability)
+    known = (_HOPPER, *_TARGETS) if hopper else _TARGETS
+    name, words = next(target[1:] for target in known if target[0] <= capability)
     target = llvm.Target.from_triple(_TRIPLE)
     machine = target.create_target_machine(cpu=name, features=f"+{words}", opt=3)
     module = llvm.parse_assembly(str(routine.finish()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # attributes of a device, by numb
 _MEMORY_TYPE, _PINNED = 2, 1  # an attribute of a pointer, and its value for pinned host memory
 _NON_BLOCKING = 1  # a stream that does not wait for the one of other libraries
 _OUT_OF_MEMORY = 2
+_HOPPER, _HOPPER_DRIVER = (9, 0), 13000  # seen to compile what only Hopper has, and large blocks
+_KEPT_PIECE, _KEPT = 2**25, 2**28  # bytes of a piece of memory that is kept, and of all of them
 
 
 class DeviceError(KernelError):
@@ -56,7 +59,10 @@ def device() -> Device:
         )
     call("cuDevicePrimaryCtxRetain", byref(context), number)
     multiprocessors = _attribute(number, _MULTIPROCESSORS)
-    return Device(name.value.decode(), capability, multiprocessors, context)
+    version = c_int()
+    call("cuDriverGetVersion", byref(version))
+    is_hopper = capability == _HOPPER and version.value >= _HOPPER_DRIVER
+    return Device(name.value.decode(), capability, multiprocessors, is_hopper, context)
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -76,6 +82,7 @@ class Device:
     name: str
     capability: tuple[int, int]
     multiprocessors: int
+    is_hopper: bool  # and the driver knows its instructions
     context: c_void_p = field(repr=False)
 
     def use(self) -> None:
@@ -129,21 +136,17 @@ class Function:
 
 
 class Memory:
-    """Bytes of the device, or of the host where it copies from directly; freed with the object."""
+    """Bytes of the device, or of the host where it copies from directly; freed with the object.
+
+    Pieces that are not large are kept for whoever wants as much: the driver takes a millisecond
+    for a piece, and half of one for every megabyte that it pins.
+    """
 
     def __init__(self, n_bytes: int, *, pinned: bool = False) -> None:
-        self.n_bytes = max(1, n_bytes)
-        self._free = "cuMemFreeHost" if pinned else "cuMemFree_v2"
-        self._address = c_void_p() if pinned else c_uint64()
-        if pinned:
-            call("cuMemHostAlloc", byref(self._address), c_size_t(self.n_bytes), c_uint(0))
-        else:
-            call("cuMemAlloc_v2", byref(self._address), c_size_t(self.n_bytes))
-
-    @property
-    def address(self) -> int:
-        """Where it begins."""
-        return int(self._address.value or 0)
+        self.pinned, self.n_bytes = pinned, max(1, n_bytes)
+        if self.n_bytes <= _KEPT_PIECE:
+            self.n_bytes = max(4096, 1 << (self.n_bytes - 1).bit_length())
+        self.address = _spare.taken(pinned, self.n_bytes) or _allocated(self.n_bytes, pinned)
 
     def array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Pinned memory as an array; the array must not outlive this object."""
@@ -153,9 +156,52 @@ class Memory:
         return found
 
     def __del__(self) -> None:
-        if not sys.is_finalizing() and getattr(self, "_address", None):
-            device().use()
-            getattr(_library(), self._free)(self._address)
+        if not sys.is_finalizing() and hasattr(self, "address"):
+            _spare.kept(self.pinned, self.n_bytes, self.address)
+
+
+class _Spare:
+    """Memory that nobody uses, by kind and size; what is too much goes back to the driver."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[tuple[bool, int], list[int]] = {}
+        self._total = {False: 0, True: 0}
+        self._lock = threading.Lock()
+
+    def taken(self, pinned: bool, n_bytes: int) -> int | None:
+        """A piece of just that size, if there is one."""
+        with self._lock:
+            pieces = self._pieces.get((pinned, n_bytes))
+            if not pieces:
+                return None
+            self._total[pinned] -= n_bytes
+            return pieces.pop()
+
+    def kept(self, pinned: bool, n_bytes: int, address: int) -> None:
+        """Keeps a piece, or frees it."""
+        with self._lock:
+            if n_bytes <= _KEPT_PIECE and self._total[pinned] + n_bytes <= _KEPT:
+                self._total[pinned] += n_bytes
+                self._pieces.setdefault((pinned, n_bytes), []).append(address)
+                return
+        device().use()
+        if pinned:
+            _library().cuMemFreeHost(c_void_p(address))
+        else:
+            _library().cuMemFree_v2(c_uint64(address))
+
+
+_spare = _Spare()
+
+
+def _allocated(n_bytes: int, pinned: bool) -> int:
+    if pinned:
+        place = c_void_p()
+        call("cuMemHostAlloc", byref(place), c_size_t(n_bytes), c_uint(0))
+        return int(place.value or 0)
+    number = c_uint64()
+    call("cuMemAlloc_v2", byref(number), c_size_t(n_bytes))
+    return int(number.value)
 
 
 class Stream:
@@ -164,6 +210,10 @@ class Stream:
     def __init__(self) -> None:
         self.handle = c_void_p()
         call("cuStreamCreate", byref(self.handle), c_uint(_NON_BLOCKING))
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing() and self.handle:
+            _library().cuStreamDestroy_v2(self.handle)
 
     def wait(self) -> None:
         """Until all its work is done."""
@@ -205,23 +255,25 @@ def seconds_between(first: c_void_p, second: c_void_p) -> float:
     """Between two marks, the second of which is waited for."""
     found = c_float()
     call("cuEventSynchronize", second)
-    call(
-        "cuEventElapsedTime_v2"
-        if hasattr(_library(), "cuEventElapsedTime_v2")
-        else "cuEventElapsedTime",
-        byref(found),
-        first,
-        second,
-    )
+    call("cuEventElapsedTime", byref(found), first, second)
     return found.value / 1000
 
 
 def copied(array: npt.NDArray[Any]) -> Memory:
     """A copy of an array on the device."""
-    memory, stream = Memory(array.nbytes), Stream()
-    stream.to_device(memory.address, np.ascontiguousarray(array))
-    stream.wait()
+    memory, array = Memory(array.nbytes), np.ascontiguousarray(array)
+    size = c_size_t(array.nbytes)
+    call("cuMemcpyHtoD_v2", c_uint64(memory.address), c_void_p(array.ctypes.data), size)
     return memory
+
+
+def brought(memory: Memory, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array of the device's memory, when everything that was started is done."""
+    device().wait()
+    found = np.empty(shape, dtype)
+    size = c_size_t(found.nbytes)
+    call("cuMemcpyDtoH_v2", c_void_p(found.ctypes.data), c_uint64(memory.address), size)
+    return found
 
 
 def is_pinned(array: npt.NDArray[Any]) -> bool:

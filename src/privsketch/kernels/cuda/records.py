@@ -33,7 +33,7 @@ from privsketch.kernels.builder import (
     select,
 )
 from privsketch.kernels.cuda.code import DeviceRoutine, ptx_of
-from privsketch.kernels.cuda.driver import Function, Memory, Stream, copied, device
+from privsketch.kernels.cuda.driver import Function, Memory, Stream, brought, copied, device
 
 THREADS, BLOCKS_EACH = 256, 8  # of a block; blocks for each multiprocessor
 _PURPOSE_CHECK = 503
@@ -95,11 +95,7 @@ class DeviceQuantiser:
 
     def finish(self) -> None:
         """Waits, and refuses missing values unless they go to the center."""
-        device().wait()
-        found, stream = np.zeros(1, np.int32), Stream()
-        stream.to_host(found, self._numbers[3].address)
-        stream.wait()
-        if found[0] and not self._missing_to_center:
+        if brought(self._numbers[3], (1,), np.int32)[0] and not self._missing_to_center:
             Quantiser(self._domain)(np.full((1, self._dim), np.nan))  # says so in its own words
 
 
@@ -147,11 +143,7 @@ class ColumnSums:
 
     def sums(self) -> npt.NDArray[np.int64]:
         """(dim,) sums of everything that was added; waits for it."""
-        device().wait()
-        found, stream = np.zeros(self.dim, np.int64), Stream()
-        stream.to_host(found, self.out.address)
-        stream.wait()
-        return found
+        return brought(self.out, (self.dim,), np.int64)
 
 
 # -------------------------------------------------------------------- code

@@ -36,7 +36,7 @@ from privsketch.features.stream import PublicStream
 from privsketch.kernels import machine
 from privsketch.kernels.builder import I16, I32, I64, Array, Kind, Pointer, Value, select
 from privsketch.kernels.cuda.code import WARP, DeviceRoutine, ptx_of, signed_shift
-from privsketch.kernels.cuda.driver import Function, Stream, copied, device
+from privsketch.kernels.cuda.driver import Function, Stream, brought, copied, device
 from privsketch.kernels.dense import ReferenceKernel
 
 MAX_DIM = 512  # beyond, the digits of 16 features do not fit the registers
@@ -64,7 +64,8 @@ class Shape:
 
     A warp has `tiles` of features, a block `warps`; a stage has `groups` of records. `shift` bits
     of a phase are above a turn, or, for squares, dropped. With `listed`, the second axis of the
-    grid counts parts of the features that have lists of records.
+    grid counts parts of the features that have lists of records. `together` groups of records are
+    multiplied at a time by Hopper's instructions, one at a time by those of all if it is zero.
     """
 
     dim: int
@@ -74,6 +75,12 @@ class Shape:
     groups: int
     listed: bool = False
     blocks_at_once: int = 1
+    together: int = 0
+
+    @property
+    def is_hopper(self) -> bool:
+        """Whether the code has instructions of Hopper alone."""
+        return self.together > 0
 
     @property
     def threads(self) -> int:
@@ -93,6 +100,8 @@ class Shape:
     @property
     def depths(self) -> list[int]:
         """Columns that tensor cores take at a time: 32, and 16 at the end if that is enough."""
+        if self.together:
+            return [32] * -(-self.dim // 32)
         whole, left = divmod(self.dim, 32)
         return [32] * whole + ([16] if 0 < left <= 16 else [32] if left else [])
 
@@ -128,7 +137,9 @@ class DeviceKernel:
         else:
             shift, first = value_shift(frequencies), np.zeros(m, np.int64)
         size = m if block is None else block
-        self.shape = shape or chosen_shape(dim, size, shift, listed=listed)
+        self.shape = shape or chosen_shape(
+            dim, size, shift, listed=listed, hopper=device().is_hopper
+        )
         self._function = function or _checked(feature_map.name, self.shape)
         # Whole blocks of the grid for every block of features.
         count, wide = m // size, -(-size // self.shape.features) * self.shape.features
@@ -190,10 +201,7 @@ class DeviceKernel:
 
     def sums(self) -> Integers:
         """Those of everything that was added, as of `kernels.dense.Kernel`; waits for it."""
-        device().wait()
-        stream, found = Stream(), np.zeros(self._count * self._wide * 2, np.int64)
-        stream.to_host(found, self._out.address)
-        stream.wait()
+        found = brought(self._out, (self._count * self._wide * 2,), np.int64)
         parts = 2 if self._map.has_table else 1
         by_part = found.reshape(self._count, -1, 2, TILE).transpose(2, 0, 1, 3)
         wide = by_part.reshape(2, self._count, self._wide)
@@ -210,23 +218,52 @@ class DeviceKernel:
 _MEANS = {"fourier": (1, (MEAN_SQUARE, 0)), "one-bit": (2, (1, 1)), "quadratic": (1, (0, 0))}
 
 
-def chosen_shape(dim: int, n_features: int, shift: int, *, listed: bool) -> Shape:
-    """The shape that was fastest for so many columns and features."""
-    whole = Shape(dim, shift, 1, 1, 1, listed=listed)
-    words = 2 * sum(whole.depths) // 8  # registers of a tile
-    most_tiles = 2 if 48 < words <= 64 else max(1, min(8, 64 // words))
+# Shapes that were fastest on an H200: for so many columns at most, tiles of a warp and warps; with
+# Hopper's instructions also groups of records in a stage and at a time.
+_HOPPER_SHAPES = (
+    (32, 8, 8, 16, 4),
+    (64, 2, 16, 16, 8),
+    (128, 2, 16, 16, 4),
+    (256, 1, 16, 16, 4),
+    (MAX_DIM, 1, 8, 8, 4),
+)
+
+
+def chosen_shape(
+    dim: int, n_features: int, shift: int, *, listed: bool = False, hopper: bool = False
+) -> Shape:
+    """The shape for so many columns and features, with Hopper's instructions or without."""
     n_tiles = -(-n_features // TILE)
-    tiles = min(most_tiles, -(-n_tiles // 4))  # rather four warps than one with all tiles
-    warps = -(-n_tiles // tiles)
-    warps = -(-warps // -(-warps // 8))
+    whole = Shape(dim, shift, 1, 1, 1, listed=listed)
+    if hopper and dim > 16 and n_tiles >= 4:
+        _, tiles, warps, groups, together = next(row for row in _HOPPER_SHAPES if dim <= row[0])
+        tiles, warps = _cut(n_tiles, tiles, warps, 4)
+        while together * -(-dim // 32) > 8 * warps:  # loads of a thread that are under way
+            together //= 2
+        return replace(whole, tiles=tiles, warps=warps, groups=groups, together=together)
+    words = 2 * sum(whole.depths) // 8  # registers of a tile
+    most = 2 if 48 < words <= 64 else max(1, min(8, 64 // words))
+    tiles, warps = _cut(n_tiles, min(most, -(-n_tiles // 4)), 8, 1)
     # At most four loads of each thread are under way.
     groups = max(1, min(16, 4 * warps // len(whole.depths), 1024 // sum(whole.depths)))
     return replace(whole, tiles=tiles, warps=warps, groups=groups)
 
 
+def _cut(n_tiles: int, most_tiles: int, most_warps: int, step: int) -> tuple[int, int]:
+    """Tiles of a warp and warps of a block, in steps, with the least left over."""
+    found = []
+    for tiles in range(most_tiles, 0, -1):
+        blocks = -(-n_tiles // (tiles * most_warps))
+        warps = step * -(-n_tiles // (step * tiles * blocks))
+        found.append((blocks * tiles * warps, -tiles, warps))
+    _, tiles, warps = min(found)
+    return -tiles, warps
+
+
 @cache
 def _loaded(map_name: str, shape: Shape) -> Function:
-    return device().load(ptx_of(sums_routine(map_name, shape), device().capability), "sums")
+    ptx = ptx_of(sums_routine(map_name, shape), device().capability, hopper=shape.is_hopper)
+    return device().load(ptx, "sums")
 
 
 @cache
@@ -283,12 +320,14 @@ def _blocks_at_once(map_name: str, shape: Shape) -> int:
     return max(1, _loaded(map_name, shape).blocks_at_once(shape.threads))
 
 
-def column_order(depth: int) -> npt.NDArray[np.int64]:
+def column_order(depth: int, together: int = 0) -> npt.NDArray[np.int64]:
     """(lanes in a quarter, registers, 4) columns whose digits a thread has, of 16 or 32.
 
     A thread has neighbouring columns, so that it reads them at once; as both sides agree, it
     does not matter which they are.
     """
+    if together:
+        return np.arange(depth).reshape(depth // 16, 4, 4).transpose(1, 0, 2)
     return np.arange(depth).reshape(4, depth // 16, 4)
 
 
@@ -305,7 +344,7 @@ def frequency_digits(frequencies: npt.NDArray[np.int16], shape: Shape) -> npt.ND
     for digit in (wide & 0xFF, wide >> 8):
         first = 0
         for depth in shape.depths:
-            columns = first + column_order(depth)
+            columns = first + column_order(depth, shape.together)
             part = digit.astype(np.uint8).reshape(tiles, 2, 8, -1)[..., columns]
             # tile, half, row, quarter, register, byte -> tile, register, half, row, quarter, byte
             part = np.ascontiguousarray(part.transpose(0, 4, 1, 2, 3, 5))
@@ -348,15 +387,23 @@ class _Block:
         # Rounds of this block: stages first, first + step, ...
         rounds = (stages + (step - 1) - first) // step
         rounds = select(first < stages, rounds, rounds.constant(0))
-        self.put(self.get(first), rounds.constant(0))
+        if shape.together:
+            with routine.loop(shape.groups, step=shape.together) as group:
+                self.put(self.get(first, group), rounds.constant(0), group)
+        else:
+            self.put(self.get(first), rounds.constant(0))
         routine.barrier()
         flush_after = max(1, MOST[self.map_name] // (2 * shape.groups))
         with routine.tile(rounds, flush_after, may_be_empty=True) as (begin, together):
             sums = [routine.constant(I32, 0)] * (4 * shape.tiles)
             with routine.loop(begin + together, sums, start=begin) as number:
-                following = self.get(first + (number + 1) * step)
-                self.add_stage(number, digits, starts, sums)
-                self.put(following, number + 1)
+                following = first + (number + 1) * step
+                if shape.together:
+                    self.add_columns(number, following, digits, starts, sums)
+                else:
+                    found = self.get(following)
+                    self.add_stage(number, digits, starts, sums)
+                    self.put(found, number + 1)
                 routine.barrier()
             self.flush(first_tile, sums)
 
@@ -380,16 +427,16 @@ class _Block:
 
     # -------------------------------------------------------------- records to shared memory
 
-    def units(self) -> list[tuple[int, Value, Value, Value, int]]:
-        """What this thread brings of a stage: depth, record, column and place, how many words.
+    def units(self) -> list[tuple[int, Value, Value, Value]]:
+        """What this thread brings of some groups of records: depth, record, column and place.
 
-        A unit is what one lane of a warp needs of one group of records: 4 or 8 columns. Units of
-        all threads beyond the last one bring it again.
+        A unit is what one lane of a warp needs of one group: 4 or 8 columns. Units of all threads
+        beyond the last one bring it again.
         """
         shape, found, first_column, first_word = self.shape, [], 0, 0
         for depth in dict.fromkeys(shape.depths):
             n_chunks = shape.depths.count(depth)
-            n_units = shape.groups * n_chunks * WARP
+            n_units = (shape.together or shape.groups) * n_chunks * WARP
             words = depth // 8  # of both digits
             for begin in range(0, n_units, shape.threads):
                 unit = self.thread + begin
@@ -399,17 +446,19 @@ class _Block:
                 group = chunk // n_chunks
                 column = (chunk - group * n_chunks) * depth + (lane & 3) * (depth // 4)
                 record = group * TOGETHER + (lane >> 2)
-                found.append((depth, record, column + first_column, unit * words + first_word, 0))
+                found.append((depth, record, column + first_column, unit * words + first_word))
             first_column += depth * n_chunks
             first_word += n_units * words
         return found
 
-    def get(self, stage: Value) -> list[list[Value]]:
-        """Words of two columns each, of all units of this thread in a stage."""
+    def get(self, stage: Value, group: Value | None = None) -> list[list[Value]]:
+        """Words of two columns each, of all units of this thread in a stage, or in a part of it."""
         routine, shape = self.routine, self.shape
-        found = []
-        for depth, record, column, _, _ in self.units():
-            number = stage * shape.records + record.unsigned_to(I64)
+        first, found = stage * shape.records, []
+        if group is not None:
+            first += group * TOGETHER
+        for depth, record, column, _ in self.units():
+            number = first + record.unsigned_to(I64)
             there = number < self.count
             number = select(there, number, number.constant(0))
             if shape.listed:
@@ -444,11 +493,11 @@ class _Block:
         index = self.routine.constant(I32, place).raw
         return Value(self.routine, I32, self.routine.writer.extract_element(vector.raw, index))
 
-    def put(self, found: list[list[Value]], number: Value) -> None:
+    def put(self, found: list[list[Value]], number: Value, group: Value | None = None) -> None:
         """Parts words into digits and leaves them where the warps look for a stage."""
         routine = self.routine
         base = self.buffer(number)
-        for (_, _, _, place, _), words in zip(self.units(), found, strict=True):
+        for (_, _, _, place), words in zip(self.units(), found, strict=True):
             pairs = list(zip(words[::2], words[1::2], strict=True))
             digits = [
                 routine.bytes_of(one, other, places)
@@ -462,7 +511,33 @@ class _Block:
                     vector.raw, digit.raw, routine.constant(I32, index).raw
                 )
                 vector = Value(routine, kind, raw)
+            if self.shape.together:
+                self.put_columns(base, group, place, digits)
+                continue
             (base + place.unsigned_to(I64)).to(kind).store(vector, align=4 * len(digits))
+        if self.shape.together:
+            routine.shared_is_written()
+
+    def put_columns(
+        self, base: Pointer, group: Value | None, place: Value, digits: list[Value]
+    ) -> None:
+        """Leaves digits as Hopper wants them: 8 records by 16 columns, low digits first."""
+        if group is not None:
+            base += group * (len(self.shape.depths) * 64)
+        shape, chunks = self.shape, len(self.shape.depths)
+        unit = place // 4
+        lane, chunk = unit & (WARP - 1), unit >> 5
+        # words: 32 of 8 records by 16 columns, 4 of a record
+        word = (chunk * 2 + ((lane & 3) >> 1)) * 32 + (lane >> 2) * 4 + (lane & 1) * 2
+        for half, pair in enumerate((digits[:2], digits[2:])):
+            vector = self.routine.constant(I32.vector(2), 0)
+            for index, digit in enumerate(pair):
+                raw = self.routine.writer.insert_element(
+                    vector.raw, digit.raw, self.routine.constant(I32, index).raw
+                )
+                vector = Value(self.routine, vector.kind, raw)
+            there = word + half * (shape.groups * chunks * 64)
+            (base + there.unsigned_to(I64)).to(vector.kind).store(vector, align=8)
 
     def buffer(self, number: Value) -> Pointer:
         """Where a stage is kept: stages take turns in two places."""
@@ -485,6 +560,42 @@ class _Block:
                 phases = self.phases(mine, start, low, high)
                 added = sums[4 * tile : 4 * tile + 4]
                 sums[4 * tile : 4 * tile + 4] = self.added(phases, added)
+
+    def add_columns(
+        self,
+        number: Value,
+        stage: Value,
+        digits: list[list[Value]],
+        starts: list[list[Value]],
+        sums: list[Value],
+    ) -> None:
+        """The same, Hopper's way; and brings the records of another stage, as many at a time."""
+        routine, shape, chunks = self.routine, self.shape, len(self.shape.depths)
+        base = routine.shared_address(self.buffer(number))
+        # Bytes from 16 columns to the next, and from 8 records to the next, counted in sixteens.
+        strides = (128 >> 4) << 16 | (chunks * 256 >> 4) << 32
+        with routine.loop(shape.groups, sums, step=shape.together) as group:
+            following = self.get(stage, group)
+            low, high = (
+                ((base + group * (chunks * 256) + half) >> 4 & 0x3FFF) | strides
+                for half in (0, shape.groups * chunks * 256)
+            )
+            for tile, (mine, start) in enumerate(zip(digits, starts, strict=True)):
+                mine_low, mine_high = mine[: len(mine) // 2], mine[len(mine) // 2 :]
+                columns = TOGETHER * shape.together
+                phases = routine.group_products([((True, True), mine_high, high)], None, columns)
+                phases = routine.group_products(
+                    [((True, False), mine_high, low), ((False, True), mine_low, high)],
+                    [phase << 8 for phase in phases],
+                    columns,
+                )
+                begun = [(phase << 8) + start[i % 4 // 2] for i, phase in enumerate(phases)]
+                phases = routine.group_products([((False, False), mine_low, low)], begun, columns)
+                for first in range(0, len(phases), 4):
+                    sums[4 * tile : 4 * tile + 4] = self.added(
+                        phases[first : first + 4], sums[4 * tile : 4 * tile + 4]
+                    )
+            self.put(following, number + 1, group)
 
     def record_digits(self, base: Pointer, group: Value) -> list[list[list[Value]]]:
         """Low and high digits of a group of records: a list of words for every depth."""
@@ -525,6 +636,8 @@ class _Block:
                 phases[:] = routine.products((my_sign, their_sign), left, words, phases)
                 first += 2 * len(words)
 
+        if len(theirs[False]) > 2:  # rather side by side than one after the other
+            return self.side_by_side(mine, start, theirs)
         add(True, True)
         phases[:] = [phase << 8 for phase in phases]
         add(True, False)
@@ -532,6 +645,33 @@ class _Block:
         phases[:] = [(phase << 8) + start[place // 2] for place, phase in enumerate(phases)]
         add(False, False)
         return phases
+
+    def side_by_side(
+        self,
+        mine: dict[bool, list[Value]],
+        start: list[Value],
+        theirs: dict[bool, list[list[Value]]],
+    ) -> list[Value]:
+        """The same phases from three sums that do not wait for each other."""
+        routine = self.routine
+        zero = routine.constant(I32, 0)
+        parts = {high: [zero] * 4 for high in range(3)}
+        first = 0
+        for chunk in range(len(theirs[False])):
+            size = 2 * len(theirs[False][chunk])
+            for my_sign in (False, True):
+                for their_sign in (False, True):
+                    left = mine[my_sign][first : first + size]
+                    high = my_sign + their_sign
+                    parts[high] = routine.products(
+                        (my_sign, their_sign), left, theirs[their_sign][chunk], parts[high]
+                    )
+            first += size
+        return [
+            (((parts[2][place] << 8) + parts[1][place]) << 8)
+            + (parts[0][place] + start[place // 2])
+            for place in range(4)
+        ]
 
     def added(self, phases: list[Value], sums: Sequence[Value]) -> list[Value]:
         """Sums of cosines of two features, then of sines, with those of these phases."""

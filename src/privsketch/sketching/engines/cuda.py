@@ -41,10 +41,10 @@ from privsketch.tables.memory import Selection, array_places
 from privsketch.tables.reading import part_blocks
 
 Progress = Callable[[int], None]
-_COPY_BYTES = 2**25  # of one copy to the device: long enough to be fast, short enough to overlap
+_COPY_BYTES = 2**24  # of one copy to the device: long enough to be fast, short enough to overlap
 _DEVICE_VALUES = 2**27  # 16-bit numbers at a time, of records that are on the device already
 _HOST_VALUES = 2**18
-_MAX_LANES = 8
+_MAX_LANES = 4  # threads that copy: more of them wait for each other
 
 
 def cuda_sums(
@@ -100,7 +100,7 @@ class _Lane:
         return memory.address
 
     def finish(self) -> None:
-        """Waits for everything that was started."""
+        """Waits for everything that was started; only then may others use its memory."""
         self.stream.wait()
         self._held.clear()
 
@@ -181,6 +181,7 @@ def _from_host(
     blocks: Iterable[Block], work: Work, n_threads: int | None, progress: Progress | None
 ) -> ExactSums:
     design, n_lanes = work.design, min(_MAX_LANES, checked_threads(n_threads))
+    dim = design.dim
     sums, quantise = _DeviceSums(design), _Quantisers(work)
     places = copied(np.arange(design.dim))
     lanes: SimpleQueue[_Lane] = SimpleQueue()
@@ -193,19 +194,19 @@ def _from_host(
         try:
             code = code_of(block.dtype) or "f8"
             n, dtype = len(block), np.dtype(code)
-            n_bytes = n * design.dim * dtype.itemsize
+            n_bytes = n * dim * dtype.itemsize
             plain = block.dtype == dtype and block.flags.c_contiguous
             if not (plain and is_pinned(block)):
-                pinned = lane.memory("pinned", n_bytes).array((n, design.dim), dtype)
+                pinned = lane.memory("pinned", n_bytes).array((n, dim), dtype)
                 np.copyto(pinned, block, casting="unsafe")
                 block = pinned
             source = lane.memory("source", n_bytes)
-            target = lane.memory("target", n * design.dim * 2).address
+            target = lane.memory("target", n * dim * 2).address
             lane.stream.to_device(source.address, block)
-            quantise.of(code).add(lane.stream, Source(source, 0, n, design.dim, places), target)
+            quantise.of(code).add(lane.stream, Source(source, 0, n, dim, places), target)
             kept = sums.add(lane, target, n)
-            lane.finish()
         finally:
+            lane.finish()
             lanes.put(lane)
         return n, kept
 
@@ -253,22 +254,28 @@ def _from_device(
 
 def _sums_there(table: DeviceTable, work: Work, progress: Progress | None) -> ExactSums:
     sums, lane, n_kept = _DeviceSums(work.design), _Lane(), 0
-    for target, count in _device_blocks(table, work, lane):
-        n_kept += sums.add(lane, target, count)
+    try:
+        for target, count in _device_blocks(table, work, lane):
+            n_kept += sums.add(lane, target, count)
+            lane.finish()
+            if progress is not None:
+                progress(count)
+    finally:
         lane.finish()
-        if progress is not None:
-            progress(count)
     return ExactSums(sums.sums(), table.n, n_kept)
 
 
 def _quantised(table: DeviceTable, work: Work) -> Iterator[npt.NDArray[np.int16]]:
     """Blocks of integers, brought to the host."""
     lane = _Lane()
-    for target, count in _device_blocks(table, work, lane):
-        found = np.empty((count, work.design.dim), np.int16)
-        lane.stream.to_host(found, target)
+    try:
+        for target, count in _device_blocks(table, work, lane):
+            found = np.empty((count, work.design.dim), np.int16)
+            lane.stream.to_host(found, target)
+            lane.finish()
+            yield found
+    finally:
         lane.finish()
-        yield found
 
 
 def _device_blocks(table: DeviceTable, work: Work, lane: _Lane) -> Iterator[tuple[int, int]]:

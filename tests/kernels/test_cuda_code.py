@@ -1,7 +1,7 @@
 """Kernels for graphics processors, checked without one: layouts, arithmetic and PTX.
 
 What needs neither warps nor tensor cores is compiled for this processor, from the same module, and
-run thread by thread. Tests that need a device are in tests/sketching/test_cuda.py.
+run thread by thread. Tests that need a device are in tests/sketching/test_cuda_engine.py.
 """
 
 import ctypes
@@ -52,8 +52,13 @@ def tensor_rows(words, depth):
     return rows
 
 
-def tensor_columns(record_bytes, depth):
-    """(depth, 8) bytes of the right side; a lane has neighbouring columns of its record."""
+def tensor_columns(record_bytes, depth, is_hopper):
+    """(depth, 8) bytes of the right side; a lane has neighbouring columns of its record.
+
+    Hopper's tensor cores read them from memory, in their order.
+    """
+    if is_hopper:
+        return record_bytes.T.copy()
     columns = np.zeros((depth, 8), np.uint8)
     for register in range(depth // 16):
         for byte in range(4):
@@ -73,14 +78,15 @@ def products(left, right, signs):
     return wide[0] @ wide[1]
 
 
+@pytest.mark.parametrize("together", [0, 4])
 @pytest.mark.parametrize("dim", [1, 10, 16, 17, 32, 40, 50, 64, 100])
-def test_phases_of_digits_are_those_of_the_definition(dim):
+def test_phases_of_digits_are_those_of_the_definition(dim, together):
     rng = np.random.default_rng(dim)
     frequencies = rng.integers(-(2**15), 2**15, (TILE + 3, dim)).astype(np.int16)
     x = rng.integers(-(2**15), 2**15, (8, dim)).astype(np.int16)
     x[0], frequencies[0] = -(2**15), -(2**15)
     offsets = rng.integers(0, 2**26, len(frequencies)).astype(np.uint32)
-    shape = Shape(dim, 32 - 26, 1, 1, 1)
+    shape = Shape(dim, 32 - 26, 1, 1, 1, together=together)
     digits = frequency_digits(frequencies, shape)
     wide = np.zeros((8, sum(shape.depths)), np.int16)
     wide[:, :dim] = x
@@ -91,7 +97,9 @@ def test_phases_of_digits_are_those_of_the_definition(dim):
             place = slice(first // 8, (first + depth) // 8)
             mine = {sign: tensor_rows(words[sign * half :][place], depth) for sign in (0, 1)}
             here = slice(first, first + depth)
-            theirs = {0: tensor_columns(low[:, here], depth), 1: tensor_columns(high[:, here], depth)}
+            theirs = [
+                tensor_columns(digit[:, here], depth, shape.is_hopper) for digit in (low, high)
+            ]
             for my_sign in (0, 1):
                 for their_sign in (0, 1):
                     part = products(mine[my_sign], theirs[their_sign], (my_sign, their_sign))
@@ -243,16 +251,34 @@ def test_ptx_is_written_for_every_map_and_device(name, capability):
     assert ".local" not in ptx  # all numbers are in registers
 
 
+@pytest.mark.parametrize("name", MOST)
+def test_ptx_with_instructions_of_hopper(name):
+    shape = chosen_shape(40, 64, 4, hopper=True)
+    assert shape.is_hopper
+    ptx = ptx_of(sums_routine(name, shape), (9, 0), hopper=True)
+    assert ".target sm_90a" in ptx
+    found = re.findall(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.s32\.(\w\w\.\w\w) ", ptx)
+    assert {int(columns) for columns, _ in found} == {8 * shape.together}
+    kinds = sorted(kinds for _, kinds in found)
+    assert kinds == sorted(["s8.s8", "s8.u8", "u8.s8", "u8.u8"] * 2 * shape.tiles)
+
+
+@pytest.mark.parametrize("hopper", [False, True])
 @pytest.mark.parametrize("dim", [1, 2, 16, 17, 33, 64, 100, 256, 300, 512])
-@pytest.mark.parametrize("n_features", [1, 100, 1024])
-def test_shapes_cover_all_columns_and_features(dim, n_features):
-    shape = chosen_shape(dim, n_features, 4, listed=False)
+@pytest.mark.parametrize("n_features", [1, 100, 1024, 5000])
+def test_shapes_cover_all_columns_and_features(dim, n_features, hopper):
+    shape = chosen_shape(dim, n_features, 4, hopper=hopper)
     assert dim <= sum(shape.depths) < dim + 32
     parts = -(-n_features // shape.features)
     assert parts * shape.features < n_features + TILE * 8 * parts
-    assert 1 <= shape.warps <= 8
-    assert 2 * shape.stage_bytes <= 48 * 1024
     assert 2 * shape.groups <= MOST["fourier"]
+    if shape.is_hopper:
+        assert shape.warps % 4 == 0
+        assert shape.groups % shape.together == 0
+        assert 2 * shape.stage_bytes <= 227 * 1024
+    else:
+        assert 1 <= shape.warps <= 8
+        assert 2 * shape.stage_bytes <= 48 * 1024
 
 
 # --- no device ----------------------------------------------------------------------------------
@@ -272,7 +298,7 @@ def test_a_machine_without_a_driver_is_told_so(no_caches, monkeypatch):
         raise OSError(name)
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    with pytest.raises(KernelError, match="driver is not installed.*engine='threads'"):
+    with pytest.raises(KernelError, match=r"driver is not installed.*engine='threads'"):
         driver.device()
 
 
