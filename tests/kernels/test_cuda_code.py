@@ -19,6 +19,14 @@ from privsketch.kernels import machine
 from privsketch.kernels.builder import I32, I64, Array, Routine
 from privsketch.kernels.cuda import driver
 from privsketch.kernels.cuda.code import WARP, ptx_of
+from privsketch.kernels.cuda.features import (
+    ADDED,
+    MOST,
+    TILE,
+    Shape,
+    frequency_digits,
+    sums_routine,
+)
 from privsketch.kernels.cuda.records import (
     KINDS,
     THREADS,
@@ -26,15 +34,7 @@ from privsketch.kernels.cuda.records import (
     columns_routine,
     quantiser_routine,
 )
-from privsketch.kernels.cuda.sums import (
-    _ADDED,
-    MOST,
-    TILE,
-    Shape,
-    chosen_shape,
-    frequency_digits,
-    sums_routine,
-)
+from privsketch.kernels.cuda.sums import MEANS, chosen_shape
 
 LANES = np.arange(WARP)
 
@@ -119,7 +119,7 @@ def every_phase(name, shift):
     arguments = {"phases": Array(I32), "n": I64, "cosines": Array(I32), "sines": Array(I32)}
     routine = Routine("features", arguments, vector_bits=128)
     with routine.loop(routine.numbers["n"]) as index:
-        pair = _ADDED[name]((routine.pointers["phases"] + index).load(), shift)
+        pair = ADDED[name]((routine.pointers["phases"] + index).load(), shift)
         for target, value in zip(("cosines", "sines"), pair, strict=True):
             (routine.pointers[target] + index).store(value)
     code = machine.compile_function(
@@ -140,9 +140,7 @@ def every_phase(name, shift):
 @pytest.mark.parametrize("shift", [0, 4, 15])
 @pytest.mark.parametrize("name", ["fourier", "one-bit"])
 def test_every_phase_gives_the_entry_of_the_table(name, shift):
-    from privsketch.kernels.cuda.sums import _MEANS
-
-    factor, excess = _MEANS[name]
+    factor, excess = MEANS[name]
     values = factor * every_phase(name, shift) - np.array(excess)[:, np.newaxis]
     np.testing.assert_array_equal(values, feature_map(name).table.T)
 

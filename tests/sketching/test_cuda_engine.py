@@ -200,10 +200,10 @@ class TestOnADevice:
         same(x, planned(10))
 
     def test_a_kernel_that_differs_is_not_used(self, monkeypatch):
-        from privsketch.kernels.cuda import sums
+        from privsketch.kernels.cuda import features, sums
 
-        coefficients = (*sums.COSINE_COEFFICIENTS[:-1], sums.COSINE_COEFFICIENTS[-1] + 1)
-        monkeypatch.setattr(sums, "COSINE_COEFFICIENTS", coefficients)
+        coefficients = (*features.COSINE_COEFFICIENTS[:-1], features.COSINE_COEFFICIENTS[-1] + 1)
+        monkeypatch.setattr(features, "COSINE_COEFFICIENTS", coefficients)
         shape = sums.chosen_shape(10, 33, 5, listed=False)
         function = sums._loaded.__wrapped__("fourier", shape)
         assert not sums._agrees("fourier", shape, function)

@@ -183,6 +183,28 @@ def signed_shift(value: Value, bits: int) -> Value:
     return Value(routine, value.kind, routine.writer.ashr(value.raw, value.constant(bits).raw))
 
 
+def joined(values: Sequence[Value]) -> Value:
+    """A vector of numbers."""
+    routine, kind = values[0].routine, values[0].kind.vector(len(values))
+    raw = routine.constant(kind, 0).raw
+    for index, value in enumerate(values):
+        raw = routine.writer.insert_element(raw, value.raw, routine.constant(I32, index).raw)
+    return Value(routine, kind, raw)
+
+
+def elements(vector: Value) -> list[Value]:
+    """The numbers of a vector."""
+    routine, kind = vector.routine, vector.kind
+    return [
+        Value(
+            routine,
+            kind.vector(0),
+            routine.writer.extract_element(vector.raw, routine.constant(I32, index).raw),
+        )
+        for index in range(kind.lanes)
+    ]
+
+
 def ptx_of(routine: DeviceRoutine, capability: tuple[int, int], *, hopper: bool = False) -> str:
     """PTX of a routine that is finished here, for devices of at least that capability."""
     import llvmlite.binding as llvm
@@ -210,6 +232,3 @@ def _ir() -> Any:
     import llvmlite.ir as ir
 
     return ir
-
-
-__all__ = ["I32", "I64", "LEAST_CAPABILITY", "WARP", "DeviceRoutine", "ptx_of", "signed_shift"]

@@ -26,7 +26,7 @@ from privsketch.errors import RecordError
 from privsketch.features.masks import Masks
 from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, is_pinned
 from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of
-from privsketch.kernels.cuda.sums import MAX_DIM, DeviceKernel
+from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, DeviceKernel
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sums import (
     MASK_BYTES,
@@ -68,11 +68,15 @@ def cuda_sums(
 def has_kernel(design: Design) -> bool:
     """Whether the device computes the features of a design."""
     masks = design.masks or Masks()
+    blocks = 1
+    if masks.features == "block":
+        blocks = design.n_features // design.frequencies.block_size(design.dim)
     return (
         design.feature_map != "second-moments"
         and design.frequencies.law != "structured"
         and masks.features in ("all", "block")
         and design.dim <= MAX_DIM
+        and blocks <= MAX_BLOCKS
     )
 
 
