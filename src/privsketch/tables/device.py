@@ -35,7 +35,10 @@ def is_device_table(data: Any) -> bool:
     """Whether an array is in the memory of one of NVIDIA's devices."""
     kind = type(data)  # PyTorch's arrays have both, wherever they are
     if hasattr(kind, "__dlpack_device__"):
-        return int(data.__dlpack_device__()[0]) == _CUDA
+        try:
+            return int(data.__dlpack_device__()[0]) == _CUDA
+        except Exception:
+            return False  # whatever it is, its reader says what is wrong with it
     return hasattr(kind, "__cuda_array_interface__")
 
 

@@ -23,7 +23,8 @@ from privsketch.errors import KernelError
 from privsketch.kernels.cuda.code import LEAST_CAPABILITY
 
 _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # attributes of a device, by number
-_MEMORY_TYPE, _PINNED = 2, 1  # an attribute of a pointer, and its value for pinned host memory
+_MEMORY_TYPE, _DEVICE_NUMBER = 2, 9  # attributes of a pointer
+_PINNED = 1  # memory of that type is the host's
 _NON_BLOCKING = 1  # a stream that does not wait for the one of other libraries
 _OUT_OF_MEMORY = 2
 _HOPPER, _HOPPER_DRIVER = (9, 0), 13000  # seen to compile what only Hopper has, and large blocks
@@ -278,11 +279,18 @@ def brought(memory: Memory, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt
 
 def is_pinned(array: npt.NDArray[Any]) -> bool:
     """Whether the device can copy an array without the processor's help."""
-    kind = c_uint()
-    code = _library().cuPointerGetAttribute(
-        byref(kind), c_int(_MEMORY_TYPE), c_uint64(array.ctypes.data)
-    )
-    return bool(code == 0 and kind.value == _PINNED)
+    return _pointer_attribute(_MEMORY_TYPE, array.ctypes.data) == _PINNED
+
+
+def is_on_first(address: int) -> bool:
+    """Whether memory is that of the first device, or unknown to the driver."""
+    return _pointer_attribute(_DEVICE_NUMBER, address) in (0, None)
+
+
+def _pointer_attribute(attribute: int, address: int) -> int | None:
+    found = c_int()
+    code = _library().cuPointerGetAttribute(byref(found), c_int(attribute), c_uint64(address))
+    return None if code else found.value
 
 
 def _number(capability: tuple[int, int]) -> str:

@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.domain import Ball, Box, Domain
-from privsketch.features.fixedpoint import FAR, RECORD_BITS, RECORD_MAX, RECORD_UNIT, Quantiser
+from privsketch.features.fixedpoint import FAR, RECORD_BITS, RECORD_MAX, Quantiser, missing_value
 from privsketch.features.stream import PublicStream
 from privsketch.kernels import machine
 from privsketch.kernels.builder import (
     DOUBLE,
     FLOAT,
-    I1,
     I8,
     I16,
     I32,
@@ -29,14 +28,18 @@ from privsketch.kernels.builder import (
     Array,
     Kind,
     Value,
+    clipped,
+    maximum,
     nearest_integer,
     select,
+    square_root,
+    truncated,
 )
 from privsketch.kernels.cuda.code import DeviceRoutine, ptx_of
 from privsketch.kernels.cuda.driver import Function, Memory, Stream, brought, copied, device
 
 THREADS, BLOCKS_EACH = 256, 8  # of a block; blocks for each multiprocessor
-_PURPOSE_CHECK = 503
+_PURPOSE_CHECK = 505  # keeps the stream apart from others
 # Number types that a device reads, by NumPy's codes; integers with and without a sign.
 KINDS: dict[str, Kind] = {"f2": I16, "f4": FLOAT, "f8": DOUBLE, "b1": I8}
 KINDS |= {f"{sign}{size}": Kind(f"i{8 * size}") for sign in "iu" for size in (1, 2, 4, 8)}
@@ -71,15 +74,14 @@ class DeviceQuantiser:
         missing_to_center: bool = False,
         function: Function | None = None,
     ) -> None:
-        self._domain, self._missing_to_center = domain, missing_to_center
-        half = domain.half_widths
-        self._dim, self._itemsize, is_ball = len(half), int(code[1:]), isinstance(domain, Ball)
-        self._function = function or _checked(code, is_ball)
-        unit = RECORD_UNIT / half
-        limits = np.minimum(np.floor(half * unit), RECORD_MAX)
-        self._numbers = [copied(each) for each in (domain.center_vector, unit, limits)]
+        self._missing_to_center = missing_to_center
+        definition = Quantiser(domain)
+        self._dim, self._itemsize = definition.dim, int(code[1:])
+        self._function = function or _checked(code, definition.is_ball)
+        limits = definition.limits.astype(np.float64)
+        self._numbers = [copied(each) for each in (definition.center, definition.unit, limits)]
         self._numbers.append(copied(np.zeros(1, np.int32)))
-        self._per_thread = self._dim if is_ball else 1
+        self._per_thread = definition.dim if definition.is_ball else 1
 
     def add(self, stream: Stream, source: Source, target: int) -> None:
         """Starts to write the integers of all records to `target`, row by row."""
@@ -96,7 +98,7 @@ class DeviceQuantiser:
     def finish(self) -> None:
         """Waits, and refuses missing values unless they go to the center."""
         if brought(self._numbers[3], (1,), np.int32)[0] and not self._missing_to_center:
-            Quantiser(self._domain)(np.full((1, self._dim), np.nan))  # says so in its own words
+            raise missing_value()
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,8 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
             column = place - record * dim
             value, there = units(record, column)
             note(there)
-            put(record, column, _cut(value, (routine.pointers["limit"] + column).load()))
+            limit = (routine.pointers["limit"] + column).load()
+            put(record, column, clipped(value, -limit, limit))
         return routine
     far, largest = FAR * 2.0**RECORD_BITS, float(RECORD_MAX)
     with routine.loop(n, start=index, step=lambda _: every, may_be_empty=True) as record:
@@ -189,18 +192,17 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
         carried = total + present
         with routine.loop(dim, carried) as column:
             value, there = units(record, column)
-            value = _cut(value, value.constant(far))
+            value = clipped(value, value.constant(-far), value.constant(far))
             carried[0] += value * value
             carried[1] |= select(there, present[0].constant(0), present[0].constant(1))
         with routine.loop(carried[1], may_be_empty=True):
             routine.pointers["missing"].store(routine.constant(I32, 1))
         squared = carried[0]
-        least = _double("maxnum", squared, squared.constant(1))
-        shrink = _quotient(squared.constant(largest), _double("sqrt", least))
-        outside = _above(squared, largest * largest)
+        shrink = squared.constant(largest) / square_root(maximum(squared, 1.0))
+        inside = squared <= largest * largest
         with routine.loop(dim) as column:
-            value = _cut(units(record, column)[0], squared.constant(far))
-            put(record, column, select(outside, _double("trunc", value * shrink), value))
+            value = clipped(units(record, column)[0], squared.constant(-far), squared.constant(far))
+            put(record, column, select(inside, value, truncated(value * shrink)))
     return routine
 
 
@@ -232,32 +234,10 @@ def columns_routine(listed: bool) -> DeviceRoutine:
 
 def _as_double(number: Value, code: str) -> Value:
     """Rounded to the nearest, as NumPy does."""
-    if code == "f2":
-        return _double("convert.from.fp16", number)
-    if number.kind == DOUBLE:
-        return number
-    name = "fpext" if code[0] == "f" else "sitofp" if code[0] == "i" else "uitofp"
-    return number._converted(name, DOUBLE, 0)
-
-
-def _cut(value: Value, limit: Value) -> Value:
-    """Between -limit and limit."""
-    return _double("maxnum", _double("minnum", value, limit), -limit)
-
-
-def _above(value: Value, number: float) -> Value:
-    raw = value.routine.writer.fcmp_ordered(">", value.raw, value.constant(number).raw)
-    return Value(value.routine, I1, raw)
-
-
-def _quotient(value: Value, other: Value) -> Value:
-    return Value(value.routine, value.kind, value.routine.writer.fdiv(value.raw, other.raw))
-
-
-def _double(name: str, *operands: Value) -> Value:
-    """A function that LLVM knows, whose result is a float64."""
-    routine = cast(DeviceRoutine, operands[0].routine)
-    return routine.call(f"llvm.{name}.f64", DOUBLE, *operands)
+    if code == "f2":  # read as 16 bits
+        routine = cast(DeviceRoutine, number.routine)
+        return routine.call("llvm.convert.from.fp16.f64", DOUBLE, number)
+    return number.to_double(signed=code[0] == "i")
 
 
 # -------------------------------------------------------------------- compiled, and compared

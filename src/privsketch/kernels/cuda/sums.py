@@ -27,7 +27,7 @@ from privsketch.kernels.cuda.features import TILE, Shape, frequency_digits, sums
 from privsketch.kernels.dense import ReferenceKernel
 
 MAX_DIM = 512  # beyond, the digits of 16 features do not fit the registers
-_PURPOSE_CHECK = 504  # keeps the stream apart from others
+_PURPOSE_CHECK = 506  # keeps the stream apart from others
 MAX_BLOCKS = 2**16 - 1  # of features that have records of their own: the second axis of a grid
 # What the device's sums mean: a factor, and what a record adds too much to both sums.
 MEANS = {"fourier": (1, (MEAN_SQUARE, 0)), "one-bit": (2, (1, 1)), "quadratic": (1, (0, 0))}

@@ -24,7 +24,7 @@ from privsketch._typing import Block, Integers
 from privsketch.design.recipe import Design
 from privsketch.errors import RecordError
 from privsketch.features.masks import Masks
-from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, is_pinned
+from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, is_on_first, is_pinned
 from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of
 from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, DeviceKernel
 from privsketch.sketching.engines.work import Work
@@ -250,6 +250,11 @@ class _Quantisers:
 def _from_device(
     table: DeviceTable, work: Work, n_threads: int | None, progress: Progress | None
 ) -> ExactSums:
+    if not is_on_first(table.address):
+        raise RecordError(
+            "the array is on another device than the first: copy it there, or let "
+            "CUDA_VISIBLE_DEVICES begin with its device"
+        )
     device().wait()  # for whoever still writes to it
     if has_kernel(work.design):
         return _sums_there(table, work, progress)
