@@ -34,6 +34,7 @@ from privsketch.sketching.sums import (
     RecordSums,
     bernoulli,
     exact_sums,
+    rows_at_once,
     subsets,
 )
 from privsketch.tables.device import DeviceTable, device_table, is_device_table
@@ -43,7 +44,6 @@ from privsketch.tables.reading import part_blocks
 Progress = Callable[[int], None]
 _COPY_BYTES = 2**24  # of one copy to the device: long enough to be fast, short enough to overlap
 _DEVICE_VALUES = 2**27  # 16-bit numbers at a time, of records that are on the device already
-_HOST_VALUES = 2**18
 _MAX_LANES = 4  # threads that copy: more of them wait for each other
 
 
@@ -317,7 +317,7 @@ def _sums_here(
     def work(chunk: Block) -> tuple[Integers, int, int]:
         return *summer(chunk), len(chunk)
 
-    rows = min(max(1, _HOST_VALUES // design.dim), summer.max_records)
+    rows = rows_at_once(design.dim, summer)
     for part, kept, count in in_threads(work, chunks(blocks, rows), n_threads):
         total += part
         n_records, n_kept = n_records + count, n_kept + kept
