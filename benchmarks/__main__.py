@@ -11,6 +11,7 @@ NAMES = (
     "accuracy",
     "compare",
     "cost",
+    "cuda",
     "decoders",
     "distances",
     "engines",

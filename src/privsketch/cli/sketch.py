@@ -38,8 +38,9 @@ _PATH = click.Path(path_type=Path)
 @THREADS
 @choice(
     "--engine",
-    ["threads", "pool", "dask"],
-    help="Who reads: threads if left out, processes of this machine, or a Dask cluster.",
+    ["threads", "pool", "dask", "cuda"],
+    help="Who sums: threads if left out, processes of this machine, a Dask cluster, or a device of "
+    "NVIDIA's.",
     open=True,
 )
 @click.option("--workers", "n_workers", type=int, help="Processes of --engine pool.")

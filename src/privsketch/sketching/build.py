@@ -1,6 +1,7 @@
 """Records to their private sketch: the only way from one to the other.
 
-Where the exact sums of one holder are computed: threads, processes, or a Dask cluster.
+Where the exact sums of one holder are computed: threads, processes, a Dask cluster, or a graphics
+processor.
 
 All engines give the same integers, bit for bit, but for secret masks, which every task draws
 anew. What they compute is private; noise is added once, to their total, by
@@ -19,15 +20,17 @@ from privsketch.errors import ParameterError, RecordError, require_count, requir
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sketch import Sketch
 from privsketch.sketching.sums import ExactSums, exact_sums
+from privsketch.tables.device import is_device_table
 from privsketch.tables.kinds import kind_of
 from privsketch.tables.reading import checked_missing, chosen_columns, part_blocks, read_parts
 
-ENGINES = ("threads", "pool", "dask")
+ENGINES = ("threads", "pool", "dask", "cuda")
 # What each engine is told beside its name, and what to use in place of anything else.
 _OPTIONS = {
     "threads": ("n_threads",),
     "pool": ("n_workers",),
     "dask": ("n_workers", "scheduler"),
+    "cuda": ("n_threads",),
 }
 _ADVICE = {
     "n_threads": "its workers use one thread each; say how many workers instead",
@@ -59,7 +62,8 @@ def sketch(
     Parameters
     ----------
     data : array, table, path, list of paths, iterable of blocks, or Dask collection
-        See `privsketch.tables.reading`; a Dask DataFrame or a Dask Array is read by its workers.
+        See `privsketch.tables.reading`; a Dask DataFrame or a Dask Array is read by its workers,
+        an array on one of NVIDIA's devices (CuPy, PyTorch, JAX) where it is.
     design : Design
     source : str, optional
         Name of the set of records. Sketches of the same source do not merge, because
@@ -73,11 +77,13 @@ def sketch(
         What to do with missing or infinite values: refuse, or put them at the center
         of the domain.
     n_threads : int, optional
-        As many as there are cores if left out. For engine "threads".
-    engine : {"threads", "pool", "dask"}, optional
+        As many as there are cores if left out. For engine "threads", and "cuda", where they
+        copy records to the device.
+    engine : {"threads", "pool", "dask", "cuda"}, optional
         Where records are read and summed; all give the same sums, bit for bit. Threads of
-        this process if left out ("dask" for Dask's tables); "pool": processes of this
-        machine; "dask": a cluster, which must be the holder's own.
+        this process if left out ("dask" for Dask's tables, "cuda" for arrays on a device);
+        "pool": processes of this machine; "dask": a cluster, which must be the holder's own;
+        "cuda": one of NVIDIA's graphics processors, from the generation of the A100 on.
     n_workers : int, optional
         Processes of the pool, or threads of Dask without a cluster; one per core if left out.
     scheduler : str or distributed.Client, optional
@@ -158,6 +164,10 @@ def engine_sums(
         from privsketch.sketching.engines.dask import dask_sums
 
         return dask_sums(data, work, scheduler=scheduler, n_workers=n_workers, progress=progress)
+    if engine == "cuda":
+        from privsketch.sketching.engines.cuda import cuda_sums
+
+        return cuda_sums(data, work, n_threads=n_threads, progress=progress)
     return exact_sums(
         part_blocks(data, work.chosen),
         design,
@@ -168,10 +178,16 @@ def engine_sums(
 
 
 def _checked_engine(engine: str | None, data: Any) -> str:
-    """The engine's name; Dask's tables can only be read by Dask."""
+    """The engine's name; Dask's tables can only be read by Dask, those on a device there."""
+    on_device = is_device_table(data)
     if engine is None:
-        return "dask" if kind_of(data) == "dask" else "threads"
+        return "cuda" if on_device else "dask" if kind_of(data) == "dask" else "threads"
     require_one_of("engine", engine, ENGINES)
+    if engine != "cuda" and on_device:
+        raise ParameterError(
+            f"`engine={engine!r}` with an array on a device: leave engine out, use "
+            "`engine='cuda'`, or copy the array to the host"
+        )
     if engine != "dask" and kind_of(data) == "dask":
         raise ParameterError(
             f"`engine={engine!r}` with a Dask {type(data).__name__}: leave engine out, or use "

@@ -1,0 +1,235 @@
+"""Sums of a design on the device: the kernel's shape, its launches and its comparison.
+
+The code is that of `features`. It is compiled when first used, for the number of columns and the
+resolution at hand, and compared with the definition before it is used.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._typing import Integers
+from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase
+from privsketch.features.fourier import MEAN_SQUARE
+from privsketch.features.maps import FeatureMap, feature_map
+from privsketch.features.quadratic import VALUE_BITS, quadratic_values, value_shift
+from privsketch.features.stream import PublicStream
+from privsketch.kernels import machine
+from privsketch.kernels.cuda.code import ptx_of
+from privsketch.kernels.cuda.driver import Function, Stream, brought, copied, device
+from privsketch.kernels.cuda.features import TILE, Shape, frequency_digits, sums_routine
+from privsketch.kernels.dense import ReferenceKernel
+
+MAX_DIM = 512  # beyond, the digits of 16 features do not fit the registers
+_PURPOSE_CHECK = 506  # keeps the stream apart from others
+MAX_BLOCKS = 2**16 - 1  # of features that have records of their own: the second axis of a grid
+# What the device's sums mean: a factor, and what a record adds too much to both sums.
+MEANS = {"fourier": (1, (MEAN_SQUARE, 0)), "one-bit": (2, (1, 1)), "quadratic": (1, (0, 0))}
+
+
+class DeviceKernel:
+    """Sums of features on the device, over records that are there; safe to use from threads.
+
+    With `listed`, records come with lists of those that count; with `block`, every `block`
+    features have a list of their own. All comes from the device's memory.
+    """
+
+    def __init__(
+        self,
+        feature_map: FeatureMap,
+        frequencies: npt.NDArray[np.int16],
+        offsets: npt.NDArray[np.uint32],
+        turn_bits: int,
+        *,
+        block: int | None = None,
+        listed: bool = False,
+        shape: Shape | None = None,
+        function: Function | None = None,
+    ) -> None:
+        self._map = feature_map
+        m, dim = frequencies.shape
+        if feature_map.has_table:
+            shift, first = 32 - turn_bits, start_phase(offsets, turn_bits)
+        else:
+            shift, first = value_shift(frequencies), np.zeros(m, np.int64)
+        size = m if block is None else block
+        self.shape = shape or chosen_shape(
+            dim, size, shift, listed=listed, hopper=device().is_hopper
+        )
+        self._function = function or _checked(feature_map.name, self.shape)
+        # Whole blocks of the grid for every block of features.
+        count, wide = m // size, -(-size // self.shape.features) * self.shape.features
+        self._per_part = wide // self.shape.features
+        padded = np.zeros((count, wide, dim), np.int16)
+        padded[:, :size] = frequencies.reshape(count, size, dim)
+        starts = np.zeros((count, wide), np.int64)
+        starts[:, :size] = first.reshape(count, size)
+        self._size, self._wide, self._count = size, wide, count
+        self._frequencies = copied(frequency_digits(padded.reshape(-1, dim), self.shape))
+        words = (starts.reshape(-1) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+        self._start = copied(words)
+        self._at_zero = self._values_at_zero(first, turn_bits)
+        self._out = copied(np.zeros(count * wide * 2, np.int64))
+        self._records = np.zeros(count, np.int64)  # of each part, and those that fill up
+        self._filled = np.zeros(count, np.int64)
+        self._lock = threading.Lock()
+
+    def _values_at_zero(self, first: Integers, turn_bits: int) -> Integers:
+        """(2, n_features) integers of a record at the center."""
+        if not self._map.has_table:
+            return np.zeros((2, len(first)), np.int64)
+        index = (first >> (turn_bits - INDEX_BITS)) & (TABLE_SIZE - 1)
+        return np.asarray(self._map.table[index].T, dtype=np.int64)
+
+    def ranges(self, counts: Integers) -> Integers:
+        """Where lists of so many records, one after the other, begin and end, as `add` wants it."""
+        ends = np.cumsum(counts)
+        return np.repeat(np.stack([ends - counts, ends], axis=1), self._per_part, axis=0)
+
+    def add(
+        self,
+        stream: Stream,
+        records: int,
+        n: int,
+        lists: tuple[int, int, Integers] | None = None,
+    ) -> None:
+        """Starts to add the features of n records (n, dim) of 16-bit numbers in device memory.
+
+        `lists`: where numbers of records are on the device, for all blocks of features, where
+        their `ranges`, and how many each has.
+        """
+        if n == 0:
+            return
+        counts = np.full(self._count, n) if lists is None else lists[2]
+        stages = -(-counts // self.shape.records)
+        with self._lock:
+            self._records += counts
+            self._filled += stages * self.shape.records - counts
+        y = self._count * self._per_part
+        room = device().multiprocessors * _blocks_at_once(self._map.name, self.shape)
+        x = min(max(1, room // y), max(1, int(stages.max())))
+        rows, ends = (0, 0) if lists is None else lists[:2]
+        places = [each.address for each in (self._frequencies, self._start, self._out)]
+        self._function.launch((x, y), self.shape.threads, stream, [records, n, *places, rows, ends])
+
+    def sums(self) -> Integers:
+        """Those of everything that was added, as of `kernels.dense.Kernel`; waits for it."""
+        found = brought(self._out, (self._count * self._wide * 2,), np.int64)
+        parts = 2 if self._map.has_table else 1
+        by_part = found.reshape(self._count, -1, 2, TILE).transpose(2, 0, 1, 3)
+        wide = by_part.reshape(2, self._count, self._wide)
+        tiles = wide[:, :, : self._size].reshape(2, -1)
+        factor, excess = MEANS[self._map.name]
+        filled, counted = (
+            np.repeat(each, self._size) for each in (self._filled, self._records + self._filled)
+        )
+        sums = factor * tiles - np.array(excess)[:, np.newaxis] * counted - self._at_zero * filled
+        return np.asarray(sums[:parts]).reshape(-1)
+
+
+# Shapes that were fastest on an H200: for so many columns at most, tiles of a warp and warps; with
+# Hopper's instructions also groups of records in a stage and at a time.
+_HOPPER_SHAPES = (
+    (32, 8, 8, 16, 4),
+    (64, 2, 16, 16, 8),
+    (128, 2, 16, 16, 4),
+    (256, 1, 16, 16, 4),
+    (MAX_DIM, 1, 8, 8, 4),
+)
+
+
+def chosen_shape(
+    dim: int, n_features: int, shift: int, *, listed: bool = False, hopper: bool = False
+) -> Shape:
+    """The shape for so many columns and features, with Hopper's instructions or without."""
+    n_tiles = -(-n_features // TILE)
+    whole = Shape(dim, shift, 1, 1, 1, listed=listed)
+    if hopper and dim > 16 and n_tiles >= 4:
+        _, tiles, warps, groups, together = next(row for row in _HOPPER_SHAPES if dim <= row[0])
+        tiles, warps = _cut(n_tiles, tiles, warps, 4)
+        while together * -(-dim // 32) > 8 * warps:  # loads of a thread that are under way
+            together //= 2
+        return replace(whole, tiles=tiles, warps=warps, groups=groups, together=together)
+    words = 2 * sum(whole.depths) // 8  # registers of a tile
+    most = 2 if 48 < words <= 64 else max(1, min(8, 64 // words))
+    tiles, warps = _cut(n_tiles, min(most, -(-n_tiles // 4)), 8, 1)
+    # At most four loads of each thread are under way.
+    groups = max(1, min(16, 4 * warps // len(whole.depths), 1024 // sum(whole.depths)))
+    return replace(whole, tiles=tiles, warps=warps, groups=groups)
+
+
+def _cut(n_tiles: int, most_tiles: int, most_warps: int, step: int) -> tuple[int, int]:
+    """Tiles of a warp and warps of a block, in steps, with the least left over."""
+    found = []
+    for tiles in range(most_tiles, 0, -1):
+        blocks = -(-n_tiles // (tiles * most_warps))
+        warps = step * -(-n_tiles // (step * tiles * blocks))
+        found.append((blocks * tiles * warps, -tiles, warps))
+    _, tiles, warps = min(found)
+    return -tiles, warps
+
+
+@cache
+def _loaded(map_name: str, shape: Shape) -> Function:
+    ptx = ptx_of(sums_routine(map_name, shape), device().capability, hopper=shape.is_hopper)
+    return device().load(ptx, "sums")
+
+
+@cache
+def _checked(map_name: str, shape: Shape) -> Function:
+    function = _loaded(map_name, shape)
+    machine.require_agreement(f"device's {map_name!r}", _agrees(map_name, shape, function))
+    return function
+
+
+def _agrees(map_name: str, shape: Shape, function: Function) -> bool:
+    """Compares the kernel with the reference on random numbers, and with the table.
+
+    Records are those of two stages and a bit; a list has every other of them.
+    """
+    each, stream = feature_map(map_name), PublicStream(0, _PURPOSE_CHECK)
+    turn_bits = 32 - shape.shift if each.has_table else 0
+
+    def numbers(*size: int) -> npt.NDArray[np.int16]:
+        return (stream.uniform(math.prod(size)) * 2**16 - 2**15).astype(np.int16).reshape(size)
+
+    def sums(
+        x: npt.NDArray[np.int16],
+        rows: npt.NDArray[np.int32],
+        frequencies: npt.NDArray[np.int16],
+        offsets: npt.NDArray[np.uint32],
+    ) -> Integers:
+        kernel = DeviceKernel(each, frequencies, offsets, turn_bits, shape=shape, function=function)
+        records, listed = copied(x), copied(rows)
+        counts = np.array([len(rows)])
+        ends = copied(kernel.ranges(counts))
+        lists = (listed.address, ends.address, counts) if shape.listed else None
+        kernel.add(Stream(), records.address, len(x), lists)
+        return kernel.sums()
+
+    x, frequencies = numbers(2 * shape.records + 3, shape.dim), numbers(shape.features, shape.dim)
+    offsets = numbers(shape.features).view(np.uint16).astype(np.uint32)
+    rows = np.arange(0, len(x), 2 if shape.listed else 1, dtype=np.int32)
+    if not each.has_table:  # one column a record, and vectors short enough for squares
+        x[np.arange(shape.dim) != np.arange(len(x))[:, np.newaxis] % shape.dim] = 0
+        frequencies >>= max(0, 16 - (VALUE_BITS + shape.shift) // 2 + 15)
+        expected = quadratic_values(x[rows], frequencies, shape.shift).sum(axis=0)
+        return np.array_equal(sums(x, rows, frequencies, offsets), expected)
+    reference = ReferenceKernel(each, frequencies, offsets, turn_bits)
+    agrees = np.array_equal(sums(x, rows, frequencies, offsets), reference.sums(x[rows]))
+    # Records at the center; offsets put the phase of a feature at its index.
+    every = np.arange(TABLE_SIZE, dtype=np.uint32) << np.uint32(turn_bits - INDEX_BITS)
+    zeros = np.zeros((TABLE_SIZE, shape.dim), np.int16)
+    found = sums(zeros[:3], np.arange(3, dtype=np.int32), zeros, every)
+    return agrees and np.array_equal(found.reshape(2, -1), each.table.T.astype(np.int64) * 3)
+
+
+@cache
+def _blocks_at_once(map_name: str, shape: Shape) -> int:
+    return max(1, _loaded(map_name, shape).blocks_at_once(shape.threads))

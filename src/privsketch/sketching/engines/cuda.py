@@ -1,0 +1,326 @@
+"""One of NVIDIA's graphics processors: records are copied there, quantised and summed.
+
+The sums are those of the other engines, bit for bit. Copying decides how fast it goes: several
+threads bring records into pinned memory, from where the device copies them, while it computes on
+those before; arrays that are pinned already, or on the device, are used where they are. Secret
+masks are drawn on the host, as everywhere, and come to the device as lists of records.
+
+What the device has no kernel for (second moments, structured frequencies, masks of single
+features, very many columns) is summed on the host.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._parallel import checked_threads, chunks, in_threads
+from privsketch._typing import Block, Integers
+from privsketch.design.recipe import Design
+from privsketch.errors import RecordError
+from privsketch.features.masks import Masks
+from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, is_on_first, is_pinned
+from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of
+from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, DeviceKernel
+from privsketch.sketching.engines.work import Work
+from privsketch.sketching.sums import (
+    MASK_BYTES,
+    ExactSums,
+    RecordSums,
+    bernoulli,
+    exact_sums,
+    rows_at_once,
+    subsets,
+)
+from privsketch.tables.device import DeviceTable, device_table, is_device_table
+from privsketch.tables.memory import Selection, array_places
+from privsketch.tables.reading import part_blocks
+
+Progress = Callable[[int], None]
+_COPY_BYTES = 2**24  # of one copy to the device: long enough to be fast, short enough to overlap
+_DEVICE_VALUES = 2**27  # 16-bit numbers at a time, of records that are on the device already
+_MAX_LANES = 4  # threads that copy: more of them wait for each other
+
+
+def cuda_sums(
+    data: Any, work: Work, *, n_threads: int | None = None, progress: Progress | None = None
+) -> ExactSums:
+    """Exact sums over all records, from the first device; `n_threads` copy to it."""
+    device().use()
+    if is_device_table(data):
+        return _from_device(device_table(data, work.chosen), work, n_threads, progress)
+    if not has_kernel(work.design):
+        return exact_sums(
+            part_blocks(data, work.chosen),
+            work.design,
+            missing_to_center=work.missing_to_center,
+            n_threads=n_threads,
+            progress=progress,
+        )
+    return _from_host(_host_blocks(data, work.chosen), work, n_threads, progress)
+
+
+def has_kernel(design: Design) -> bool:
+    """Whether the device computes the features of a design."""
+    masks = design.masks or Masks()
+    blocks = 1
+    if masks.features == "block":
+        blocks = design.n_features // design.frequencies.block_size(design.dim)
+    return (
+        design.feature_map != "second-moments"
+        and design.frequencies.law != "structured"
+        and masks.features in ("all", "block")
+        and design.dim <= MAX_DIM
+        and blocks <= MAX_BLOCKS
+    )
+
+
+class _Lane:
+    """A stream with memory of its own, used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self.stream = Stream()
+        self._memory: dict[str, Memory] = {}
+        self._held: list[Any] = []
+
+    def memory(self, name: str, n_bytes: int) -> Memory:
+        """Memory for one purpose, at least so much."""
+        found = self._memory.get(name)
+        if found is None or found.n_bytes < n_bytes:
+            self._memory.pop(name, None)
+            found = self._memory[name] = Memory(n_bytes, pinned=name == "pinned")
+        return found
+
+    def put(self, array: npt.NDArray[Any]) -> int:
+        """Starts to copy an array; where it is on the device until `finish`."""
+        memory = Memory(array.nbytes)
+        self._held += [memory, array]
+        self.stream.to_device(memory.address, array)
+        return memory.address
+
+    def finish(self) -> None:
+        """Waits for everything that was started; only then may others use its memory."""
+        self.stream.wait()
+        self._held.clear()
+
+
+class _DeviceSums:
+    """Quantised records on the device to what they add to the sums of a design."""
+
+    def __init__(self, design: Design) -> None:
+        frequencies, domain = design.frequencies, design.domain
+        self._masks = design.masks or Masks()
+        self._dim, self._m = design.dim, design.n_features
+        self._block = frequencies.block_size(design.dim)
+        self._by_block = self._masks.features == "block"
+        self._kernel = DeviceKernel(
+            design.mapping,
+            frequencies.matrix(domain).astype(np.int16),
+            frequencies.offsets(domain),
+            frequencies.turn_bits,
+            block=self._block if self._by_block else None,
+            listed=self._by_block or self._masks.records < 1,
+        )
+        self._columns = ColumnSums.of(design.dim) if design.mean == "released" else None
+
+    def add(self, lane: _Lane, records: int, n: int) -> int:
+        """Starts to add n records; how many of them are kept."""
+        step = max(16, MASK_BYTES * self._block // self._m) if self._by_block else n
+        kept = 0
+        for first in range(0, n, max(1, step)):
+            place = records + first * self._dim * 2
+            kept += self._add(lane, place, min(step, n - first))
+        return kept
+
+    def _add(self, lane: _Lane, records: int, n: int) -> int:
+        rows: npt.NDArray[np.int32] | None = None
+        if self._masks.records < 1:
+            rows = np.flatnonzero(bernoulli(n, self._masks.records)).astype(np.int32)
+        kept = n if rows is None else len(rows)
+        if self._columns is not None:
+            # A list has one entry at least: there is memory to point to.
+            place = 0 if rows is None else lane.put(np.append(rows, np.int32(0)))
+            self._columns.add(lane.stream, records, kept, place)
+        if self._by_block and self._masks.kept is not None:
+            chosen = subsets(kept, self._m // self._block, self._masks.kept // self._block)
+            lists = np.ascontiguousarray(chosen.T)
+            counts = lists.sum(axis=1)
+            numbers = np.flatnonzero(lists) - np.repeat(np.arange(len(lists)) * kept, counts)
+            rows = (numbers if rows is None else rows[numbers]).astype(np.int32)
+        elif rows is not None:
+            counts = np.array([kept])
+        if rows is None:
+            self._kernel.add(lane.stream, records, n)
+        elif len(rows):
+            places = lane.put(np.append(rows, np.int32(0))), lane.put(self._kernel.ranges(counts))
+            self._kernel.add(lane.stream, records, n, (*places, counts))
+        return kept
+
+    def sums(self) -> Integers:
+        """Of everything that was added."""
+        parts = [self._kernel.sums()]
+        if self._columns is not None:
+            parts.append(self._columns.sums())
+        return np.concatenate(parts)
+
+
+# -------------------------------------------------------------------- records of the host
+
+
+def _host_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
+    """Blocks as readers give them; those of plain arrays are larger."""
+    is_plain = type(data) is np.ndarray and data.ndim == 2 and code_of(data.dtype) is not None
+    if not is_plain or array_places(data.shape[1], chosen) is not None:
+        yield from part_blocks(data, chosen)
+        return
+    yield from chunks([data], max(1, _COPY_BYTES // max(1, data[:1].nbytes)))
+
+
+def _from_host(
+    blocks: Iterable[Block], work: Work, n_threads: int | None, progress: Progress | None
+) -> ExactSums:
+    design, n_lanes = work.design, min(_MAX_LANES, checked_threads(n_threads))
+    dim = design.dim
+    sums, quantise = _DeviceSums(design), _Quantisers(work)
+    places = copied(np.arange(design.dim))
+    lanes: SimpleQueue[_Lane] = SimpleQueue()
+    for _ in range(n_lanes):
+        lanes.put(_Lane())
+
+    def add(block: Block) -> tuple[int, int]:
+        device().use()
+        lane = lanes.get()
+        try:
+            code = code_of(block.dtype) or "f8"
+            n, dtype = len(block), np.dtype(code)
+            n_bytes = n * dim * dtype.itemsize
+            plain = block.dtype == dtype and block.flags.c_contiguous
+            if not (plain and is_pinned(block)):
+                pinned = lane.memory("pinned", n_bytes).array((n, dim), dtype)
+                np.copyto(pinned, block, casting="unsafe")
+                block = pinned
+            source = lane.memory("source", n_bytes)
+            target = lane.memory("target", n * dim * 2).address
+            lane.stream.to_device(source.address, block)
+            quantise.of(code).add(lane.stream, Source(source, 0, n, dim, places), target)
+            kept = sums.add(lane, target, n)
+        finally:
+            lane.finish()
+            lanes.put(lane)
+        return n, kept
+
+    n_records = n_kept = 0
+    for count, kept in in_threads(add, blocks, n_lanes):
+        n_records, n_kept = n_records + count, n_kept + kept
+        if progress is not None:
+            progress(count)
+    quantise.finish()
+    return ExactSums(sums.sums(), n_records, n_kept)
+
+
+class _Quantisers:
+    """One for each number type that a table has; most have one."""
+
+    def __init__(self, work: Work) -> None:
+        self._work, self._by_code, self._lock = work, dict[str, DeviceQuantiser](), threading.Lock()
+
+    def of(self, code: str) -> DeviceQuantiser:
+        """The one for a type."""
+        with self._lock:
+            if code not in self._by_code:
+                self._by_code[code] = DeviceQuantiser(
+                    self._work.design.domain, code, missing_to_center=self._work.missing_to_center
+                )
+            return self._by_code[code]
+
+    def finish(self) -> None:
+        """Refuses missing values, if they are to be refused and there were any."""
+        for each in self._by_code.values():
+            each.finish()
+
+
+# -------------------------------------------------------------------- records of the device
+
+
+def _from_device(
+    table: DeviceTable, work: Work, n_threads: int | None, progress: Progress | None
+) -> ExactSums:
+    if not is_on_first(table.address):
+        raise RecordError(
+            "the array is on another device than the first: copy it there, or let "
+            "CUDA_VISIBLE_DEVICES begin with its device"
+        )
+    device().wait()  # for whoever still writes to it
+    if has_kernel(work.design):
+        return _sums_there(table, work, progress)
+    return _sums_here(_quantised(table, work), work.design, n_threads, progress)
+
+
+def _sums_there(table: DeviceTable, work: Work, progress: Progress | None) -> ExactSums:
+    sums, lane, n_kept = _DeviceSums(work.design), _Lane(), 0
+    try:
+        for target, count in _device_blocks(table, work, lane):
+            n_kept += sums.add(lane, target, count)
+            lane.finish()
+            if progress is not None:
+                progress(count)
+    finally:
+        lane.finish()
+    return ExactSums(sums.sums(), table.n, n_kept)
+
+
+def _quantised(table: DeviceTable, work: Work) -> Iterator[npt.NDArray[np.int16]]:
+    """Blocks of integers, brought to the host."""
+    lane = _Lane()
+    try:
+        for target, count in _device_blocks(table, work, lane):
+            found = np.empty((count, work.design.dim), np.int16)
+            lane.stream.to_host(found, target)
+            lane.finish()
+            yield found
+    finally:
+        lane.finish()
+
+
+def _device_blocks(table: DeviceTable, work: Work, lane: _Lane) -> Iterator[tuple[int, int]]:
+    """Where the integers of some records are, and of how many."""
+    code = code_of(table.dtype)
+    if code is None:
+        raise RecordError(f"the device reads no numbers of type {table.dtype}; convert the array")
+    dim = work.design.dim
+    quantise = DeviceQuantiser(work.design.domain, code, missing_to_center=work.missing_to_center)
+    places, rows = copied(np.array(table.places)), max(1, _DEVICE_VALUES // dim)
+    for first in range(0, table.n, rows):
+        count = min(rows, table.n - first)
+        target = lane.memory("target", count * dim * 2).address
+        source = Source(table.address, first, count, table.row, places)
+        quantise.add(lane.stream, source, target)
+        yield target, count
+    quantise.finish()
+
+
+def _sums_here(
+    blocks: Iterable[npt.NDArray[np.int16]],
+    design: Design,
+    n_threads: int | None,
+    progress: Progress | None,
+) -> ExactSums:
+    """Sums on the host of records that the device has quantised."""
+    summer = RecordSums(design)
+    total, n_records, n_kept = np.zeros(summer.length, np.int64), 0, 0
+
+    def work(chunk: Block) -> tuple[Integers, int, int]:
+        return *summer(chunk), len(chunk)
+
+    rows = rows_at_once(design.dim, summer)
+    for part, kept, count in in_threads(work, chunks(blocks, rows), n_threads):
+        total += part
+        n_records, n_kept = n_records + count, n_kept + kept
+        if progress is not None:
+            progress(count)
+    return ExactSums(total, n_records, n_kept)
