@@ -4,6 +4,7 @@ Sums are compared without noise, bit for bit. Files are cut into small parts, so
 little tables keep several workers busy.
 """
 
+import gc
 import os
 import pickle
 import re
@@ -13,6 +14,7 @@ import sys
 import time
 from dataclasses import replace
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -554,6 +556,16 @@ def test_the_current_client_is_used(exact, expected, frame, client):
     with client.as_current():
         assert exact(table) == expected
     assert count() > before
+
+
+@pytest.mark.parametrize("address", ["nonsense://", "tcp://127.0.0.1:1"])
+def test_a_scheduler_that_does_not_answer_leaves_no_client_open(files, design, address):
+    # The garbage collector would close it, in the middle of whatever else begins.
+    with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):  # noqa: SIM117
+        with pytest.raises(ps.PrivsketchError, match="no Dask scheduler answers there"):
+            ps.sketch(files, design, engine="dask", scheduler=address)
+    clients = [each for each in gc.get_objects() if type(each) is Client]
+    assert all(each.status in ("closed", "newly-created", "running") for each in clients)
 
 
 def test_an_address_is_enough(exact, expected, files, client):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -141,9 +141,14 @@ def _client(scheduler: Any, n_workers: int | None) -> Iterator[Any]:
     from distributed import Client
 
     if isinstance(scheduler, str):
+        client = Client.__new__(Client)
         try:
-            client = Client(scheduler, set_as_default=False)
+            client.__init__(scheduler, set_as_default=False)
         except (OSError, ValueError, TypeError):
+            # Its finaliser would do it, at a time of the garbage collector's choosing: in the
+            # middle of another client's beginning that waits for ever.
+            with suppress(AttributeError):  # an address that is none gets no loop
+                client.close()
             raise ParameterError(
                 "scheduler",
                 scheduler,
