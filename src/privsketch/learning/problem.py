@@ -186,12 +186,12 @@ class Target:
         n_more = -m % multiple
         if n_more == 0:
             return self
-        rows = ((0, n_more), (0, 0))
+        dim, dtype = self.frequencies.shape[1], self.taper.dtype
         return Target(
-            np.pad(self.frequencies, rows),
-            np.pad(self.squares, rows),
-            np.pad(self.moments.reshape(2, m), ((0, 0), (0, n_more))).ravel(),
-            np.pad(self.taper, (0, n_more)),
+            np.concatenate([self.frequencies, np.zeros((n_more, dim), dtype)]),
+            np.concatenate([self.squares, np.zeros((n_more, dim), dtype)]),
+            np.hstack([self.moments.reshape(2, m), np.zeros((2, n_more), dtype)]).ravel(),
+            np.concatenate([self.taper, np.zeros(n_more, dtype)]),
         )
 
     def astype(self, dtype: type[np.floating[Any]]) -> Target:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dtrtrs
@@ -96,78 +95,79 @@ def minimise(
 def _held(x: Floats, gradient: Floats, low: Floats, high: Floats) -> Bits | None:
     """Which variables are at a bound and would leave it; None if there are none."""
     at_low, at_high = x <= low, x >= high
-    if not (at_low.any() or at_high.any()):
+    if not (at_low | at_high).any():
         return None
     held = np.where(gradient > 0, at_low, at_high & (gradient < 0))
     return held if held.any() else None
 
 
 class _Memory:
-    """The last steps and changes of the gradient, and their inner products."""
+    """The last steps and changes of the gradient, and the inner products that H needs.
+
+    They are a window of rooms that it moves through, so that nothing is moved for a new one.
+    """
 
     def __init__(self, n: int) -> None:
-        self.forget()
-        self._rows = np.zeros((2 * MEMORY, n))  # steps, then changes; the last ones are used
-        self._products = np.zeros((2 * MEMORY, 2 * MEMORY))
+        n_rooms = 4 * MEMORY
+        self._steps, self._changes = np.empty((2, n_rooms, n))
+        self._cross = np.zeros((n_rooms, n_rooms))  # steps times changes: the upper triangle
+        self._squares = np.zeros((n_rooms, n_rooms))  # changes times changes
+        self._begin = self._end = 0
+
+    @property
+    def size(self) -> int:
+        return self._end - self._begin
 
     def forget(self) -> None:
-        self._resize(0)
-
-    def _resize(self, size: int) -> None:
-        self.size = size
-        self._used = slice(MEMORY - size, MEMORY), slice(2 * MEMORY - size, 2 * MEMORY)
+        self._begin = self._end = 0
 
     def remember(self, step: Floats, change: Floats) -> None:
         """Takes in a step if the cost is curved along it, at the price of the oldest."""
         squares = float(step @ step) * float(change @ change)
         if not float(step @ change) > CURVED * math.sqrt(squares) > 0:
             return
-        rows, products = self._rows, self._products
-        for first in (0, MEMORY):
-            rows[first : first + MEMORY - 1] = rows[first + 1 : first + MEMORY]
-        rows[MEMORY - 1], rows[-1] = step, change
-        products[:-1, :-1] = products[1:, 1:]
-        for place in (MEMORY - 1, 2 * MEMORY - 1):
-            # The rows of the two halves that have moved up against each other are these two.
-            products[place] = products[:, place] = rows @ rows[place]
-        self._resize(min(self.size + 1, MEMORY))
+        if self._end == len(self._cross):
+            last = slice(self._end - MEMORY + 1, self._end)
+            for rows in (self._steps, self._changes):
+                rows[: MEMORY - 1] = rows[last]
+            for products in (self._cross, self._squares):
+                products[: MEMORY - 1, : MEMORY - 1] = products[last, last]
+            self._begin, self._end = 0, MEMORY - 1
+        new = self._end
+        self._steps[new], self._changes[new] = step, change
+        self._end += 1
+        self._begin = max(self._begin, self._end - MEMORY)
+        window = slice(self._begin, self._end)
+        self._cross[window, new] = self._steps[window] @ change
+        products = self._changes[window] @ change
+        self._squares[window, new] = self._squares[new, window] = products
 
     def direction(self, gradient: Floats, held: Bits | None) -> Floats:
         """-H times the gradient, in the variables that are not held."""
+        window = slice(self._begin, self._end)
+        steps, changes = self._steps[window], self._changes[window]
+        cross, squares = self._cross[window, window], self._squares[window, window]
         if held is not None:
             gradient = np.where(held, 0.0, gradient)
-        rows, products = self._rows, self._products
-        first: Any
-        second: Any
-        first, second = self._used
-        if held is not None and self.size:
-            out = rows[:, held]
-            products = products - out @ out.T
+            out = changes[:, held]
+            cross, squares = cross - steps[:, held] @ out.T, squares - out @ out.T
             # What is left of a step may have no curvature.
-            diagonal = products.diagonal()
-            crossed = products[np.arange(MEMORY), np.arange(MEMORY, 2 * MEMORY)]
-            curved = (crossed > 0) & (diagonal[MEMORY:] > 0)
-            curved[: MEMORY - self.size] = False
-            first = np.flatnonzero(curved)
-            second = first + MEMORY
-            if len(first) == 0:
-                self.forget()
-            cross, changes = products[first[:, None], second], products[second[:, None], second]
-        else:
-            cross, changes = products[first, second], products[second, second]
-        if self.size == 0:
+            curved = (cross.diagonal() > 0) & (squares.diagonal() > 0)
+            if not curved.all():
+                keep = np.flatnonzero(curved)
+                steps, changes = steps[keep], changes[keep]
+                cross, squares = cross[keep[:, None], keep], squares[keep[:, None], keep]
+        if len(steps) == 0:
             # Curvatures are of order one: no step is longer than that.
             length = math.sqrt(gradient @ gradient)
             return gradient * (-1 / max(length, 1.0))
         diagonal = cross.diagonal()
-        scale = diagonal[-1] / changes[-1, -1]
-        along = rows @ gradient
-        right, _ = dtrtrs(cross, along[first])
-        inner = diagonal * right + scale * (changes @ right - along[second])
+        scale = diagonal[-1] / squares[-1, -1]
+        right, _ = dtrtrs(cross, steps @ gradient)
+        inner = diagonal * right + scale * (squares @ right - changes @ gradient)
         left, _ = dtrtrs(cross, inner, trans=1)
-        weights = np.zeros(2 * MEMORY)
-        weights[first], weights[second] = -left, scale * right
-        result = weights @ rows
+        result = (scale * right) @ changes
+        result -= left @ steps
         result -= scale * gradient
         if held is not None:
             result[held] = 0.0

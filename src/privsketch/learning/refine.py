@@ -12,6 +12,7 @@ shape looks like one blob, and sets the units and the starting points.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -147,18 +148,18 @@ class Evaluator:
             self._pack(target.moments.reshape(2, m).T),
             self._pack(target.taper[:, None] ** 2),
         )
-        self._weights = aligned(np.zeros(n_atoms, dtype))
-        self._centers = aligned(np.zeros(n_atoms * self._dim, dtype))
-        self._variances = aligned(np.zeros((n_atoms, self._widths), dtype))
-        scratch = aligned(np.zeros((n_atoms, 2, shape.tile), dtype))
-        self._totals = aligned(np.zeros((2, self._tiles * lanes), dtype))
-        # One room for all sums over frequencies, cleared before every evaluation.
-        self._sums = aligned(np.zeros((n_atoms * (1 + self._dim + self._widths), lanes), dtype))
+        n_scratch, n_totals = 2 * n_atoms * shape.tile, 2 * self._tiles * lanes
+        # All sums over frequencies are in one room, cleared before every evaluation.
+        n_sums = n_atoms * (1 + self._dim + self._widths) * lanes
+        n_variables = (n_atoms, n_atoms * self._dim, n_atoms * self._widths)
+        rooms = _rooms((*n_variables, n_scratch, n_totals, n_sums), dtype)
+        self._weights, self._centers, self._variances = rooms[:3]
+        self._variances = self._variances.reshape(n_atoms, self._widths)
+        self._totals, self._sums = rooms[4].reshape(2, -1), rooms[5].reshape(-1, lanes)
         self._ends = n_atoms, n_atoms * (1 + self._dim)
         parts = np.split(self._sums, self._ends)
         self._ones = np.ones(lanes, dtype)
-        variables = self._weights, self._centers, self._variances
-        self._arrays = (*inputs, *variables, scratch, self._totals, *parts)
+        self._arrays = (*inputs, *rooms[:5], *parts)  # addresses alone would not keep them
         self._arguments = (
             *(self._tiles, self._pairs, self._dim, self._widths),
             *(array.ctypes.data for array in self._arrays),
@@ -199,7 +200,7 @@ class Evaluator:
             self._variances[:n] = variances
         self._sums.fill(0)
         self._kernel.code.function(*self._arguments)
-        cost, slope = self._totals.sum(axis=1, dtype=np.float64)
+        cost, slope = np.add.reduce(self._totals, axis=1, dtype=np.float64)
         sums = self._sums @ self._ones
         gradient = np.empty(len(numbers))
         np.multiply(sums[:n], 2.0, out=gradient[:n])
@@ -216,6 +217,14 @@ class Evaluator:
                 by_variance = by_variance.sum(axis=0)
             gradient[end:] = by_variance.ravel()
         return float(cost), gradient
+
+
+def _rooms(sizes: Sequence[int], dtype: Any) -> list[NDArray[Any]]:
+    """Zeros, as many as sizes; each starts at a multiple of 64 bytes, as vector loads want."""
+    step = 64 // np.dtype(dtype).itemsize
+    starts = np.cumsum([0, *(-(-size // step) * step for size in sizes)])
+    room = aligned(np.zeros(starts[-1], dtype))
+    return [room[first : first + size] for first, size in zip(starts, sizes, strict=False)]
 
 
 @dataclass(frozen=True)

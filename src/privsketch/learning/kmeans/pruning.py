@@ -22,21 +22,23 @@ from privsketch.learning.problem import (
 )
 from privsketch.learning.refine import HALF_BITS, TURN
 
+FEW = 0.03  # share of the atoms that may go in one round; so few are seldom neighbours
 N_NEIGHBOURS = 3  # merge partners tried per atom
 
 
 def prune(target: Target, atoms: Atoms, n_atoms: int) -> Atoms:
     """Reduce to `n_atoms` atoms, half of the surplus at a time.
 
-    The price of a removal is only exact as long as the other atoms stay, so few
-    are removed before prices and weights are computed afresh.
+    The price of a removal is only exact as long as its neighbours stay, so few are removed before
+    prices and weights are computed afresh; of many atoms, few are more.
     """
     if atoms.size <= n_atoms:
         return atoms
     stock = Stock(target, atoms)
     while stock.atoms.size > n_atoms:
         surplus = stock.atoms.size - n_atoms
-        stock.remove_cheapest((surplus + 1) // 2)
+        few = max((surplus + 1) // 2, int(FEW * stock.atoms.size))
+        stock.remove_cheapest(min(surplus, few))
         stock.refit_weights()
     return stock.atoms
 
@@ -207,6 +209,6 @@ def nearest_neighbours(centers: Floats, n_neighbours: int) -> Indices:
 
 def _unique_pairs(nearest: Indices) -> Indices:
     n_atoms, n_neighbours = nearest.shape
-    first = np.repeat(np.arange(n_atoms), n_neighbours)
-    pairs = np.sort(np.stack([first, nearest.ravel()], axis=1), axis=1)
-    return np.unique(pairs, axis=0).astype(np.intp).reshape(-1, 2)
+    one, other = np.repeat(np.arange(n_atoms), n_neighbours), nearest.ravel()
+    codes = np.unique(np.minimum(one, other) * n_atoms + np.maximum(one, other))
+    return np.stack([codes // n_atoms, codes % n_atoms], axis=1)
