@@ -61,10 +61,14 @@ def in_threads(
 
 
 def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
-    """Pieces that are worth a thread's while and small enough to hold several of."""
+    """Pieces that are worth a thread's while and small enough to hold several of.
+
+    Those of a block are alike: a short one at its end would cost as much to hand on.
+    """
     for block in blocks:
-        for first in range(0, len(block), rows):
-            yield block[first : first + rows]
+        n_pieces = -(-len(block) // rows)
+        for piece in range(n_pieces):
+            yield block[len(block) * piece // n_pieces : len(block) * (piece + 1) // n_pieces]
 
 
 def cached_once(function: _Function) -> _Function:

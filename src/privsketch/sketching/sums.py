@@ -40,7 +40,7 @@ from privsketch.noise.laws import saturating_add
 
 MASK_BYTES = 2**23  # of one thread
 Records = npt.NDArray[np.floating]
-_CHUNK_VALUES, _CHUNK_ROWS = 2**18, 2**15  # 2 MB of float64 for each thread, in few columns less
+_CHUNK_VALUES, _CHUNK_ROWS = 2**18, 2**14  # 2 MB of float64 for each thread, in few columns less
 
 
 def exact_sums(
