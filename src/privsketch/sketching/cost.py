@@ -51,13 +51,13 @@ class CostModel:
         That for a record.
     """
 
-    quantise: float = 2.2
-    fourier: float = 0.20
-    one_bit: float = 0.07
-    quadratic: float = 0.13
+    quantise: float = 0.35
+    fourier: float = 0.088
+    one_bit: float = 0.043
+    quadratic: float = 0.11
     column: float = 0.009
-    transform: float = 0.12
-    level: float = 0.033
+    transform: float = 0.15
+    level: float = 0.026
     product: float = 0.08
     coarse: float = 1.8
     uniform_pick: float = 30.0
@@ -65,49 +65,49 @@ class CostModel:
     poisson_mask: float = 4.4
     block_pick: float = 22.0
     block_mask: float = 1.4
-    gather: float = 0.9
+    gather: float = 0.6
     record_draw: float = 13.0
 
 
 COSTS = CostModel()
 # Nanoseconds per quantised record that the model follows (benchmarks/masks.py), by columns,
-# features and whether frequencies are structured. Scattered masks take 20, 14 and 2 times
-# (uniform) or 14, 6 and 1.5 times (Poisson) as long as none at 10, 64 and 1024 columns.
+# features and whether frequencies are structured. Scattered masks take 32, 16 and 2 times
+# (uniform) or 24, 8 and 1.5 times (Poisson) as long as none at 10, 64 and 1024 columns.
 MEASURED = {
     (10, 1000, False): {
-        "none": 305.0,
-        "uniform:100": 6222.0,
-        "poisson:0.1": 4320.0,
-        "block:120": 444.0,
-        "records:0.1": 40.0,
+        "none": 183.0,
+        "uniform:100": 5792.0,
+        "poisson:0.1": 4466.0,
+        "block:120": 419.0,
+        "records:0.1": 28.0,
     },
     (64, 4096, False): {
-        "none": 3139.0,
-        "uniform:409": 42664.0,
-        "poisson:0.1": 19463.0,
-        "block:512": 660.0,
-        "records:0.1": 330.0,
+        "none": 2643.0,
+        "uniform:409": 41702.0,
+        "poisson:0.1": 19818.0,
+        "block:512": 602.0,
+        "records:0.1": 278.0,
     },
     (64, 4096, True): {
-        "none": 2076.0,
-        "uniform:409": 45313.0,
-        "poisson:0.1": 22604.0,
-        "block:512": 1156.0,
-        "records:0.1": 223.0,
+        "none": 1595.0,
+        "uniform:409": 44783.0,
+        "poisson:0.1": 22440.0,
+        "block:512": 1081.0,
+        "records:0.1": 176.0,
     },
     (1024, 8192, False): {
-        "none": 77291.0,
-        "uniform:819": 149415.0,
-        "poisson:0.1": 116137.0,
-        "block:1024": 14393.0,
-        "records:0.1": 7190.0,
+        "none": 73609.0,
+        "uniform:819": 141755.0,
+        "poisson:0.1": 107500.0,
+        "block:1024": 11885.0,
+        "records:0.1": 7111.0,
     },
     (1024, 8192, True): {
-        "none": 5140.0,
-        "uniform:819": 79212.0,
-        "poisson:0.1": 42683.0,
-        "block:1024": 1685.0,
-        "records:0.1": 631.0,
+        "none": 3711.0,
+        "uniform:819": 76230.0,
+        "poisson:0.1": 39443.0,
+        "block:1024": 817.0,
+        "records:0.1": 425.0,
     },
 }
 
