@@ -128,6 +128,17 @@ def test_a_wrong_excess(name, feature, monkeypatch):
         refuses(compile_hadamard, name)
 
 
+def test_sums_that_are_widened_too_late(monkeypatch):
+    monkeypatch.setattr(features.FourierFeature, "most", 264)
+    refuses(compile_dense, "fourier", "whole")
+    refuses(compile_hadamard, "fourier", 64, False)
+    monkeypatch.setattr(features.FourierFeature, "most", 528)  # masks keep one half
+    for mode in MODES:
+        refuses(compile_dense, "fourier", mode)
+    for size, masked in ((64, True), (1024, False), (1024, True)):
+        refuses(compile_hadamard, "fourier", size, masked)
+
+
 @pytest.mark.parametrize("half", [0x0000FFFF, 0xFFFF0000])
 def test_one_record_of_two_left_out(half, monkeypatch):
     right = features.TableFeature.kept

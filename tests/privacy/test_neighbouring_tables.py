@@ -633,6 +633,40 @@ def test_dates_of_other_tables_are_no_numbers_for_estimators():
             model.fit(table)
 
 
+class Refilling:
+    """Blocks of a table, each in the array in which the one before it was."""
+
+    def __init__(self, records, rows):
+        self._records, self._room = records, np.empty((rows, records.shape[1]))
+
+    def __iter__(self):
+        for first in range(0, len(self._records), len(self._room)):
+            self._room[:] = self._records[first : first + len(self._room)]
+            yield self._room
+
+
+@pytest.mark.parametrize("engine", ["threads", "pool"])
+@pytest.mark.parametrize("give", [lambda blocks: blocks, iter], ids=["iterable", "iterator"])
+def test_an_array_that_is_filled_again_and_again(engine, give, make_design, no_noise):
+    # One record of the last block would count for all blocks that are at work.
+    design = make_design()
+    records = np.random.default_rng(0).uniform(-1, 1, (64 * 50, design.dim))
+    wanted = ps.sketch(records, design).values
+    for _ in range(3):
+        found = ps.sketch(give(Refilling(records, 50)), design, engine=engine)
+        assert found.values.tolist() == wanted.tolist()
+
+
+def test_released_rows_of_an_array_that_is_filled_again_and_again(no_noise):
+    domain = ps.Box(-1, 1, dim=3)
+    records = np.random.default_rng(0).uniform(-1, 1, (64 * 50, 3))
+    projection = ps.Projection.draw(domain, 2, epsilon=1.0, delta=1e-6, random_state=0)
+    found = np.concatenate(list(projection.releases(Refilling(records, 50), n_threads=2)))
+    again = np.concatenate(list(projection.releases([records])))
+    assert len(np.unique(found, axis=0)) == len(records)
+    np.testing.assert_array_equal(found, again)
+
+
 def test_what_is_under_a_mask_is_not_read(make_design, no_noise):
     design = make_design(dim=2)
     wanted = ps.sketch([[1.0, 0.0], [2.0, 1.0]], design).values

@@ -14,6 +14,7 @@ from privsketch.features.maps import feature_map
 from privsketch.kernels.cuda import driver
 from privsketch.kernels.dense import ReferenceKernel
 from privsketch.sketching.build import engine_sums
+from privsketch.sketching.engines import cuda
 from privsketch.sketching.sums import exact_sums
 from privsketch.tables.device import device_table, is_device_table
 from privsketch.tables.reading import chosen_columns
@@ -230,6 +231,27 @@ def test_options_of_other_engines_are_refused(option):
         engine_sums(table(5, 10), planned(), engine="cuda", **option)
 
 
+def test_a_fault_of_the_device_reaches_the_caller(monkeypatch):
+    # Threads that wait for a stream would wait for ever if the one that failed kept it.
+    class Faulty:
+        def memory(self, name, n_bytes):
+            raise KernelError("a fault")
+
+        def finish(self):
+            raise KernelError("a fault, again")
+
+    monkeypatch.setattr(cuda, "_Lane", Faulty)
+    monkeypatch.setattr(cuda, "_DeviceSums", lambda design: None)
+    monkeypatch.setattr(cuda, "_Quantisers", lambda work: None)
+    monkeypatch.setattr(cuda, "copied", lambda array: None)
+    monkeypatch.setattr(cuda, "is_pinned", lambda array: False)
+    monkeypatch.setattr(cuda, "device", lambda: SimpleNamespace(use=lambda: None))
+    with pytest.raises(KernelError, match="again"):
+        cuda._from_host(
+            (table(5, 10) for _ in range(50)), SimpleNamespace(design=planned()), 4, None
+        )
+
+
 class OnDevice:
     """An array that says it is on a device."""
 
@@ -268,6 +290,7 @@ def test_where_the_columns_of_a_device_array_are():
         ({"shape": (7, 9)}, "9 columns"),
         ({"typestr": "<c8"}, "not numeric"),
         ({"mask": OnDevice()}, "without gradients"),
+        ({"strides": (10, 4)}, "without gradients"),  # records would lie in each other
         ({"typestr": None, "shape": None}, "without gradients"),
     ],
 )

@@ -280,10 +280,13 @@ def _check(code: machine.Code, each: FeatureMap, mode: Mode) -> None:
     """Compares the kernel with the reference on random numbers, and with the table.
 
     There are two groups of records and two single ones; one of each keeps some features and
-    the other all others, so that every part of the code meets every phase.
+    the other all others, so that every part of the code meets every phase. Then there are more
+    records than 32-bit sums hold, at the ends of the table.
     """
     stream, tile, records = PublicStream(0, _PURPOSE_CHECK), tile_size(), _shape().records
+    most = FEATURES[each.name].most
     second = np.repeat([False, True, False, True], [records, records, 1, 1])
+    seconds = np.arange(2 * most + 3) // records % 2 == 1
 
     def numbers(*shape: int) -> Quantised:
         return (stream.uniform(math.prod(shape)) * 2**16 - 2**15).astype(np.int16).reshape(shape)
@@ -293,7 +296,7 @@ def _check(code: machine.Code, each: FeatureMap, mode: Mode) -> None:
             return kernel._listed_sums(code, x, kept[:, ::tile].T, tile)
         return kernel._sums(code, x, kept if mode == "masked" else None)
 
-    def masks(m: int) -> Bits:
+    def masks(m: int, second: Bits) -> Bits:
         if mode == "whole":
             return np.ones((len(second), m), np.bool_)
         neighbours = tile if mode == "listed" else 1
@@ -301,14 +304,22 @@ def _check(code: machine.Code, each: FeatureMap, mode: Mode) -> None:
         return np.asarray(some ^ second[:, np.newaxis])
 
     # An odd number of columns; small enough for squares.
-    x, kept = numbers(len(second), 5) >> 2, masks(2 * tile)
+    x, kept = numbers(len(second), 5) >> 2, masks(2 * tile, second)
     offsets = numbers(2 * tile).view(np.uint16).astype(np.uint32)
     arguments = each, numbers(2 * tile, 5), offsets, _CHECK_TURN_BITS
     agrees = np.array_equal(
         sums(CompiledKernel(*arguments), x, kept), ReferenceKernel(*arguments).sums(x, kept)
     )
+    x, kept = np.resize(x, (len(seconds), 5)), masks(2 * tile, seconds)
+    if each.has_table:
+        x[:], ends = 0, np.concatenate([each.table.argmax(axis=0), each.table.argmin(axis=0)])
+        at_ends = np.resize(ends, 2 * tile) << (_CHECK_TURN_BITS - INDEX_BITS)
+        arguments = each, arguments[1], at_ends.astype(np.uint32), _CHECK_TURN_BITS
+    agrees &= np.array_equal(
+        sums(CompiledKernel(*arguments), x, kept), ReferenceKernel(*arguments).sums(x, kept)
+    )
     if each.has_table:  # records at the center; offsets put the phase of a feature at its index
-        step, kept = 2 ** (_CHECK_TURN_BITS - INDEX_BITS), masks(TABLE_SIZE)
+        step, kept = 2 ** (_CHECK_TURN_BITS - INDEX_BITS), masks(TABLE_SIZE, second)
         every = np.arange(TABLE_SIZE, dtype=np.uint32) * np.uint32(step)
         zeros = np.zeros((TABLE_SIZE, 1), np.int16)
         kernel = CompiledKernel(each, zeros, every, _CHECK_TURN_BITS)

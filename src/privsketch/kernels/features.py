@@ -103,7 +103,7 @@ class OneBitFeature(TableFeature):
     Sums of both halves stay apart, in the halves of 32 bits.
     """
 
-    most = 2**15 - 1
+    most = 2**10
     excess = (1, 1)  # a record adds 2 or 0 instead of 1 or -1
 
     def added(self, phases: list[Value], shift: Value, masks: list[Value]) -> Pair:
@@ -126,7 +126,7 @@ class OneBitFeature(TableFeature):
 class QuadraticFeature(Feature):
     """features/quadratic.py: a 64-bit square, shifted; the sines stay zero."""
 
-    most = 2**11 - 1  # of values below 2^21
+    most = 2**9  # of values below 2^21
     excess = (0, 0)
 
     def added(self, phases: list[Value], shift: Value, masks: list[Value]) -> Pair:

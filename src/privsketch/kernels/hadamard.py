@@ -205,4 +205,12 @@ def _check(kernel: _Kernel, each: FeatureMap, masked: bool) -> None:
     values = each.table[(phases >> (TURN_BITS - INDEX_BITS)) & (TABLE_SIZE - 1)]
     wanted = (values * kept[:, :, np.newaxis]).sum(axis=0, dtype=np.int64)
     agrees &= np.array_equal(sums(blocks, offsets, x, kept), wanted.T)
+    # More records than 32-bit sums hold, at the ends of the table.
+    ends = np.concatenate([each.table.argmax(axis=0), each.table.argmin(axis=0)])
+    at_ends = np.resize(ends, size)
+    n, plus = TABLE_FEATURES[each.name].most + 3, np.ones((1, size), np.int8)
+    blocks, kept = StructuredBlocks(plus, plus, plus.astype(np.int32), size, size), masks(n, size)
+    offsets = at_ends.astype(np.uint32) << np.uint32(TURN_BITS - INDEX_BITS)
+    found = sums(blocks, offsets, np.zeros((n, size), np.int16), kept)
+    agrees &= np.array_equal(found, each.table[at_ends].T.astype(np.int64) * kept.sum(axis=0))
     machine.require_agreement(f"{each.name!r} Hadamard", agrees)

@@ -37,6 +37,7 @@ from privsketch.projection.calibration import (
 )
 from privsketch.projection.change import Protection
 from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
+from privsketch.tables.reading import stable_parts
 
 MAX_COMPONENTS = 1024  # bounds of norms need eigenvalues of a matrix of this size; by trial
 MIN_EPSILON = 1e-9  # noise is then some 1e9 times the change that it hides
@@ -287,7 +288,7 @@ class Projection:
 
     def _checked(self, blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
         """Tables only: anything else could be stretched to one, with records in it twice."""
-        for block in blocks:
+        for block in stable_parts(blocks):
             # Of subclasses, matrices multiply as such and masked arrays are read under their mask.
             if (
                 type(block) not in (np.ndarray, np.memmap)

@@ -77,6 +77,8 @@ def _described(data: Any) -> _Described:
         dtype, shape = np.dtype(said["typestr"]), tuple(said["shape"])
         strides = said.get("strides")
         if strides is not None:
+            if any(each % dtype.itemsize for each in strides):
+                raise ValueError
             strides = tuple(each // dtype.itemsize for each in strides)
         return said["data"][0] or 0, shape, strides or _contiguous(shape), dtype, data
     return _from_dlpack(data)

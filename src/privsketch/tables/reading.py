@@ -149,7 +149,7 @@ def _blocks(
         )
     elif kind == "parts":
         seen = set() if seen is None else seen
-        for part in data:
+        for part in stable_parts(data):
             if kind_of(part) == "path":
                 identity = file_identity(Path(part))
                 if identity in seen:  # its records would count twice, and cost twice
@@ -163,6 +163,17 @@ def _blocks(
         )
     else:
         yield from _READERS[kind](data, chosen)
+
+
+def stable_parts(parts: Iterable[Any]) -> Iterator[Any]:
+    """Parts that stay as they are while the next ones are read.
+
+    What is not a list may fill one array again and again: several blocks are at work at a time,
+    and a record of the last one would count for all of them.
+    """
+    is_list = isinstance(parts, list | tuple)
+    for part in parts:
+        yield part.copy() if isinstance(part, np.ndarray) and not is_list else part
 
 
 _READERS: dict[Kind, Callable[[Any, Selection], Iterator[Block]]] = {

@@ -167,7 +167,7 @@ class _Spare:
     def __init__(self) -> None:
         self._pieces: dict[tuple[bool, int], list[int]] = {}
         self._total = {False: 0, True: 0}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may come here from inside
 
     def taken(self, pinned: bool, n_bytes: int) -> int | None:
         """A piece of just that size, if there is one."""
@@ -261,10 +261,14 @@ def seconds_between(first: c_void_p, second: c_void_p) -> float:
 
 
 def copied(array: npt.NDArray[Any]) -> Memory:
-    """A copy of an array on the device."""
+    """A copy of an array on the device, which is complete.
+
+    The driver may return when the array is on its way, and streams of ours do not wait for that.
+    """
     memory, array = Memory(array.nbytes), np.ascontiguousarray(array)
     size = c_size_t(array.nbytes)
     call("cuMemcpyHtoD_v2", c_uint64(memory.address), c_void_p(array.ctypes.data), size)
+    call("cuStreamSynchronize", c_void_p())
     return memory
 
 

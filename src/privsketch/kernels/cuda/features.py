@@ -30,7 +30,7 @@ from privsketch.kernels.cuda.code import WARP, DeviceRoutine, elements, joined, 
 TILE, TOGETHER = 16, 8  # features and records that tensor cores multiply at a time
 _LOW_BYTES, _HIGH_BYTES = 0x6420, 0x7531  # of four 16-bit numbers
 # Numbers of records whose features add up in 32 bits, see kernels/features.
-MOST = {"fourier": 248, "one-bit": 2**30, "quadratic": 2**11 - 1}
+MOST = {"fourier": 248, "one-bit": 2**10, "quadratic": 2**9}
 ARGUMENTS: dict[str, Kind | Array] = {
     "records": Array(I16),
     "n": I64,
@@ -128,6 +128,11 @@ def frequency_digits(frequencies: npt.NDArray[np.int16], shape: Shape) -> npt.ND
     return np.concatenate(words, axis=1)
 
 
+def rounds_at_once(map_name: str, shape: Shape) -> int:
+    """Stages that a block adds up before its 32-bit sums could wrap."""
+    return max(1, MOST[map_name] // (2 * shape.groups))
+
+
 def sums_routine(map_name: str, shape: Shape) -> DeviceRoutine:
     """The function `sums`, whose arguments are above."""
     routine = DeviceRoutine(
@@ -168,8 +173,8 @@ class _Block:
         else:
             self.put(self.get(first), rounds.constant(0))
         routine.barrier()
-        flush_after = max(1, MOST[self.map_name] // (2 * shape.groups))
-        with routine.tile(rounds, flush_after, may_be_empty=True) as (begin, together):
+        most = rounds_at_once(self.map_name, shape)
+        with routine.tile(rounds, most, may_be_empty=True) as (begin, together):
             sums = [routine.constant(I32, 0)] * (4 * shape.tiles)
             with routine.loop(begin + together, sums, start=begin) as number:
                 following = first + (number + 1) * step

@@ -97,8 +97,12 @@ class DeviceQuantiser:
 
     def finish(self) -> None:
         """Waits, and refuses missing values unless they go to the center."""
-        if brought(self._numbers[3], (1,), np.int32)[0] and not self._missing_to_center:
+        if self.found_missing() and not self._missing_to_center:
             raise missing_value()
+
+    def found_missing(self) -> bool:
+        """Whether a value was not finite; waits for all of them."""
+        return bool(brought(self._numbers[3], (1,), np.int32)[0])
 
 
 @dataclass(frozen=True)
@@ -132,14 +136,22 @@ class ColumnSums:
         """Sums that are zero yet."""
         return cls(dim, copied(np.zeros(dim, np.int64)))
 
-    def add(self, stream: Stream, records: int, n: int, rows: int = 0) -> None:
+    def add(
+        self,
+        stream: Stream,
+        records: int,
+        n: int,
+        rows: int = 0,
+        *,
+        function: Function | None = None,
+    ) -> None:
         """Starts to add n records; `rows` is where their numbers are, if not all are wanted."""
         if n == 0:
             return
         # A thread stays in its column, hence whole records at a time.
         together = max(1, min(2 * device().multiprocessors * THREADS // self.dim, n))
         grid = -(-together * self.dim // THREADS)
-        function = _columns(rows != 0)
+        function = function or _columns(rows != 0)
         arguments = [records, n * self.dim, self.dim, together * self.dim, self.out.address, rows]
         function.launch((grid, 1), THREADS, stream, arguments)
 
@@ -200,9 +212,17 @@ def quantiser_routine(code: str, is_ball: bool) -> DeviceRoutine:
         squared = carried[0]
         shrink = squared.constant(largest) / square_root(maximum(squared, 1.0))
         inside = squared <= largest * largest
-        with routine.loop(dim) as column:
+        # Whoever has the array may change it between the two readings: what was written decides.
+        written = [routine.constant(DOUBLE, 0)]
+        with routine.loop(dim, written) as column:
             value = clipped(units(record, column)[0], squared.constant(-far), squared.constant(far))
-            put(record, column, select(inside, value, truncated(value * shrink)))
+            value = select(inside, value, truncated(value * shrink))
+            value = clipped(value, value.constant(-largest), value.constant(largest))
+            written[0] += value * value
+            put(record, column, value)
+        is_long = select(written[0] <= largest * largest, dim.constant(0), dim)
+        with routine.loop(is_long, may_be_empty=True) as column:
+            put(record, column, squared.constant(0))
     return routine
 
 
@@ -245,7 +265,21 @@ def _as_double(number: Value, code: str) -> Value:
 
 @cache
 def _columns(listed: bool) -> Function:
-    return device().load(ptx_of(columns_routine(listed), device().capability), "columns")
+    function = device().load(ptx_of(columns_routine(listed), device().capability), "columns")
+    machine.require_agreement("device's columns", _columns_agree(listed, function))
+    return function
+
+
+def _columns_agree(listed: bool, function: Function) -> bool:
+    """Compares sums of columns with NumPy's, of more records than threads have at a time."""
+    stream, dim = PublicStream(0, _PURPOSE_CHECK), 7
+    n = 3 * device().multiprocessors * THREADS // dim + 5
+    x = (stream.uniform(n * dim) * 2**16 - 2**15).astype(np.int16).reshape(n, dim)
+    rows = np.arange(0, n, 2 if listed else 1, dtype=np.int32)
+    sums, records, numbers = ColumnSums.of(dim), copied(x), copied(rows)
+    place = numbers.address if listed else 0
+    sums.add(Stream(), records.address, len(rows), place, function=function)
+    return np.array_equal(sums.sums(), x[rows].sum(axis=0, dtype=np.int64))
 
 
 @cache
@@ -261,20 +295,24 @@ def _checked(code: str, is_ball: bool) -> Function:
 
 
 def _agrees(code: str, is_ball: bool) -> bool:
+    """Compares integers with the definition, and the flag: with missing values and without."""
     records = check_records(code)
-    n, dim = records.shape
+    dim, function = records.shape[1], _loaded(code, is_ball)
     half = 1.0 if code[0] == "f" else max(1.0, float(records.astype(np.float64).max()) / 3)
     low = [-half] * (dim - 1) + [half / 2]
     domain: Domain = Ball(dim, half, half / 8) if is_ball else Box(low, half)
-    source = Source(copied(records), 0, n, dim, copied(np.arange(dim)))
-    quantise = DeviceQuantiser(
-        domain, code, missing_to_center=True, function=_loaded(code, is_ball)
-    )
-    found, target, stream = np.zeros((n, dim), np.int16), Memory(2 * n * dim), Stream()
-    quantise.add(stream, source, target.address)
-    stream.to_host(found, target.address)
-    stream.wait()
-    return np.array_equal(found, Quantiser(domain, missing_to_center=True)(records))
+    complete = np.where(np.isfinite(records), records, 0).astype(records.dtype)
+    agrees = True
+    for each in (records, complete):
+        quantise = DeviceQuantiser(domain, code, missing_to_center=True, function=function)
+        found, target, stream = np.zeros(each.shape, np.int16), Memory(2 * each.size), Stream()
+        source = Source(copied(each), 0, len(each), dim, copied(np.arange(dim)))
+        quantise.add(stream, source, target.address)
+        stream.to_host(found, target.address)
+        stream.wait()
+        agrees &= np.array_equal(found, Quantiser(domain, missing_to_center=True)(each))
+        agrees &= quantise.found_missing() != bool(np.isfinite(each).all())
+    return agrees
 
 
 def check_records(code: str) -> npt.NDArray[Any]:
@@ -284,7 +322,7 @@ def check_records(code: str) -> npt.NDArray[Any]:
     sizes = np.repeat([0.1, 0.6, 1.0, 3.0, 100.0, 1e4], n // 6)[:, np.newaxis]
     if code[0] != "f":
         bits = 1 if code == "b1" else 8 * int(code[1]) - (code[0] == "i")
-        whole = np.floor(np.abs(uniform) * 2.0 ** min(bits, 62) * np.minimum(sizes, 1))
+        whole = np.floor(np.abs(uniform) * 2.0**bits * np.minimum(sizes, 1) * (1 - 2.0**-52))
         whole *= np.where(uniform < 0, -1, 1) if code[0] == "i" else 1
         return np.asarray(whole.astype(code))
     numbers = uniform * sizes

@@ -23,7 +23,13 @@ from privsketch.features.stream import PublicStream
 from privsketch.kernels import machine
 from privsketch.kernels.cuda.code import ptx_of
 from privsketch.kernels.cuda.driver import Function, Stream, brought, copied, device
-from privsketch.kernels.cuda.features import TILE, Shape, frequency_digits, sums_routine
+from privsketch.kernels.cuda.features import (
+    TILE,
+    Shape,
+    frequency_digits,
+    rounds_at_once,
+    sums_routine,
+)
 from privsketch.kernels.dense import ReferenceKernel
 
 MAX_DIM = 512  # beyond, the digits of 16 features do not fit the registers
@@ -98,11 +104,14 @@ class DeviceKernel:
         records: int,
         n: int,
         lists: tuple[int, int, Integers] | None = None,
+        *,
+        max_blocks: int | None = None,
     ) -> None:
         """Starts to add the features of n records (n, dim) of 16-bit numbers in device memory.
 
         `lists`: where numbers of records are on the device, for all blocks of features, where
-        their `ranges`, and how many each has.
+        their `ranges`, and how many each has. `max_blocks` is how many blocks of the grid share
+        the records at most, as many as there is room for if left out.
         """
         if n == 0:
             return
@@ -113,7 +122,7 @@ class DeviceKernel:
             self._filled += stages * self.shape.records - counts
         y = self._count * self._per_part
         room = device().multiprocessors * _blocks_at_once(self._map.name, self.shape)
-        x = min(max(1, room // y), max(1, int(stages.max())))
+        x = min(max_blocks or max(1, room // y), max(1, int(stages.max())))
         rows, ends = (0, 0) if lists is None else lists[:2]
         places = [each.address for each in (self._frequencies, self._start, self._out)]
         self._function.launch((x, y), self.shape.threads, stream, [records, n, *places, rows, ends])
@@ -191,43 +200,67 @@ def _checked(map_name: str, shape: Shape) -> Function:
 def _agrees(map_name: str, shape: Shape, function: Function) -> bool:
     """Compares the kernel with the reference on random numbers, and with the table.
 
-    Records are those of two stages and a bit; a list has every other of them.
+    Once a single block of the grid has all records, so many that it flushes its sums twice, and
+    once several have them. Of three parts with lists the first has every other record, the second
+    none, the third all.
     """
     each, stream = feature_map(map_name), PublicStream(0, _PURPOSE_CHECK)
     turn_bits = 32 - shape.shift if each.has_table else 0
+    n = (rounds_at_once(map_name, shape) + 1) * shape.records + 3
+    rows = [np.arange(0, n, 2), np.arange(0), np.arange(n)] if shape.listed else [np.arange(n)]
 
     def numbers(*size: int) -> npt.NDArray[np.int16]:
         return (stream.uniform(math.prod(size)) * 2**16 - 2**15).astype(np.int16).reshape(size)
 
     def sums(
         x: npt.NDArray[np.int16],
-        rows: npt.NDArray[np.int32],
+        rows: list[npt.NDArray[np.intp]],
         frequencies: npt.NDArray[np.int16],
         offsets: npt.NDArray[np.uint32],
+        max_blocks: int | None = None,
     ) -> Integers:
-        kernel = DeviceKernel(each, frequencies, offsets, turn_bits, shape=shape, function=function)
-        records, listed = copied(x), copied(rows)
-        counts = np.array([len(rows)])
+        kernel = DeviceKernel(
+            each,
+            frequencies,
+            offsets,
+            turn_bits,
+            block=len(frequencies) // len(rows),
+            shape=shape,
+            function=function,
+        )
+        counts = np.array([len(part) for part in rows])
+        records, listed = copied(x), copied(np.concatenate(rows).astype(np.int32))
         ends = copied(kernel.ranges(counts))
         lists = (listed.address, ends.address, counts) if shape.listed else None
-        kernel.add(Stream(), records.address, len(x), lists)
-        return kernel.sums()
+        kernel.add(Stream(), records.address, len(x), lists, max_blocks=max_blocks)
+        return kernel.sums().reshape(-1, len(frequencies))
 
-    x, frequencies = numbers(2 * shape.records + 3, shape.dim), numbers(shape.features, shape.dim)
-    offsets = numbers(shape.features).view(np.uint16).astype(np.uint32)
-    rows = np.arange(0, len(x), 2 if shape.listed else 1, dtype=np.int32)
+    m = len(rows) * shape.features
+    x, frequencies = numbers(n, shape.dim), numbers(m, shape.dim)
+    offsets = numbers(m).view(np.uint16).astype(np.uint32)
     if not each.has_table:  # one column a record, and vectors short enough for squares
-        x[np.arange(shape.dim) != np.arange(len(x))[:, np.newaxis] % shape.dim] = 0
+        x[np.arange(shape.dim) != np.arange(n)[:, np.newaxis] % shape.dim] = 0
         frequencies >>= max(0, 16 - (VALUE_BITS + shape.shift) // 2 + 15)
-        expected = quadratic_values(x[rows], frequencies, shape.shift).sum(axis=0)
-        return np.array_equal(sums(x, rows, frequencies, offsets), expected)
-    reference = ReferenceKernel(each, frequencies, offsets, turn_bits)
-    agrees = np.array_equal(sums(x, rows, frequencies, offsets), reference.sums(x[rows]))
+
+    def expected(part: int) -> Integers:
+        here = slice(part * shape.features, (part + 1) * shape.features)
+        if not each.has_table:
+            values = quadratic_values(x[rows[part]], frequencies[here], shape.shift)
+            return np.asarray(values.sum(axis=0)[np.newaxis])
+        reference = ReferenceKernel(each, frequencies[here], offsets[here], turn_bits)
+        return reference.sums(x[rows[part]]).reshape(2, -1)
+
+    right = np.concatenate([expected(part) for part in range(len(rows))], axis=1)
+    agrees = all(
+        np.array_equal(sums(x, rows, frequencies, offsets, blocks), right) for blocks in (1, None)
+    )
+    if not each.has_table:
+        return agrees
     # Records at the center; offsets put the phase of a feature at its index.
     every = np.arange(TABLE_SIZE, dtype=np.uint32) << np.uint32(turn_bits - INDEX_BITS)
     zeros = np.zeros((TABLE_SIZE, shape.dim), np.int16)
-    found = sums(zeros[:3], np.arange(3, dtype=np.int32), zeros, every)
-    return agrees and np.array_equal(found.reshape(2, -1), each.table.T.astype(np.int64) * 3)
+    found = sums(zeros[:n], [np.arange(n)], zeros, every, 1)
+    return agrees and np.array_equal(found, each.table.T.astype(np.int64) * n)
 
 
 @cache

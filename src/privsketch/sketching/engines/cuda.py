@@ -27,6 +27,7 @@ from privsketch.features.masks import Masks
 from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, is_on_first, is_pinned
 from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of
 from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, DeviceKernel
+from privsketch.noise.laws import saturating_add
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sums import (
     MASK_BYTES,
@@ -210,8 +211,10 @@ def _from_host(
             quantise.of(code).add(lane.stream, Source(source, 0, n, dim, places), target)
             kept = sums.add(lane, target, n)
         finally:
-            lane.finish()
-            lanes.put(lane)
+            try:
+                lane.finish()
+            finally:
+                lanes.put(lane)  # others wait for it, also after a fault of the device
         return n, kept
 
     n_records = n_kept = 0
@@ -319,7 +322,7 @@ def _sums_here(
 
     rows = rows_at_once(design.dim, summer)
     for part, kept, count in in_threads(work, chunks(blocks, rows), n_threads):
-        total += part
+        total = saturating_add(total, part)
         n_records, n_kept = n_records + count, n_kept + kept
         if progress is not None:
             progress(count)
