@@ -285,7 +285,7 @@ def test_a_pipe_that_is_closed_early_may_have_been_read(folder, unbuffered):
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
     )
-    assert process.stdout.read(10) == b"\x89privsk\n\x01\x00"
+    assert process.stdout.read(10) == b"\x89privsk\n\x02\x00"
     process.stdout.close()
     said = process.stderr.read().decode()
     assert process.wait() != 0
