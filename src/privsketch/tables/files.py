@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._parallel import checked_threads
 from privsketch._typing import Block
 from privsketch.errors import RecordError
 from privsketch.tables.memory import (
@@ -21,6 +22,8 @@ from privsketch.tables.memory import (
 )
 from privsketch.tables.text import text_names, text_rows
 
+# Up to so many, Arrow's own threads take more from those that work on records than they bring.
+_FEW_CORES = 4
 SUFFIXES = {
     ".npy": "npy",
     ".parquet": "parquet",
@@ -117,6 +120,7 @@ def _parquet(path: Path, chosen: Selection, groups: range | None) -> Iterator[Ro
             batch_size=rows_per_block(chosen.dim),
             row_groups=None if groups is None else list(groups),
             columns=[*names, *chosen.carried],
+            use_threads=checked_threads(None) > _FEW_CORES,
         )
         for batch in batches:
             yield from batch_rows(batch, names, chosen.carried)
