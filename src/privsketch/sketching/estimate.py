@@ -1,9 +1,9 @@
 """What a sketch will take on this machine, measured beforehand with the design's own kernels.
 
 Public numbers drawn in the domain are quantised and summed as records are, in the same pieces and
-on as many threads, for a twentieth of a second. What counts is processor time, divided by threads,
-and of several runs the least: others who use the machine matter little then. No record is read and
-nothing is spent.
+on as many threads, for a twentieth of a second. What counts is processor time, a little more of
+several threads, and of several runs the least: others who use the machine matter little then. No
+record is read and nothing is spent.
 
 Plans do not depend on it: a design is the same wherever it is made, and what is recommended rests
 on the model of `sketching/cost`.
@@ -27,6 +27,7 @@ from privsketch.tables.memory import rows_per_block
 
 SECONDS, _MOST_SECONDS = 0.05, 0.2  # of measuring, and of a piece of records
 _RUN, _MIN_RUNS = SECONDS / 2, 2  # threads need a while until they are at full speed
+_WAITING = 1.3  # times the processor time that several threads take at most
 _FEW = 64  # records of a first look, and the fewest that are timed: fewer leave vectors empty
 _RECORD_VALUES = 2**20  # 8 MB: more than the caches of one core hold, as records that come by
 _RECEIPT_BYTES = 560  # of a sketch file beside its design and its numbers, a short source included
@@ -122,9 +123,12 @@ def estimate_cost(design: Design, *, n_threads: int | None = None) -> Cost:
         before = [clock() for clock in clocks]
         sum_records(pieces, design.domain, summer, n_threads=threads)
         busy, own, passed = (clock() - start for clock, start in zip(clocks, before, strict=True))
-        # One thread hands out and adds up: no number of others makes that faster. Where processor
-        # time is counted in coarse steps there may be none.
-        return (max(busy / threads, own) or passed) / (rows * n_pieces)
+        if threads == 1:  # others may still be awake, of matrix products that are done
+            return (own or passed) / (rows * n_pieces)
+        # One thread hands out and adds up: no number of others makes that faster. Threads wait for
+        # each other, but not long: what is beyond that was somebody else's time.
+        least = max(busy / threads, own) or passed
+        return min(passed, _WAITING * least) / (rows * n_pieces)
 
     few = min(rows, _FEW)
     run(few, 1)  # compiles
