@@ -202,6 +202,7 @@ def test_a_dry_run_reads_no_record_and_spends_nothing(folder, spent, more):
     assert "method      " in told.stdout
     assert "record      3 columns" in told.stdout
     assert "at most epsilon = 2, delta = 1e-06 for one record" in told.stdout
+    assert ("s for a million records with" in told.stdout) == ("sketch" in more)
     assert "no record was read, only the header of text files\nnothing was spent" in told.stdout
     assert spent == []
     assert contents(folder) == before

@@ -152,7 +152,7 @@ def cluster(
         )
         choice = _choice(method, loss, study)
         if dry_run:
-            click.echo(_forecast(study, choice, files))
+            click.echo(_forecast(study, choice, files, n_threads))
             return
         output = required_output(output)
         named = source_name(source, output)
@@ -305,8 +305,9 @@ def _learned(
     return cluster_by(choice, list(data), study.n_clusters, **facts), None
 
 
-def _forecast(study: _Study, choice: Choice, files: Any) -> str:
-    """What a run would be like, from public facts."""
+def _forecast(study: _Study, choice: Choice, files: Any, n_threads: int | None) -> str:
+    """What a run would be like, from public facts; the time of a sketch is that of this machine."""
+    import privsketch as ps
     from privsketch.clustering.pipeline.plan import plan_pipeline
 
     lines = [
@@ -316,7 +317,9 @@ def _forecast(study: _Study, choice: Choice, files: Any) -> str:
         f"cost        at most {study.budget.describe()}",
     ]
     if choice.method == "sketch":
-        lines += ["", study.design().describe(), ""]
+        design = study.design()
+        told = ps.estimate_cost(design, n_threads=n_threads).describe()
+        lines += ["", design.describe(), "", told, ""]
     elif choice.method == "pipeline" and study.n_records is not None:
         dim = len(study.domain.half_widths)
         plan = plan_pipeline(study.n_clusters, dim, study.budget, study.n_records)
