@@ -15,7 +15,7 @@ from privsketch.kernels.cuda import driver
 from privsketch.kernels.dense import ReferenceKernel
 from privsketch.sketching.build import engine_sums
 from privsketch.sketching.engines import cuda
-from privsketch.sketching.sums import exact_sums
+from privsketch.sketching.sums import ExactSums, exact_sums
 from privsketch.tables.device import device_table, is_device_table
 from privsketch.tables.reading import chosen_columns
 
@@ -250,6 +250,23 @@ def test_a_fault_of_the_device_reaches_the_caller(monkeypatch):
         cuda._from_host(
             (table(5, 10) for _ in range(50)), SimpleNamespace(design=planned()), 4, None
         )
+
+
+def test_more_records_than_sums_of_a_device_hold_are_summed_in_parts(monkeypatch):
+    monkeypatch.setattr(cuda, "MAX_RECORDS", 100)
+    seen = []
+
+    def part(blocks, work, n_threads, progress):
+        sizes = [len(block) for block in blocks]
+        seen.append(sizes)
+        return ExactSums(np.array([2**62 if sizes else 0]), sum(sizes), sum(sizes))
+
+    monkeypatch.setattr(cuda, "_part_from_host", part)
+    found = cuda._from_host((table(size, 2) for size in (60, 60, 99, 1, 30)), None, 1, None)
+    assert seen == [[60, 60], [99, 1], [30]]
+    assert found.n_records == 250
+    assert found.sums.tolist() == [2**63 - 1]  # it does not wrap
+    assert cuda._from_host([], None, 1, None).n_records == 0
 
 
 class OnDevice:

@@ -27,12 +27,13 @@ from privsketch.features.masks import Masks
 from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, is_on_first, is_pinned
 from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of
 from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, DeviceKernel
-from privsketch.noise.laws import saturating_add
+from privsketch.noise.laws import MAX_RECORDS, saturating_add
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sums import (
     MASK_BYTES,
     ExactSums,
     RecordSums,
+    add_exact,
     bernoulli,
     exact_sums,
     rows_at_once,
@@ -183,6 +184,26 @@ def _host_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
 
 
 def _from_host(
+    blocks: Iterable[Block], work: Work, n_threads: int | None, progress: Progress | None
+) -> ExactSums:
+    """Sums of as many records as the device's own can hold, and then of the next ones."""
+    blocks, parts, n_read = iter(blocks), [], MAX_RECORDS
+
+    def some() -> Iterator[Block]:
+        nonlocal n_read
+        n_read = 0
+        for block in blocks:
+            n_read += len(block)
+            yield block
+            if n_read >= MAX_RECORDS:
+                return
+
+    while n_read >= MAX_RECORDS:
+        parts.append(_part_from_host(some(), work, n_threads, progress))
+    return add_exact(parts)
+
+
+def _part_from_host(
     blocks: Iterable[Block], work: Work, n_threads: int | None, progress: Progress | None
 ) -> ExactSums:
     design, n_lanes = work.design, min(_MAX_LANES, checked_threads(n_threads))
