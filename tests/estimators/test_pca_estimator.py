@@ -70,7 +70,8 @@ def test_finds_the_components(records, overrides):
 
 
 def test_attributes_are_those_of_scikit_learn(records):
-    model, reference = fitted(records, center=True), PCA(2).fit(records)
+    # At epsilon = 1 the variance left over has a standard error of 21 %, here of a fifth of that.
+    model, reference = fitted(records, center=True, epsilon=5.0), PCA(2).fit(records)
     for name in ("components_", "explained_variance_", "explained_variance_ratio_", "mean_"):
         assert getattr(model, name).shape == getattr(reference, name).shape
     assert model.n_components_ == 2
