@@ -645,7 +645,14 @@ class Refilling:
             yield self._room
 
 
-@pytest.mark.parametrize("give", [lambda blocks: blocks, iter], ids=["iterable", "iterator"])
+GIVEN = {
+    "iterable": lambda blocks: blocks,
+    "iterator": iter,
+    "lists that are made one by one": lambda blocks: ([block] for block in blocks),
+}
+
+
+@pytest.mark.parametrize("give", GIVEN.values(), ids=GIVEN)
 def test_an_array_that_is_filled_again_and_again(give, make_design, no_noise):
     # One record of the last block would count for all blocks that are at work.
     design = make_design()

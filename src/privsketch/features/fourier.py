@@ -11,8 +11,8 @@ s c, K being the mean of c c over all phases. Their unit is 2^-23. Everything is
 arithmetic of 16 and 32 bits, the same on every processor, and short: a kernel computes an entry
 of the table faster than it could fetch it.
 
-Against exp(i angle): the harmonics up to order 64 are at most 2e-5 of the first, the largest pair
-is 0.07 % longer, which is what noise is calibrated to, and no entry is off by more than 7e-4, most
+Against exp(i angle): no other harmonic is more than 2.1e-5 of the first, the longest pair is 0.07 %
+longer, which is what noise is calibrated to, and no entry is off by more than 7e-4, most
 of which is rounding and averages out over phases (tests/features/test_features.py).
 """
 
@@ -35,8 +35,8 @@ MEAN_SQUARE = 8_389_660  # K: the mean of c c over all phases, rounded
 def half_angle(t: npt.NDArray[np.int16]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Cosine and sine of half the angle t, in units of 2^-12.
 
-    With x = t / 2^15: z = x^2 / 2 in units of 2^-15, rounded down; every product of Horner's rule
-    is halved upwards to the units of its first factor.
+    With x = t / 2^15: z = x^2 / 2 in units of 2^-15, rounded down; products of Horner's rule are
+    rounded to the nearest unit of 2^-12.
     """
     x = t.astype(np.int64)
     z = (x * x) >> 16

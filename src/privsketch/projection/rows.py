@@ -288,7 +288,7 @@ class Projection:
 
     def _checked(self, blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
         """Tables only: anything else could be stretched to one, with records in it twice."""
-        for block in stable_parts(blocks):
+        for block in stable_parts(blocks, held=isinstance(blocks, list | tuple)):
             # Of subclasses, matrices multiply as such and masked arrays are read under their mask.
             if (
                 type(block) not in (np.ndarray, np.memmap)

@@ -134,10 +134,13 @@ def _blocks(
     chosen: Selection,
     of_file: Callable[[Path, Selection], Iterator[_Piece]],
     seen: set[Any] | None = None,
+    *,
+    held: bool = True,
 ) -> Iterator[Block | _Piece]:
     """Blocks of tables, and of files whatever `of_file` makes of them.
 
-    `seen` are the files of the lists that this is a part of.
+    `seen` are the files of the lists that this is a part of; these are `held` by the caller unless
+    one of them is made while it is read.
     """
     kind = kind_of(data)
     if kind == "path":
@@ -149,13 +152,14 @@ def _blocks(
         )
     elif kind == "parts":
         seen = set() if seen is None else seen
-        for part in stable_parts(data):
+        held = held and isinstance(data, list | tuple)
+        for part in stable_parts(data, held=held):
             if kind_of(part) == "path":
                 identity = file_identity(Path(part))
                 if identity in seen:  # its records would count twice, and cost twice
                     raise RecordError(f"{part}: the same file is given twice")
                 seen.add(identity)
-            yield from _blocks(part, chosen, of_file, seen)
+            yield from _blocks(part, chosen, of_file, seen, held=held)
     elif kind == "other":
         raise RecordError(
             f"cannot read records from {type(data).__name__}: expected an array, a table with an "
@@ -165,15 +169,14 @@ def _blocks(
         yield from _READERS[kind](data, chosen)
 
 
-def stable_parts(parts: Iterable[Any]) -> Iterator[Any]:
+def stable_parts(parts: Iterable[Any], *, held: bool) -> Iterator[Any]:
     """Parts that stay as they are while the next ones are read.
 
-    What is not a list may fill one array again and again: several blocks are at work at a time,
-    and a record of the last one would count for all of them.
+    Unless the caller holds them all, in a list, they may be one array that is filled again and
+    again: several blocks are at work at a time, and a record of the last one would count for all.
     """
-    is_list = isinstance(parts, list | tuple)
     for part in parts:
-        yield part.copy() if isinstance(part, np.ndarray) and not is_list else part
+        yield part.copy() if isinstance(part, np.ndarray) and not held else part
 
 
 _READERS: dict[Kind, Callable[[Any, Selection], Iterator[Block]]] = {
