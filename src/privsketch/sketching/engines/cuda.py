@@ -26,7 +26,7 @@ from privsketch.errors import RecordError
 from privsketch.features.masks import Masks
 from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, is_on_first, is_pinned
 from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of
-from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, DeviceKernel
+from privsketch.kernels.cuda.sums import MAX_BLOCKS, MAX_DIM, MEANS, DeviceKernel
 from privsketch.noise.laws import MAX_RECORDS, saturating_add
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sums import (
@@ -74,7 +74,7 @@ def has_kernel(design: Design) -> bool:
     if masks.features == "block":
         blocks = design.n_features // design.frequencies.block_size(design.dim)
     return (
-        design.feature_map != "second-moments"
+        design.feature_map in MEANS
         and design.frequencies.law != "structured"
         and masks.features in ("all", "block")
         and design.dim <= MAX_DIM
