@@ -17,8 +17,10 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 # Each room imports only from rooms above it. There are no exceptions.
 ROOMS = [
     ["errors", "_typing"],
+    ["_elementary"],
     ["formats", "_parallel"],
     ["domain", "budget"],
+    ["schema"],
     ["features"],
     ["noise"],
     ["design"],

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from privsketch.projection.kmeans import cluster_released
     from privsketch.projection.neighbours import nearest_rows
     from privsketch.projection.rows import Projection
+    from privsketch.schema.columns import Cycle, Date, Number
+    from privsketch.schema.labels import Category, Flag
+    from privsketch.schema.table import Schema
     from privsketch.sketching.build import sketch
     from privsketch.sketching.estimate import Cost, estimate_cost
     from privsketch.sketching.merge import merge
@@ -45,6 +48,12 @@ _HOMES = {
     "Ball": "domain",
     "Box": "domain",
     "Budget": "budget",
+    "Category": "schema.labels",
+    "Cycle": "schema.columns",
+    "Date": "schema.columns",
+    "Flag": "schema.labels",
+    "Number": "schema.columns",
+    "Schema": "schema.table",
     "Design": "design.recipe",
     "Distances": "projection.distances",
     "GaussianMixtureModel": "models.mixture",
@@ -79,6 +88,12 @@ __all__ = [
     "Ball",
     "Box",
     "Budget",
+    "Category",
+    "Cycle",
+    "Date",
+    "Flag",
+    "Number",
+    "Schema",
     "Design",
     "Distances",
     "GaussianMixtureModel",

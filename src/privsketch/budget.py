@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -22,12 +22,58 @@ MAX_EPSILON = 100.0  # e^100 protects nothing: benchmarks take it for no noise
 # delta of 0 would not be meant. Formulas are tried down to here.
 MIN_EPSILON, MIN_DELTA = 1e-30, 1e-100
 UNIT = "one record"
+PERSON = "one person"
 INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
 
-_MEANING = {
-    "add-remove": "add-remove (hides whether a record is there)",
-    "replace": "replace (hides what a record says; the number of records is public)",
-}
+
+@dataclass(frozen=True)
+class Unit:
+    """What is protected: one record, or one person with all their rows.
+
+    Parameters
+    ----------
+    person : str, optional
+        The column that names persons.
+    max_records : int
+        How many records of a person count, at most. Those beyond are left out where a column
+        names persons; where none does, there are none beyond, which is taken on trust.
+    """
+
+    person: str | None = None
+    max_records: int = 1
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        if self.person is not None:
+            return f"{PERSON} ({self.person})"
+        return UNIT if self.max_records == 1 else f"{PERSON} (at most {self.max_records} rows each)"
+
+    @property
+    def assumption(self) -> str:
+        """What must be true of the table, and nobody checks."""
+        if self.person is not None:
+            return "all rows of a person lie at one holder"
+        if self.max_records == 1:
+            return ""
+        return (
+            f"no person has more than {self.max_records} rows, which was taken on trust; all rows "
+            "of a person lie at one holder"
+        )
+
+
+ONE_RECORD = Unit()
+
+
+def _meaning(neighbours: str, unit: str) -> str:
+    """What is hidden, in words; less than a record if the unit is less."""
+    for known, thing in ((UNIT, "record"), (PERSON, "person")):
+        if unit.startswith(known):
+            return {
+                "add-remove": f"add-remove (hides whether a {thing} is there)",
+                "replace": f"replace (hides what a {thing} says; the number of {thing}s is public)",
+            }[neighbours]
+    return f"{neighbours} (hides {unit}, no more; the number of records is public)"
 
 
 def exact(value: float) -> Fraction:
@@ -76,6 +122,8 @@ class Budget:
     neighbours : {"add-remove", "replace"}
         Which change of a table must stay hidden: adding or removing a record, or
         replacing one while the number of records is public.
+    unit : Unit
+        What is protected, one record if left out; a schema that names persons says otherwise.
 
     Examples
     --------
@@ -88,6 +136,7 @@ class Budget:
     epsilon: float
     delta: float = 0.0
     neighbours: Neighbours = "add-remove"
+    unit: Unit = ONE_RECORD
 
     def __post_init__(self) -> None:
         epsilon, delta = _as_float("epsilon", self.epsilon), _as_float("delta", self.delta)
@@ -125,8 +174,8 @@ class Budget:
 
     def describe(self) -> str:
         """One line in words."""
-        cost, meaning = _cost(self.epsilon, self.delta), _MEANING[self.neighbours]
-        return f"{cost} for {UNIT}, neighbours {meaning}"
+        cost, unit = _cost(self.epsilon, self.delta), self.unit.text
+        return f"{cost} for {unit}, neighbours {_meaning(self.neighbours, unit)}"
 
 
 @dataclass(frozen=True)
@@ -174,10 +223,20 @@ class Receipt:
 
     @property
     def _meaning(self) -> str:
-        """What is hidden, in words; less than a record if the unit is less."""
-        if self.unit.startswith(UNIT):
-            return _MEANING[self.neighbours]
-        return f"{self.neighbours} (hides {self.unit}, no more; the number of records is public)"
+        return _meaning(self.neighbours, self.unit)
+
+    def protecting(self, unit: Unit) -> Receipt:
+        """The same cost for another unit, whose records the noise was made for."""
+        if unit == ONE_RECORD:
+            return self
+        told = self.unit.replace(UNIT, unit.text, 1) if self.unit.startswith(UNIT) else self.unit
+        assumptions = [text for text in (self.assumption, unit.assumption) if text]
+        return replace(
+            self,
+            unit=told,
+            assumption="; ".join(dict.fromkeys(assumptions)),
+            parts=tuple(part.protecting(unit) for part in self.parts),
+        )
 
     def summary(self) -> str:
         """The whole cost in one line."""
@@ -242,8 +301,10 @@ def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | N
         delta=exact_sum([part.delta for part in parts]),
         neighbours=parts[0].neighbours,
         source=source,
+        unit=_shared([part.unit for part in parts]) or UNIT,
         sampler=_common_sampler(parts),
         composition="sequential",
+        assumption=_shared([part.assumption for part in parts]),
         parts=tuple(parts),
     )
 
@@ -279,10 +340,10 @@ def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | Non
         delta=max(part.delta for part in parts),
         neighbours=parts[0].neighbours,
         source=source,
-        unit=UNIT if parts[0].neighbours == "add-remove" else UNIT + ", staying with its holder",
+        unit=_common_unit(parts),
         sampler=_common_sampler(parts),
         composition="parallel",
-        assumption=_ASSUMPTIONS[parts[0].neighbours],
+        assumption=_common_assumption(parts),
         parts=tuple(parts),
     )
 
@@ -292,6 +353,23 @@ _ASSUMPTIONS = {
     "replace": "every record belongs to one source only; it is replaced within its source, whose "
     "number of records is public: a move to another source is not hidden",
 }
+
+
+def _shared(texts: Sequence[str]) -> str:
+    """What all parts say, or nothing."""
+    return texts[0] if len(set(texts)) == 1 else ""
+
+
+def _common_unit(parts: Sequence[Receipt]) -> str:
+    """What all parts protect, which is the same for sketches of one design."""
+    unit = parts[0].unit
+    stays = ", staying with its holder"
+    return unit if parts[0].neighbours == "add-remove" or unit.endswith(stays) else unit + stays
+
+
+def _common_assumption(parts: Sequence[Receipt]) -> str:
+    given = [part.assumption for part in parts if part.assumption]
+    return "; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *given]))
 
 
 def _common_sampler(parts: Sequence[Receipt]) -> str:

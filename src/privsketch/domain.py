@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,6 +47,16 @@ def _checked_dim(dim: int | None, *values: tuple[str, float | tuple[float, ...]]
     return int(dim)
 
 
+def _checked_names(columns: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns, each of them once."""
+    names = tuple(columns)
+    if isinstance(columns, str) or not all(isinstance(name, str) for name in names):
+        raise ParameterError("columns: expected a list of column names")
+    if len(set(names)) < len(names):
+        raise ParameterError("columns: a name occurs twice")
+    return names
+
+
 @dataclass(frozen=True)
 class Box:
     """Records with every coordinate between `low` and `high`.
@@ -58,6 +68,11 @@ class Box:
     dim : int, optional
         Number of columns; may be left out when `low` or `high` is a list, and in
         estimators, which take it from the table.
+    columns : list of str, optional
+        Names of the columns, in the order of the bounds.
+    scale : bool
+        Whether every column is scaled by its bounds, so that all count alike; results are in the
+        units of the table. Needs `columns`. A `Schema` can do more.
 
     Examples
     --------
@@ -69,12 +84,31 @@ class Box:
     low: float | tuple[float, ...]
     high: float | tuple[float, ...]
     dim: int | None = None
+    columns: tuple[str, ...] | None = field(default=None, repr=False)
+    scale: bool = field(default=False, repr=False)
 
-    def __init__(self, low: Numbers, high: Numbers, dim: int | None = None) -> None:
+    def __init__(
+        self,
+        low: Numbers,
+        high: Numbers,
+        dim: int | None = None,
+        columns: Sequence[str] | None = None,
+        scale: bool = False,
+    ) -> None:
         low_, high_ = _as_public_numbers("low", low), _as_public_numbers("high", high)
+        names = None if columns is None else _checked_names(columns)
+        dim = len(names) if names is not None and dim is None else dim
         object.__setattr__(self, "low", low_)
         object.__setattr__(self, "high", high_)
         object.__setattr__(self, "dim", _checked_dim(dim, ("low", low_), ("high", high_)))
+        object.__setattr__(self, "columns", names)
+        object.__setattr__(self, "scale", scale)
+        if names is not None and len(names) != self.dim:
+            raise ParameterError(f"columns: {len(names)} names for a box of dim={self.dim}")
+        if not isinstance(scale, bool) or (scale and names is None):
+            raise ParameterError(
+                "scale", scale, "expected True or False, and with True names: `columns=[...]`"
+            )
         with np.errstate(over="ignore"):
             width = np.subtract(high_, low_)
         if not ((width > 0) & np.isfinite(width)).all():
@@ -86,6 +120,11 @@ class Box:
                 f"`low={low!r}`, `high={high!r}`: widths beyond {SMALLEST:g} to {LARGEST:g} "
                 "cannot be computed with; use other units"
             )
+
+    @property
+    def plain(self) -> Box:
+        """The same bounds without names."""
+        return replace(self, columns=None, scale=False)
 
     def with_dim(self, dim: int) -> Box:
         """The same box with its dimension filled in, or an error if it has another one."""

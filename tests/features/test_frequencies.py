@@ -7,9 +7,10 @@ import pytest
 from scipy import stats
 
 import privsketch as ps
+from privsketch._elementary import cosine_sine, exponential, natural_log
 from privsketch.features import frequencies as module
 from privsketch.features.frequencies import default_scales, draw_frequencies
-from privsketch.features.stream import PublicStream, cosine_sine, exponential, natural_log
+from privsketch.features.stream import PublicStream
 
 BOX = ps.Box(-8, 8, dim=5)
 

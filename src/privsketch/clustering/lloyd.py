@@ -196,9 +196,10 @@ def _gaussian(
 def _cube(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
 ) -> tuple[Floats, Floats]:
-    budget = account.budget(name)
+    budget = account.budget(name, many=True)
     weight = int(passes.limits.max())
     sensitivity = weight if budget.neighbours == "add-remove" else 2 * weight
+    sensitivity *= budget.unit.max_records  # in as many clusters, or in one
     n_components = passes.dim + 1
     factor = cube_factor(sensitivity, n_components, budget.epsilon)
     law = cube_law(factor * sensitivity, n_components, budget.epsilon, budget.neighbours)

@@ -261,7 +261,7 @@ def _more_private(study: Mapping[str, Any]) -> Iterator[str]:
     for name, (epsilon, delta) in stricter.items():
         try:
             design = plan_design(
-                drawn=False, **{**study, "budget": Budget(epsilon, delta, budget.neighbours)}
+                drawn=False, **{**study, "budget": replace(budget, epsilon=epsilon, delta=delta)}
             )
         except ParameterError:
             continue

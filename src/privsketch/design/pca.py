@@ -47,6 +47,7 @@ from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.laws import MAX_RECORDS, CountMode
 from privsketch.noise.mechanism import NoiseKind
+from privsketch.schema.table import Schema
 
 MAX_MATRIX = 512  # columns: beyond, a matrix has more than 130,000 entries
 MAX_FEATURES = 6000  # as in design/size.py: larger sketches take long to learn
@@ -84,6 +85,7 @@ def plan_pca(
     count: CountMode | None,
     mean: str,
     columns: tuple[str, ...] | None,
+    schema: Schema | None = None,
 ) -> Design:
     """The candidate of least predicted loss; what is given stays as given."""
     dim = len(domain.half_widths)
@@ -108,6 +110,7 @@ def plan_pca(
         count=count or ("public" if budget.neighbours == "replace" else "released"),
         n_records=n_records,
         columns=columns,
+        schema=schema,
         masks=masks,
         mean=mean,
     )

@@ -31,6 +31,7 @@ from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
 from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, CountMode
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
+from privsketch.schema.table import Schema, schema_of
 
 
 def plan_design(
@@ -38,7 +39,7 @@ def plan_design(
     task: str = "kmeans",
     covariance_type: str | None = None,
     n_components: int,
-    domain: Domain,
+    domain: Domain | Schema,
     budget: Budget,
     n_records: float | None = None,
     random_state: int | None = None,
@@ -60,10 +61,19 @@ def plan_design(
     """
     if task not in TASKS:
         raise ParameterError("task", task, f"this version plans {', '.join(map(repr, TASKS))}")
-    if not isinstance(domain, Box | Ball):
-        raise ParameterError("domain", domain, "expected a Box or a Ball")
     if not isinstance(budget, Budget):
         raise ParameterError("budget", budget, "expected a Budget")
+    schema = schema_of(domain)
+    if schema is not None:
+        if columns is not None and tuple(columns) != schema.coordinates:
+            raise ParameterError("columns: the schema has them; leave them out")
+        budget, columns = schema.charged(budget), schema.coordinates
+        domain = schema.ball if task == "pca" else schema.box
+    if not isinstance(domain, Box | Ball):
+        raise ParameterError("domain", domain, "expected a Schema, a Box or a Ball")
+    if isinstance(domain, Box) and domain.columns is not None:
+        columns = domain.columns if columns is None else columns
+        domain = domain.plain
     n_components = require_count("n_components", n_components)
     dim = len(domain.half_widths)
     n_features = None if n_features is None else require_count("n_features", n_features)
@@ -95,6 +105,7 @@ def plan_design(
             count=count_mode,
             mean=mean or "omitted",
             columns=names,
+            schema=schema,
         )
     shape = shape or default_covariance_type(n_components, dim)
     largest, n_unknowns = largest_size(task, n_components, dim, shape)
@@ -151,6 +162,7 @@ def plan_design(
         columns=names,
         masks=chosen_masks,
         mean=mean or "omitted",
+        schema=schema,
     )
 
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import Budget
+from privsketch.budget import ONE_RECORD, Budget, Unit
 from privsketch.domain import Ball, Domain, domain_from_json, domain_to_json
-from privsketch.errors import ParameterError, require_gaussian_delta, require_one_of
+from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_one_of
 from privsketch.features.frequencies import (
     NO_LAW,
     Frequencies,
@@ -51,6 +51,7 @@ from privsketch.formats import (
 )
 from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, CountMode, SumNoise, plan_sum_noise
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
+from privsketch.schema.table import Schema
 
 if TYPE_CHECKING:
     from privsketch.design.forecast import Forecast
@@ -84,6 +85,8 @@ class Design:
     masks : Masks, optional
     mean : {"omitted", "released"}
         Whether the mean of the records is part of the sketch.
+    schema : Schema, optional
+        How tables are encoded; `domain` and `columns` are then those of encoded records.
 
     Examples
     --------
@@ -108,6 +111,7 @@ class Design:
     columns: tuple[str, ...] | None = None
     masks: Masks | None = None
     mean: str = "omitted"
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         require_one_of("task", self.task, TASKS)
@@ -134,6 +138,8 @@ class Design:
         if self.frequencies.dithered != self.mapping.dithered:
             raise ParameterError("frequencies: dither does not go with the feature map")
         self._require_map()
+        if self.schema is not None:
+            self._require_schema(self.schema)
         if self.masks == Masks():
             object.__setattr__(self, "masks", None)
         if self.masks is not None:
@@ -147,6 +153,12 @@ class Design:
         else:
             require_features(self.n_components, self.dim, self.n_features, "n_components")
         _ = self.sum_noise  # refuses budgets and sizes that do not go together
+
+    def _require_schema(self, schema: Schema) -> None:
+        """Refuse a domain, names or a unit that are not those of the schema."""
+        fits = self.domain in (schema.box, schema.ball) and self.columns == schema.coordinates
+        if not fits or schema.charged(self.budget) != self.budget:
+            raise ParameterError("schema: domain, columns or unit are those of another one")
 
     def _require_map(self) -> None:
         """Refuse maps, frequencies and domains that do not go together."""
@@ -178,7 +190,7 @@ class Design:
         task: str = "kmeans",
         n_components: int,
         covariance_type: str | None = None,
-        domain: Domain,
+        domain: Domain | Schema,
         budget: Budget,
         n_records: float | None = None,
         random_state: int | None = None,
@@ -206,8 +218,9 @@ class Design:
             Shape of the Gaussians that the size of a sketch for mixtures is chosen for;
             it is not stored, and learners may ask for another shape. If left out, full
             where that is cheap, up to five columns, and diagonal beyond.
-        domain : Box or Ball
-            Where records lie; public. A Ball for principal components.
+        domain : Schema, Box or Ball
+            The kinds and bounds of columns, or where records lie; public. Without a schema, a Ball
+            for principal components.
         budget : Budget
             What the sketch may cost.
         n_records : float, optional
@@ -358,7 +371,7 @@ class Design:
             "task": self.task,
             "n_components": self.n_components,
             "domain": domain_to_json(self.domain),
-            "budget": {name: getattr(self.budget, name) for name in _BUDGET_FIELDS},
+            "budget": _budget_to_json(self.budget),
             "feature_map": self.feature_map,
             "frequencies": frequencies_to_json(self.frequencies),
             "noise": self.noise,
@@ -368,26 +381,27 @@ class Design:
             # Only where it is used, so that other designs keep their fingerprint.
             **({} if self.masks is None else {"masks": self.masks.to_json()}),
             **({} if self.mean == "omitted" else {"mean": self.mean}),
+            **({} if self.schema is None else {"schema": self.schema.to_json()}),
         }
 
     @classmethod
     def from_json(cls, value: Any, what: str = "design") -> Design:
         """The design from `to_json`; FileError for anything else."""
-        optional = {"masks": None, "mean": "omitted"}
+        optional = {"masks": None, "mean": "omitted", "schema": None}
         if isinstance(value, dict):
             value = {**optional, **value}
         fields = require_fields(value, cls.__dataclass_fields__, what)
-        budget = require_fields(fields["budget"], _BUDGET_FIELDS, what)
-        columns = fields["columns"]
+        columns, schema = fields["columns"], fields["schema"]
         with reading(what):
             design = cls(
                 **{
                     **fields,
                     "domain": domain_from_json(fields["domain"]),
-                    "budget": Budget(**budget),
+                    "budget": _budget_from_json(fields["budget"], what),
                     "frequencies": frequencies_from_json(fields["frequencies"]),
                     "columns": None if columns is None else tuple(str(name) for name in columns),
                     "masks": None if fields["masks"] is None else Masks.parse(fields["masks"]),
+                    "schema": None if schema is None else Schema.from_json(schema),
                 }
             )
             if canonical_json({**optional, **design.to_json()}) != canonical_json(value):
@@ -430,6 +444,23 @@ class Design:
 
 
 _BUDGET_FIELDS = ("epsilon", "delta", "neighbours")
+_UNIT_FIELDS = ("person", "max_records")
+
+
+def _budget_to_json(budget: Budget) -> dict[str, Any]:
+    found = {name: getattr(budget, name) for name in _BUDGET_FIELDS}
+    if budget.unit != ONE_RECORD:
+        found["unit"] = {name: getattr(budget.unit, name) for name in _UNIT_FIELDS}
+    return found
+
+
+def _budget_from_json(value: Any, what: str) -> Budget:
+    if not isinstance(value, dict) or "unit" not in value:
+        return Budget(**require_fields(value, _BUDGET_FIELDS, what))
+    found = require_fields(value, (*_BUDGET_FIELDS, "unit"), what)
+    unit = require_fields(found["unit"], _UNIT_FIELDS, what)
+    require_count("max_records", unit["max_records"])
+    return Budget(**{**found, "unit": Unit(**unit)})
 
 
 def require_features(n_components: int, dim: int, n_features: int, name: str) -> None:

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._elementary import TWO_PI, exponential, natural_log
 from privsketch.domain import Domain
 from privsketch.errors import FileError, ParameterError, require_one_of, require_scales
 from privsketch.features.fixedpoint import MAX_TURN_BITS, MIN_TURN_BITS, RECORD_BITS
@@ -43,7 +44,7 @@ from privsketch.features.quadratic import (
     unrounded_vectors,
     vector_resolution,
 )
-from privsketch.features.stream import TWO_PI, PublicStream, exponential, natural_log
+from privsketch.features.stream import PublicStream
 
 DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
 FOURIER_LAWS = (*DENSE_LAWS, "structured")

@@ -32,11 +32,12 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._elementary import TWO_PI, exponential, natural_log
 from privsketch._typing import Integers
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count, require_scales
 from privsketch.features.fixedpoint import RECORD_BITS
-from privsketch.features.stream import TWO_PI, PublicStream, exponential, natural_log
+from privsketch.features.stream import PublicStream
 
 TURN_BITS = 32  # a turn is 2^32: phases wrap as 32-bit integers do
 # Blocks below this size have too few directions: with P = 2, all frequencies are along the axes.

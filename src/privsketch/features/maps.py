@@ -201,6 +201,69 @@ class TableContribution:
         return self.n_features if masks is None or masks.kept is None else masks.kept
 
 
+@dataclass(frozen=True)
+class RepeatedContribution:
+    """What up to `times` records of one person add together: every norm that many times.
+
+    That is tight, for equal records. Noise for masks, and for a replacement, is not known here;
+    both are refused before they get here.
+    """
+
+    one: Contribution
+    times: int
+    maskable = False
+
+    @property
+    def n_values(self) -> int:
+        """As of one record."""
+        return self.one.n_values
+
+    @property
+    def dim(self) -> int:
+        """As of one record."""
+        return self.one.dim
+
+    @property
+    def signed(self) -> bool:
+        """As of one record."""
+        return self.one.signed
+
+    @property
+    def divided_by_count(self) -> bool:
+        """As of one record."""
+        return self.one.divided_by_count
+
+    @property
+    def largest(self) -> int:
+        """Of one record: sums are bounded by the number of records."""
+        return self.one.largest
+
+    @property
+    def feature_l1(self) -> int:
+        """Of all records together."""
+        return self.times * self.one.feature_l1
+
+    def l1(self, masks: Masks | None) -> int:
+        """Of all records together."""
+        return self.times * self.one.l1(masks)
+
+    def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
+        """Of all records together."""
+        return self.times**2 * self.one.l2_squared(masks, neighbours)
+
+    def linf(self, neighbours: Neighbours) -> int:
+        """Of all records together."""
+        return self.times * self.one.linf(neighbours)
+
+    def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
+        """None: there are no masks."""
+        return None
+
+    def feature_l2_squared(self) -> int | None:
+        """None: there are no masks."""
+        return None
+
+
 @lru_cache(maxsize=8)
 def contribution_of(
     feature_map: FeatureMap, frequencies: Frequencies, domain: Domain

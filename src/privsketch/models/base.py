@@ -22,6 +22,16 @@ from privsketch.formats import (
     require_fields,
     write_file,
 )
+from privsketch.schema.table import Schema
+from privsketch.schema.units import (
+    field_columns,
+    field_errors,
+    field_names,
+    field_values,
+    frame,
+    frame_of,
+    written,
+)
 
 
 class Model:
@@ -38,6 +48,7 @@ class Model:
     receipt: Receipt
     columns: tuple[str, ...] | None
     concerns: tuple[str, ...]
+    schema: Schema | None
 
     @property
     def dim(self) -> int:
@@ -49,13 +60,45 @@ class Model:
         """The columns' names, or x1, x2, ..."""
         return list(self.columns or [f"x{j + 1}" for j in range(self.dim)])
 
+    def table(self, what: str = "") -> Any:
+        """Results as a pandas frame, in the units of the table if there is a schema."""
+        raise NotImplementedError
+
+    def _frame(self, points: Floats, spread: Floats | None = None) -> Any:
+        """Rows of points (n, dim) in units, or of how far they spread."""
+        if self.schema is None:
+            numbers = points if spread is None else spread
+            return frame(dict(zip(self.column_names, numbers.T, strict=True)))
+        if spread is None:
+            return frame_of(self.schema, field_values(self.schema, points))
+        return frame_of(self.schema, field_errors(self.schema, points, spread), spread=True)
+
     def describe(self) -> str:
         """The model in plain words, several lines."""
         raise NotImplementedError
 
+    def shown_rows(
+        self, points: Floats, errors: Floats | None = None
+    ) -> tuple[list[str], list[list[str]]]:
+        """Names of fields, and a row of words for each point, with the digits of their errors."""
+        schema = self.schema
+        if schema is None:
+            return self.column_names, [[f"{value:.4g}" for value in row] for row in points]
+        values = field_values(schema, points)
+        spread = None if errors is None else field_errors(schema, points, errors)
+        rows: list[list[str]] = [[] for _ in values]
+        for column, place in field_columns(schema):
+            for field in range(place.start, place.stop):
+                for number, row in enumerate(rows):
+                    error = None if spread is None else float(spread[number, field])
+                    row.append(written(column, float(values[number, field]), error))
+        return list(field_names(schema)), rows
+
     def closing_lines(self) -> list[str]:
         """Concerns and cost, with which every description ends."""
+        missing = [] if self.schema is None else self.schema.missing_words()
         return [
+            *(f"{'values' if not n else '':<11} {text}" for n, text in enumerate(missing)),
             *(f"careful     {text}" for text in self.concerns),
             f"cost        {self.receipt.summary()}",
         ]
@@ -70,6 +113,7 @@ class Model:
         content["receipt"] = receipt_to_json(self.receipt)
         content["columns"] = None if self.columns is None else list(self.columns)
         content["concerns"] = list(self.concerns)
+        content["schema"] = None if self.schema is None else self.schema.to_json()
         if content.get("domain") is not None:
             content["domain"] = domain_to_json(content["domain"])
         return document(self.KIND, content)
@@ -98,9 +142,12 @@ class Model:
                 "receipt": receipt_from_json(found["receipt"]),
                 "columns": _checked_columns(found["columns"]),
                 "concerns": _checked_concerns(found["concerns"]),
+                "schema": None if found["schema"] is None else Schema.from_json(found["schema"]),
             }
             model = cls(**{**found, **arrays, **checked, **others})
             _require_columns(model.columns, model.dim)
+            if model.schema is not None and model.schema.dim != model.dim:
+                raise ParameterError("schema: it has another number of coordinates")
         return model
 
     @classmethod
@@ -150,6 +197,23 @@ def _checked_concerns(concerns: Any) -> tuple[str, ...]:
 
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+SHOWN_COLUMNS = 8  # of a description, as wide as a terminal
+
+
+def center_lines(weights: Floats, names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line for each center with its weight and as many columns as fit."""
+    more = "  ..." if len(names) > SHOWN_COLUMNS else ""
+    shown = [[name[:14] for name in names[:SHOWN_COLUMNS]], *(r[:SHOWN_COLUMNS] for r in rows)]
+    widths = [max(9, *(len(row[j]) for row in shown)) for j in range(len(shown[0]))]
+    texts = [
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) + more
+        for row in shown
+    ]
+    lines = [f"centers     weight   {texts[0]}"]
+    parts = zip(weights, texts[1:], strict=True)
+    return [*lines, *(f"            {weight:6.1%}   {text}" for weight, text in parts)]
 
 
 def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:

@@ -15,13 +15,20 @@ import numpy.typing as npt
 from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.domain import Domain, domain_from_json
-from privsketch.errors import ParameterError
-from privsketch.models.base import Model, as_rows, nearest, require_fingerprint, require_numbers
+from privsketch.errors import ParameterError, require_one_of
+from privsketch.models.base import (
+    Model,
+    as_rows,
+    center_lines,
+    nearest,
+    require_fingerprint,
+    require_numbers,
+)
+from privsketch.schema.table import Schema
 
 DECODERS = ("joint", "cl-ompr")
 LOSSES = ("squares", "distances")
 COUNTS = ("released", "public", "stated")
-SHOWN_COLUMNS = 8  # of a description, as wide as a terminal
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +101,9 @@ class ClusterModel(Model):
     decoder : {"joint", "cl-ompr"}, optional
     design_fingerprint : str
         That of the sketch's design; empty without a sketch.
+    schema : Schema, optional
+        How tables are encoded. Centers, errors and widths are then those of encoded records;
+        `table` has them in the units of the table.
     """
 
     KIND: ClassVar[str] = "cluster-model"
@@ -130,6 +140,7 @@ class ClusterModel(Model):
     mixture_widths: Floats | None = None
     decoder: str | None = None
     design_fingerprint: str = ""
+    schema: Schema | None = None
 
     @property
     def density(self) -> Density | None:
@@ -164,6 +175,25 @@ class ClusterModel(Model):
         """
         return nearest(as_rows(X, self.dim, "predict"), self.centers)
 
+    def table(self, what: str = "centers") -> Any:
+        """Clusters as a pandas frame, in the units of the table: a row each, with their weight.
+
+        Parameters
+        ----------
+        what : {"centers", "standard_errors", "widths"}
+            What the columns hold. Of categories, shares of their values; of flags, the share of
+            yes; of dates, days; of logarithmic numbers, the geometric mean.
+        """
+        require_one_of("what", what, ("centers", "standard_errors", "widths"))
+        spread = None
+        if what != "centers":
+            spread = self.standard_errors if what == "standard_errors" else self.axis_widths
+            if spread is None:
+                raise ParameterError("what", what, f"method {self.method!r} tells none")
+        found = self._frame(self.centers, spread)
+        found.insert(0, "weight", self.weights)
+        return found
+
     def describe(self) -> str:
         """The model in plain words, several lines."""
         what = f"{self.task:<11} {self.n_clusters} clusters of about {self.n_records:.0f} records"
@@ -171,25 +201,15 @@ class ClusterModel(Model):
         lines.append(f"method      {self.method}" + (f": {self.reason}" if self.reason else ""))
         if self.misfit is not None:
             lines.append(f"fit         misfit {self.misfit:.2f} of what noise and sampling leave")
-        if self.width is not None:
+        if self.width is not None and self.schema is None:
             lines.append(f"width       {self.width:.4g} per coordinate")
-        if self.standard_errors is not None:
+        if self.standard_errors is not None and self.schema is None:
             low, high = self.standard_errors.min(), self.standard_errors.max()
             lines.append(f"precision   standard errors of coordinates {low:.2g} to {high:.2g}")
-        if self.domain is not None:
+        if self.domain is not None and self.schema is None:
             lines.append(f"domain      {self.domain.describe()}")
-        return "\n".join([*lines, *self._center_lines(), *self.closing_lines()])
-
-    def _center_lines(self) -> list[str]:
-        """A line for each center, with as many columns as fit."""
-        names = self.column_names
-        more = "  ..." if len(names) > SHOWN_COLUMNS else ""
-        head = "  ".join(f"{name[:9]:>9}" for name in names[:SHOWN_COLUMNS])
-        lines = [f"centers     weight   {head}{more}"]
-        for weight, center in zip(self.weights, self.centers, strict=True):
-            numbers = "  ".join(f"{value:9.4g}" for value in center[:SHOWN_COLUMNS])
-            lines.append(f"            {weight:6.1%}   {numbers}{more}")
-        return lines
+        names, rows = self.shown_rows(self.centers, self.standard_errors)
+        return "\n".join([*lines, *center_lines(self.weights, names, rows), *self.closing_lines()])
 
     @classmethod
     def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,8 +11,10 @@ import numpy.typing as npt
 
 from privsketch._typing import Floats
 from privsketch.budget import Receipt
-from privsketch.errors import ParameterError
+from privsketch.errors import ParameterError, require_one_of
 from privsketch.models.base import Model, as_rows, require_fingerprint, require_numbers
+from privsketch.schema.table import Schema
+from privsketch.schema.units import field_names, frame, slopes
 
 FITS = ("eigenvectors", "burer-monteiro", "convex")
 
@@ -54,6 +57,9 @@ class PCAModel(Model):
         Reasons to doubt the components, in words; empty if there are none.
     receipt : Receipt
         What the sketch cost. Learning added nothing.
+    schema : Schema, optional
+        How tables are encoded. Components, variances and the mean are then those of encoded
+        records; `table` has them in the units of the table.
     """
 
     KIND: ClassVar[str] = "pca-model"
@@ -81,6 +87,7 @@ class PCAModel(Model):
     receipt: Receipt
     columns: tuple[str, ...] | None = None
     concerns: tuple[str, ...] = ()
+    schema: Schema | None = None
 
     @property
     def n_components(self) -> int:
@@ -135,6 +142,33 @@ class PCAModel(Model):
         rows = as_rows(X, self.n_components, "inverse_transform")
         return np.asarray(rows @ self.components + self.mean)
 
+    def loadings(self) -> tuple[tuple[str, ...], Floats]:
+        """Names of fields, and how far each moves along the components, (n_components, n_fields).
+
+        For one standard deviation of the records along a component, in the units of the table:
+        years, shares of a category, days.
+        """
+        steps = self.components * np.sqrt(self.explained_variance)[:, np.newaxis]
+        if self.schema is None:
+            return tuple(self.column_names), steps
+        return field_names(self.schema), steps @ slopes(self.schema, self.mean).T
+
+    def table(self, what: str = "components") -> Any:
+        """Components as a pandas frame, a row each.
+
+        Parameters
+        ----------
+        what : {"components"}
+            How far each column moves with one standard deviation along the component, in the
+            units of the table, beside the variance and its share.
+        """
+        require_one_of("what", what, ("components",))
+        names, values = self.loadings()
+        found = frame(dict(zip(names, values.T, strict=True)))
+        found.insert(0, "variance", self.explained_variance)
+        found.insert(1, "share", self.explained_variance_ratio)
+        return found
+
     def describe(self) -> str:
         """The model in plain words, several lines."""
         about = "their mean" if self.centered else "the center of the domain, not their mean"
@@ -148,7 +182,11 @@ class PCAModel(Model):
             f"fit         {self.fit_words}",
             *([f"more        {self.more_words}"] if self.more_words else []),
         ]
-        names = self.column_names
+        names: Sequence[str] = self.column_names
+        rows = self.components
+        if self.schema is not None:
+            names, rows = self.loadings()
+        form = "9.3f" if self.schema is None else "9.3g"
         more = "  ..." if len(names) > 6 else ""
         head = "  ".join(f"{name[:9]:>9}" for name in names[:6])
         lines.append(f"            variance     +-       share   {head}{more}")
@@ -156,11 +194,11 @@ class PCAModel(Model):
             self.explained_variance,
             self.standard_errors,
             self.explained_variance_ratio,
-            self.components,
+            rows,
             strict=True,
         )
         for variance, error, part, component in parts:
-            numbers = "  ".join(f"{value:9.3f}" for value in component[:6])
+            numbers = "  ".join(f"{value:{form}}" for value in component[:6])
             lines.append(f"            {variance:9.4g}  {error:8.2g}  {part:6.1%}   {numbers}")
         return "\n".join([*lines, *self.closing_lines()])
 

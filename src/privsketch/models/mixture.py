@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,9 +14,18 @@ from scipy.special import logsumexp
 from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
-from privsketch.errors import ParameterError
+from privsketch.errors import ParameterError, require_one_of
 from privsketch.features.frequencies import public_seed
-from privsketch.models.base import Model, as_rows, require_fingerprint, require_numbers
+from privsketch.models.base import (
+    SHOWN_COLUMNS,
+    Model,
+    as_rows,
+    center_lines,
+    require_fingerprint,
+    require_numbers,
+)
+from privsketch.schema.table import Schema
+from privsketch.schema.units import field_covariance, field_names, frame, records_of
 
 ROWS_PER_BLOCK = 8192  # 64 KB of float64 for each column
 
@@ -49,6 +59,9 @@ class GaussianMixtureModel(Model):
         Reasons to doubt the mixture, in words; empty if there are none.
     receipt : Receipt
         What the sketch cost, to which learning added nothing, or all rounds.
+    schema : Schema, optional
+        How tables are encoded. Means, errors and covariances are then those of encoded records;
+        `table`, `covariance_table` and `sample_table` have them in the units of the table.
     """
 
     KIND: ClassVar[str] = "gaussian-mixture-model"
@@ -66,6 +79,7 @@ class GaussianMixtureModel(Model):
     receipt: Receipt
     columns: tuple[str, ...] | None = None
     concerns: tuple[str, ...] = ()
+    schema: Schema | None = None
 
     @property
     def n_components(self) -> int:
@@ -139,6 +153,51 @@ class GaussianMixtureModel(Model):
             records[labels == k] += normal[labels == k] @ factor.T
         return records, labels.astype(np.int64)
 
+    def sample_table(self, n_samples: int = 1, random_state: int | None = None) -> Any:
+        """Synthetic records as a pandas frame, in the units of the table.
+
+        Numbers are moved into their bounds, categories are the nearest ones. A function of the
+        model alone, that may be published.
+        """
+        records, _ = self.sample(n_samples, random_state)
+        if self.schema is None:
+            return frame(dict(zip(self.column_names, records.T, strict=True)))
+        return frame(records_of(self.schema, records))
+
+    @property
+    def widths(self) -> Floats:
+        """Standard deviations of the components along the axes, (n_components, dim)."""
+        return np.sqrt(np.diagonal(self.covariance_matrices(), axis1=1, axis2=2))
+
+    def table(self, what: str = "means") -> Any:
+        """Components as a pandas frame, in the units of the table: a row each, with their weight.
+
+        Parameters
+        ----------
+        what : {"means", "standard_errors", "widths"}
+            What the columns hold. Of categories, shares of their values; of flags, the share of
+            yes; of dates, days; of logarithmic numbers, the geometric mean.
+        """
+        require_one_of("what", what, ("means", "standard_errors", "widths"))
+        spread = {"means": None, "standard_errors": self.standard_errors, "widths": self.widths}
+        found = self._frame(self.means, spread[what])
+        found.insert(0, "weight", self.weights)
+        return found
+
+    def covariance_table(self, component: int) -> Any:
+        """The covariance of one component as a pandas frame, in the units of the table.
+
+        Days for dates, shares for categories and flags.
+        """
+        matrix = self.covariance_matrices()[component]
+        names: Sequence[str] = self.column_names
+        if self.schema is not None:
+            matrix = field_covariance(self.schema, self.means[component], matrix)
+            names = field_names(self.schema)
+        found = frame(dict(zip(names, matrix, strict=True)))
+        found.index = list(names)
+        return found
+
     def _rows(self, X: npt.ArrayLike, name: str) -> Floats:
         return as_rows(X, self.means.shape[1], name)
 
@@ -168,12 +227,14 @@ class GaussianMixtureModel(Model):
             lines.append(
                 f"fit         misfit {self.misfit:.2f} of what noise and sampling leave on average"
             )
-        names = self.column_names
-        more = "  ..." if len(names) > 8 else ""
-        head = "  ".join(f"{name[:9]:>9}" for name in names[:8])
+        names, means = self.shown_rows(self.means, self.standard_errors)
+        if self.schema is not None:
+            lines += center_lines(self.weights, names, means)
+            return "\n".join([*lines, *self.closing_lines()])
+        more = "  ..." if len(names) > SHOWN_COLUMNS else ""
+        head = "  ".join(f"{name[:9]:>9}" for name in names[:SHOWN_COLUMNS])
         lines.append(f"components  weight   {head}{more}")
-        widths = np.sqrt(np.diagonal(self.covariance_matrices(), axis1=1, axis2=2))
-        rows = zip(self.weights, self.means, self.standard_errors, widths, strict=True)
+        rows = zip(self.weights, self.means, self.standard_errors, self.widths, strict=True)
         for weight, mean, error, width in rows:
             lines.append(f"mean        {weight:6.1%}   {_numbers(mean)}")
             lines.append(f"  +-                 {_numbers(error)}")
@@ -196,7 +257,7 @@ _OF_A_SKETCH = ("residual", "expected_residual")
 
 
 def _numbers(values: Floats) -> str:
-    return "  ".join(f"{value:9.4g}" for value in values[:8])
+    return "  ".join(f"{value:9.4g}" for value in values[:SHOWN_COLUMNS])
 
 
 def _require_mixture(

@@ -47,13 +47,36 @@ class Account:
         self._rhos: list[float] = []
         self._paid: list[str] = []
 
-    def budget(self, name: str) -> Budget:
+    def budget(self, name: str, *, many: bool = False) -> Budget:
         """A share as a budget of its own, for a release that is planned by itself.
 
-        It counts as spent from then on; `charge` takes its receipt.
+        It counts as spent from then on; `charge` takes its receipt. `many` says that the release
+        looks itself at how many records of a person count; without it, more than one is refused.
         """
+        if not many:
+            self.require_one_record(name)
         self._take(name)
         return self.shares.part(name)
+
+    def require_one_record(self, name: str) -> None:
+        """Refuse several records of a person: selections have no bound for all of them."""
+        if self._times > 1:
+            raise ParameterError(
+                f"several records of a person (`max_records={self._times}`) with {name!r}: its "
+                "cost is known for one record; keep one of each person"
+            )
+
+    @property
+    def _times(self) -> int:
+        """How many records of a person count: all that moves by one record moves as often."""
+        unit, relation = self.shares.budget.unit, self.shares.budget.neighbours
+        if unit.max_records > 1 and relation == "replace":
+            raise ParameterError(
+                f"several records of a person (`max_records={unit.max_records}`) with "
+                "`neighbours='replace'`: the number of records that are kept would have to be "
+                "public; keep one of each person"
+            )
+        return unit.max_records
 
     def _take(self, name: str) -> None:
         self._require_unspent(name)
@@ -96,7 +119,12 @@ class Account:
             l2_squared = 4 * l2_squared if replaced is None else replaced
         flat = _flat(values)
         law = gaussian_law(
-            l2_squared, len(flat), claim.epsilon, claim.delta, claim.neighbours, rho=rho
+            self._times**2 * l2_squared,
+            len(flat),
+            claim.epsilon,
+            claim.delta,
+            claim.neighbours,
+            rho=rho,
         )
         noisy, receipt = add_noise(flat, law, source=None)
         self.charge(part_receipt(name, receipt), law.rho)
@@ -201,9 +229,9 @@ class Account:
         if not self.shares.is_pure:
             # Its epsilon would not be that of the share, whose rho is what counts.
             raise ParameterError(f"shares: {kind} noise is for budgets with delta = 0")
-        budget = self.budget(name)
+        budget = self.budget(name, many=True)
         if budget.neighbours == "add-remove":
-            return budget, moved
+            return budget, self._times * moved
         return budget, 2 * moved if replaced is None else replaced
 
     def receipt(self, mechanism: str, source: str | None) -> Receipt:
@@ -256,36 +284,38 @@ class Shares:
         budget = self.budget
         if self.is_pure:
             epsilon = round_down(exact(budget.epsilon) * self.weights[name])
-            return Budget(epsilon, 0.0, budget.neighbours)
+            return replace(budget, epsilon=epsilon, delta=0.0)
         rho = self.rho(name)
         epsilon, delta = _implied(rho, budget.epsilon, budget.delta)
         if delta < budget.delta:
             delta *= 1 - 2 * _DELTA_MARGIN
         while rho_of_budget(epsilon, delta) > rho:
             epsilon *= 1 - 1e-12
-        return Budget(epsilon, delta, budget.neighbours)
+        return replace(budget, epsilon=epsilon, delta=delta)
 
     def claim(self, name: str) -> Budget:
         """What the rho of a share implies: an epsilon that is not too small, and a delta."""
         # A little more rho makes up for rounding in what it implies.
         rho = self.rho(name) * (1 + _RHO_MARGIN)
         epsilon, delta = _implied(rho, self.budget.epsilon, self.budget.delta)
-        return Budget(epsilon, delta, self.budget.neighbours)
+        return replace(self.budget, epsilon=epsilon, delta=delta)
 
     def receipt(
         self, mechanism: str, parts: Sequence[Receipt], rhos: Sequence[float], source: str | None
     ) -> Receipt:
         """What all parts cost together: the budget, if they stayed within it."""
+        parts = [part.protecting(self.budget.unit) for part in parts]
         if self.is_pure:
             spent = sum((exact(part.epsilon) for part in parts), Fraction(0))
             if spent > exact(self.budget.epsilon) or any(part.delta for part in parts):
                 raise ParameterError("shares: more was spent than the budget has")
-            return compose_sequential(mechanism, parts, source)
+            return compose_sequential(mechanism, parts, source).protecting(self.budget.unit)
         whole = rho_of_budget(self.budget.epsilon, self.budget.delta)
         spent = sum((Fraction(rho) for rho in rhos), Fraction(0))
         if len(rhos) != len(parts) or spent > Fraction(whole):
             raise ParameterError("shares: more was spent than the budget has")
-        return compose_concentrated(mechanism, parts, self.budget, whole, source)
+        composed = compose_concentrated(mechanism, parts, self.budget, whole, source)
+        return composed.protecting(self.budget.unit)
 
 
 @lru_cache(maxsize=4096)  # plans ask for the same shares many times

@@ -29,10 +29,18 @@ from typing import Literal
 import numpy as np
 
 from privsketch._typing import Integers
-from privsketch.budget import Budget, Neighbours, Receipt, compose_sequential, exact
+from privsketch.budget import (
+    ONE_RECORD,
+    Budget,
+    Neighbours,
+    Receipt,
+    Unit,
+    compose_sequential,
+    exact,
+)
 from privsketch.errors import MANY, ParameterError
 from privsketch.features.fixedpoint import RECORD_MAX
-from privsketch.features.maps import Contribution
+from privsketch.features.maps import Contribution, RepeatedContribution
 from privsketch.features.masks import Masks
 from privsketch.noise.calibration import gamma_star, round_down
 from privsketch.noise.mechanism import (
@@ -245,6 +253,7 @@ class SumNoise:
     mean_weight: int = 0
     record_rate: float = 1.0
     _n_features: int = 0
+    unit: Unit = ONE_RECORD
 
     @property
     def count_unit(self) -> float:
@@ -279,15 +288,19 @@ class SumNoise:
         limits = HEADROOM // weights
         scaled = np.clip(sums, -limits, limits) * weights
         if self.count != "released":
-            return add_noise(scaled, self.sums_law, source=source)
+            return self._protecting(add_noise(scaled, self.sums_law, source=source))
         counted = n_records if self.count_law is not None or n_kept is None else n_kept
         weighted = np.array([min(counted, MAX_RECORDS) * self.count_weight], dtype=np.int64)
         if self.count_law is None:
-            return add_noise(np.concatenate([scaled, weighted]), self.sums_law, source=source)
+            together = np.concatenate([scaled, weighted])
+            return self._protecting(add_noise(together, self.sums_law, source=source))
         noisy_sums, sums_receipt = add_noise(scaled, self.sums_law, source=None)
         noisy_count, count_receipt = add_noise(weighted, self.count_law, source=None)
         receipt = _composed([sums_receipt, count_receipt], source)
-        return np.concatenate([noisy_sums, noisy_count]), receipt
+        return self._protecting((np.concatenate([noisy_sums, noisy_count]), receipt))
+
+    def _protecting(self, released: tuple[Integers, Receipt]) -> tuple[Integers, Receipt]:
+        return released[0], released[1].protecting(self.unit)
 
     def covers(self, receipt: Receipt) -> bool:
         """Whether a receipt is that of one release of this noise, at its scale or a larger one.
@@ -301,7 +314,7 @@ class SumNoise:
         for leaf, law in zip(leaves, laws, strict=True):
             if leaf.scale is None or leaf.scale < law.scale * (1 - 1e-9):
                 return False
-            expected = law.receipt(leaf.scale, leaf.source, leaf.sampler)
+            expected = law.receipt(leaf.scale, leaf.source, leaf.sampler).protecting(self.unit)
             expected = replace(expected, sensitivity=leaf.sensitivity, calibration=leaf.calibration)
             if leaf != expected or leaf.sampler not in SAMPLERS:
                 return False
@@ -357,6 +370,8 @@ def plan_sum_noise(
             f"`count={count!r}` with `neighbours={budget.neighbours!r}`: the number of records is "
             "public under 'replace', and 'released' or 'omitted' under 'add-remove'"
         )
+    if budget.unit.max_records > 1:
+        _require_many(budget, masks)
     if mean and (kind == "cube" or masks is not None):
         raise ParameterError(
             "`mean='released'` goes with `noise='gaussian'` or `noise='laplace'` and without masks"
@@ -369,6 +384,18 @@ def plan_sum_noise(
         ) from None
     _require_headroom(noise, contribution.largest * noise.factor)
     return noise
+
+
+def _require_many(budget: Budget, masks: Masks | None) -> None:
+    """Refuse several records of a person where no bound for all of them is known."""
+    rows = f"several records of a person (`max_records={budget.unit.max_records}`)"
+    if budget.neighbours == "replace":
+        raise ParameterError(
+            f"{rows} with `neighbours='replace'`: the number of records that are kept would have "
+            "to be public; keep one of each person"
+        )
+    if masks is not None and masks != _ALL:
+        raise ParameterError(f"{rows} with masks: their cost is not known; keep one of each person")
 
 
 def _plan_sum_noise(
@@ -387,12 +414,17 @@ def _plan_sum_noise(
     mean_weight, mean_l1, mean_l2_squared = 0, 0, 0
     if mean:
         mean_weight, mean_l1, mean_l2_squared = _mean_share(contribution, kind, neighbours)
+    # Up to so many records of a person; weights are those of one record, norms those of all.
+    times, one = budget.unit.max_records, contribution
+    if times > 1:
+        contribution = RepeatedContribution(one, times)
+        mean_l1, mean_l2_squared = times * mean_l1, times**2 * mean_l2_squared
     if kind == "gaussian":
         extra = mean_l2_squared
         if released:
-            norm = math.sqrt(contribution.l2_squared(masks, neighbours))
+            norm = math.sqrt(one.l2_squared(masks, neighbours))
             weight = min(max(1, round(COUNT_SHARE_OF_SENSITIVITY * norm)), MAX_WEIGHT)
-            extra += weight**2
+            extra += (times * weight) ** 2
         sums_law = gaussian_noise(
             contribution, components + released, epsilon, budget.delta, neighbours, masks, extra
         )
@@ -400,14 +432,14 @@ def _plan_sum_noise(
         for_sums = epsilon
         if released:
             least = COUNT_SHARE_OF_MOMENTS if contribution.divided_by_count else 0.0
-            for_sums, for_count = split_epsilon(epsilon, n_records, least)
-            count_law = laplace_law(1, 1, for_count, neighbours)
+            for_sums, for_count = split_epsilon(epsilon, max(n_records / times, 1.0), least)
+            count_law = laplace_law(times, 1, for_count, neighbours)
         sums_law = laplace_noise(contribution, components, for_sums, neighbours, masks, mean_l1)
     else:
         sums_law, factor = cube_noise(
             contribution, components + released, epsilon, neighbours, masks
         )
-        weight = factor * contribution.linf("add-remove")
+        weight = factor * one.linf("add-remove")
     return SumNoise(
         sums_law,
         count_law,
@@ -417,6 +449,7 @@ def _plan_sum_noise(
         mean_weight,
         1.0 if masks is None else masks.records,
         contribution.n_values,
+        budget.unit,
     )
 
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from privsketch._parallel import one_thread
-from privsketch.budget import Budget
 from privsketch.clustering.medians.recovery import MEDIAN_SHARES, release_medians
 from privsketch.clustering.pipeline.subspace import enclosing_ball
 from privsketch.clustering.run import Passes, Run
@@ -200,7 +199,7 @@ def _trial(
     tail = settings.fail_prob / max(n_records, 1.0)
     data = Projected.draw(passes, dimensions, stream, tail)
     of_tree = account.shares.part(_share("candidates", number))
-    one_tree = Budget(of_tree.epsilon / settings.n_trees, 0.0, of_tree.neighbours)
+    one_tree = replace(of_tree, epsilon=of_tree.epsilon / settings.n_trees, delta=0.0)
     threshold = settings.threshold or default_threshold(
         data.n_dimensions, levels, one_tree, settings.fail_prob
     )

@@ -169,6 +169,7 @@ def _as_model(
         receipt=sketch.receipt,
         method="sketch",
         columns=sketch.design.columns,
+        schema=sketch.design.schema,
         domain=domain,
     )
     return replace(fit, concerns=concerns(fit, sketch))

@@ -154,6 +154,7 @@ def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel
         design_fingerprint=sketch.design.fingerprint,
         receipt=sketch.receipt,
         columns=sketch.design.columns,
+        schema=sketch.design.schema,
     )
     return replace(model, concerns=_concerns(model, sketch, solution))
 

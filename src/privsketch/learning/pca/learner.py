@@ -111,6 +111,7 @@ def _as_model(sketch: Sketch, solution: PCASolution) -> PCAModel:
         design_fingerprint=sketch.design.fingerprint,
         receipt=sketch.receipt,
         columns=sketch.design.columns,
+        schema=sketch.design.schema,
     )
     if solution.too_few:
         return replace(model, concerns=(TOO_FEW,))

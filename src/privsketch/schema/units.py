@@ -1,0 +1,144 @@
+"""Results in the units of the table: what points of encoded records mean, and how sure they are.
+
+A *field* is one number of a result: that of a number, a date or a cycle, the share of yes of a
+flag, the share of each label of a category. Errors, widths and covariances follow by the slopes of
+fields in the coordinates, which is exact where a column is linear.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._typing import Floats
+from privsketch.errors import ParameterError
+from privsketch.schema.columns import DAY, Column, Cycle, Date, Number
+from privsketch.schema.labels import Category, Flag
+from privsketch.schema.table import Schema
+
+
+def field_names(schema: Schema) -> tuple[str, ...]:
+    """Names of all fields: columns, and a share for each label of a category."""
+    return tuple(name for column in schema.columns for name in column.fields)
+
+
+def field_columns(schema: Schema) -> Iterator[tuple[Column, slice]]:
+    """Columns with the places of their fields."""
+    first = 0
+    for column in schema.columns:
+        last = first + len(column.fields)
+        yield column, slice(first, last)
+        first = last
+
+
+def field_values(schema: Schema, points: npt.ArrayLike) -> Floats:
+    """Fields (n, n_fields) of points (n, dim); dates are seconds since 1970."""
+    rows = np.asarray(points, dtype=np.float64)
+    return np.concatenate([c.decode(rows[:, place]) for c, place in schema.places()], axis=1)
+
+
+def slopes(schema: Schema, point: npt.ArrayLike) -> Floats:
+    """How fast fields change with the coordinates at a point (dim,): (n_fields, dim).
+
+    Days for dates.
+    """
+    at = np.asarray(point, dtype=np.float64)
+    found = np.zeros((len(field_names(schema)), schema.dim))
+    for (column, place), (_, fields) in zip(schema.places(), field_columns(schema), strict=True):
+        found[fields, place] = column.slopes(at[place])
+    return found
+
+
+def field_errors(schema: Schema, points: npt.ArrayLike, errors: npt.ArrayLike) -> Floats:
+    """Standard deviations (n, n_fields) of fields at points whose coordinates have `errors`.
+
+    Those of a cycle end where nothing is known of it.
+    """
+    rows, deviations = np.asarray(points, np.float64), np.asarray(errors, np.float64)
+    found = [
+        np.sqrt(slopes(schema, row) ** 2 @ each**2)
+        for row, each in zip(rows, deviations, strict=True)
+    ]
+    all_found = np.array(found).reshape(len(rows), -1)
+    return np.asarray(np.minimum(all_found, _largest_errors(schema)))
+
+
+def field_covariance(schema: Schema, point: npt.ArrayLike, covariance: Floats) -> Floats:
+    """Covariance (n_fields, n_fields) of the fields of records about a point."""
+    change = slopes(schema, point)
+    return np.asarray(change @ covariance @ change.T)
+
+
+def _largest_errors(schema: Schema) -> Floats:
+    """Of a cycle, that of a uniform place on it; of others, none."""
+    found = []
+    for column in schema.columns:
+        largest = column.period / math.sqrt(12) if isinstance(column, Cycle) else math.inf
+        found += [largest] * len(column.fields)
+    return np.array(found)
+
+
+def records_of(schema: Schema, points: npt.ArrayLike) -> dict[str, npt.NDArray[Any]]:
+    """Columns of a table, for points that stand for records: categories are the nearest ones."""
+    rows = np.asarray(points, dtype=np.float64)
+    found: dict[str, npt.NDArray[Any]] = {}
+    for column, place in schema.places():
+        here = rows[:, place]
+        if isinstance(column, Category | Flag):
+            label = column.shares(here).argmax(axis=1)
+            if isinstance(column, Flag) and column.is_line:
+                found[column.name] = label == 1
+            else:
+                found[column.name] = np.array(column.labels, dtype=object)[label]
+        else:
+            values = column.decode(here)[:, 0]
+            found[column.name] = as_dates(values) if isinstance(column, Date) else values
+    return found
+
+
+def as_dates(seconds: Floats) -> npt.NDArray[np.datetime64]:
+    """Seconds since 1970 as days."""
+    return np.asarray(np.rint(seconds / DAY)).astype("datetime64[D]")
+
+
+def frame_of(schema: Schema, values: Floats, *, spread: bool = False) -> Any:
+    """A pandas frame of fields (n, n_fields); of errors and widths, dates are days."""
+    columns: dict[str, Any] = {}
+    for column, place in field_columns(schema):
+        for name, numbers in zip(column.fields, values[:, place].T, strict=True):
+            is_date = isinstance(column, Date) and not spread
+            columns[name] = as_dates(numbers).astype("datetime64[s]") if is_date else numbers
+    return frame(columns)
+
+
+def frame(columns: Mapping[str, Any]) -> Any:
+    """A pandas frame of columns; an error in our words without pandas."""
+    try:
+        import pandas as pd  # type: ignore[import-untyped]
+    except ImportError:
+        raise ParameterError("table: it gives a pandas frame; pip install pandas") from None
+    return pd.DataFrame(dict(columns))
+
+
+def written(column: Column, value: float, error: float | None = None) -> str:
+    """A field as people write it, with the digits that its error leaves."""
+    if isinstance(column, Date):
+        return str(as_dates(np.array([value]))[0])
+    if isinstance(column, Category | Flag):
+        return f"{value:.0%}"
+    unit = f" {column.unit}" if isinstance(column, Number) and column.unit else ""
+    return f"{digits(value, error)}{unit}"
+
+
+def digits(value: float, error: float | None = None) -> str:
+    """A number with two digits of its error, or four digits without one."""
+    if error is None or not 0 < error < math.inf:
+        return f"{value:.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    decimals = 1 - math.floor(math.log10(error))
+    if decimals <= 0:
+        return f"{round(value, decimals):,.0f}"
+    return f"{value:,.{min(decimals, 9)}f}"
