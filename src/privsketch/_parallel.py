@@ -15,14 +15,24 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, wraps
 from threading import Lock
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from threadpoolctl import ThreadpoolController
 
 from privsketch._typing import Block
 from privsketch.errors import ParameterError
 
+
+class Piece(Protocol):
+    """What is worked on: a block of records, or some of them."""
+
+    @property
+    def size(self) -> int:
+        """How many values it has."""
+
+
 _Result = TypeVar("_Result")
+_Piece = TypeVar("_Piece", bound=Piece)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 # What waits for a thread: a block of any reader (16 MB of float64), so that there is work while the
 # next one is read, in at most so many pieces, each of which leaves a result.
@@ -30,7 +40,7 @@ AHEAD_VALUES, _AHEAD_PIECES = 2**21, 32
 
 
 def in_threads(
-    work: Callable[[Block], _Result], blocks: Iterable[Block], n_threads: int | None
+    work: Callable[[_Piece], _Result], blocks: Iterable[_Piece], n_threads: int | None
 ) -> Iterator[_Result]:
     """Results of `work` in the order of the blocks, which are read while others are worked on.
 

@@ -255,6 +255,22 @@ class Ball:
 Domain = Box | Ball
 
 
+def enclosing_ball(domain: Domain) -> Ball:
+    """The smallest ball that holds the domain."""
+    if isinstance(domain, Ball):
+        return domain
+    radius = float(np.linalg.norm(domain.half_widths))
+    return Ball(dim=domain.dim, radius=radius, center=domain.center_vector)
+
+
+def enclosing_box(domain: Domain) -> Box:
+    """The smallest box that holds the domain."""
+    if isinstance(domain, Box):
+        return domain
+    center = domain.center_vector
+    return Box(low=center - domain.radius, high=center + domain.radius)
+
+
 def _dim(domain: Box | Ball) -> int:
     if domain.dim is None:
         raise ParameterError("dim: the domain has no dimension; give `dim=`, the number of columns")

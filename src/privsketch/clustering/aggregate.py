@@ -49,6 +49,7 @@ def cluster(
     Charges: the budget, once; without its delta where the noise is pure.
     """
     require_count("n_clusters", n_clusters)
+    run.require_one_record("sample-aggregate")
     domain = run.domain
     kind = checked_noise(noise, run.budget, domain, n_clusters)
     if kind != "gaussian":

@@ -24,7 +24,7 @@ polynomial: those of a library may depend on where in a block a record stands.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -87,7 +87,10 @@ def learn(
             noisy, deviation = _released(account, name, passes, sums, pairs)
             state, total = _updated(passes, state, noisy, pairs, covariance_type)
     receipt = run.receipt(f"Gaussian mixture: {n_rounds} noisy rounds of EM")
-    return _as_model(passes, state, total, deviation, covariance_type, receipt)
+    found = _as_model(passes, state, total, deviation, covariance_type, receipt)
+    if run.schema is None:
+        return found
+    return replace(found, columns=run.schema.coordinates, schema=run.schema)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats, Integers, Whole
-from privsketch.clustering.lloyd import enclosing_box
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import start_centers
 from privsketch.domain import Box, Domain
@@ -37,13 +36,12 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     Charges: epsilon of the budget, once; its noise is pure and leaves delta alone.
     """
     require_count("n_clusters", n_clusters)
-    n_records, domain, epsilon = run.n_records, run.domain, run.budget.epsilon
+    n_records, box, epsilon = run.n_records, run.box, run.budget.epsilon
     if n_records is None:
         raise ParameterError(
             "n_records=None with `method='grid'`: the number of cells follows from a public number "
             "of records; give one that is about right"
         )
-    box = enclosing_box(domain)
     passes = run.read(box)
     per_axis = cells_per_axis(n_records, epsilon, passes.dim)
     run.without_delta()
@@ -51,7 +49,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     noisy, _ = account.laplace("cells", cell_counts(passes, per_axis), 1)
     kept = np.flatnonzero(noisy > 0)
     centers, weights = _kmeans(
-        cell_centers(box, per_axis, kept), noisy[kept], n_clusters, domain, run.seed
+        cell_centers(box, per_axis, kept), noisy[kept], n_clusters, box, run.seed
     )
     total = max(float(noisy.sum()), 1.0)
     concerns: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ from privsketch._parallel import one_thread
 from privsketch._typing import Floats, Integers, Whole
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import Start, start_centers
-from privsketch.domain import Ball, Box, Domain
+from privsketch.domain import Ball, Domain
 from privsketch.errors import require_count, require_gaussian_delta, require_one_of, require_records
 from privsketch.kernels.nearest import CompiledClusters
 from privsketch.models.clusters import ClusterModel
@@ -112,14 +112,6 @@ def pure_noise(domain: Domain) -> LloydNoise:
     laplace = 2 * dim * (l1 / (dim * for_coordinate)) ** 2 + 2 * (far / for_count) ** 2
     cube = (dim + 2) * (dim + 3) / 3 * (dim * widest**2 + far**2)
     return "laplace" if laplace < cube else "cube"
-
-
-def enclosing_box(domain: Domain) -> Box:
-    """The smallest box that holds the domain."""
-    if isinstance(domain, Box):
-        return domain
-    center = domain.center_vector
-    return Box(low=center - domain.radius, high=center + domain.radius)
 
 
 def count_parts(dim: int) -> float:

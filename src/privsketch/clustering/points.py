@@ -51,6 +51,7 @@ def noisy_points(
     Charges: the share.
     """
     k = len(points)
+    account.require_one_record(name)
     if kind == "laplace":
         across = 2 * k * passes.l1
         return account.laplace(name, points, across, replaced=across)[0]

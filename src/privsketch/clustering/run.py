@@ -26,7 +26,7 @@ from privsketch._parallel import chunks, in_threads
 from privsketch._typing import Block, Floats, Integers, Whole
 from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.design.recipe import Design
-from privsketch.domain import Ball, Box, Domain
+from privsketch.domain import Ball, Box, Domain, enclosing_ball, enclosing_box
 from privsketch.errors import ParameterError, RecordError, require_records
 from privsketch.features.fixedpoint import FAR
 from privsketch.features.frequencies import public_seed
@@ -34,11 +34,15 @@ from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
 from privsketch.noise.laws import saturating_add
+from privsketch.schema.table import Schema, schema_of
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
-from privsketch.tables.reading import read_blocks
+from privsketch.tables.persons import kept_rows
+from privsketch.tables.reading import chosen_columns, part_blocks, read_blocks
+from privsketch.tables.spill import KeptRows
 
 COUNT = "number of records"
+PERSONS = "persons"
 REST = "clusters"
 COUNT_SHARE = Fraction(1, 50)  # of the budget, for a number of records that nobody gave
 _Model = TypeVar("_Model")
@@ -56,7 +60,9 @@ class Run:
     ----------
     data : table, path or list of blocks
         It is read several times.
-    domain : Box or Ball
+    domain : Schema, Box or Ball
+        With a schema, `domain` is that of encoded records: a ball where noise is Gaussian and
+        pays for the norm, else a box.
     budget : Budget
     n_records : float, optional
         A public number, about that of the records.
@@ -79,7 +85,7 @@ class Run:
         self,
         data: Any,
         *,
-        domain: Domain,
+        domain: Domain | Schema,
         budget: Budget,
         n_records: float | None = None,
         columns: Sequence[str | int] | None = None,
@@ -91,7 +97,14 @@ class Run:
         progress: Progress | None = None,
         count: str = "stated",
     ) -> None:
+        self.schema = schema_of(domain)
+        if self.schema is not None:
+            budget = self.schema.charged(budget)
+            domain = self.schema.ball if budget.delta > 0 else self.schema.box
+        if not isinstance(domain, Box | Ball):
+            raise ParameterError("domain", domain, "expected a Schema, a Box or a Ball")
         self.data, self.domain, self.budget = data, domain, budget
+        self._kept: KeptRows | None = None  # of persons
         self.n_records = None if n_records is None else require_records(n_records)
         self.columns, self.header = columns, header
         self.missing_to_center, self.n_threads = missing_to_center, n_threads
@@ -114,19 +127,57 @@ class Run:
         within: Box | None = None,
     ) -> Passes:
         """Passes over the records, in the run's domain or in another one that holds it."""
+        has_persons = self.schema is not None and self.schema.person is not None
         return Passes(
-            self.data,
+            self._records_of_persons() if has_persons else self.data,
             domain or self.domain,
             max_bits=max_bits,
             within=within,
             missing_to_center=self.missing_to_center,
+            schema=None if has_persons else self.schema,
             **self.reading(),
         )
+
+    def _records_of_persons(self) -> KeptRows:
+        """The records of persons that count, the same ones in every pass."""
+        schema = self.schema
+        if self._kept is None and schema is not None:
+            chosen = chosen_columns(schema.dim, self.columns, None, self.header, schema)
+            tell = self.progress or (lambda name, count: None)
+            tell(PERSONS, 0)
+            blocks = part_blocks(
+                self.data,
+                chosen,
+                n_threads=self.n_threads,
+                progress=lambda count: tell(PERSONS, count),
+            )
+            self._kept = kept_rows(blocks, schema.dim)
+        if self._kept is None:
+            raise ParameterError("schema: there is none that names persons")
+        return self._kept
+
+    @property
+    def ball(self) -> Ball:
+        """The smallest ball that holds all records."""
+        return enclosing_ball(self.domain) if self.schema is None else self.schema.ball
+
+    @property
+    def box(self) -> Box:
+        """The smallest box that holds all records."""
+        return enclosing_box(self.domain) if self.schema is None else self.schema.box
+
+    def require_one_record(self, method: str) -> None:
+        """Refuse several records of a person for methods whose cost is known for one."""
+        if self.budget.unit.max_records > 1:
+            raise ParameterError(
+                f"several records of a person (`max_records={self.budget.unit.max_records}`) with "
+                f"`method={method!r}`: its cost is known for one record; keep one of each person"
+            )
 
     def reading(self) -> dict[str, Any]:
         """What passes of any kind are told."""
         return {
-            "columns": self.columns,
+            "columns": self.columns if self.schema is None else None,
             "header": self.header,
             "n_threads": self.n_threads,
             "neighbours": self.budget.neighbours,
@@ -188,7 +239,7 @@ class Run:
             task="kmeans",
             n_components=n_clusters,
             domain=domain,
-            budget=account.budget("sketch"),
+            budget=account.budget("sketch", many=True),
             n_records=n_records,
             random_state=self.seed,
             noise=None if account.shares.is_pure else "gaussian",  # whose rho is what is charged
@@ -231,14 +282,17 @@ class Run:
         total = float(counts.sum())
         if sizes is None:
             concerns = (*concerns, "weights are equal shares: this method releases none")
+        domain = self.domain if self.schema is None else self.schema.box
         return ClusterModel(
-            self.domain.project(centers),
+            domain.project(centers),
             counts / total if total > 0 else np.full(k, 1 / k),
             max(total, 1.0) if n_records is None else n_records,
             self.receipt(mechanism),
             method=method,
             loss=loss,
             domain=self.domain,
+            columns=None if self.schema is None else self.schema.coordinates,
+            schema=self.schema,
             concerns=concerns,
             count=count,
         )
@@ -280,6 +334,7 @@ class Passes:
         progress: Progress | None = None,
         max_bits: int | None = None,
         within: Box | None = None,
+        schema: Schema | None = None,
     ) -> None:
         parts = data if isinstance(data, list | tuple) else [data]
         if any(isinstance(part, Iterator) for part in parts):
@@ -289,6 +344,7 @@ class Passes:
             )
         self.domain, self._neighbours = domain, neighbours
         self._data, self._columns, self._header = data, columns, header
+        self._schema = schema
         self._n_threads, self._progress = n_threads, progress
         self._n_found: int | None = None  # by the first pass
         self.dim = len(domain.half_widths)
@@ -379,7 +435,9 @@ class Passes:
             )
 
     def _read(self) -> Iterator[Any]:
-        return read_blocks(self._data, self.dim, self._columns, header=self._header)
+        return read_blocks(
+            self._data, self.dim, self._columns, header=self._header, schema=self._schema
+        )
 
     def quantised(self, block: npt.NDArray[Any]) -> Whole:
         """Records (n, dim) as whole numbers."""

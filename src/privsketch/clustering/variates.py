@@ -44,6 +44,7 @@ def cluster(
     Charges: the budget, once; without its delta where the noise is pure.
     """
     require_count("n_clusters", n_clusters)
+    run.require_one_record("k-variates")
     domain = run.domain
     kind = checked_noise(noise, run.budget, domain, 1)
     if kind != "gaussian":

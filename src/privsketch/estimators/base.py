@@ -16,15 +16,19 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from privsketch._typing import Floats
 from privsketch.budget import Budget, Neighbours, Receipt
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
+from privsketch.models.clusters import ClusterModel
+from privsketch.schema.table import Schema, schema_of
+from privsketch.schema.units import field_values
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.kinds import kind_of
 from privsketch.tables.memory import object_numbers
-from privsketch.tables.reading import checked_missing
+from privsketch.tables.reading import checked_missing, read_points
 
 _Class = TypeVar("_Class", bound=type)
 # What all of them say alike of their parameters and attributes, by the mark that stands for it.
@@ -33,8 +37,10 @@ _SHARED = {
         Privacy budget of one `fit`; no default.
     delta : float
         0 for pure differential privacy; no default.""",
-    "domain": """domain : Box or Ball
-        Public bounds of the records; no default. Its `dim` may be left out.""",
+    "domain": """domain : Schema, Box or Ball
+        What is public about the table, or bounds of the records; no default. The `dim` of a box or
+        a ball may be left out. With a schema X may have text, dates and missing values, and arrays
+        of results are those of encoded records; `model_.table()` is in the units of the table.""",
     "reading": """missing : {"error", "center"}
         Refuse missing and infinite values, or put them at the center of the domain.
     n_threads : int, optional
@@ -66,12 +72,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     epsilon: float | None = None
     delta: float | None = None
-    domain: Domain | None = None
+    domain: Domain | Schema | None = None
     missing: str = "error"
     n_threads: int | None = None
     random_state: int | None = None
 
-    def _public_facts(self, neighbours: Neighbours) -> tuple[Budget, Domain]:
+    def _public_facts(self, neighbours: Neighbours) -> tuple[Budget, Domain | Schema]:
         """Budget and domain; an error if one is missing, for none is guessed."""
         for name in ("epsilon", "delta", "domain"):
             if getattr(self, name) is None:
@@ -80,13 +86,38 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                     "differential privacy) and domain= (public bounds of the records); none is "
                     "taken from X"
                 )
-        if not isinstance(self.domain, Box | Ball):
-            raise ParameterError("domain", self.domain, "expected a Box or a Ball")
+        if not isinstance(self.domain, Box | Ball | Schema):
+            raise ParameterError("domain", self.domain, "expected a Schema, a Box or a Ball")
         budget = Budget(self.epsilon, self.delta, neighbours)  # type: ignore[arg-type]
+        schema = schema_of(self.domain)
+        if schema is not None:
+            checked_missing(self.missing, schema)
+            return schema.charged(budget), schema
         return budget, self.domain
+
+    def _table_in(
+        self, X: Any, domain: Domain | Schema, *, sparse: bool = False
+    ) -> tuple[Any, Domain | Schema, int]:
+        """A table for `fit`, the domain of its records, and how many coordinates these have.
+
+        With a schema, which reads tables of any kind, X stays as it is.
+        """
+        if isinstance(domain, Schema):
+            seen(self, X)
+            return X, domain, domain.dim
+        table = validated(self, X, reset=True, sparse=sparse)
+        return table, domain.with_dim(table.shape[1]), int(table.shape[1])
+
+    def _points(self, X: Any) -> tuple[Floats, npt.NDArray[np.bool_]] | None:
+        """Points of X with a schema, and which rows it does not leave out; None without one."""
+        schema = schema_of(self.domain)
+        return None if schema is None else read_points(X, schema)
 
     def _columns(self) -> tuple[str, ...] | None:
         """Names of the columns, which are public, for the model and its report."""
+        schema = schema_of(self.domain)
+        if schema is not None:
+            return schema.coordinates
         names = tuple(str(name) for name in getattr(self, "feature_names_in_", []))
         return names if names and len(set(names)) == len(names) else None
 
@@ -105,7 +136,7 @@ class PrivateLearner(PrivateEstimator):
     n_records: float | None = None
 
     def _planned(
-        self, task: str, n_components: int, domain: Domain, budget: Budget, **choices: Any
+        self, task: str, n_components: int, domain: Domain | Schema, budget: Budget, **choices: Any
     ) -> Design:
         """The design of a fit; what is None is left to the planner."""
         return Design.plan(
@@ -140,15 +171,41 @@ class PrivateLearner(PrivateEstimator):
     def _completed(self, X: Any) -> npt.NDArray[Any]:
         """X as a table for a fitted estimator, missing values filled as they were in `fit`."""
         check_is_fitted(self, "model_")
-        return self._filled(validated(self, X, reset=False))
+        points = self._points(X)
+        if points is None:
+            return self._filled(validated(self, X, reset=False))
+        if not points[1].all():
+            raise RecordError(
+                "X: a row has a missing value, and the schema leaves such records out; leave "
+                "those rows out of X"
+            )
+        return points[0]
 
     def _filled(self, table: Any) -> npt.NDArray[Any]:
         """A table, or a matrix of SciPy, as an array, missing values filled as in `fit`."""
         rows = np.asarray(table.toarray() if hasattr(table, "tocsr") else table)
-        if self.missing == "center" and self.domain is not None:
+        if self.missing == "center" and isinstance(self.domain, Box | Ball):
             center = self.domain.with_dim(rows.shape[1]).center_vector
             rows = np.where(np.isfinite(rows), rows, center)
         return rows
+
+
+def centers_of(model: ClusterModel) -> npt.NDArray[np.float64]:
+    """Centers in the units of the table where all its columns are numbers."""
+    if model.schema is None or not model.schema.is_numeric:
+        return model.centers
+    return field_values(model.schema, model.centers)
+
+
+def seen(estimator: Any, X: Any) -> None:
+    """Note the number and the names of the columns of X, which are public."""
+    failure = ""
+    try:
+        validate_data(estimator, X, reset=True, skip_check_array=True)
+    except (ValueError, TypeError) as error:
+        failure = _without_values(str(error))
+    if failure:
+        raise RecordError(failure)
 
 
 def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
@@ -158,6 +215,8 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
     SciPy are welcome, which stay as they are.
     """
     # Dates would be converted silently, and values under a mask would be read.
+    if reset and kind_of(X) == "pandas" and X.ndim == 2:
+        _require_number_columns(X)
     kinds = [getattr(X, "dtype", None), *getattr(X, "dtypes", ())]
     if any(getattr(kind, "kind", "f") not in "fiubOc" for kind in kinds):
         raise RecordError(_NOT_NUMERIC)
@@ -188,6 +247,22 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
     if failure is not None:
         raise failure  # here, where scikit-learn's error is not its context
     return array if sparse and hasattr(array, "tocsr") else np.asarray(array)
+
+
+def _require_number_columns(frame: Any) -> None:
+    """Refuse a frame with columns of text or dates, and say what schema would serve."""
+    for name, kind in zip(frame.columns, frame.dtypes, strict=True):
+        if getattr(kind, "kind", "O") in "fiubc" or kind == np.dtype(object):
+            continue  # objects are looked at one by one
+        is_date = getattr(kind, "kind", "O") == "M"
+        line = f"ps.Category({str(name)!r}, ['...', '...'])"
+        if is_date:
+            line = f"ps.Date({str(name)!r}, '2020-01-01', '2025-12-31')"
+        raise RecordError(
+            f"X: column {str(name)!r} is not numeric but {'a date' if is_date else 'text'}; "
+            f"leave it out, or describe the table by domain=ps.Schema([...]) with {line}, in which "
+            "its public values or bounds are filled in"
+        )
 
 
 def _numbers_of_objects(X: Any) -> Any:

@@ -15,9 +15,10 @@ from privsketch.budget import Budget
 from privsketch.clustering.choose import CHOOSE_NOISE, METHODS, Choice, chosen_method, cluster_by
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError
-from privsketch.estimators.base import PrivateLearner, documented, validated
+from privsketch.estimators.base import PrivateLearner, centers_of, documented, validated
 from privsketch.learning.kmeans.learner import check_choices, learn_kmeans
 from privsketch.models.clusters import ClusterModel
+from privsketch.schema.table import Schema
 
 DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
 OF_DESIGNS = ("n_features", "noise", "feature_map", "frequencies", "frequency_scale")
@@ -130,6 +131,8 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     Attributes
     ----------
     cluster_centers_ : (n_clusters, n_features_in_) float64
+        In the units of X if all its columns are numbers; else, with a schema, those of encoded
+        records, whose coordinates `model_.columns` names.
     method_ : str
         The method that was used.
     standard_errors_ : (n_clusters, n_features_in_) float64 or None
@@ -182,11 +185,11 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
             largest = DEFAULT_MAX_CLUSTERS if largest is None else largest
         check_choices(self.n_clusters, largest, options.decoder, options.n_init)
         facts = self._run_facts()
-        table = validated(self, X, reset=True, sparse=True)
-        domain = domain.with_dim(table.shape[1])
+        table, domain, _ = self._table_in(X, domain, sparse=True)
         n_records = self.n_records
         count = "stated"
-        if n_records is None and budget.neighbours == "replace" and table.shape[0] > 0:
+        is_counted = not isinstance(domain, Schema) and table.shape[0] > 0
+        if n_records is None and budget.neighbours == "replace" and is_counted:
             n_records, count = table.shape[0], "public"
         choice = self._choice(options, domain, budget, n_records)
         if choice.method == "sketch":
@@ -209,7 +212,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         self.model_ = replace(model, columns=self._columns())
         self.receipt_ = model.receipt
         self.method_ = model.method
-        self.cluster_centers_ = model.centers
+        self.cluster_centers_ = centers_of(model)
         self.weights_ = model.weights
         self.width_ = model.width
         self.standard_errors_ = model.standard_errors
@@ -217,7 +220,11 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         return self
 
     def _choice(
-        self, options: KMeansOptions, domain: Domain, budget: Budget, n_records: float | None
+        self,
+        options: KMeansOptions,
+        domain: Domain | Schema,
+        budget: Budget,
+        n_records: float | None,
     ) -> Choice:
         """The method; options that only a sketch has ask for one."""
         given = options.given()
@@ -244,7 +251,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         return chosen_method(
             self.method,
             n_clusters=number,
-            domain=domain,
+            domain=domain.box if isinstance(domain, Schema) else domain,
             budget=budget,
             n_records=n_records,
             n_nonzero=options.n_nonzero,
@@ -253,7 +260,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     def _from_sketch(
         self,
         table: Any,
-        domain: Domain,
+        domain: Domain | Schema,
         budget: Budget,
         n_records: float | None,
         choice: Choice,
@@ -278,9 +285,14 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Index of the nearest center for each row of X.
 
-        The labels are exact: as sensitive as the rows of X themselves.
+        The labels are exact: as sensitive as the rows of X themselves. Rows that a schema leaves
+        out have the label -1.
         """
         check_is_fitted(self, "model_")
+        points = self._points(X)
+        if points is not None:
+            labels = self.model_.predict(np.where(points[1][:, np.newaxis], points[0], 0.0))
+            return np.where(points[1], labels, -1)
         table = validated(self, X, reset=False, sparse=True)
         if hasattr(table, "tocsr"):
             table = table.tocsr()

@@ -12,7 +12,7 @@ from sklearn.base import ClusterMixin
 from privsketch.clustering.medians.method import checked_method, cluster_medians
 from privsketch.clustering.run import clustered
 from privsketch.errors import require_count
-from privsketch.estimators.base import PrivateLearner, documented, validated
+from privsketch.estimators.base import PrivateLearner, centers_of, documented
 
 
 @documented
@@ -82,12 +82,12 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         require_count("n_clusters", self.n_clusters)
         checked_method(self.method)
         facts = self._run_facts()
-        table = validated(self, X, reset=True)
+        table, domain, _ = self._table_in(X, domain)
         model = clustered(
             cluster_medians,
             table,
             self.n_clusters,
-            domain=domain.with_dim(table.shape[1]),
+            domain=domain,
             budget=budget,
             n_records=self.n_records,
             method=self.method,
@@ -95,7 +95,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         )
         self.model_ = replace(model, columns=self._columns())
         self.receipt_ = model.receipt
-        self.cluster_centers_ = model.centers
+        self.cluster_centers_ = centers_of(model)
         self.weights_ = model.weights
         return self
 

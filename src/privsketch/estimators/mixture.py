@@ -17,10 +17,11 @@ from privsketch.clustering.run import clustered
 from privsketch.design.size import CovarianceType
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError
-from privsketch.estimators.base import PrivateLearner, documented, validated
+from privsketch.estimators.base import PrivateLearner, documented
 from privsketch.estimators.kmeans import OF_DESIGNS
 from privsketch.learning.mixture.learner import MISFIT, check_choices, learn_gaussian_mixture
 from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.schema.table import Schema
 
 
 @documented
@@ -114,11 +115,10 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         if self.method not in METHODS:
             known = " or ".join(map(repr, METHODS))
             raise ParameterError("method", self.method, f"expected {known}")
-        table = validated(self, X, reset=True)
+        table, domain, _ = self._table_in(X, domain)
         if self.method == "em":
-            return self._fit_em(table, domain.with_dim(table.shape[1]), budget)
+            return self._fit_em(table, domain, budget)
         choices = {name: getattr(self, name) for name in ("covariance_type", *OF_DESIGNS)}
-        domain = domain.with_dim(table.shape[1])
         design = self._planned("gaussian-mixture", self.n_components, domain, budget, **choices)
         # Before anything is spent.
         check_choices(design, self.n_components, self.covariance_type, self.n_init)
@@ -130,7 +130,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         )
         return self._with(model)
 
-    def _fit_em(self, table: Any, domain: Domain, budget: Budget) -> Self:
+    def _fit_em(self, table: Any, domain: Domain | Schema, budget: Budget) -> Self:
         """Noisy rounds of EM."""
         for name, usual in _SKETCH_OPTIONS.items():
             if getattr(self, name) != usual:

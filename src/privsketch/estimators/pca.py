@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from privsketch._typing import Floats
 from privsketch.errors import ParameterError, RecordError, require_count, require_one_of
-from privsketch.estimators.base import PrivateLearner, documented, validated
+from privsketch.estimators.base import PrivateLearner, documented
 from privsketch.learning.pca.learner import check_choices, learn_pca
 
 DEFAULT_MAX_COMPONENTS = 10  # of n_components="auto"; by trial
@@ -116,13 +116,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         """
         budget, domain = self._public_facts(self.neighbours)
         self._check_choices()
-        table = validated(self, X, reset=True)
-        dim = table.shape[1]
+        table, domain, dim = self._table_in(X, domain)
         choices = {"n_features": self.n_features, "noise": self.noise}
         design = self._planned(
             "pca",
             self._planned_components(dim),
-            domain.with_dim(dim),
+            domain,
             budget,
             feature_map=MAPS[self.method],
             mean="released" if self.center else None,

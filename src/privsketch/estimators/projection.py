@@ -14,11 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from privsketch._parallel import checked_threads
 from privsketch._typing import Floats
 from privsketch.budget import Receipt, compose_sequential
+from privsketch.domain import Domain
 from privsketch.errors import ParameterError, RecordError
-from privsketch.estimators.base import PrivateEstimator, documented, validated
+from privsketch.estimators.base import PrivateEstimator, documented, seen, validated
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
-from privsketch.tables.reading import checked_missing
+from privsketch.schema.table import Schema, require_rows
+from privsketch.tables.reading import checked_missing, read_points
 
 
 @documented
@@ -128,7 +130,9 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         """
         check_is_fitted(self, "projection_")
         self._check_choices()
-        return self._release(validated(self, X, reset=False), self._next_projection())
+        points = self._points(X)
+        table = validated(self, X, reset=False) if points is None else points[0]
+        return self._release(table, self._next_projection())
 
     def fit_transform(self, X: Any, y: object = None) -> Floats:
         """Draw a matrix and release the rows of X with it.
@@ -141,7 +145,16 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         # One record is replaced by another, and the number of records is public.
         domain = self._public_facts("replace")[1]
         self._check_choices()
-        table = validated(self, X, reset=True)
+        if isinstance(domain, Schema):
+            require_rows(domain)
+            seen(self, X)
+            table = read_points(X, domain)[0]
+            # Distances of encoded records are at most the diameter of either.
+            is_row = self.protect == "row" and self.bound is None
+            found: Domain = domain.ball if is_row else domain.box
+        else:
+            table = validated(self, X, reset=True)
+            found = domain.with_dim(table.shape[1])
         if len(table) == 0:
             raise RecordError(
                 "X: the table has no records; the number of records is public and must be at "
@@ -155,7 +168,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         # The columns are those of X from here on: an older matrix must not meet them.
         self.__dict__.pop("projection_", None)
         self.projection_ = Projection.draw(
-            domain.with_dim(table.shape[1]),
+            found,
             self.n_components,
             epsilon=self.epsilon,  # type: ignore[arg-type]
             delta=self.delta,  # type: ignore[arg-type]

@@ -49,6 +49,7 @@ class Column:
 
     KIND: ClassVar[str]
     RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop")
+    READS_TEXT: ClassVar[bool] = False  # whether cells of text files are more than numbers
 
     name: str
     weight: float
@@ -313,6 +314,7 @@ class Date(Column):
     """
 
     KIND: ClassVar[str] = "date"
+    READS_TEXT: ClassVar[bool] = True
     RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "center")
 
     name: str

@@ -27,6 +27,8 @@ def label_text(value: Any) -> str:
 class Labelled(Column):
     """A column whose values are corners of a simplex, one for each label."""
 
+    READS_TEXT: ClassVar[bool] = True
+
     @property
     def labels(self) -> tuple[str, ...]:
         """What the corners stand for."""

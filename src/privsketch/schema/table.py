@@ -280,6 +280,20 @@ _DONE = {
 }
 
 
+def require_rows(schema: Schema) -> None:
+    """Refuse a schema whose records cannot be released row by row."""
+    if schema.person is not None or schema.unit.max_records > 1:
+        raise ParameterError(
+            "a schema that names persons, or bounds their rows, with released rows: a row is "
+            "released for every record, in their order; make one row a person first, and leave "
+            "`person=` and `rows_per_person=` out"
+        )
+    if schema.drops:
+        raise ParameterError(
+            "`missing='drop'` with released rows: their number is public; use fill values"
+        )
+
+
 def schema_of(domain: Any) -> Schema | None:
     """The schema that a domain is, or that a box to be scaled stands for; None for others."""
     if isinstance(domain, Schema):

@@ -22,7 +22,13 @@ from privsketch.sketching.sketch import Sketch
 from privsketch.sketching.sums import ExactSums, exact_sums
 from privsketch.tables.device import is_device_table
 from privsketch.tables.kinds import kind_of
-from privsketch.tables.reading import checked_missing, chosen_columns, part_blocks, read_parts
+from privsketch.tables.reading import (
+    checked_missing,
+    chosen_columns,
+    names_persons,
+    part_blocks,
+    read_parts,
+)
 
 ENGINES = ("threads", "pool", "dask", "cuda")
 # What each engine is told beside its name, and what to use in place of anything else.
@@ -74,8 +80,8 @@ def sketch(
         Whether CSV and TSV files begin with a line of names. If left out, the first line is one,
         and refused if it has numbers. False: it is a record, and columns are called "0", "1", ...
     missing : {"error", "center"}
-        What to do with missing or infinite values: refuse, or put them at the center
-        of the domain.
+        What to do with missing or infinite values of a design without a schema, which says it
+        itself: refuse, or put them at the center of the domain.
     n_threads : int, optional
         As many as there are cores if left out. For engine "threads", and "cuda", where they
         copy records to the device.
@@ -104,7 +110,7 @@ def sketch(
         raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
     identity = secrets.token_hex(16)
     source = checked_source(f"unnamed-{identity[:12]}" if source is None else source)
-    missing_to_center = checked_missing(missing)
+    missing_to_center = checked_missing(missing, design.schema)
 
     exact = engine_sums(
         data,
@@ -153,7 +159,9 @@ def engine_sums(
             raise ParameterError(f"`{name}={shown}` with `engine={engine!r}`: {_ADVICE[name]}")
     if n_workers is not None:
         n_workers = require_count("n_workers", n_workers)
-    chosen = chosen_columns(design.dim, columns, design.columns, header)
+    schema = design.schema
+    names = design.columns if schema is None else None
+    chosen = chosen_columns(design.dim, columns, names, header, schema)
     work = Work(design, chosen, missing_to_center)
     if engine == "pool":
         from privsketch.sketching.engines.pool import pool_sums
@@ -168,8 +176,13 @@ def engine_sums(
         from privsketch.sketching.engines.cuda import cuda_sums
 
         return cuda_sums(data, work, n_threads=n_threads, progress=progress)
+    if not names_persons(chosen):
+        blocks = part_blocks(data, chosen)
+    else:  # rows are counted while those of persons are looked for
+        blocks = part_blocks(data, chosen, n_threads=n_threads, progress=progress)
+        progress = None
     return exact_sums(
-        part_blocks(data, work.chosen),
+        blocks,
         design,
         missing_to_center=missing_to_center,
         n_threads=n_threads,

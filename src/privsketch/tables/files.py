@@ -12,13 +12,15 @@ import numpy as np
 from privsketch._parallel import checked_threads
 from privsketch._typing import Block
 from privsketch.errors import RecordError
+from privsketch.tables.encoding import array_batches, require_kinds
 from privsketch.tables.memory import (
     Rows,
     Selection,
     array_blocks,
-    batch_rows,
+    chosen_rows,
     rows_per_block,
     selected,
+    selected_names,
 )
 from privsketch.tables.text import text_names, text_rows
 
@@ -99,7 +101,8 @@ def suffix(path: Path) -> str:
 def _npy(path: Path, chosen: Selection, rows: range | None) -> Iterator[Rows]:
     array = _npy_array(path)
     part = array if rows is None else array[rows.start : rows.stop]
-    for block in array_blocks(part, chosen):
+    reader = array_blocks if chosen.schema is None else array_batches
+    for block in reader(part, chosen):
         yield block, None
 
 
@@ -115,7 +118,7 @@ def _npy_array(path: Path) -> Block:
 
 def _parquet(path: Path, chosen: Selection, groups: range | None) -> Iterator[Rows]:
     with _open_parquet(path) as file:
-        names = selected(file.schema_arrow, chosen, str(path))
+        names = _selected(file.schema_arrow, chosen, path)
         batches = file.iter_batches(
             batch_size=rows_per_block(chosen.dim),
             row_groups=None if groups is None else list(groups),
@@ -123,7 +126,16 @@ def _parquet(path: Path, chosen: Selection, groups: range | None) -> Iterator[Ro
             use_threads=checked_threads(None) > _FEW_CORES,
         )
         for batch in batches:
-            yield from batch_rows(batch, names, chosen.carried)
+            yield from chosen_rows(batch, names, chosen)
+
+
+def _selected(fields: Any, chosen: Selection, path: Path) -> list[str]:
+    """Names of the columns to read, of types that can be read."""
+    if chosen.schema is None:
+        return selected(fields, chosen, str(path))
+    names = selected_names(fields.names, chosen, str(path))
+    require_kinds(fields, chosen.schema, str(path))
+    return names
 
 
 @contextmanager
@@ -146,14 +158,14 @@ _ARROW_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 def _arrow(path: Path, chosen: Selection, places: range | None) -> Iterator[Rows]:
     with _open_arrow(path) as file:
-        names = selected(file.schema, chosen, str(path))
+        names = _selected(file.schema, chosen, path)
         if hasattr(file, "get_batch"):
             places = range(file.num_record_batches) if places is None else places
             batches = (file.get_batch(i) for i in places)
         else:
             batches = iter(file)
         for batch in batches:
-            yield from batch_rows(batch, names, chosen.carried)
+            yield from chosen_rows(batch, names, chosen)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from privsketch._typing import Block
 from privsketch.errors import RecordError
+from privsketch.schema.table import Schema
 
 # Records, and an Arrow batch of the carried columns of the same rows; None without such columns.
 Rows = tuple[Block, Any]
@@ -146,10 +147,10 @@ def cell_number(cell: Any, where: str) -> float:
     One record must not stop all others: an integer or a decimal beyond all floats and a
     signalling NaN are missing values, as infinite ones are.
     """
-    is_missing = cell is None or type(cell).__name__ in ("NAType", "NaTType", "MaskedConstant")
-    is_time = isinstance(cell, np.datetime64 | np.timedelta64)  # the latter calls itself an integer
-    if is_missing or (is_time and np.isnat(cell)):
+    if is_missing_cell(cell):
         return float("nan")
+    # A time difference calls itself an integer.
+    is_time = isinstance(cell, np.datetime64 | np.timedelta64)
     if is_time or not isinstance(cell, Real | np.bool_ | Decimal):
         raise RecordError(f"table: {where} is not numeric")
     try:
@@ -157,6 +158,15 @@ def cell_number(cell: Any, where: str) -> float:
             return float(cell)
     except (OverflowError, ValueError, ArithmeticError):
         return float("nan")
+
+
+def is_missing_cell(cell: Any) -> bool:
+    """Whether a Python object stands for a missing value, in any library's spelling."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType", "MaskedConstant"):
+        return True
+    if isinstance(cell, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(cell))
+    return isinstance(cell, float | np.floating) and bool(np.isnan(cell))
 
 
 def stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
@@ -187,6 +197,16 @@ def batch_rows(batch: Any, names: Sequence[str], carried: Sequence[str] = ()) ->
     for first in range(0, batch.num_rows, rows):
         part = batch.slice(first, rows)
         yield _batch_block(part, names), part.select(list(carried)) if carried else None
+
+
+def chosen_rows(batch: Any, names: Sequence[str], chosen: Selection) -> Iterator[Rows]:
+    """The same by a selection; with a schema, the batch itself with the columns of it."""
+    if chosen.schema is None:
+        yield from batch_rows(batch, names, chosen.carried)
+        return
+    rows = rows_per_block(chosen.dim)
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows).select(list(names)), None
 
 
 def _batch_block(batch: Any, names: Sequence[str]) -> Block:
@@ -251,7 +271,8 @@ class Selection:
 
     `carried` are columns that come along beside the record (tables/carried.py). `header` is
     what the caller says of the first line of text files: names, a record, or nothing, which
-    means names.
+    means names. With a `schema`, `names` are its columns, persons at the end, and `dim` is that of
+    encoded records.
     """
 
     dim: int
@@ -259,12 +280,21 @@ class Selection:
     names: tuple[str, ...] | None
     carried: tuple[str, ...] = ()
     header: bool | None = None
+    schema: Schema | None = None
 
     @property
     def stated(self) -> frozenset[str]:
         """Names that people wrote down, and that may be shown and published."""
         names = (*(self.columns or self.names or ()), *self.carried)
         return frozenset(n for n in names if isinstance(n, str) and not isinstance(n, FoundName))
+
+    @property
+    def text_names(self) -> tuple[str, ...]:
+        """Columns of text files that are read as text, as the kinds of a schema want it."""
+        if self.schema is None:
+            return ()
+        person = () if self.schema.person is None else (self.schema.person,)
+        return (*(c.name for c in self.schema.columns if c.READS_TEXT), *person)
 
     @property
     def is_found(self) -> bool:

@@ -13,13 +13,17 @@ never a value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from privsketch._typing import Block
+from privsketch._typing import Block, Floats
 from privsketch.errors import ParameterError, RecordError
+from privsketch.schema.table import Schema
+from privsketch.tables.encoding import BATCH_READERS, all_encoded, encoded
 from privsketch.tables.files import count_in_file, file_blocks, file_identity
 from privsketch.tables.kinds import Kind, kind_of
 from privsketch.tables.memory import (
@@ -31,6 +35,7 @@ from privsketch.tables.memory import (
     stream_blocks,
 )
 from privsketch.tables.parts import BlockPart, FilePart, Part, file_parts, packed
+from privsketch.tables.persons import selected_blocks
 from privsketch.tables.sparse import csr_blocks, sparse_blocks
 
 
@@ -41,12 +46,13 @@ def read_blocks(
     names: Sequence[str] | None = None,
     *,
     header: bool | None = None,
+    schema: Schema | None = None,
 ) -> Iterator[Block]:
     """Blocks (n, dim) of records from `data`.
 
-    See `chosen_columns` for `columns`, `names` and `header`.
+    See `chosen_columns` for the other parameters.
     """
-    yield from own_errors(_blocks(data, chosen_columns(dim, columns, names, header), file_blocks))
+    yield from part_blocks(data, chosen_columns(dim, columns, names, header, schema))
 
 
 def read_sparse_blocks(
@@ -73,18 +79,86 @@ def read_sparse_blocks(
 
 
 def read_parts(data: Any, chosen: Selection) -> Iterator[Part]:
-    """Parts of `data` for other processes: stretches of files, and blocks of all else."""
-    yield from own_errors(packed(_blocks(data, chosen, file_parts)))
+    """Parts of `data` for other processes: stretches of files, and blocks of all else.
+
+    Where a schema names persons, whose rows may lie in any part, records are selected here, and
+    blocks of them are the parts.
+    """
+    if names_persons(chosen):
+        yield from packed(part_blocks(data, chosen))
+        return
+    yield from packed(own_errors(file_pieces(data, chosen)))
 
 
-def part_blocks(part: Any, chosen: Selection) -> Iterator[Block]:
-    """Blocks (n, dim) of records from one part, or from a table that was never cut."""
+def file_pieces(data: Any, chosen: Selection) -> Iterator[Block | FilePart]:
+    """Stretches of files, and records of all else."""
+    for piece in own_errors(_blocks(data, chosen, file_parts)):
+        is_file = isinstance(piece, FilePart) or chosen.schema is None
+        yield piece if is_file or chosen.schema is None else encoded(piece, chosen.schema)[0]
+
+
+def part_blocks(
+    part: Any,
+    chosen: Selection,
+    *,
+    n_threads: int | None = 1,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Block]:
+    """Blocks (n, dim) of records from one part, or from a table that was never cut.
+
+    Where a schema names persons, the part must have all of them. Then, and only then, `progress`
+    counts rows as they are read, in `n_threads` threads.
+    """
     if isinstance(part, BlockPart):
         yield from part.blocks
-    elif isinstance(part, FilePart):
-        yield from own_errors(file_blocks(part.path, chosen, part.stretch))
+    elif chosen.schema is None:
+        yield from own_errors(_pieces(part, chosen))
+    elif names_persons(chosen):
+        schema = chosen.schema
+        yield from own_errors(
+            selected_blocks(
+                _pieces(part, chosen),
+                lambda batch: encoded(batch, schema),
+                chosen.dim,
+                schema.max_records,
+                n_threads=n_threads,
+                progress=progress,
+            )
+        )
     else:
-        yield from own_errors(_blocks(part, chosen, file_blocks))
+        yield from own_errors(encoded(b, chosen.schema)[0] for b in _pieces(part, chosen))
+
+
+def _pieces(part: Any, chosen: Selection) -> Iterator[Any]:
+    """Blocks, or with a schema Arrow batches of its columns."""
+    if isinstance(part, FilePart):
+        return file_blocks(part.path, chosen, part.stretch)
+    return _blocks(part, chosen, file_blocks)
+
+
+def part_persons(part: Any, chosen: Selection) -> Iterator[tuple[Block, Any]]:
+    """Records (n, dim) of one part, and whose they are."""
+    if chosen.schema is not None:
+        schema = chosen.schema
+        yield from own_errors(encoded(batch, schema) for batch in _pieces(part, chosen))
+
+
+def read_points(data: Any, schema: Schema) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """All rows of a table as points (n, dim), persons aside, and which the schema does not drop.
+
+    For tables in memory that are asked about: as sensitive as the records themselves.
+    """
+    plain = replace(schema, person=None, max_records=1, missing_person="error")
+    chosen = chosen_columns(plain.dim, None, None, None, plain)
+    parts = list(own_errors(all_encoded(batch, plain) for batch in _pieces(data, chosen)))
+    if not parts:
+        return np.empty((0, plain.dim)), np.empty(0, dtype=np.bool_)
+    return np.concatenate([p for p, _ in parts]), np.concatenate([kept for _, kept in parts])
+
+
+def names_persons(chosen: Selection) -> bool:
+    """Whether a schema names persons."""
+    return chosen.schema is not None and chosen.schema.person is not None
 
 
 def chosen_columns(
@@ -92,15 +166,22 @@ def chosen_columns(
     columns: Sequence[str | int] | None,
     names: Sequence[str] | None,
     header: bool | None = None,
+    schema: Schema | None = None,
 ) -> Selection:
     """Which columns make a record of `dim` numbers.
 
     `columns` are the columns asked for, in that order. Without them, tables with named
     columns use `names`, the design's; everything else uses all columns. `header` says whether
-    text files have one; the first line is taken for it if nothing is said.
+    text files have one; the first line is taken for it if nothing is said. A `schema` names
+    its columns itself.
     """
     if header not in (None, True, False):
         raise ParameterError("header", header, "expected True, False or None")
+    if schema is not None:
+        if columns is not None and tuple(columns) not in (schema.names, schema.coordinates):
+            raise RecordError("columns: the schema names them; leave them out")
+        person = () if schema.person is None else (schema.person,)
+        return Selection(dim, None, (*schema.names, *person), header=header, schema=schema)
     if columns is not None:
         if isinstance(columns, str) or not isinstance(columns, Iterable):
             raise RecordError("columns: expected a list of column names or column numbers")
@@ -166,7 +247,8 @@ def _blocks(
             "Arrow stream (pandas, polars, duckdb, pyarrow), a path, or an iterable of blocks"
         )
     else:
-        yield from _READERS[kind](data, chosen)
+        readers = _READERS if chosen.schema is None else BATCH_READERS
+        yield from readers[kind](data, chosen)
 
 
 def stable_parts(parts: Iterable[Any], *, held: bool) -> Iterator[Any]:
@@ -200,8 +282,13 @@ def count_records(data: Any) -> int | None:
     return int(shape[0]) if isinstance(shape, tuple) and shape else None
 
 
-def checked_missing(missing: str) -> bool:
+def checked_missing(missing: str, schema: Schema | None = None) -> bool:
     """True for "center", False for "error"; errors for anything else."""
     if missing not in ("error", "center"):
-        raise ParameterError("missing", missing, "expected 'error' or 'center'")
+        advice = "a schema can leave such records out" if missing == "drop" else ""
+        raise ParameterError("missing", missing, "expected 'error' or 'center'", advice)
+    if missing == "center" and schema is not None:
+        raise ParameterError(
+            "`missing='center'`: the schema says it, for each column; leave it out"
+        )
     return missing == "center"

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from privsketch.errors import RecordError
-from privsketch.tables.memory import Rows, Selection, batch_rows, selected_names
+from privsketch.tables.memory import Rows, Selection, chosen_rows, selected_names
 
 # Arrow reads as much at a time, and no line may be longer: enough for every thread, and few such
 # blocks are in memory.
@@ -42,7 +42,7 @@ _NULLS = [
     *("nan", "NaN", "-nan", "-NaN", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
     *("null", "Null", "NULL", "none", "None", "NONE"),
 ]
-_MISSING = frozenset(text.strip().lower() for text in _NULLS)
+MISSING_WORDS = sorted({text.strip().lower() for text in _NULLS})
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,9 @@ def _more(stream: Any, data: bytes) -> bytes:
 
 def _may_be_record(cells: Sequence[str]) -> bool:
     """Whether a first line has a number in it, or nothing but missing values."""
-    return any(map(_is_number, cells)) or all(cell.strip().lower() in _MISSING for cell in cells)
+    return any(map(_is_number, cells)) or all(
+        cell.strip().lower() in MISSING_WORDS for cell in cells
+    )
 
 
 def may_be_shown(names: Sequence[str], header: bool | None) -> bool:
@@ -291,8 +293,9 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
         known += [name if is_stated or name in chosen.stated else None for name in available]
         # Records are read as float64, the rest as text: a type guessed from the first block may
         # not last, and would change what is carried along.
+        texts = (*chosen.carried, *chosen.text_names)
         kinds = {name: pa.float64() for name in names}
-        kinds.update({name: pa.string() for name in chosen.carried})
+        kinds.update({name: pa.string() for name in texts})
         mark = secrets.randbits(52)
         line = file.delimiter.join([str(mark)] * len(available)).encode()
         source = _WithLastLine(stream, beginning.rest, line)
@@ -315,9 +318,9 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
             for batch in reader:
                 if batch.num_rows:
                     if held is not None:
-                        yield from batch_rows(held, names, chosen.carried)
+                        yield from chosen_rows(held, names, chosen)
                     held = batch
-            yield from batch_rows(_without_last(held, names, mark, path), names, chosen.carried)
+            yield from chosen_rows(_without_last(held, names, mark, path), names, chosen)
         finally:
             source.let_go()
             reader = None  # of which no other frame knows: with it go the blocks that it holds
@@ -326,8 +329,9 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
 
 def _without_last(held: Any, names: Sequence[str], mark: int, path: Path) -> Any:
     """The last rows but the very last one, which must be the line that was added."""
-    last = None if held is None else held.slice(held.num_rows - 1).select(list(names)).to_pylist()
-    if last != [dict.fromkeys(names, float(mark))]:
+    last = None if held is None else held.slice(held.num_rows - 1).select(list(names))
+    # Numbers are read as such, and texts as they stand there.
+    if last is None or any(column[0].as_py() not in (float(mark), str(mark)) for column in last):
         raise RecordError(
             f"{path}: not valid CSV: its last lines would be lost to a quote that begins a cell "
             "and never ends; close it, or double the quotes that are part of a value"

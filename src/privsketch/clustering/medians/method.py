@@ -16,7 +16,6 @@ from privsketch._parallel import one_thread
 from privsketch._typing import Integers, Whole
 from privsketch.clustering.medians.rounds import release_least, release_round
 from privsketch.clustering.medians.start import release_start, start_weights
-from privsketch.clustering.pipeline.subspace import enclosing_ball
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.errors import require_count, require_one_of
@@ -45,7 +44,8 @@ def cluster_medians(
     require_count("n_clusters", n_clusters)
     if method == "partition-tree":
         return cluster_by_tree(run, n_clusters, loss="distances")
-    ball = enclosing_ball(run.domain)
+    run.require_one_record("rounds")
+    ball = run.ball
     passes = run.read(ball)
     n_records = run.number(passes)
     account = run.share(share_weights(passes.dim, run.budget.delta == 0))

@@ -36,7 +36,6 @@ from privsketch.clustering.pipeline.rounds import (
 from privsketch.clustering.pipeline.subspace import (
     Subspace,
     all_directions,
-    enclosing_ball,
     projected,
     random_directions,
     release_subspace,
@@ -67,7 +66,7 @@ def cluster(
     Charges: the budget, once.
     """
     require_count("n_clusters", n_clusters)
-    ball = enclosing_ball(run.domain)
+    ball = run.ball
     passes = run.read(ball)
     n_records = run.number(passes)
     plan = plan or plan_pipeline(n_clusters, passes.dim, run.left, n_records)
@@ -116,7 +115,7 @@ def _start(
 
     Charges: the share "sketch".
     """
-    radius = enclosing_ball(passes.domain).radius * subspace.reach
+    radius = run.ball.radius * subspace.reach
     small = Ball(dim=subspace.n_directions, radius=radius)
     released = run.sketch(projected(passes, subspace.rows), small, n_clusters, n_records)
     model = learn_kmeans(released, n_clusters)

@@ -18,7 +18,7 @@ from privsketch._typing import Floats
 from privsketch.clustering.run import Passes
 from privsketch.clustering.tree.projection import projected_radius
 from privsketch.design.recipe import Design
-from privsketch.domain import Ball, Domain
+from privsketch.domain import enclosing_ball
 from privsketch.features.stream import PublicStream
 from privsketch.learning.pca.learner import learn_pca
 from privsketch.noise.account import Account, part_receipt
@@ -47,14 +47,6 @@ class Subspace:
     def rows(self) -> Floats:
         """The directions used, (n_directions, dim), rounded as records are projected on them."""
         return np.rint(self.directions[:, : self.n_directions].T * _UNIT) / _UNIT
-
-
-def enclosing_ball(domain: Domain) -> Ball:
-    """The smallest ball that holds the domain."""
-    if isinstance(domain, Ball):
-        return domain
-    radius = float(np.linalg.norm(domain.half_widths))
-    return Ball(dim=domain.dim, radius=radius, center=domain.center_vector)
 
 
 def all_directions(dim: int) -> Subspace:
@@ -87,7 +79,7 @@ def release_subspace(
         task="pca",
         n_components=n_directions,
         domain=enclosing_ball(passes.domain),
-        budget=account.budget(name),
+        budget=account.budget(name, many=True),
         # With Gaussian noise the whole matrix is best, whatever its size.
         feature_map=None if pure else "second-moments",
         noise=None if pure else "gaussian",  # whose rho is what is charged

@@ -88,6 +88,11 @@ def cluster_sparse(
             f"`start={start!r}`, `recovery={recovery!r}`: expected one of {STARTS} and of "
             f"{RECOVERIES}"
         )
+    run.require_one_record("pipeline")
+    if run.schema is not None:
+        raise ParameterError(
+            f"`n_nonzero={n_nonzero}` with a schema: encoded records are not sparse"
+        )
     passes = SparsePasses(
         run.data,
         run.domain,

@@ -16,7 +16,6 @@ from fractions import Fraction
 
 from privsketch._parallel import one_thread
 from privsketch.clustering.medians.recovery import MEDIAN_SHARES, release_medians
-from privsketch.clustering.pipeline.subspace import enclosing_ball
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.tree.cubes import (
     MAX_LEVELS,
@@ -136,8 +135,11 @@ def cluster_by_tree(
     require_count("n_trials", n_trials)
     settings = settings or TreeSettings()
     run.without_delta()
-    domain, ball = run.domain, enclosing_ball(run.domain)
-    passes = run.read(ball, within=domain if isinstance(domain, Box) else None)
+    run.require_one_record("partition-tree")
+    ball, within = run.ball, None
+    if isinstance(run.domain, Box) and run.schema is None:  # whose center is that of the ball
+        within = run.domain
+    passes = run.read(ball, within=within)
     n_records = run.number(passes)
     account = run.share(share_weights(n_trials, _STEPS[loss]))
     swap_epsilon = account.shares.part(_share("swaps", 0)).epsilon

@@ -55,6 +55,10 @@ def cuda_sums(
     """Exact sums over all records, from the first device; `n_threads` copy to it."""
     device().use()
     if is_device_table(data):
+        if work.chosen.schema is not None:
+            raise RecordError(
+                "an array on a device with a schema: tables are encoded on the host; copy it there"
+            )
         return _from_device(device_table(data, work.chosen), work, n_threads, progress)
     if not has_kernel(work.design):
         return exact_sums(
@@ -177,6 +181,7 @@ class _DeviceSums:
 def _host_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
     """Blocks as readers give them; those of plain arrays are larger."""
     is_plain = type(data) is np.ndarray and data.ndim == 2 and code_of(data.dtype) is not None
+    is_plain = is_plain and chosen.schema is None
     if not is_plain or array_places(data.shape[1], chosen) is not None:
         yield from part_blocks(data, chosen)
         return

@@ -27,16 +27,27 @@ from uuid import uuid4
 import numpy as np
 
 from privsketch.errors import ParameterError, PrivsketchError, RecordError
-from privsketch.sketching.engines.work import Outcome, Work, add_outcomes, foreign_error, part_sums
+from privsketch.sketching.engines.work import (
+    Outcome,
+    Work,
+    add_outcomes,
+    foreign_error,
+    part_persons_cut,
+    part_sums,
+    persons_sums,
+)
 from privsketch.sketching.sums import ExactSums, exact_sums
+from privsketch.tables.encoding import array_batches
 from privsketch.tables.kinds import kind_of
 from privsketch.tables.memory import Selection, array_blocks, selected_names
 from privsketch.tables.parts import FilePart
-from privsketch.tables.reading import read_parts
+from privsketch.tables.persons import Key
+from privsketch.tables.reading import file_pieces, names_persons
 
 _FAN_IN = 8  # sums that a task adds up: n parts need log8(n) levels; by trial
 Progress = Callable[[int], None]
 Graph = dict[Any, Any]
+_MAX_CUTS = 64  # of persons: each of them is all rows over as many
 _DEEPEST = 12  # tasks within tasks; Dask's own readers are three or four deep
 
 
@@ -104,7 +115,10 @@ class _Computation:
 def _computation(graph: Graph, parts: list[Any], work: Work) -> _Computation:
     """The graph that makes the parts, extended by their sums and the tree above them."""
     graph = dict(graph)
-    sums = [_add_task(graph, "sums", (partial(part_sums, work), part)) for part in parts]
+    if names_persons(work.chosen):
+        sums = _person_tasks(graph, parts, work)
+    else:
+        sums = [_add_task(graph, "sums", (partial(part_sums, work), part)) for part in parts]
     told = [_add_task(graph, "told", (_tell, key)) for key in sums]
     while len(sums) > 1:
         sums = [
@@ -112,6 +126,19 @@ def _computation(graph: Graph, parts: list[Any], work: Work) -> _Computation:
             for first in range(0, len(sums), _FAN_IN)
         ]
     return _Computation(graph, sums[0], tuple(told))
+
+
+def _person_tasks(graph: Graph, parts: list[Any], work: Work) -> list[str]:
+    """Sums over persons, whose rows may lie in all parts: every part is cut by persons first."""
+    n_cuts, key = min(len(parts), _MAX_CUTS), Key()
+    cuts = [
+        _add_task(graph, "rows", (partial(part_persons_cut, work, key, n_cuts), part))
+        for part in parts
+    ]
+    return [
+        _add_task(graph, "sums", (partial(persons_sums, work, place), list(cuts)))
+        for place in range(n_cuts)
+    ]
 
 
 def _add_task(graph: Graph, name: str, task: tuple[Any, ...]) -> str:
@@ -273,6 +300,8 @@ def _frame_parts(frame: Any, chosen: Selection) -> DaskParts:
     names = selected_names(labels, chosen, "table")
     table = frame[[frame.columns[labels.index(name)] for name in names]]
     # Workers choose by name again, and so depend on no optimisation that Dask applies.
+    if chosen.schema is not None:
+        return _delayed_parts(table.to_delayed(), chosen)
     return _delayed_parts(table.to_delayed(), Selection(chosen.dim, tuple(names), None))
 
 
@@ -284,12 +313,14 @@ def _array_parts(array: Any, chosen: Selection) -> DaskParts:
             "the number of columns of the Dask Array is unknown; use array.compute_chunk_sizes()"
         )
     # An array without rows is refused for the same reasons, in the same words.
-    for _ in array_blocks(np.empty((0, *(width,) * (array.ndim - 1)), array.dtype), chosen):
+    reader = array_blocks if chosen.schema is None else array_batches
+    for _ in reader(np.empty((0, *(width,) * (array.ndim - 1)), array.dtype), chosen):
         pass
     if chosen.columns is not None:
         array = array[:, [int(column) for column in chosen.columns]]
     chunks = array.rechunk({1: -1}).to_delayed().ravel().tolist()
-    return _delayed_parts(chunks, Selection(chosen.dim, None, None))
+    plain = Selection(chosen.dim, None, None) if chosen.schema is None else chosen
+    return _delayed_parts(chunks, plain)
 
 
 def _delayed_parts(parts: list[Any], chosen: Selection) -> DaskParts:
@@ -323,7 +354,7 @@ def _cuts_text(task: Any, depth: int = 0) -> bool:
 
 def _file_parts(data: Any, chosen: Selection) -> list[Any]:
     parts = []
-    for part in read_parts(data, chosen):
+    for part in file_pieces(data, chosen):
         if not isinstance(part, FilePart):
             raise RecordError(
                 f"`engine='dask'` cannot read records from {type(data).__name__}: expected a Dask "

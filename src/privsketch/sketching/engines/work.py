@@ -7,18 +7,21 @@ task, and the message of a foreign one may quote a record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from privsketch import __version__
+from privsketch._typing import Block
 from privsketch.design.recipe import Design
 from privsketch.errors import PrivsketchError, RecordError
 from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
 from privsketch.tables.memory import Selection
-from privsketch.tables.reading import part_blocks
+from privsketch.tables.persons import Key, cut_by_persons, joined_by_persons
+from privsketch.tables.reading import part_blocks, part_persons
 
 Outcome = ExactSums | PrivsketchError
+_Computed = TypeVar("_Computed")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,11 @@ class Work:
     missing_to_center: bool
     version: str = __version__
 
+    @property
+    def max_records(self) -> int:
+        """How many records of a person count."""
+        return 1 if self.chosen.schema is None else self.chosen.schema.max_records
+
     def on(self, chosen: Selection) -> Work:
         """The same work on parts with other columns."""
         return replace(self, chosen=chosen)
@@ -37,20 +45,43 @@ class Work:
 
 def part_sums(work: Work, part: Any) -> Outcome:
     """Exact sums of one part, on one thread; or our error, which quotes no value."""
+    return _quietly(work, lambda: _sums(work, part_blocks(part, work.chosen)))
+
+
+def part_persons_cut(work: Work, key: Key, n_parts: int, part: Any) -> Any:
+    """Rows of one part that could count, cut by persons; or our error."""
+
+    def cut() -> Any:
+        pieces = part_persons(part, work.chosen)
+        return cut_by_persons(pieces, work.chosen.dim, work.max_records, key, n_parts)
+
+    return _quietly(work, cut)
+
+
+def persons_sums(work: Work, place: int, parts: list[Any]) -> Outcome:
+    """Exact sums over the persons of one cut of all parts; or our error."""
+    for part in parts:
+        if isinstance(part, PrivsketchError):
+            return part
+    chunks = [part[place] for part in parts]
+    return _quietly(work, lambda: _sums(work, joined_by_persons(chunks, work.max_records)))
+
+
+def _sums(work: Work, blocks: Iterable[Block]) -> ExactSums:
+    return exact_sums(blocks, work.design, missing_to_center=work.missing_to_center, n_threads=1)
+
+
+def _quietly(work: Work, compute: Callable[[], _Computed]) -> _Computed | PrivsketchError:
+    """What is computed, or our error without the traceback, whose frames hold records."""
     if work.version != __version__:
         return RecordError(
             f"a worker has privsketch {__version__}, the driver {work.version}: install the same "
             "version on all machines"
         )
     try:
-        return exact_sums(
-            part_blocks(part, work.chosen),
-            work.design,
-            missing_to_center=work.missing_to_center,
-            n_threads=1,
-        )
+        return compute()
     except PrivsketchError as error:
-        return type(error)(error.text)  # without the traceback, whose frames hold records
+        return type(error)(error.text)
     except Exception as error:
         return foreign_error("a worker", error)
 

@@ -1,0 +1,306 @@
+"""Tables as a schema describes them: Arrow batches of its columns, and the records that they make.
+
+Whatever a table is, its columns become Arrow arrays first, by their names where it has names and by
+their places where it has none. Then every column is encoded, missing values get what the schema
+says, and rows that are left out are gone: what follows sees encoded records, and, if the schema
+names persons, whose they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._typing import Block, Floats
+from privsketch.errors import RecordError
+from privsketch.schema.columns import Column
+from privsketch.schema.table import Schema
+from privsketch.tables.cells import cells_of_objects, require_kind, text_cell, values_of
+from privsketch.tables.kinds import Kind
+from privsketch.tables.memory import Selection, rows_per_block, selected_names
+from privsketch.tables.text import MISSING_WORDS
+
+# Persons of some rows: whole numbers, or an Arrow array of bytes.
+Persons = npt.NDArray[np.int64] | Any
+
+
+def encoded(batch: Any, schema: Schema, what: str = "table") -> tuple[Block, Persons | None]:
+    """Records (n, dim) of a batch's rows that are not left out, and whose they are."""
+    points, kept = all_encoded(batch, schema, what)
+    persons = None
+    if schema.person is not None:
+        persons, nobody = _persons(batch.column(schema.person), schema.person, what)
+        if nobody.any() and schema.missing_person == "error":
+            raise RecordError(
+                f"{what}: column {schema.person!r}: a row names no person; a row is never a person "
+                "by itself. Leave such rows out with missing_person='drop' in the schema"
+            )
+        kept &= ~nobody
+    if kept.all():
+        return points, persons
+    return points[kept], None if persons is None else _filtered(persons, kept)
+
+
+def all_encoded(
+    batch: Any, schema: Schema, what: str = "table"
+) -> tuple[Block, npt.NDArray[np.bool_]]:
+    """Points (n, dim) of all rows of a batch, and which of them are not left out."""
+    points = np.empty((schema.dim, batch.num_rows))
+    kept = np.ones(batch.num_rows, dtype=np.bool_)
+    for column, place in schema.places():
+        values = values_of(column, batch.column(column.name), what)
+        values[~np.isfinite(values)] = np.nan
+        missing = np.isnan(values)
+        if missing.any():
+            _settle(column, schema.rule(column), values, missing, kept, what)
+        points[place] = column.encode(values)
+        if schema.rule(column) == "center":
+            points[place, missing] = column.center[:, np.newaxis]
+    return points.T, kept
+
+
+def _settle(
+    column: Column,
+    rule: str,
+    values: Floats,
+    missing: npt.NDArray[np.bool_],
+    kept: npt.NDArray[np.bool_],
+    what: str,
+) -> None:
+    """Do with missing values what the schema says, but for "center", which needs coordinates."""
+    if rule == "error":
+        raise RecordError(
+            f"{what}: column {column.name!r}: missing or infinite values; say in the schema what "
+            "becomes of them: missing='drop', or fill= for the column"
+        )
+    if rule == "drop":
+        kept &= ~missing
+    elif rule == "fill":
+        values[missing] = column.value_of(column.fill)
+    elif rule == "category":
+        values[missing] = column.value_of("missing")
+
+
+def _persons(array: Any, name: str, what: str) -> tuple[Persons, npt.NDArray[np.bool_]]:
+    """Persons of rows, and which rows name none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array = array.dictionary_decode()
+        kind = array.type
+    require_person_kind(kind, name, what)
+    if pa.types.is_null(kind):
+        return np.zeros(len(array), dtype=np.int64), np.ones(len(array), dtype=np.bool_)
+    nobody = np.asarray(pc.is_null(array, nan_is_null=True).cast("uint8")).astype(np.bool_)
+    if pa.types.is_floating(kind):
+        numbers = np.asarray(array.fill_null(0.0)).astype(np.float64)
+        numbers[nobody] = 0.0
+        if not ((np.floor(numbers) == numbers) & (np.abs(numbers) < 2.0**53)).all():
+            raise RecordError(
+                f"{what}: column {name!r}: a person is neither a whole number nor text"
+            )
+        return numbers.astype(np.int64), nobody
+    if pa.types.is_integer(kind):
+        # Those of 64 bits without a sign are told apart by their bits, too.
+        filled = np.asarray(array.fill_null(0))
+        return filled.astype(np.int64), nobody
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return array.fill_null(b"").cast(pa.large_binary()), nobody
+    if pa.types.is_fixed_size_binary(kind):
+        return array.cast(pa.binary()).fill_null(b"").cast(pa.large_binary()), nobody
+    texts = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
+    spelled = pc.is_in(pc.utf8_lower(texts), value_set=pa.array(MISSING_WORDS, texts.type))
+    nobody |= np.asarray(spelled.fill_null(False).cast("uint8")).astype(np.bool_)
+    return texts.fill_null("").cast(pa.large_binary()), nobody
+
+
+def require_person_kind(kind: Any, name: str, what: str) -> None:
+    """Refuse an Arrow type that names no persons."""
+    import pyarrow.types as types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    known = (
+        *(types.is_integer, types.is_floating, types.is_null),
+        *(types.is_string, types.is_large_string, types.is_string_view),
+        *(types.is_binary, types.is_large_binary, types.is_fixed_size_binary),
+    )
+    if not any(is_kind(kind) for is_kind in known):
+        raise RecordError(
+            f"{what}: column {name!r} names persons and is {kind}, not numbers or text"
+        )
+
+
+def _filtered(persons: Persons, kept: npt.NDArray[np.bool_]) -> Persons:
+    import pyarrow as pa
+
+    return persons[kept] if isinstance(persons, np.ndarray) else persons.filter(pa.array(kept))
+
+
+def require_kinds(fields: Any, schema: Schema, what: str) -> None:
+    """Refuse a table, by the Arrow schema of it, whose types do not fit."""
+    for column in schema.columns:
+        require_kind(column, fields.field(column.name).type, what)
+    if schema.person is not None:
+        require_person_kind(fields.field(schema.person).type, schema.person, what)
+
+
+# --------------------------------------------------------------- tables in memory
+
+
+def array_batches(array: Any, chosen: Selection) -> Iterator[Any]:
+    """Batches of a NumPy array, whose columns are those of the schema, in its order."""
+    schema = _schema(chosen)
+    if array.ndim != 2:
+        raise RecordError(
+            f"expected a table with rows and columns (2 dimensions), got {array.ndim}; reshape "
+            "your data: array.reshape(-1, 1) for one column"
+        )
+    if schema.person is not None:
+        raise RecordError(
+            f"the schema names persons by column {schema.person!r}, and an array has no column "
+            "names; give a table that has"
+        )
+    if array.shape[1] != len(schema.columns):
+        raise RecordError(f"table has {array.shape[1]} columns, the schema {len(schema.columns)}")
+    masks = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
+    plain = np.asarray(array)
+    if plain.dtype.kind not in "fiubOUSM":
+        raise RecordError(f"a column is of no kind that can be read ({plain.dtype.type.__name__})")
+
+    def cells(place: int, rows: slice) -> Any:
+        part = plain[rows, place]
+        if masks is not None and masks[rows, place].any():
+            part = part.astype(object)
+            part[masks[rows, place]] = None
+        return part
+
+    yield from _batches(schema, len(plain), cells, chosen.dim)
+
+
+def pandas_batches(frame: Any, chosen: Selection) -> Iterator[Any]:
+    """Batches of a pandas frame, by the names of its columns."""
+    schema = _schema(chosen)
+    if getattr(frame, "ndim", 0) != 2:
+        raise RecordError("expected a table with rows and columns; use series.to_frame()")
+    labels = [str(label) for label in frame.columns]
+    names = selected_names(labels, chosen, "table")
+    places = [labels.index(name) for name in names]
+
+    def cells(place: int, rows: slice) -> Any:
+        return frame.iloc[rows, places[place]]
+
+    yield from _batches(schema, len(frame), cells, chosen.dim)
+
+
+def list_batches(rows: Sequence[Any], chosen: Selection) -> Iterator[Any]:
+    """Batches of a list of rows, whose cells keep their own types."""
+    lists = [list(row) for row in rows]
+    if len({len(row) for row in lists}) > 1:
+        raise RecordError("the rows of the list do not all have the same length")
+    array = np.empty((len(lists), len(lists[0]) if lists else 0), dtype=object)
+    for place, row in enumerate(lists):
+        array[place] = row
+    yield from array_batches(array, chosen)
+
+
+def sparse_batches(matrix: Any, chosen: Selection) -> Iterator[Any]:
+    """Batches of a matrix of SciPy."""
+    from privsketch.tables.memory import Selection as Plain
+    from privsketch.tables.sparse import sparse_blocks
+
+    for block in sparse_blocks(matrix, Plain(matrix.shape[1], None, None)):
+        yield from array_batches(block, chosen)
+
+
+def stream_batches(data: Any, chosen: Selection) -> Iterator[Any]:
+    """Batches of anything that offers an Arrow stream or array."""
+    import pyarrow as pa
+
+    schema = _schema(chosen)
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(data)
+        else:
+            batch = pa.record_batch(data)
+            reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
+        with reader:
+            names = selected_names(reader.schema.names, chosen, "table")
+            require_kinds(reader.schema, schema, "table")
+            for batch in reader:
+                yield from sliced(batch.select(names), chosen.dim)
+    except RecordError:
+        raise
+    except Exception:
+        # Whatever produces the stream may fail while it is read, and quote a record.
+        raise RecordError("table: its Arrow stream cannot be read as a table") from None
+
+
+def sliced(batch: Any, dim: int) -> Iterator[Any]:
+    """A batch in pieces of moderate size."""
+    rows = rows_per_block(dim)
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows)
+
+
+def _schema(chosen: Selection) -> Schema:
+    if chosen.schema is None:
+        raise RecordError("schema: there is none")
+    return chosen.schema
+
+
+def _batches(
+    schema: Schema, n_rows: int, cells: Callable[[int, slice], Any], dim: int
+) -> Iterator[Any]:
+    """Batches from cells of the columns, and of persons behind them, by place and rows."""
+    import pyarrow as pa
+
+    step = rows_per_block(dim)
+    for first in range(0, n_rows, step):
+        rows = slice(first, min(first + step, n_rows))
+        arrays = [_array(column, cells(j, rows)) for j, column in enumerate(schema.columns)]
+        names = list(schema.names)
+        if schema.person is not None:
+            arrays.append(_person_array(schema.person, cells(len(names), rows)))
+            names.append(schema.person)
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _array(column: Column, cells: Any) -> Any:
+    """An Arrow array of cells; objects are read one by one, for no cell decides over others."""
+    import pyarrow as pa
+
+    if cells.dtype == object:
+        return cells_of_objects(column, cells, "table")
+    try:
+        array = pa.array(cells, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise RecordError(f"table: column {column.name!r} is {cells.dtype}") from None
+    require_kind(column, array.type, "table")
+    return array
+
+
+def _person_array(name: str, cells: Any) -> Any:
+    import pyarrow as pa
+
+    if cells.dtype == object:
+        texts = [text_cell(cell, name, "table") for cell in cells]
+        return pa.array(texts, pa.large_string())
+    try:
+        return pa.array(cells, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise RecordError(f"table: column {name!r} is {cells.dtype}") from None
+
+
+BATCH_READERS: dict[Kind, Callable[[Any, Selection], Iterator[Any]]] = {
+    "array": array_batches,
+    "pandas": pandas_batches,
+    "arrow": stream_batches,
+    "sparse": sparse_batches,
+    "rows": list_batches,
+}

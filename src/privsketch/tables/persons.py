@@ -1,0 +1,379 @@
+"""One record of each person, or a few, whatever the order and the number of their rows.
+
+The record with the smallest keyed hash of its encoded values counts. The key is drawn for each run
+and told nobody; which of a person's rows is kept depends on that person's rows and the key alone.
+So adding, removing or replacing a person changes one record of what follows, for any key.
+
+Rows come in any order. Chunks of them are sorted by a keyed hash of their persons, reduced to what
+could still count, and kept (`tables/spill`); then stretches of all chunks with the same range of
+hashes, small enough for the memory, are put together and reduced for good. Persons are compared by
+what they are, not by a hash that two of them could share: the hash of a whole number has no
+collisions, and where persons are texts, texts are compared.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._parallel import in_threads
+from privsketch._typing import Block
+from privsketch.errors import RecordError
+from privsketch.tables.encoding import Persons
+from privsketch.tables.spill import KeptRows, Spill, Words
+
+CHUNK_BYTES = 2**25  # of rows that are sorted together
+PART_BYTES = 2**26  # of rows that are put together
+BUCKET_BITS = 12  # ranges of hashes that stretches are made of
+_HASH_ROWS = 2**13  # whose words stay in the cache while they are mixed
+# Multipliers and shifts of a well-mixing bijection of 64 bits (Stafford, 2011, variant 13).
+_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+_FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+@dataclass(frozen=True)
+class Key:
+    """What hashes of one run depend on, drawn from the operating system."""
+
+    words: tuple[int, ...] = field(
+        default_factory=lambda: tuple(secrets.randbits(64) for _ in range(4)), repr=False
+    )
+
+    def word(self, place: int) -> np.uint64:
+        """One of the words."""
+        return np.uint64(self.words[place])
+
+
+Piece = tuple[Block, Persons]
+
+
+class SelectedRows:
+    """Which rows of which persons count, from pieces of a table in any order."""
+
+    def __init__(
+        self,
+        dim: int,
+        max_records: int = 1,
+        *,
+        key: Key | None = None,
+        memory: int | None = None,
+        part_bytes: int | None = None,
+    ) -> None:
+        self._dim, self._most, self._key = dim, max_records, key or Key()
+        self._rows, self._texts = Spill(memory), Spill(memory)
+        self._part_bytes = PART_BYTES if part_bytes is None else part_bytes
+        self._ends: list[npt.NDArray[np.int64]] = []  # of buckets in each chunk, in rows
+        self._is_text: bool | None = None
+
+    def sorted_chunk(self, pieces: Iterable[Piece]) -> _Chunk | None:
+        """What of some pieces could count, sorted by person; safe to call from several threads."""
+        pieces = [piece for piece in pieces if len(piece[0])]
+        if not pieces:
+            return None
+        kinds = {isinstance(persons, np.ndarray) for _, persons in pieces}
+        if len(kinds) > 1:
+            raise _mixed()
+        is_text = not kinds.pop()
+        persons = _joined([persons for _, persons in pieces])
+        n_rows = sum(len(block) for block, _ in pieces)
+        words = np.empty((n_rows, self._dim + 2), dtype=np.uint64)
+        first = 0
+        for block, _ in pieces:
+            # Zero has one spelling.
+            np.add(block, 0.0, out=words[first : first + len(block), 2:].view(np.float64))
+            first += len(block)
+        hashes = words[:, 0]
+        hashes[:] = text_hashes(persons, self._key) if is_text else self._mixed_numbers(persons)
+        words[:, 1] = row_hashes(words[:, 2:], self._key)
+        return _reduced(words, persons if is_text else None, self._most)
+
+    def _mixed_numbers(self, persons: npt.NDArray[np.int64]) -> Words:
+        return _mixed_words(persons.view(np.uint64) ^ self._key.word(0), self._key.word(1))
+
+    def append(self, chunk: _Chunk | None) -> None:
+        """Keep a chunk."""
+        if chunk is None:
+            return
+        is_text = chunk.texts is not None
+        if self._is_text not in (None, is_text):
+            raise _mixed()
+        self._is_text = is_text
+        buckets = (chunk.words[:, 0] >> np.uint64(64 - BUCKET_BITS)).astype(np.int64)
+        ends = np.searchsorted(buckets, np.arange(2**BUCKET_BITS + 1))
+        self._ends.append(ends)
+        self._rows.append(chunk.words)
+        if chunk.texts is not None:
+            data, starts = _bytes_of(chunk.texts)
+            self._texts.append(starts.astype(np.int64))
+            self._texts.append(data if len(data) else np.zeros(1, np.uint8))
+
+    def blocks(self, n_threads: int | None = None) -> Iterator[Block]:
+        """The records that count, (n, dim) each; once."""
+        if not self._ends:
+            return
+        ranges = self._ranges()
+        for words in in_threads(self._selected, ranges, n_threads):
+            if len(words):
+                yield np.ascontiguousarray(words[:, 2:]).view(np.float64)
+        self._rows.close()
+        self._texts.close()
+
+    def _ranges(self) -> Iterator[_Range]:
+        """Buckets that are put together, as many as fit."""
+        ends = np.sum(self._ends, axis=0)
+        most = max(1, self._part_bytes // (8 * (self._dim + 2)))
+        first = 0
+        while first < 2**BUCKET_BITS:
+            last = int(np.searchsorted(ends, ends[first] + most, side="right")) - 1
+            last = max(last, first + 1)
+            yield _Range(first, min(last, 2**BUCKET_BITS), int(ends[last] - ends[first]))
+            first = last
+
+    def _selected(self, part: _Range) -> Words:
+        """Rows of some buckets that count."""
+        width = self._dim + 2
+        pieces, texts = [], []
+        for number, ends in enumerate(self._ends):
+            start, stop = int(ends[part.first]), int(ends[part.last])
+            if start == stop:
+                continue
+            data = self._rows.stretch(number, 8 * width * start, 8 * width * stop)
+            pieces.append(data.view(np.uint64).reshape(-1, width))
+            if self._is_text:
+                texts.append(self._text(number, start, stop))
+        if not pieces:
+            return np.empty((0, width), dtype=np.uint64)
+        words = np.concatenate(pieces)
+        return _reduced(words, _joined(texts) if texts else None, self._most).words
+
+    def _text(self, number: int, start: int, stop: int) -> Any:
+        """Persons of some rows of a chunk."""
+        import pyarrow as pa
+
+        places = self._texts.stretch(2 * number, 8 * start, 8 * (stop + 1)).view(np.int64)
+        data = self._texts.stretch(2 * number + 1, int(places[0]), int(places[-1]))
+        offsets = np.ascontiguousarray(places - places[0])
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+        return pa.Array.from_buffers(pa.large_binary(), stop - start, buffers)
+
+
+def _mixed() -> RecordError:
+    return RecordError(
+        "table: persons are whole numbers in one part and text in another; the same person would "
+        "be two of them. Give that column one type"
+    )
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Rows in the order of their persons' hashes: hash, hash of the row, values; and persons."""
+
+    words: Words
+    texts: Any = None
+
+    @property
+    def size(self) -> int:
+        return int(self.words.size)
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Buckets, and the number of their rows."""
+
+    first: int
+    last: int
+    size: int
+
+
+def _reduced(words: Words, texts: Any, most: int) -> _Chunk:
+    """The rows that could count: of each person those with the smallest hashes, `most` of them."""
+    hashes, rows = words[:, 0], words[:, 1]
+    if texts is None:
+        order = np.argsort(hashes)
+        groups: npt.NDArray[Any] = hashes[order]
+    else:
+        # Codes of the texts themselves: hashes only bring the same ones together.
+        codes = np.asarray(texts.dictionary_encode().indices).astype(np.int64)
+        order = np.lexsort((codes, hashes))
+        groups = codes[order]
+    new = np.empty(len(order), dtype=np.bool_)
+    new[0], new[1:] = True, groups[1:] != groups[:-1]
+    starts = np.flatnonzero(new)
+    if most == 1:
+        of_group = np.cumsum(new) - 1
+        sorted_rows = rows[order]
+        least = np.minimum.reduceat(sorted_rows, starts)
+        found = np.flatnonzero(sorted_rows == least[of_group])
+        # Equal rows of a person are one.
+        place = of_group[found]
+        first = np.empty(len(found), dtype=np.bool_)
+        first[0], first[1:] = True, place[1:] != place[:-1]
+        chosen = order[found[first]]
+    else:
+        of_group = np.cumsum(new) - 1
+        # Within groups, which stay where they are, by the hash of the row.
+        again = np.lexsort((rows[order], of_group))
+        rank = np.arange(len(order)) - starts[of_group]
+        chosen = order[again][rank < most]
+    kept = np.take(words, chosen, axis=0)
+    return _Chunk(kept, None if texts is None else texts.take(_indices(chosen)))
+
+
+def _indices(places: npt.NDArray[np.int64]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(places)
+
+
+def _joined(persons: list[Persons]) -> Persons:
+    import pyarrow as pa
+
+    if len(persons) == 1:
+        return persons[0]
+    if isinstance(persons[0], np.ndarray):
+        return np.concatenate(persons)
+    return pa.concat_arrays(persons)
+
+
+def _mixed_words(words: Words, addend: np.uint64) -> Words:
+    """A bijection of 64-bit words that mixes all their bits."""
+    mixed = words + addend
+    mixed ^= mixed >> _SHIFTS[0]
+    mixed *= _FACTORS[0]
+    mixed ^= mixed >> _SHIFTS[1]
+    mixed *= _FACTORS[1]
+    mixed ^= mixed >> _SHIFTS[2]
+    return mixed
+
+
+def row_hashes(values: Words, key: Key) -> Words:
+    """Keyed hashes (n,) of rows of words (n, dim)."""
+    found = np.empty(len(values), dtype=np.uint64)
+    for first in range(0, len(values), _HASH_ROWS):
+        part = values[first : first + _HASH_ROWS]
+        state = np.full(len(part), key.word(2), dtype=np.uint64)
+        for column in part.T:
+            state = _mixed_words(state ^ column, key.word(3))
+        found[first : first + _HASH_ROWS] = state
+    return found
+
+
+def _bytes_of(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Bytes of an Arrow array of texts, and where they begin and end, (n + 1,)."""
+    _, offsets, data = texts.buffers()
+    places = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    whole = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
+    return whole[places[0] : places[-1]], places - places[0]
+
+
+def text_hashes(texts: Any, key: Key) -> Words:
+    """Keyed hashes (n,) of the bytes of an Arrow array of texts, eight bytes at a time."""
+    data, places = _bytes_of(texts)
+    lengths = np.diff(places)
+    padded = np.concatenate([data, np.zeros(8, np.uint8)])
+    state = _mixed_words(lengths.view(np.uint64) ^ key.word(0), key.word(1))
+    for step in range(0, int(lengths.max(initial=0)), 8):
+        left = lengths - step
+        here = np.flatnonzero(left > 0)
+        word = np.zeros(len(here), dtype=np.uint64)
+        for byte in range(8):
+            inside = left[here] > byte
+            at = places[:-1][here] + step + byte
+            value = np.where(inside, padded[np.minimum(at, len(data))], 0).astype(np.uint64)
+            word |= value << np.uint64(8 * byte)
+        state[here] = _mixed_words(state[here] ^ word, key.word(1))
+    return state
+
+
+def selected_blocks(
+    batches: Iterable[Any],
+    encode: Callable[[Any], Piece],
+    dim: int,
+    max_records: int,
+    *,
+    n_threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    key: Key | None = None,
+) -> Iterator[Block]:
+    """Records (n, dim) that count, from batches of a table in any order.
+
+    Batches are encoded, hashed and sorted in threads; `progress` counts their rows.
+    """
+    rows = SelectedRows(dim, max_records, key=key)
+
+    def work(chunk: Any) -> tuple[_Chunk | None, int]:
+        return rows.sorted_chunk(map(encode, chunk.batches)), chunk.n_rows
+
+    for chunk, count in in_threads(work, _gathered(batches, dim), n_threads):
+        rows.append(chunk)
+        if progress is not None:
+            progress(count)
+    yield from rows.blocks(n_threads)
+
+
+def cut_by_persons(
+    pieces: Iterable[Piece], dim: int, max_records: int, key: Key, n_parts: int
+) -> list[_Chunk | None]:
+    """What of some pieces could count, cut into parts of which each has all rows of its persons.
+
+    The same persons are in the same part wherever this is done, as long as the key is the same.
+    """
+    chunk = SelectedRows(dim, max_records, key=key).sorted_chunk(pieces)
+    if chunk is None:
+        return [None] * n_parts
+    edges = np.array([(2**64 * j) // n_parts for j in range(1, n_parts)], dtype=np.uint64)
+    places = [0, *np.searchsorted(chunk.words[:, 0], edges).tolist(), len(chunk.words)]
+    found: list[_Chunk | None] = []
+    for start, stop in itertools.pairwise(places):
+        texts = None if chunk.texts is None else chunk.texts.slice(start, stop - start)
+        found.append(_Chunk(chunk.words[start:stop], texts) if stop > start else None)
+    return found
+
+
+def joined_by_persons(chunks: Iterable[_Chunk | None], max_records: int) -> Iterator[Block]:
+    """Records that count, from the same part of all pieces."""
+    given = [chunk for chunk in chunks if chunk is not None]
+    if not given:
+        return
+    texts = [chunk.texts for chunk in given if chunk.texts is not None]
+    if len(texts) not in (0, len(given)):
+        raise _mixed()
+    words = np.concatenate([chunk.words for chunk in given])
+    chosen = _reduced(words, _joined(texts) if texts else None, max_records)
+    yield np.ascontiguousarray(chosen.words[:, 2:]).view(np.float64)
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """Batches that are sorted together."""
+
+    batches: tuple[Any, ...]
+    n_rows: int
+    size: int
+
+
+def _gathered(batches: Iterable[Any], dim: int) -> Iterator[_Batches]:
+    waiting: list[Any] = []
+    n_rows, most = 0, max(1, CHUNK_BYTES // (8 * (dim + 2)))
+    for batch in batches:
+        waiting.append(batch)
+        n_rows += batch.num_rows
+        if n_rows >= most:
+            yield _Batches(tuple(waiting), n_rows, n_rows * (dim + 2))
+            waiting, n_rows = [], 0
+    if waiting:
+        yield _Batches(tuple(waiting), n_rows, n_rows * (dim + 2))
+
+
+def kept_rows(blocks: Iterable[Block], dim: int) -> KeptRows:
+    """Blocks that were made once, to be read several times."""
+    kept = KeptRows(dim)
+    for block in blocks:
+        kept.append(np.asarray(block, dtype=np.float64))
+    return kept
