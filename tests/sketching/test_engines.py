@@ -33,6 +33,7 @@ from privsketch.sketching.engines import dask as dask_engine
 from privsketch.sketching.engines import pool as pool_engine
 from privsketch.sketching.engines.work import Work, add_outcomes, part_sums
 from privsketch.tables import parts
+from privsketch.tables.memory import Selection
 from privsketch.tables.reading import chosen_columns, part_blocks, read_parts
 
 NAMES = ("age", "bmi", "dose")
@@ -392,7 +393,7 @@ def test_names_of_tasks_are_random(exact, frame, client):
     ours = {key for key in seen if key.startswith("privsketch")}
     assert ours
     assert all(re.fullmatch(r"privsketch-(sums|told|tree)-[0-9a-f]{32}", key) for key in ours)
-    work = Work(None, None, False)
+    work = Work(None, Selection(2, None, None), False)
     keys = [set(dask_engine._computation({}, list("ab"), work).graph) for _ in range(2)]
     assert not keys[0] & keys[1]
 

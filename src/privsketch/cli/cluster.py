@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from privsketch import Budget, ClusterModel, Design, Sketch
     from privsketch.clustering.choose import Choice
     from privsketch.domain import Domain
+    from privsketch.schema.table import Schema
 
 _PATH = click.Path(path_type=Path)
 _AGAIN = "clustering its records again would spend the budget again"
@@ -109,6 +110,7 @@ def cluster(
     data: tuple[Path, ...],
     box: tuple[str, str] | None,
     ball: float | None,
+    schema: Path | None,
     center: str,
     epsilon: float,
     delta: float,
@@ -143,9 +145,10 @@ def cluster(
         # Learn what is wrong before anything is spent.
         if not dry_run:
             _require_outputs(data, required_output(output), report, force)
-        files = _record_files(data, chosen_columns(columns, data), header)
+        domain = stated_domain(box, ball, center, None, schema)
+        files = _record_files(data, chosen_columns(columns, data), header, domain)
         study = _Study(
-            domain=domain_of(stated_domain(box, ball, center, None), files.dim),
+            domain=domain_of(domain, files.dim),
             budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
             names=files.record_names,
             **facts,
@@ -157,7 +160,7 @@ def cluster(
         output = required_output(output)
         named = source_name(source, output)
         options = {
-            "columns": files.chosen.columns or files.chosen.names,
+            "columns": None if schema else files.chosen.columns or files.chosen.names,
             "header": header,
             "missing": missing,
             "n_threads": n_threads,
@@ -224,12 +227,19 @@ def _page(
 class _Study:
     """The public facts of a run."""
 
-    domain: Domain
+    domain: Domain | Schema
     budget: Budget
     n_clusters: int
     n_records: float | None
     random_state: int | None
     names: tuple[str, ...] | None
+
+    @property
+    def box(self) -> Domain:
+        """Where records lie, encoded ones with a schema."""
+        from privsketch.schema.table import Schema
+
+        return self.domain.box if isinstance(self.domain, Schema) else self.domain
 
     def design(self) -> Design:
         """For a sketch of the records."""
@@ -258,7 +268,7 @@ def _choice(method: str, loss: str, study: _Study) -> Choice:
     return chosen_method(
         method,
         n_clusters=study.n_clusters,
-        domain=study.domain,
+        domain=study.box,
         budget=study.budget,
         n_records=study.n_records,
     )
@@ -280,6 +290,7 @@ def _learned(
     from privsketch.clustering.choose import cluster_by
     from privsketch.clustering.medians.method import cluster_medians
     from privsketch.clustering.run import clustered
+    from privsketch.schema.table import schema_of
     from privsketch.tables.reading import checked_missing
 
     if choice.method == "sketch":
@@ -294,7 +305,7 @@ def _learned(
         "budget": study.budget,
         "n_records": study.n_records,
         "random_state": study.random_state,
-        "missing_to_center": checked_missing(options.pop("missing")),
+        "missing_to_center": checked_missing(options.pop("missing"), schema_of(study.domain)),
         "progress": progress,
         **options,
     }
@@ -310,19 +321,22 @@ def _forecast(study: _Study, choice: Choice, files: Any, n_threads: int | None) 
     import privsketch as ps
     from privsketch.clustering.pipeline.plan import plan_pipeline
 
+    described = study.domain.describe().splitlines()
+    is_schema = isinstance(study.domain, ps.Schema)
+    budget = study.domain.charged(study.budget) if is_schema else study.budget  # type: ignore[union-attr]
     lines = [
         _method_line(choice),
         f"record      {study.domain.dim} columns",
-        f"domain      {study.domain.describe()}",
-        f"cost        at most {study.budget.describe()}",
+        *(f"{'domain' if not n else '':<11} {line}" for n, line in enumerate(described)),
+        f"cost        at most {budget.describe()}",
     ]
     if choice.method == "sketch":
         design = study.design()
         told = ps.estimate_cost(design, n_threads=n_threads).describe()
         lines += ["", design.describe(), "", told, ""]
     elif choice.method == "pipeline" and study.n_records is not None:
-        dim = len(study.domain.half_widths)
-        plan = plan_pipeline(study.n_clusters, dim, study.budget, study.n_records)
+        dim = len(study.box.half_widths)
+        plan = plan_pipeline(study.n_clusters, dim, budget, study.n_records)
         lines.append(f"plan        {plan.describe()}")
     return "\n".join([*lines, files.looked_at, "nothing was spent"])
 
@@ -332,12 +346,16 @@ def _method_line(choice: Choice) -> str:
 
 
 def _record_files(
-    data: tuple[Path, ...], columns: Sequence[str | int] | None, header: bool | None
+    data: tuple[Path, ...],
+    columns: Sequence[str | int] | None,
+    header: bool | None,
+    domain: Domain | Schema,
 ) -> Any:
     """The columns that make a record, from names and types alone."""
+    from privsketch.schema.table import schema_of
     from privsketch.tables.carried import RecordFiles
 
-    return RecordFiles.of(data, columns, carry=None, header=header)
+    return RecordFiles.of(data, columns, carry=None, header=header, schema=schema_of(domain))
 
 
 def _require_outputs(

@@ -14,6 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from privsketch.domain import Domain
+    from privsketch.schema.table import Schema
 
 
 def choice(
@@ -32,6 +33,13 @@ DOMAIN = (
         help="Records lie in a box; numbers, or lists like 0,0,18.",
     ),
     click.option("--ball", type=float, metavar="RADIUS", help="Records lie in a ball."),
+    click.option(
+        "--schema",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="What is public about the table: kinds and bounds of columns, missing values, "
+        "persons. In place of --box and --ball; `privsketch schema draft` begins one.",
+    ),
     click.option(
         "--center",
         metavar="CENTER",
@@ -116,6 +124,7 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
         *,
         box: tuple[str, str] | None,
         ball: float | None,
+        schema: Path | None,
         center: str,
         dim: int | None,
         epsilon: float,
@@ -127,8 +136,10 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
         import privsketch as ps
 
         names = listed_names(columns)
+        if schema is not None and (names is not None or dim is not None):
+            raise click.UsageError("--schema names the columns; leave --columns and --dim out")
         dim = len(names) if dim is None and names is not None else dim
-        domain = stated_domain(box, ball, center, dim)
+        domain = stated_domain(box, ball, center, dim, schema)
         budget = ps.Budget(epsilon, delta, neighbours)  # type: ignore[arg-type]
         command(study={"domain": domain, "budget": budget, "columns": names}, **rest)
 
@@ -137,23 +148,35 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def stated_domain(
-    box: tuple[str, str] | None, ball: float | None, center: str, dim: int | None
-) -> Domain:
-    """Where records lie, as --box or --ball say."""
+    box: tuple[str, str] | None,
+    ball: float | None,
+    center: str,
+    dim: int | None,
+    schema: Path | None = None,
+) -> Domain | Schema:
+    """What is public about records, as --schema, --box or --ball say."""
     import privsketch as ps
 
-    if (box is None) == (ball is None):
-        raise click.UsageError("give either --box LOW HIGH or --ball RADIUS: where records lie")
+    if sum(given is not None for given in (box, ball, schema)) != 1:
+        raise click.UsageError(
+            "give one of --schema FILE, --box LOW HIGH and --ball RADIUS: what is public about "
+            "records"
+        )
+    if schema is not None:
+        return ps.Schema.load(schema)
     if box is not None:
         return ps.Box(low=listed_numbers(box[0]), high=listed_numbers(box[1]), dim=dim)
     return ps.Ball(dim=dim, radius=ball, center=listed_numbers(center))
 
 
-def domain_of(domain: Domain, dim: int) -> Domain:
+def domain_of(domain: Domain | Schema, dim: int) -> Domain | Schema:
     """The domain of records of files that have `dim` columns to use."""
     from privsketch.errors import RecordError
+    from privsketch.schema.table import Schema
     from privsketch.tables.memory import wrong_width
 
+    if isinstance(domain, Schema):
+        return domain
     if domain.dim is not None and domain.dim != dim:
         raise RecordError(wrong_width("the table", dim, domain.dim))
     return domain.with_dim(dim)

@@ -120,6 +120,7 @@ def release(
     output: Path | None,
     box: tuple[str, str] | None,
     ball: float | None,
+    schema: Path | None,
     center: str,
     n_components: int,
     columns: str | None,
@@ -151,18 +152,23 @@ def release(
         import privsketch as ps
         from privsketch.cli.progress import record_bar
         from privsketch.projection.files import receipt_path, release_files
+        from privsketch.schema.table import require_rows, schema_of
         from privsketch.tables.carried import RecordFiles
         from privsketch.tables.reading import checked_missing
 
-        domain = stated_domain(box, ball, center, None)
+        domain = stated_domain(box, ball, center, None, schema)
         # Learn it before anything is released.
         if not dry_run:
             require_file(required_output(output), "a released table stands beside its receipt")
             _require_outputs(data, required_output(output), matrix_file, force)
         carried = listed_names(carry) or []
-        records = RecordFiles.of(data, chosen_columns(columns, data), carried, header)
-        domain = domain_of(domain, records.dim)
-        projection = ps.Projection.draw(domain, n_components, **choices)
+        encoding = schema_of(domain)
+        if encoding is not None:
+            require_rows(encoding)
+        records = RecordFiles.of(
+            data, chosen_columns(columns, data), carried, header, schema=encoding
+        )
+        projection = ps.Projection.draw(domain_of(domain, records.dim), n_components, **choices)
         if carried:
             click.secho(
                 f"UNPROTECTED: {', '.join(carried)} will be copied as they are, for everyone who "
@@ -185,7 +191,7 @@ def release(
                 projection,
                 output,
                 source=source or output.stem,
-                missing_to_center=checked_missing(missing),
+                missing_to_center=checked_missing(missing, encoding),
                 n_threads=n_threads,
                 progress=progress,
                 finish=spending.stop.finish,

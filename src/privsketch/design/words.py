@@ -73,14 +73,10 @@ def capacity(design: Design) -> str:
 
 def describe_design(design: Design) -> str:
     """Several lines, each with a heading of twelve characters."""
-    columns = design.columns
-    names = "by position" if columns is None else ", ".join(columns[:_MAX_NAMES])
-    more = ", ..." if columns is not None and len(columns) > _MAX_NAMES else ""
     lines = [
         f"design      {design.fingerprint[:16]} for {design.task}, "
         f"{design.n_components} components",
-        f"records     {design.domain.describe()}; planned for {design.n_records:g} of them",
-        f"columns     {names}{more}",
+        *_record_lines(design),
         f"features    {_features(design)}",
         f"noise       {design.noise}, standard deviation {design.noise_std:.4g} "
         f"{'records' if design.mapping.has_table else 'squared radii'} per number",
@@ -94,6 +90,22 @@ def describe_design(design: Design) -> str:
         lines.append(f"size        {capacity(design)}")
     lines += [f"count       {_COUNTS[design.count]}", f"budget      {design.budget.describe()}"]
     return "\n".join(lines + [f"careful     {text}" for text in cautions(design)])
+
+
+def _record_lines(design: Design) -> list[str]:
+    """Where records lie and what their columns are, or the schema."""
+    planned = f"planned for {design.n_records:g} of them"
+    columns, schema = design.columns, design.schema
+    if schema is not None:
+        lines = schema.describe().splitlines()
+        told = [f"{'' if place else 'table':<11} {line}" for place, line in enumerate(lines)]
+        return [*told, f"records     {schema.dim} numbers each; {planned}"]
+    names = "by position" if columns is None else ", ".join(columns[:_MAX_NAMES])
+    more = ", ..." if columns is not None and len(columns) > _MAX_NAMES else ""
+    return [
+        f"records     {design.domain.describe()}; {planned}",
+        f"columns     {names}{more}",
+    ]
 
 
 def _features(design: Design) -> str:

@@ -19,7 +19,7 @@ from privsketch.errors import ParameterError, RecordError
 from privsketch.estimators.base import PrivateEstimator, documented, seen, validated
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
-from privsketch.schema.table import Schema, require_rows
+from privsketch.schema.table import Schema, domain_of_rows
 from privsketch.tables.reading import checked_missing, read_points
 
 
@@ -146,15 +146,12 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         domain = self._public_facts("replace")[1]
         self._check_choices()
         if isinstance(domain, Schema):
-            require_rows(domain)
+            found: Domain = domain_of_rows(domain, self.protect, self.bound)
             seen(self, X)
             table = read_points(X, domain)[0]
-            # Distances of encoded records are at most the diameter of either.
-            is_row = self.protect == "row" and self.bound is None
-            found: Domain = domain.ball if is_row else domain.box
         else:
             table = validated(self, X, reset=True)
-            found = domain.with_dim(table.shape[1])
+            found = domain
         if len(table) == 0:
             raise RecordError(
                 "X: the table has no records; the number of records is public and must be at "
@@ -168,7 +165,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         # The columns are those of X from here on: an older matrix must not meet them.
         self.__dict__.pop("projection_", None)
         self.projection_ = Projection.draw(
-            found,
+            found.with_dim(table.shape[1]),
             self.n_components,
             epsilon=self.epsilon,  # type: ignore[arg-type]
             delta=self.delta,  # type: ignore[arg-type]

@@ -37,6 +37,7 @@ from privsketch.projection.calibration import (
 )
 from privsketch.projection.change import Protection
 from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
+from privsketch.schema.table import Schema, domain_of_rows
 from privsketch.tables.reading import stable_parts
 
 MAX_COMPONENTS = 1024  # bounds of norms need eigenvalues of a matrix of this size; by trial
@@ -85,7 +86,7 @@ class Projection:
     @classmethod
     def draw(
         cls,
-        domain: Domain,
+        domain: Domain | Schema,
         n_components: int,
         *,
         epsilon: float,
@@ -101,8 +102,9 @@ class Projection:
 
         Parameters
         ----------
-        domain : Box or Ball, with its dimension
-            Public bounds of the records; those outside are moved to its edge.
+        domain : Schema, or Box or Ball with its dimension
+            Public bounds of the records; those outside are moved to its edge. With a schema,
+            blocks of encoded records are released (`privsketch.tables.reading`).
         n_components : int
             Numbers that are released for each record.
         epsilon, delta : float
@@ -126,6 +128,8 @@ class Projection:
         if n_components > MAX_COMPONENTS:
             raise ParameterError(f"`n_components={n_components}`: at most {MAX_COMPONENTS}")
         budget = Budget(epsilon, delta, "replace")
+        if isinstance(domain, Schema):
+            domain = domain_of_rows(domain, protect, bound)
         if budget.epsilon < MIN_EPSILON:
             raise ParameterError(
                 "epsilon", epsilon, f"below {MIN_EPSILON:g} nothing is left of a record"

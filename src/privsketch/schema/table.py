@@ -18,7 +18,7 @@ import numpy as np
 
 from privsketch._typing import Floats
 from privsketch.budget import Budget, Unit
-from privsketch.domain import Ball, Box
+from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_one_of
 from privsketch.formats import parse_json, read_file, reading, write_file
 from privsketch.schema.columns import MISSING_WORDS, RULES, Column, Cycle, Date, Number, Rule
@@ -200,10 +200,6 @@ class Schema:
             )
         return replace(budget, unit=self.unit)
 
-    def encoded_value(self, column: Column, written: Any) -> Floats:
-        """Coordinates (n_coordinates,) of a value that people wrote down."""
-        return column.encode(np.array([column.value_of(written)]))[:, 0]
-
     def describe(self) -> str:
         """The schema in plain words, several lines."""
         width = max(12, *(len(column.name) for column in self.columns))
@@ -292,6 +288,21 @@ def require_rows(schema: Schema) -> None:
         raise ParameterError(
             "`missing='drop'` with released rows: their number is public; use fill values"
         )
+
+
+def domain_of_rows(schema: Schema, protect: str, bound: float | None) -> Domain:
+    """Where encoded records lie, for rows that are released: their diameter is paid for.
+
+    An entry that is protected by itself must be one coordinate.
+    """
+    require_rows(schema)
+    several = [column.name for column in schema.columns if len(column.coordinates) > 1]
+    if protect == "element" and several:
+        raise ParameterError(
+            f"`protect='element'` with column {several[0]!r}, which becomes several numbers: a "
+            "change of it is more than one entry; use `protect='row'`"
+        )
+    return schema.ball if protect == "row" and bound is None else schema.box
 
 
 def schema_of(domain: Any) -> Schema | None:

@@ -8,11 +8,13 @@ Carried columns keep their values and their rows; those of CSV are text, as they
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from privsketch.errors import RecordError
+from privsketch.schema.table import Schema
+from privsketch.tables.encoding import encoded, require_kinds
 from privsketch.tables.files import file_identity, file_kind, file_rows, file_schema
 from privsketch.tables.memory import (
     FoundName,
@@ -23,6 +25,7 @@ from privsketch.tables.memory import (
     require_numeric,
     selected_names,
 )
+from privsketch.tables.reading import chosen_columns
 from privsketch.tables.text import may_be_shown
 
 
@@ -41,29 +44,33 @@ class RecordFiles:
         columns: Sequence[str | int] | None = None,
         carry: Sequence[str] | None = (),
         header: bool | None = None,
+        schema: Schema | None = None,
     ) -> RecordFiles:
         """Look at the schemas, and refuse files that do not fit.
 
         `columns` make a record, in that order; all but the carried ones if left out. Then all
         files must have the same columns, which are found by their names. `carry` are columns that
         come along, None where nothing can. `header` is what the caller says of the first line of
-        text files.
+        text files. A `schema` names the columns itself.
         """
         may_carry, carry = carry is not None, carry or ()
         _require_distinct(paths, carry)
         schemas = {path: file_schema(path, header) for path in paths}
-        chosen = _selection(schemas, columns, tuple(carry), header)
+        chosen = _selection(schemas, columns, tuple(carry), header, schema)
         carried: Any = None
-        for path, schema in schemas.items():
-            if isinstance(schema, int):
-                array_places(schema, chosen)
+        for path, fields in schemas.items():
+            if isinstance(fields, int):
+                _require_width(fields, chosen)
                 continue
-            may_show = file_kind(path) != "csv" or may_be_shown(schema.names, header)
-            names = selected_names(schema.names, chosen, str(path), may_show=may_show)
+            may_show = file_kind(path) != "csv" or may_be_shown(fields.names, header)
+            names = selected_names(fields.names, chosen, str(path), may_show=may_show)
             _require_apart(names, chosen.carried)
             if file_kind(path) != "csv":  # which has no types; its reader sees what is no number
-                _require_numeric(schema, names, path, may_carry)
-            carried = _same(carried, _carried_schema(schema, chosen.carried), path)
+                if schema is None:
+                    _require_numeric(fields, names, path, may_carry)
+                else:
+                    require_kinds(fields, schema, str(path))
+            carried = _same(carried, _carried_schema(fields, chosen.carried), path)
         return cls(tuple(paths), chosen, carried)
 
     @property
@@ -87,6 +94,8 @@ class RecordFiles:
         Those that were stated, or that are part of a schema. What stands in the first line of a
         text file is neither.
         """
+        if self.chosen.schema is not None:
+            return self.chosen.schema.coordinates
         names = self.chosen.columns or self.chosen.names
         if names is None or self.chosen.is_found or any(isinstance(n, int) for n in names):
             return None
@@ -95,8 +104,13 @@ class RecordFiles:
     def rows(self) -> Iterator[Rows]:
         """Blocks (n, dim) of records, each with an Arrow batch of what comes along, or None."""
         for path in self.paths:
-            for block, batch in own_errors(file_rows(path, self.chosen)):
+            for block, batch in own_errors(self._encoded(path)):
                 yield block, None if batch is None else _plain(batch, self.carried)
+
+    def _encoded(self, path: Path) -> Iterator[Rows]:
+        schema = self.chosen.schema
+        for block, batch in file_rows(path, self.chosen):
+            yield block if schema is None else encoded(block, schema, str(path))[0], batch
 
 
 def _require_distinct(paths: Sequence[Path], carry: Sequence[str]) -> None:
@@ -123,8 +137,12 @@ def _selection(
     columns: Sequence[str | int] | None,
     carry: tuple[str, ...],
     header: bool | None,
+    schema: Schema | None,
 ) -> Selection:
     """The columns of a record, from the first file that has names."""
+    if schema is not None:
+        found = chosen_columns(schema.dim, columns, None, header, schema)
+        return replace(found, carried=carry)
     named = {path: schema for path, schema in schemas.items() if not isinstance(schema, int)}
     if carry and len(named) < len(schemas):
         path = next(path for path in schemas if path not in named)
@@ -134,17 +152,29 @@ def _selection(
     if not named:
         width = next(iter(schemas.values()))
         return Selection(_some_columns(width), None, None, carry, header)
-    first, schema = next(iter(named.items()))
+    first, fields = next(iter(named.items()))
     for path, other in named.items():
-        if sorted(other.names) != sorted(schema.names):
+        if sorted(other.names) != sorted(fields.names):
             raise RecordError(
                 f"{path}: its columns are not those of {first}; name those that make a record "
                 "with `columns=[...]`"
             )
-    names = tuple(name for name in schema.names if name not in carry)
+    names = tuple(name for name in fields.names if name not in carry)
     if header is not False and all(file_kind(path) == "csv" for path in named):
         names = tuple(FoundName(name) for name in names)
     return Selection(_some_columns(len(names)), None, names, carry, header)
+
+
+def _require_width(width: int, chosen: Selection) -> None:
+    """Refuse an array that does not have the columns of a record."""
+    schema = chosen.schema
+    if schema is None:
+        array_places(width, chosen)
+    elif width != len(schema.columns) or schema.person is not None:
+        raise RecordError(
+            f"an array of {width} columns without names, and a schema of {len(schema.columns)}"
+            + ("" if schema.person is None else " and one for persons, who need a name")
+        )
 
 
 def _some_columns(dim: int) -> int:

@@ -206,7 +206,9 @@ def chosen_rows(batch: Any, names: Sequence[str], chosen: Selection) -> Iterator
         return
     rows = rows_per_block(chosen.dim)
     for first in range(0, batch.num_rows, rows):
-        yield batch.slice(first, rows).select(list(names)), None
+        part = batch.slice(first, rows)
+        carried = part.select(list(chosen.carried)) if chosen.carried else None
+        yield part.select(list(names)), carried
 
 
 def _batch_block(batch: Any, names: Sequence[str]) -> Block:
