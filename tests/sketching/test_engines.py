@@ -399,7 +399,7 @@ def test_names_of_tasks_are_random(exact, frame, client):
 
 
 def test_sums_add_up_in_a_tree():
-    work = Work(None, None, False)
+    work = Work(None, Selection(2, None, None), False)
     computation = dask_engine._computation({}, list(range(100)), work)
     added = [task[1] for task in computation.graph.values() if task[0] is add_outcomes]
     assert max(map(len, added)) == 8

@@ -273,14 +273,9 @@ def _batches(
 
 def _array(column: Column, cells: Any) -> Any:
     """An Arrow array of cells; objects are read one by one, for no cell decides over others."""
-    import pyarrow as pa
-
     if cells.dtype == object:
         return cells_of_objects(column, cells, "table")
-    try:
-        array = pa.array(cells, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise RecordError(f"table: column {column.name!r} is {cells.dtype}") from None
+    array = _of_cells(cells, column.name)
     require_kind(column, array.type, "table")
     return array
 
@@ -291,10 +286,18 @@ def _person_array(name: str, cells: Any) -> Any:
     if cells.dtype == object:
         texts = [text_cell(cell, name, "table") for cell in cells]
         return pa.array(texts, pa.large_string())
+    return _of_cells(cells, name)
+
+
+def _of_cells(cells: Any, name: str) -> Any:
+    """An Arrow array of cells of one type."""
+    import pyarrow as pa
+
     try:
-        return pa.array(cells, from_pandas=True)
+        array = pa.array(cells, from_pandas=True)  # the index of a frame is not part of a record
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise RecordError(f"table: column {name!r} is {cells.dtype}") from None
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 BATCH_READERS: dict[Kind, Callable[[Any, Selection], Iterator[Any]]] = {
