@@ -97,10 +97,10 @@ class Box:
     ) -> None:
         low_, high_ = _as_public_numbers("low", low), _as_public_numbers("high", high)
         names = None if columns is None else _checked_names(columns)
-        dim = len(names) if names is not None and dim is None else dim
         object.__setattr__(self, "low", low_)
         object.__setattr__(self, "high", high_)
-        object.__setattr__(self, "dim", _checked_dim(dim, ("low", low_), ("high", high_)))
+        dim = _checked_dim(dim, ("low", low_), ("high", high_))
+        object.__setattr__(self, "dim", len(names) if dim is None and names is not None else dim)
         object.__setattr__(self, "columns", names)
         object.__setattr__(self, "scale", scale)
         if names is not None and len(names) != self.dim:

@@ -487,11 +487,13 @@ class Cycle(Column):
         return np.asarray(self.start + (turns % 1.0) * self.period)
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """How fast the place on the circle moves; as near its middle as a thousandth, no faster."""
+        """How fast the place on the circle moves; within a thousandth of its middle, as there."""
         x, y = coordinates
-        squared = max(float(x * x + y * y), (1e-3 * self.radius) ** 2)
-        turn = self.period / (2 * math.pi)
-        return np.array([[-y / squared * turn, x / squared * turn]])
+        nearest = 1e-3 * self.radius
+        if math.hypot(x, y) < nearest:
+            x, y = nearest, 0.0
+        turn = self.period / (2 * math.pi) / (x * x + y * y)
+        return np.array([[-y * turn, x * turn]])
 
     def strength(self, coordinates: Floats) -> Floats:
         """How much values agree, (n,): 1 if all are the same, 0 if they are all around."""

@@ -103,7 +103,7 @@ class Schema:
             raise ParameterError(
                 "person",
                 self.person,
-                "is one of the columns of a record, too",
+                "is also a column of the record",
                 "leave it out there",
             )
         for name, value in (("max_records", self.max_records), ("rows_per_person", self._trusted)):
