@@ -144,7 +144,7 @@ PLAIN = frozenset(
     pairs parse parts path period places plain points predict private privsketch proba process
     progress project protect protecting protection quadratic queries radians radius rate ratio
     repetition residual reused rounds rows rule same sample sampler samples save scheduler score
-    second seed self sensitivity slopes spread squared standard standing state std strength
+    second seed self sensitivity slopes smooth spread squared standard standing state std strength
     summary task text told total transform true trust type unit used value values variance
     vector was weights what width widths with workers written x y
     """.split()  # noqa: SIM905 - a table of words

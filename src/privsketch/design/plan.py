@@ -135,6 +135,9 @@ def plan_design(
         count=count_mode or ("public" if budget.neighbours == "replace" else "released"),
         n_records=size,
         masks=chosen_masks,
+        # Clusters of labels are piles at corners, of which a small sketch with pure noise loses
+        # some: 1.08 to 1.20 times the cost of k-means instead of 1.10 to 1.42, in eight studies.
+        all_features=schema is not None and not schema.is_smooth,
     )
     if n_features is None:
         n_features = chosen.n_features

@@ -136,16 +136,20 @@ def choose_size(
     count: CountMode,
     n_records: float,
     masks: Masks | None = None,
+    all_features: bool = False,
 ) -> Size:
     """The size and noise of least predicted error; what is given stays as given.
 
-    Masks that keep a number of features keep the same share of them at every size here.
+    Masks that keep a number of features keep the same share of them at every size here. With
+    `all_features`, sizes below `largest` are left out.
     """
     kinds = [noise] if noise is not None else [k for k in _PREFERENCE if _allowed(k, budget)]
     found: list[Size] = []
     refused: ParameterError | None = None
     at_most = n_features or largest
     least = n_features or min(max(MIN_FEATURES, n_unknowns + 1), largest)
+    if all_features and n_features is None:
+        least = largest
     sizes = np.arange(least, at_most + 1)
     for kind in kinds:
         try:

@@ -164,6 +164,11 @@ class Schema:
         return all(isinstance(column, Number) for column in self.columns)
 
     @property
+    def is_smooth(self) -> bool:
+        """Whether all columns are numbers or dates: records lie anywhere, not on corners."""
+        return all(isinstance(column, Number | Date) for column in self.columns)
+
+    @property
     def box(self) -> Box:
         """Where coordinates lie."""
         return Box(low=self._joined("lowest"), high=self._joined("highest"))
