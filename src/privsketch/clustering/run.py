@@ -25,7 +25,7 @@ import numpy.typing as npt
 from privsketch._parallel import chunks, in_threads
 from privsketch._typing import Block, Floats, Integers, Whole
 from privsketch.budget import Budget, Neighbours, Receipt
-from privsketch.design.recipe import Design
+from privsketch.design.plan import plan_design
 from privsketch.domain import Ball, Box, Domain, enclosing_ball, enclosing_box
 from privsketch.errors import ParameterError, RecordError, require_records
 from privsketch.features.fixedpoint import FAR
@@ -235,7 +235,7 @@ class Run:
         Charges: the share "sketch".
         """
         account = self.account
-        design = Design.plan(
+        design = plan_design(
             task="kmeans",
             n_components=n_clusters,
             domain=domain,
