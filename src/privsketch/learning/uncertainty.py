@@ -48,6 +48,7 @@ LARGEST = 10**11  # multiply-adds of J'J; beyond, directions of the fit are only
 FEW_PAIRS = 40  # atoms, whose inner products are plain matrix products; by trial
 PAIR_NUMBERS = 2**17  # of one block of inner products, so that it stays in the cache
 EDGE = 0.999  # of the way from the center of the domain
+ON_EDGE = 0.01  # share of the records around centers on the edge that is worth a word
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
 
@@ -419,8 +420,12 @@ def on_the_edge(centers: Floats, weights: Floats, domain: Domain) -> list[str]:
         outward = np.linalg.norm(offsets, axis=1) / domain.radius
     else:
         outward = (offsets / domain.half_widths).max(axis=1)
-    share = float(weights[outward > EDGE].sum())
-    if share < 0.01:
+    return edge_concern(float(weights[outward > EDGE].sum()))
+
+
+def edge_concern(share: float) -> list[str]:
+    """A concern if a share of the records that matters is around centers on the edge."""
+    if share < ON_EDGE:
         return []
     return [
         f"{share:.0%} of the records are around centers on the edge of the domain, where records "
