@@ -157,7 +157,7 @@ def cluster_sums(passes: Passes, centers: Whole) -> tuple[Integers, Integers]:
 
 
 @dataclass(frozen=True)
-class _Noisy:
+class Noisy:
     """What a round releases, sums (k, dim) and counts (k,), and the variances of its noise."""
 
     sums: Floats
@@ -168,7 +168,7 @@ class _Noisy:
 
 def _laplace_joint(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
-) -> _Noisy:
+) -> Noisy:
     weight = int(passes.limits.max())
     noisy, scale = account.laplace(name, _together(sums, counts, weight), passes.l1 + weight)
     return _apart(noisy, weight, 2 * scale**2)
@@ -176,16 +176,16 @@ def _laplace_joint(
 
 def _laplace(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
-) -> _Noisy:
+) -> Noisy:
     # One L1 norm for all columns is never more noise in total than one share for each of them.
     noisy, scale = account.laplace(f"{name} sums", sums, passes.l1)
     noisy_counts, count_scale = account.laplace(f"{name} counts", counts, 1)
-    return _Noisy(noisy, noisy_counts, 2 * scale**2, 2 * count_scale**2)
+    return Noisy(noisy, noisy_counts, 2 * scale**2, 2 * count_scale**2)
 
 
 def _gaussian(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
-) -> _Noisy:
+) -> Noisy:
     squared = passes.l2_squared
     if account.shares.budget.neighbours == "replace":
         # Two records of one cluster are 2 R apart anyway: up to R, counts weigh nothing more.
@@ -199,7 +199,7 @@ def _gaussian(
     return _apart(noisy, weight, scale**2)
 
 
-def _cube(account: Account, name: str, passes: Passes, sums: Integers, counts: Integers) -> _Noisy:
+def _cube(account: Account, name: str, passes: Passes, sums: Integers, counts: Integers) -> Noisy:
     budget = account.budget(name, many=True)
     weight = int(passes.limits.max())
     sensitivity = weight if budget.neighbours == "add-remove" else 2 * weight
@@ -222,7 +222,7 @@ def _cube(account: Account, name: str, passes: Passes, sums: Integers, counts: I
     return _apart(noisy, weight, law.variance / factor**2)
 
 
-_Release = Callable[[Account, str, Passes, Integers, Integers], _Noisy]
+_Release = Callable[[Account, str, Passes, Integers, Integers], Noisy]
 _RELEASES: dict[str, _Release] = {
     "laplace-joint": _laplace_joint,
     "laplace": _laplace,
@@ -237,9 +237,9 @@ def _together(sums: Integers, counts: Integers, weight: int) -> Integers:
     return np.concatenate([sums, weighted[:, np.newaxis]], axis=1)
 
 
-def _apart(noisy: Floats, weight: int, variance: float) -> _Noisy:
+def _apart(noisy: Floats, weight: int, variance: float) -> Noisy:
     """Sums and counts of what was released `_together`."""
-    return _Noisy(noisy[:, :-1], noisy[:, -1] / weight, variance, variance / weight**2)
+    return Noisy(noisy[:, :-1], noisy[:, -1] / weight, variance, variance / weight**2)
 
 
 def _moved(passes: Passes, centers: Whole, sums: Floats, counts: Floats) -> Whole:
