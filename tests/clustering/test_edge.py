@@ -17,6 +17,7 @@ from privsketch.clustering.grid import cluster as grid
 from privsketch.clustering.lloyd import cluster as lloyd
 from privsketch.clustering.pipeline.method import cluster as pipeline
 from privsketch.clustering.run import clustered
+from privsketch.learning.uncertainty import on_the_edge
 
 METHODS = {"lloyd": lloyd, "pipeline": pipeline, "grid": grid}
 BOX = ps.Box(-1, 1, dim=2)
@@ -115,6 +116,19 @@ def test_boxes_have_widths_and_balls_a_radius():
     assert cut_records(seen([3.0, 4.0], 1e-6), np.ones(1), ball)
     assert not cut_records(seen([3.0, 3.9], 1e-6), np.ones(1), ball)
     assert cut_records(seen([3.0, 4.0], 1e-6), np.ones(1), ball, beyond=True)  # no ball around it
+
+
+def test_labels_lie_on_their_bounds_by_nature():
+    """Of a schema only numbers and dates are cut; centers and means are those of encoded records."""
+    schema = ps.Schema([ps.Flag("smoker"), ps.Number("age", 0, 100), ps.Category("at", ["a", "b"])])
+    half = schema.box.half_widths
+    for inside, is_cut in ((0.5, False), (1.0, True)):
+        outward = half.copy()
+        outward[1] *= inside
+        told = cut_records(seen(outward, 1e-9), np.ones(1), schema.box, schema=schema)
+        centers = schema.box.center_vector + outward[np.newaxis]
+        assert bool(told) == is_cut
+        assert bool(on_the_edge(centers, np.ones(1), schema.box, schema)) == is_cut
 
 
 @pytest.mark.parametrize("is_gaussian", [True, False])

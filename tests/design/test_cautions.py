@@ -71,8 +71,23 @@ def test_the_sentence_names_the_columns_and_the_ways_out():
 
 
 def test_a_schema_scales_its_columns():
-    assert stated_cautions(UNEVEN_BOX, BUDGET, None, schema=object()) == []
+    """Weights that differ a hundredfold are meant."""
+    columns = [ps.Number("age", 18, 100), ps.Number("income", 0, 5e5, weight=100)]
+    schema = ps.Schema(columns)
+    scaled = ps.Box([18.0, 0.0], [100.0, 5e5], columns=["age", "income"], scale=True)
+    for domain in (schema, scaled):
+        assert stated_cautions(domain, BUDGET, None) == []
+        assert cautions_during(lambda: plan(domain)) == []  # noqa: B023
+        assert "careful     columns" not in plan(domain).describe()
     assert len(stated_cautions(UNEVEN_BOX, BUDGET, None)) == 1
+    named = ps.Box([18.0, 0.0], [100.0, 5e5], columns=["age", "income"])
+    assert "(income)" in cautions_during(lambda: plan(named))[0]
+
+
+def test_the_unit_is_said():
+    schema = ps.Schema([ps.Number("age", 18, 100)], person="patient")
+    (text,) = cautions_during(lambda: plan(schema, ps.Budget(11.0, 1e-6)))
+    assert "one person (patient)" in text
 
 
 def test_budgets_that_hide_next_to_nothing():

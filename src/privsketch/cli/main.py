@@ -204,7 +204,7 @@ def design(
     require_free(output, force, "a new design would not fit the sketches of the old one")
     scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
     planned = plan_design(**study, frequency_scale=scale, **choices)
-    said = say_cautions(planned.domain, planned.budget, choices["n_records"], planned.columns)
+    said = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)
     write(planned.save, output)
     say(describe_design(planned, said=said), output)
     say_written(output)

@@ -17,6 +17,7 @@ import click
 if TYPE_CHECKING:
     from privsketch.budget import Budget
     from privsketch.domain import Domain
+    from privsketch.schema.table import Schema
 
 STANDARD_OUTPUT = Path("-")
 
@@ -37,7 +38,10 @@ def say(text: str, output: Path | None) -> None:
 
 
 def say_cautions(
-    domain: Domain, budget: Budget, n_records: float | None, names: Sequence[str] | None = None
+    domain: Domain | Schema,
+    budget: Budget,
+    n_records: float | None,
+    names: Sequence[str] | None = None,
 ) -> list[str]:
     """What was stated and should be thought about once more, on stderr; the sentences."""
     from privsketch.design.cautions import stated_cautions

@@ -20,7 +20,8 @@ from scipy.stats import norm
 
 from privsketch._typing import Floats
 from privsketch.domain import Ball, Domain
-from privsketch.learning.uncertainty import EDGE, edge_concern
+from privsketch.learning.uncertainty import EDGE, coordinates_cut, edge_concern
+from privsketch.schema.table import Schema
 
 WELL_INSIDE = 0.95  # of the way from the center: what lies there has room on both sides
 MAY = 3.0  # standard errors that a mean may be off
@@ -75,14 +76,23 @@ class Means:
 
 
 def cut_records(
-    seen: Means, weights: Floats, domain: Domain, *, beyond: bool = False, cell: float = 0.0
+    seen: Means,
+    weights: Floats,
+    domain: Domain,
+    *,
+    beyond: bool = False,
+    cell: float = 0.0,
+    schema: Schema | None = None,
 ) -> tuple[str, ...]:
     """A concern if clusters that matter have their means on the edge of the domain.
 
     `weights` are the shares of records that the model states. With `beyond`, for methods that read
     records outside of a box where they are, means must be outside as well. `cell` is how far from
-    the edge what lies on it is seen, in half-widths.
+    the edge what lies on it is seen, in half-widths. A `schema` has moved numbers and dates to
+    their bounds before, and means of encoded records are about the center of its box.
     """
+    if schema is not None:
+        domain, beyond = schema.box, False
     if isinstance(domain, Ball):
         # Noise makes vectors longer.
         squares = np.square(seen.means).sum(axis=1) - np.square(seen.errors).sum(axis=1)
@@ -91,6 +101,8 @@ def cut_records(
     else:
         outward = np.abs(seen.means) / domain.half_widths
         errors = seen.errors / domain.half_widths
+        if schema is not None:
+            outward = np.where(coordinates_cut(schema), outward, 0.0)
     surely = outward - seen.sure * errors
     if beyond and not isinstance(domain, Ball):
         on_edge = surely > 1.0

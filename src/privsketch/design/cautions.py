@@ -19,6 +19,7 @@ from privsketch.design.forecast import MANY_COLUMNS
 from privsketch.design.recipe import Design
 from privsketch.domain import Box, Domain
 from privsketch.errors import PrivsketchWarning
+from privsketch.schema.table import Schema, schema_of
 
 # Widest over narrowest column from which on all others hardly count: in squared distances, which
 # k-means adds up, the widest has a hundred times the weight then.
@@ -27,7 +28,7 @@ _ROUNDING = 1e-9  # of widths, which are differences of bounds: 28.1 - 18.1 is n
 _LARGE_DELTA = 0.1  # times 1 / number of records; delta should be far below that
 
 
-def uneven_columns(domain: Domain, names: Sequence[str] | None = None) -> str | None:
+def uneven_columns(domain: Domain | Schema, names: Sequence[str] | None = None) -> str | None:
     """A sentence if columns of a box differ tenfold in width; None if not, and for balls."""
     if not isinstance(domain, Box) or domain.dim is None:
         return None
@@ -35,6 +36,7 @@ def uneven_columns(domain: Domain, names: Sequence[str] | None = None) -> str | 
     wide, narrow = int(np.argmax(widths)), int(np.argmin(widths))
     if widths[wide] < UNEVEN * (1 - _ROUNDING) * widths[narrow]:
         return None
+    names = domain.columns if names is None else names
     called = [f"column {place}" if names is None else names[place] for place in (wide, narrow)]
     return (
         f"columns differ tenfold or more in width, from {widths[narrow]:.4g} ({called[1]}) to "
@@ -46,20 +48,21 @@ def uneven_columns(domain: Domain, names: Sequence[str] | None = None) -> str | 
 
 
 def stated_cautions(
-    domain: Domain,
+    domain: Domain | Schema,
     budget: Budget,
     n_records: object,
     names: Sequence[str] | None = None,
-    *,
-    schema: object = None,
 ) -> list[str]:
     """What a domain and a budget make one think about once more.
 
-    `n_records` is a public number, or None where nobody stated one. Columns of a schema are
-    scaled by it, and differ in width only where its weights say so.
+    `n_records` is a public number, or None where nobody stated one. Columns of a schema, and of a
+    box that is scaled, differ in width only where weights say so.
     """
-    found = [epsilon_caution(budget.epsilon), delta_caution(budget.delta, n_records)]
-    if schema is None:
+    found = [
+        epsilon_caution(budget.epsilon, budget.unit.text),
+        delta_caution(budget.delta, n_records),
+    ]
+    if schema_of(domain) is None:
         found.insert(0, uneven_columns(domain, names))
     return [text for text in found if text is not None]
 
@@ -93,7 +96,8 @@ def cautions(design: Design) -> list[str]:
             f"records, a larger epsilon, delta > 0 or fewer "
             f"{'components' if design.task == 'pca' else 'clusters'} help"
         )
-    found += stated_cautions(design.domain, design.budget, design.n_records, design.columns)
+    stated = design.domain if design.schema is None else design.schema
+    found += stated_cautions(stated, design.budget, design.n_records, design.columns)
     large = design.budget.delta * design.n_records >= _LARGE_DELTA
     if large and delta_caution(design.budget.delta, design.n_records) is None:
         found.append("delta should be far below 1 / number of records")

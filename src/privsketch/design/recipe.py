@@ -284,7 +284,7 @@ class Design:
             mean=mean,
             columns=columns,
         )
-        warn_of(stated_cautions(planned.domain, planned.budget, n_records, planned.columns))
+        warn_of(stated_cautions(domain, planned.budget, n_records, planned.columns))
         return planned
 
     @property

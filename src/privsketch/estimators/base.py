@@ -115,7 +115,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         schema = schema_of(self.domain)
         return None if schema is None else read_points(X, schema)
 
-    def _warn(self, domain: Domain, budget: Budget, n_records: float | None) -> None:
+    def _warn(self, domain: Domain | Schema, budget: Budget, n_records: float | None) -> None:
         """Say what domain and budget make one think about once more, before anything is spent."""
         warn_of(stated_cautions(domain, budget, n_records, self._columns()))
 
