@@ -119,7 +119,7 @@ def test_boxes_have_widths_and_balls_a_radius():
 
 
 def test_labels_lie_on_their_bounds_by_nature():
-    """Of a schema only numbers and dates are cut; centers and means are those of encoded records."""
+    """Of a schema only numbers and dates are cut; means are those of encoded records."""
     schema = ps.Schema([ps.Flag("smoker"), ps.Number("age", 0, 100), ps.Category("at", ["a", "b"])])
     half = schema.box.half_widths
     for inside, is_cut in ((0.5, False), (1.0, True)):
