@@ -9,6 +9,7 @@ each case here; at most one of five may be missing.
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import privsketch as ps
@@ -125,10 +126,38 @@ def test_labels_lie_on_their_bounds_by_nature():
     for inside, is_cut in ((0.5, False), (1.0, True)):
         outward = half.copy()
         outward[1] *= inside
-        told = cut_records(seen(outward, 1e-9), np.ones(1), schema.box, schema=schema)
         centers = schema.box.center_vector + outward[np.newaxis]
+        told = cut_records(seen(centers, 1e-9), np.ones(1), schema.box, schema=schema)
         assert bool(told) == is_cut
         assert bool(on_the_edge(centers, np.ones(1), schema.box, schema)) == is_cut
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_runs_with_a_schema_know_which_coordinates_are_cut(method):
+    """A flag never raises the concern, a number in other units does: 5 runs of each."""
+    if method == "grid":
+        columns = [ps.Number("x", -1, 1), ps.Number("y", -1, 1)]  # its cells have no room for more
+    else:
+        columns = [ps.Number("x", -1, 1), ps.Flag("y")]
+    schema = ps.Schema(columns)
+    for factor, allowed in ((1.0, (0, 1)), (100.0, (4, 5))):
+        found = 0
+        for seed in range(5):
+            table = records(seed, "inside")
+            table[:, 0] = factor * (table[:, 0] if factor == 1 else table[:, 0] + 1.5)
+            if method != "grid":
+                table[:, 1] = table[:, 1] > 0
+            model = clustered(
+                METHODS[method],
+                pa.table({"x": table[:, 0], "y": table[:, 1]}),
+                2,
+                domain=schema,
+                budget=ps.Budget(1.0, 1e-6),
+                n_records=20_000,
+                random_state=seed,
+            )
+            found += any("edge of the domain" in text for text in model.concerns)
+        assert found in allowed, (factor, found)
 
 
 @pytest.mark.parametrize("is_gaussian", [True, False])

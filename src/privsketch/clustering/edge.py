@@ -30,7 +30,7 @@ FALSE_ALARM = 0.001  # chance that noise puts any mean of a run where it is not
 
 @dataclass(frozen=True)
 class Means:
-    """Noisy means of clusters about the center of the domain, in the units of the records.
+    """Noisy means of clusters, in the units of the records.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Means:
         variances: tuple[float, float],
         *,
         is_gaussian: bool,
-        around: Floats | float = 0.0,
+        around: Floats,
     ) -> Means:
         """From noisy sums about `around` and noisy counts, with the variances of both noises."""
         divisors = np.maximum(counts, 1.0)[:, np.newaxis]
@@ -89,17 +89,18 @@ def cut_records(
     `weights` are the shares of records that the model states. With `beyond`, for methods that read
     records outside of a box where they are, means must be outside as well. `cell` is how far from
     the edge what lies on it is seen, in half-widths. A `schema` has moved numbers and dates to
-    their bounds before, and means of encoded records are about the center of its box.
+    their bounds before, and means are those of encoded records.
     """
     if schema is not None:
         domain, beyond = schema.box, False
+    offsets = seen.means - domain.center_vector
     if isinstance(domain, Ball):
         # Noise makes vectors longer.
-        squares = np.square(seen.means).sum(axis=1) - np.square(seen.errors).sum(axis=1)
+        squares = np.square(offsets).sum(axis=1) - np.square(seen.errors).sum(axis=1)
         outward = np.sqrt(np.maximum(squares, 0.0))[:, np.newaxis] / domain.radius
         errors = seen.errors.max(axis=1, keepdims=True) / domain.radius
     else:
-        outward = np.abs(seen.means) / domain.half_widths
+        outward = np.abs(offsets) / domain.half_widths
         errors = seen.errors / domain.half_widths
         if schema is not None:
             outward = np.where(coordinates_cut(schema), outward, 0.0)

@@ -61,7 +61,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         concerns = (f"the grid has fewer cells, {per_axis**passes.dim}, than there are clusters",)
     if per_axis > _FINE:
         seen = _means(box, per_axis, noisy, 2 * scale**2, centers)
-        concerns += cut_records(seen, weights, box, cell=1 / per_axis)
+        concerns += cut_records(seen, weights, box, cell=1 / per_axis, schema=run.schema)
     return run.model(
         centers,
         weights * total,
@@ -94,7 +94,9 @@ def _means(box: Box, per_axis: int, noisy: Floats, variance: float, centers: Flo
     # What noise does to a mean: the same noise is in the sum and in the count.
     about = squares - 2 * means * offsets + means**2 * cells[:, np.newaxis]
     errors = np.sqrt(variance * np.maximum(about, 0.0)) / divisors
-    return Means(means, counts, errors, np.sqrt(variance * cells), is_gaussian=False)
+    return Means(
+        means + box.center_vector, counts, errors, np.sqrt(variance * cells), is_gaussian=False
+    )
 
 
 def ideal_cells(n_records: float, epsilon: float, dim: int) -> float:

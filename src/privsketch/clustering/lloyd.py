@@ -89,14 +89,18 @@ def cluster(
             centers = _moved(passes, centers, noisy.sums, noisy.counts)
     variances = noisy.sum_variance * passes.unit**2, noisy.count_variance
     seen = Means.of(
-        noisy.sums * passes.unit, noisy.counts, variances, is_gaussian=kind == "gaussian"
+        noisy.sums * passes.unit,
+        noisy.counts,
+        variances,
+        is_gaussian=kind == "gaussian",
+        around=domain.center_vector,
     )
     return run.model(
         centers * passes.unit + domain.center_vector,
         noisy.counts,
         method="lloyd",
         mechanism=f"k-means: {rounds} noisy rounds of Lloyd's",
-        concerns=cut_records(seen, shares_of(noisy.counts), domain),
+        concerns=cut_records(seen, shares_of(noisy.counts), domain, schema=run.schema),
     )
 
 

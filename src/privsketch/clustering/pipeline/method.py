@@ -82,7 +82,7 @@ def cluster(
     concerns: tuple[str, ...] = (TOO_NOISY,) if plan.excess > DOUBTFUL else ()
     if seen is not None:
         # Records are moved into the ball, and stay where they are outside of a box.
-        concerns += cut_records(seen, shares_of(counts), run.domain, beyond=True)
+        concerns += cut_records(seen, shares_of(counts), run.domain, beyond=True, schema=run.schema)
     return run.model(
         whole * passes.unit + ball.center_vector,
         counts,
@@ -132,7 +132,8 @@ def _start(
     if subspace.n_directions == passes.dim and errors is not None:
         errors = np.sqrt(np.square(errors) @ np.square(subspace.rows))
         noise = math.sqrt(released.noise_variance)
-        seen = Means(centers, counts, errors, noise, is_gaussian=False)
+        middle = passes.domain.center_vector
+        seen = Means(centers + middle, counts, errors, noise, is_gaussian=False)
     return centers, counts, seen
 
 
@@ -167,7 +168,7 @@ def _round(
         noisy[:, -1] / weight,
         (variance * unit**2, variance / weight**2),
         is_gaussian=norm == 2,
-        around=centers * unit,
+        around=centers * unit + passes.domain.center_vector,
     )
     before = float(counts.sum())
     counts = pulled_counts(counts, noisy[:, -1] / weight, variance / weight**2)
