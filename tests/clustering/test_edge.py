@@ -3,8 +3,8 @@
 Means of these records lie at 0.6 of the way to the edge. An alarm takes one that noise puts beyond
 0.95, by more than `sure` standard errors: a chance below 1e-4 in each run, and below 1e-7 for the
 two of five that a test does not allow. Where alarms are due they came in 3,318 of
-3,320 runs of these cases; the two others were rounds of Lloyd's, one of which had lost a cluster. At
-most one of five may be missing.
+3,320 runs of these cases; the two others were rounds of Lloyd's, one of which had lost a cluster.
+At most one of five may be missing.
 """
 
 import math
