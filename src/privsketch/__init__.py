@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from privsketch.budget import Budget, Receipt
     from privsketch.design.recipe import Design
     from privsketch.domain import Ball, Box
-    from privsketch.errors import PrivsketchError
+    from privsketch.errors import PrivsketchError, PrivsketchWarning
     from privsketch.estimators.kmeans import KMeansOptions, PrivateKMeans
     from privsketch.estimators.kmedians import PrivateKMedians
     from privsketch.estimators.mixture import PrivateGaussianMixture
@@ -68,6 +68,7 @@ _HOMES = {
     "PrivatePCA": "estimators.pca",
     "PrivateProjection": "estimators.projection",
     "PrivsketchError": "errors",
+    "PrivsketchWarning": "errors",
     "Projection": "projection.rows",
     "Receipt": "budget",
     "ReleaseDescription": "projection.description",
@@ -108,6 +109,7 @@ __all__ = [
     "PrivatePCA",
     "PrivateProjection",
     "PrivsketchError",
+    "PrivsketchWarning",
     "Projection",
     "Receipt",
     "ReleaseDescription",

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from numbers import Real
 from typing import Any, Literal
 
 from privsketch.errors import ParameterError
@@ -17,6 +18,7 @@ from privsketch.errors import ParameterError
 Neighbours = Literal["add-remove", "replace"]
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
 MAX_EPSILON = 100.0  # e^100 protects nothing: benchmarks take it for no noise
+WEAK_EPSILON = 10.0  # above it a record can be told from its absence almost surely: e^10 = 22,000
 # Noise of one count does not fit 64-bit integers below 1e-17; shares of shares of a budget may be
 # a trillion times smaller and must not fail where the whole did not. No chance is so small that a
 # delta of 0 would not be meant. Formulas are tried down to here.
@@ -107,6 +109,34 @@ def _as_float(name: str, value: object) -> float:
     if isinstance(value, bool) or math.isnan(number):
         raise ParameterError(name, value, "expected a number")
     return number
+
+
+def epsilon_caution(epsilon: float, unit: str = UNIT) -> str | None:
+    """What an epsilon that hides next to nothing means, in words; None for others."""
+    if epsilon <= WEAK_EPSILON:
+        return None
+    return (
+        f"epsilon = {number_text(epsilon)} is above {WEAK_EPSILON:g}: {unit} can make what is "
+        f"released e^{epsilon:g} = {math.exp(min(epsilon, 700.0)):.0e} times as likely, which "
+        "hides next to nothing; 1 or less protects well"
+    )
+
+
+def delta_caution(delta: float, n_records: object) -> str | None:
+    """What a delta above 1 / number of records means, in words; None for others.
+
+    Also None where `n_records` is no public number, because nobody stated one.
+    """
+    if isinstance(n_records, bool) or not isinstance(n_records, Real):
+        return None
+    number = float(n_records)
+    if not 1 <= number < math.inf or exact(delta) * exact(number) <= 1:
+        return None
+    return (
+        f"delta = {number_text(delta)} is above 1 / number of records, which is about "
+        f"{1 / number:.2g}: to publish one whole record, drawn by lot, would keep to it; use a "
+        "delta far below that"
+    )
 
 
 @dataclass(frozen=True)
@@ -251,6 +281,9 @@ class Receipt:
             f"neighbours  {self._meaning}",
             f"cost        {_cost(self.epsilon, self.delta)}",
         ]
+        weak = epsilon_caution(self.epsilon, self.unit)
+        if weak is not None:
+            lines.append(f"careful     {weak}")
         if self.source is not None:
             lines.append(f"source      {self.source}")
         if self.sensitivity:

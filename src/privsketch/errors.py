@@ -1,4 +1,4 @@
-"""Every error privsketch raises on purpose.
+"""Every error privsketch raises on purpose, and its one kind of warning.
 
 All of them are `PrivsketchError`, and a `ValueError` too, because scikit-learn and its users expect
 one for a bad parameter or a bad table. A message names the parameter, the value seen (never the
@@ -50,6 +50,15 @@ class PrivsketchError(ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self._text, self.__dict__)
+
+
+class PrivsketchWarning(UserWarning):
+    """What people who state a domain or a budget should think about once more.
+
+    It rests on public facts alone, and comes once for every plan and every `fit`, before anything
+    is spent. `warnings.filterwarnings("ignore", category=privsketch.PrivsketchWarning)` silences
+    it, `"error"` makes it stop the work.
+    """
 
 
 class ParameterError(PrivsketchError):

@@ -191,7 +191,7 @@ def test_the_audit_catches_swapped_shares_that_add_up(monkeypatch):
     def swapped(account, name, passes, sums, counts):
         noisy, _ = account.laplace(f"{name} sums", sums, 1)
         noisy_counts, _ = account.laplace(f"{name} counts", counts, passes.l1)
-        return noisy, noisy_counts
+        return lloyd.Noisy(noisy, noisy_counts, 1.0, 1.0)
 
     monkeypatch.setitem(lloyd._RELEASES, "laplace", swapped)
     assert planted_loss() > 1
@@ -226,7 +226,7 @@ def test_the_audit_catches_noise_that_skips_empty_clusters(monkeypatch):
         noisy, noisy_counts = sums.astype(float), counts.astype(float)
         noisy[seen], _ = account.laplace(f"{name} sums", sums[seen], passes.l1)
         noisy_counts[seen], _ = account.laplace(f"{name} counts", counts[seen], 1)
-        return noisy, noisy_counts
+        return lloyd.Noisy(noisy, noisy_counts, 1.0, 1.0)
 
     monkeypatch.setitem(lloyd._RELEASES, "laplace", skipping)
     with pytest.raises(AssertionError):

@@ -9,14 +9,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.design.forecast import (
-    GOOD,
-    cautions,
-    expected_range,
-    forecast,
-    noise_to_signal,
-    references,
-)
+from privsketch.design.cautions import cautions
+from privsketch.design.forecast import GOOD, expected_range, forecast, noise_to_signal, references
 from privsketch.design.size import (
     COVARIANCE_TYPES,
     band_share,

@@ -5,7 +5,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.design.forecast import cautions
+from privsketch.design.cautions import cautions
 from privsketch.models.base import nearest
 from privsketch.report.clusters import picture_of
 

@@ -214,7 +214,7 @@ def test_a_swap_where_the_noise_is_drawn_is_caught(dim, monkeypatch):
             released, receipt = add_noise(values.reshape(-1), law, source=None)
             account.charge(replace(receipt, epsilon=paid.epsilon), 0.0)
             noisy.append(released.reshape(values.shape).astype(float))
-        return tuple(noisy)
+        return lloyd.Noisy(*noisy, 1.0, 1.0)
 
     def run():
         options = {"noise": "laplace", "n_rounds": 3, "start": "uniform"}

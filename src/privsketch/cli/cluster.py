@@ -28,6 +28,7 @@ from privsketch.cli.output import (
     require_free,
     required_output,
     say,
+    say_cautions,
     say_source,
     say_written,
     source_name,
@@ -154,8 +155,9 @@ def cluster(
             **facts,
         )
         choice = _choice(method, loss, study)
+        said = say_cautions(study.domain, study.budget, study.n_records, study.names)
         if dry_run:
-            click.echo(_forecast(study, choice, files, n_threads))
+            click.echo(_forecast(study, choice, files, n_threads, said))
             return
         output = required_output(output)
         named = source_name(source, output)
@@ -243,9 +245,9 @@ class _Study:
 
     def design(self) -> Design:
         """For a sketch of the records."""
-        import privsketch as ps
+        from privsketch.design.plan import plan_design
 
-        return ps.Design.plan(
+        return plan_design(
             task="kmeans",
             n_components=self.n_clusters,
             domain=self.domain,
@@ -316,10 +318,16 @@ def _learned(
     return cluster_by(choice, list(data), study.n_clusters, **facts), None
 
 
-def _forecast(study: _Study, choice: Choice, files: Any, n_threads: int | None) -> str:
-    """What a run would be like, from public facts; the time of a sketch is that of this machine."""
+def _forecast(
+    study: _Study, choice: Choice, files: Any, n_threads: int | None, said: list[str]
+) -> str:
+    """What a run would be like, from public facts; the time of a sketch is that of this machine.
+
+    Cautions that were `said` are not said again.
+    """
     import privsketch as ps
     from privsketch.clustering.pipeline.plan import plan_pipeline
+    from privsketch.design.words import describe_design
 
     described = study.domain.describe().splitlines()
     is_schema = isinstance(study.domain, ps.Schema)
@@ -333,7 +341,7 @@ def _forecast(study: _Study, choice: Choice, files: Any, n_threads: int | None) 
     if choice.method == "sketch":
         design = study.design()
         told = ps.estimate_cost(design, n_threads=n_threads).describe()
-        lines += ["", design.describe(), "", told, ""]
+        lines += ["", describe_design(design, said=said), "", told, ""]
     elif choice.method == "pipeline" and study.n_records is not None:
         dim = len(study.box.half_widths)
         plan = plan_pipeline(study.n_clusters, dim, budget, study.n_records)

@@ -16,7 +16,7 @@ from privsketch import __version__
 from privsketch.cli.cluster import cluster
 from privsketch.cli.learn import learn
 from privsketch.cli.options import choice, listed_numbers, study_options
-from privsketch.cli.output import require_free, say, say_written, write
+from privsketch.cli.output import require_free, say, say_cautions, say_written, write
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.sketch import sketch
@@ -198,13 +198,15 @@ def design(
     \b
     privsketch design -k 10 --box 0 1 --columns a,b,c --epsilon 0.5 --delta 1e-6 -o study.json
     """
-    import privsketch as ps
+    from privsketch.design.plan import plan_design
+    from privsketch.design.words import describe_design
 
     require_free(output, force, "a new design would not fit the sketches of the old one")
     scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
-    planned = ps.Design.plan(**study, frequency_scale=scale, **choices)
+    planned = plan_design(**study, frequency_scale=scale, **choices)
+    said = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)
     write(planned.save, output)
-    say(planned.describe(), output)
+    say(describe_design(planned, said=said), output)
     say_written(output)
 
 

@@ -8,10 +8,16 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from privsketch.budget import Budget
+    from privsketch.domain import Domain
+    from privsketch.schema.table import Schema
 
 STANDARD_OUTPUT = Path("-")
 
@@ -29,6 +35,21 @@ def source_name(source: str | None, output: Path) -> str | None:
 def say(text: str, output: Path | None) -> None:
     """Words about a result, where they are not mistaken for it."""
     click.echo(text, err=is_standard(output))
+
+
+def say_cautions(
+    domain: Domain | Schema,
+    budget: Budget,
+    n_records: float | None,
+    names: Sequence[str] | None = None,
+) -> list[str]:
+    """What was stated and should be thought about once more, on stderr; the sentences."""
+    from privsketch.design.cautions import stated_cautions
+
+    found = stated_cautions(domain, budget, n_records, names)
+    for text in found:
+        click.echo(f"careful     {text}", err=True)
+    return found
 
 
 def say_source(source: str | None, output: Path, what: str) -> None:

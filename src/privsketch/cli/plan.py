@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from privsketch.cli.options import study_options
+from privsketch.cli.output import say_cautions
 
 if TYPE_CHECKING:
     from privsketch.design.alternatives import Alternative, Plan
@@ -60,10 +62,12 @@ def plan(study: dict[str, Any], rate: float, as_json: bool, **choices: Any) -> N
     given = {name: value for name, value in choices.items() if value is not None}
     with spinner("comparing designs"):
         found = alternatives({**study, **given}, design_cost, rate=rate)
+    budget, names = study["budget"], study["columns"]
+    said = say_cautions(study["domain"], budget, choices.get("n_records"), names)
     if as_json:
         click.echo(json.dumps(plan_to_json(found), indent=2, allow_nan=False))
         return
-    _show(found)
+    _show(found, said)
 
 
 def plan_to_json(found: Plan) -> dict[str, Any]:
@@ -75,7 +79,8 @@ def plan_to_json(found: Plan) -> dict[str, Any]:
     }
 
 
-def _show(found: Plan) -> None:
+def _show(found: Plan, said: Sequence[str]) -> None:
+    """The table and the reasons; none of the cautions that were `said`."""
     from rich.console import Console
 
     console = Console()
@@ -93,7 +98,8 @@ def _show(found: Plan) -> None:
     click.echo()
     click.echo(f"recommended  {found.recommended.name}: {found.recommended.options()}")
     for reason in found.reasons:
-        click.echo(f"             {reason}")
+        if not any(text in reason for text in said):
+            click.echo(f"             {reason}")
 
 
 def _show_coloured(console: Any, rows: list[tuple[str, ...]]) -> None:

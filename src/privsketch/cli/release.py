@@ -20,7 +20,13 @@ from privsketch.cli.options import (
     listed_names,
     stated_domain,
 )
-from privsketch.cli.output import require_file, require_free, required_output, say_source
+from privsketch.cli.output import (
+    require_file,
+    require_free,
+    required_output,
+    say_cautions,
+    say_source,
+)
 from privsketch.cli.spending import reported_spending
 
 _PATH = click.Path(path_type=Path)
@@ -169,6 +175,8 @@ def release(
             data, chosen_columns(columns, data), carried, header, schema=encoding
         )
         projection = ps.Projection.draw(domain_of(domain, records.dim), n_components, **choices)
+        budget = ps.Budget(choices["epsilon"], choices["delta"], "replace")
+        say_cautions(domain, budget, None)  # the number of records is not known yet
         if carried:
             click.secho(
                 f"UNPROTECTED: {', '.join(carried)} will be copied as they are, for everyone who "

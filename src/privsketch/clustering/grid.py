@@ -18,13 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats, Integers, Whole
+from privsketch.clustering.edge import Means, cut_records
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import start_centers
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, require_count, require_records
+from privsketch.kernels.nearest import nearest
 from privsketch.models.clusters import ClusterModel
 
 MAX_CELLS = 2**22  # 32 MB of counts
+_CELLS = 2**14  # that are given to centers at a time
+_FINE = 20  # cells along an axis, from which on the last one is the edge: 1 - 1/20 is 0.95
 _N_INIT = 5  # runs of k-means on the cells, of which the best counts
 
 
@@ -46,7 +50,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     per_axis = cells_per_axis(n_records, epsilon, passes.dim)
     run.without_delta()
     account = run.share({"cells": Fraction(1)})
-    noisy, _ = account.laplace("cells", cell_counts(passes, per_axis), 1)
+    noisy, scale = account.laplace("cells", cell_counts(passes, per_axis), 1)
     kept = np.flatnonzero(noisy > 0)
     centers, weights = _kmeans(
         cell_centers(box, per_axis, kept), noisy[kept], n_clusters, box, run.seed
@@ -55,12 +59,43 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     concerns: tuple[str, ...] = ()
     if per_axis**passes.dim < n_clusters:
         concerns = (f"the grid has fewer cells, {per_axis**passes.dim}, than there are clusters",)
+    if per_axis > _FINE:
+        seen = _means(box, per_axis, noisy, 2 * scale**2, centers)
+        concerns += cut_records(seen, weights, box, cell=1 / per_axis, schema=run.schema)
     return run.model(
         centers,
         weights * total,
         method="grid",
         mechanism=f"k-means of a grid of {per_axis}^{passes.dim} cells",
         concerns=concerns,
+    )
+
+
+def _means(box: Box, per_axis: int, noisy: Floats, variance: float, centers: Floats) -> Means:
+    """Means of all cells next to each center, as they are: noise above 0 alone would move them."""
+    k, dim = centers.shape
+    counts, cells, moments = np.zeros(k), np.zeros(k), np.zeros((3, k, dim))
+    for first in range(0, len(noisy), _CELLS):
+        places = cell_centers(box, per_axis, np.arange(first, min(first + _CELLS, len(noisy))))
+        label = nearest(places, centers)
+        member = (label == np.arange(k)[:, np.newaxis]).astype(np.float64)
+        values = noisy[first : first + _CELLS]
+        offsets = places - box.center_vector
+        counts += member @ values
+        cells += member.sum(axis=1)
+        moments += [
+            member @ (values[:, np.newaxis] * offsets),
+            member @ offsets,
+            member @ offsets**2,
+        ]
+    divisors = np.maximum(counts, 1.0)[:, np.newaxis]
+    sums, offsets, squares = moments
+    means = sums / divisors
+    # What noise does to a mean: the same noise is in the sum and in the count.
+    about = squares - 2 * means * offsets + means**2 * cells[:, np.newaxis]
+    errors = np.sqrt(variance * np.maximum(about, 0.0)) / divisors
+    return Means(
+        means + box.center_vector, counts, errors, np.sqrt(variance * cells), is_gaussian=False
     )
 
 

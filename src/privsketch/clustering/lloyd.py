@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -36,7 +36,8 @@ import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats, Integers, Whole
-from privsketch.clustering.run import Passes, Run
+from privsketch.clustering.edge import Means, cut_records
+from privsketch.clustering.run import Passes, Run, shares_of
 from privsketch.clustering.starts import Start, start_centers
 from privsketch.domain import Ball, Domain
 from privsketch.errors import require_count, require_gaussian_delta, require_one_of, require_records
@@ -80,19 +81,26 @@ def cluster(
     rounds = _checked_rounds(n_rounds, run, n_clusters, passes.dim)
     account = run.share(round_shares(kind, rounds, passes.dim))
     begin = start_centers(domain, n_clusters, start, run.seed)
-    centers, counts = np.rint(begin / passes.unit), np.zeros(n_clusters)
+    centers = np.rint(begin / passes.unit)
     with one_thread():  # blocks of records already share the cores
         for number in range(rounds):
             exact_sums, exact_counts = cluster_sums(passes, centers)
-            sums, counts = _RELEASES[kind](
-                account, f"round {number}", passes, exact_sums, exact_counts
-            )
-            centers = _moved(passes, centers, sums, counts)
+            noisy = _RELEASES[kind](account, f"round {number}", passes, exact_sums, exact_counts)
+            centers = _moved(passes, centers, noisy.sums, noisy.counts)
+    variances = noisy.sum_variance * passes.unit**2, noisy.count_variance
+    seen = Means.of(
+        noisy.sums * passes.unit,
+        noisy.counts,
+        variances,
+        is_gaussian=kind == "gaussian",
+        around=domain.center_vector,
+    )
     return run.model(
         centers * passes.unit + domain.center_vector,
-        counts,
+        noisy.counts,
         method="lloyd",
         mechanism=f"k-means: {rounds} noisy rounds of Lloyd's",
+        concerns=cut_records(seen, shares_of(noisy.counts), domain, schema=run.schema),
     )
 
 
@@ -152,26 +160,36 @@ def cluster_sums(passes: Passes, centers: Whole) -> tuple[Integers, Integers]:
     return sums, counts
 
 
+@dataclass(frozen=True)
+class Noisy:
+    """What a round releases, sums (k, dim) and counts (k,), and the variances of its noise."""
+
+    sums: Floats
+    counts: Floats
+    sum_variance: float
+    count_variance: float
+
+
 def _laplace_joint(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
-) -> tuple[Floats, Floats]:
+) -> Noisy:
     weight = int(passes.limits.max())
-    noisy, _ = account.laplace(name, _together(sums, counts, weight), passes.l1 + weight)
-    return noisy[:, :-1], noisy[:, -1] / weight
+    noisy, scale = account.laplace(name, _together(sums, counts, weight), passes.l1 + weight)
+    return _apart(noisy, weight, 2 * scale**2)
 
 
 def _laplace(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
-) -> tuple[Floats, Floats]:
+) -> Noisy:
     # One L1 norm for all columns is never more noise in total than one share for each of them.
-    noisy, _ = account.laplace(f"{name} sums", sums, passes.l1)
-    noisy_counts, _ = account.laplace(f"{name} counts", counts, 1)
-    return noisy, noisy_counts
+    noisy, scale = account.laplace(f"{name} sums", sums, passes.l1)
+    noisy_counts, count_scale = account.laplace(f"{name} counts", counts, 1)
+    return Noisy(noisy, noisy_counts, 2 * scale**2, 2 * count_scale**2)
 
 
 def _gaussian(
     account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
-) -> tuple[Floats, Floats]:
+) -> Noisy:
     squared = passes.l2_squared
     if account.shares.budget.neighbours == "replace":
         # Two records of one cluster are 2 R apart anyway: up to R, counts weigh nothing more.
@@ -181,13 +199,11 @@ def _gaussian(
         weight = max(1, round(math.sqrt(squared * 2 * RHO / math.sqrt(passes.dim))))
     together = _together(sums, counts, weight)
     replaced = max(4 * squared, 2 * (squared + weight**2))
-    noisy, _ = account.gaussian(name, together, squared + weight**2, replaced=replaced)
-    return noisy[:, :-1], noisy[:, -1] / weight
+    noisy, scale = account.gaussian(name, together, squared + weight**2, replaced=replaced)
+    return _apart(noisy, weight, scale**2)
 
 
-def _cube(
-    account: Account, name: str, passes: Passes, sums: Integers, counts: Integers
-) -> tuple[Floats, Floats]:
+def _cube(account: Account, name: str, passes: Passes, sums: Integers, counts: Integers) -> Noisy:
     budget = account.budget(name, many=True)
     weight = int(passes.limits.max())
     sensitivity = weight if budget.neighbours == "add-remove" else 2 * weight
@@ -207,10 +223,10 @@ def _cube(
         0.0,
     )
     noisy = np.array([row for row, _ in released], dtype=np.float64) / factor
-    return noisy[:, :-1], noisy[:, -1] / weight
+    return _apart(noisy, weight, law.variance / factor**2)
 
 
-_Release = Callable[[Account, str, Passes, Integers, Integers], tuple[Floats, Floats]]
+_Release = Callable[[Account, str, Passes, Integers, Integers], Noisy]
 _RELEASES: dict[str, _Release] = {
     "laplace-joint": _laplace_joint,
     "laplace": _laplace,
@@ -223,6 +239,11 @@ def _together(sums: Integers, counts: Integers, weight: int) -> Integers:
     """Sums and weighted counts side by side, (k, dim + 1)."""
     weighted = saturating_multiply(counts, weight)
     return np.concatenate([sums, weighted[:, np.newaxis]], axis=1)
+
+
+def _apart(noisy: Floats, weight: int, variance: float) -> Noisy:
+    """Sums and counts of what was released `_together`."""
+    return Noisy(noisy[:, :-1], noisy[:, -1] / weight, variance, variance / weight**2)
 
 
 def _moved(passes: Passes, centers: Whole, sums: Floats, counts: Floats) -> Whole:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from privsketch._parallel import chunks, in_threads
 from privsketch._typing import Block, Floats, Integers, Whole
 from privsketch.budget import Budget, Neighbours, Receipt
-from privsketch.design.recipe import Design
+from privsketch.design.plan import plan_design
 from privsketch.domain import Ball, Box, Domain, enclosing_ball, enclosing_box
 from privsketch.errors import ParameterError, RecordError, require_records
 from privsketch.features.fixedpoint import FAR
@@ -235,7 +235,7 @@ class Run:
         Charges: the share "sketch".
         """
         account = self.account
-        design = Design.plan(
+        design = plan_design(
             task="kmeans",
             n_components=n_clusters,
             domain=domain,
@@ -279,14 +279,13 @@ class Run:
         """
         k = len(centers)
         counts = np.zeros(k) if sizes is None else np.maximum(sizes, 0.0)
-        total = float(counts.sum())
         if sizes is None:
             concerns = (*concerns, "weights are equal shares: this method releases none")
         domain = self.domain if self.schema is None else self.schema.box
         return ClusterModel(
             domain.project(centers),
-            counts / total if total > 0 else np.full(k, 1 / k),
-            max(total, 1.0) if n_records is None else n_records,
+            shares_of(counts),
+            max(float(counts.sum()), 1.0) if n_records is None else n_records,
             self.receipt(mechanism),
             method=method,
             loss=loss,
@@ -296,6 +295,13 @@ class Run:
             concerns=concerns,
             count=count,
         )
+
+
+def shares_of(sizes: Floats) -> Floats:
+    """Shares of noisy numbers of records; equal ones if none of them is above 0."""
+    counts = np.maximum(sizes, 0.0)
+    total = float(counts.sum())
+    return counts / total if total > 0 else np.full(len(counts), 1 / len(counts))
 
 
 _OWN = frozenset(signature(Run).parameters) - {"data"}

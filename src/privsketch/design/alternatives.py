@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from privsketch.budget import Budget
-from privsketch.design.forecast import cautions, expected_noise, forecast
+from privsketch.design.cautions import cautions
+from privsketch.design.forecast import expected_noise, forecast
 from privsketch.design.noise_to_signal import NoiseToSignal
 from privsketch.design.pca import SCATTER as PCA_SCATTER
 from privsketch.design.pca import pca_forecast

@@ -248,38 +248,6 @@ def _records_needed(design: Design, n_holders: int) -> float:
     return float(high)
 
 
-def cautions(design: Design) -> list[str]:
-    """What people who plan this study should think about once more."""
-    found = []
-    told = design.forecast()
-    if told.verdict == "rough":
-        what = "components" if design.task == "pca" else "centers"
-        found.append(
-            f"{what} may be visibly off: more records or holders, a larger epsilon or fewer "
-            f"{'of them' if design.task == 'pca' else 'clusters'} make the study better"
-        )
-    if told.verdict == "hopeless":
-        found.append(
-            "with so few records for this budget a fit would describe the noise; more "
-            f"records, a larger epsilon, delta > 0 or fewer "
-            f"{'components' if design.task == 'pca' else 'clusters'} help"
-        )
-    if design.budget.delta * design.n_records >= 0.1:
-        found.append("delta should be far below 1 / number of records")
-    if design.dim > MANY_COLUMNS and design.task != "pca":
-        found.append(
-            f"with more than {MANY_COLUMNS} columns learning is slow and often gets stuck; "
-            "project the records first, by a public random matrix for instance"
-        )
-    widths = design.domain.half_widths
-    if widths.max() > 10 * widths.min():
-        found.append(
-            "columns differ in width more than tenfold, and the wide ones decide what is "
-            "near; scale records by their bounds (Box.to_unit) if all should count alike"
-        )
-    return found
-
-
 def design_noise_parts(design: Design, reference: Reference, n_holders: int = 1) -> NoiseToSignal:
     """Parts of the ratio, the law of the records as reference; `n_holders` sketches merged."""
     alpha, beta = feature_and_record_rate(design)

@@ -263,9 +263,10 @@ class Design:
         columns : list of str, optional
             Names of the columns of a record, in order.
         """
+        from privsketch.design.cautions import stated_cautions, warn_of
         from privsketch.design.plan import plan_design
 
-        return plan_design(
+        planned = plan_design(
             task=task,
             covariance_type=covariance_type,
             n_components=n_components,
@@ -283,6 +284,8 @@ class Design:
             mean=mean,
             columns=columns,
         )
+        warn_of(stated_cautions(domain, planned.budget, n_records, planned.columns))
+        return planned
 
     @property
     def dim(self) -> int:

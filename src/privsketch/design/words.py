@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from privsketch.design.forecast import cautions
+from collections.abc import Sequence
+
+from privsketch.design.cautions import cautions
 from privsketch.design.recipe import Design
 from privsketch.design.size import (
     carried_clusters,
@@ -71,8 +73,8 @@ def capacity(design: Design) -> str:
     )
 
 
-def describe_design(design: Design) -> str:
-    """Several lines, each with a heading of twelve characters."""
+def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
+    """Several lines, each with a heading of twelve characters; no cautions that were `said`."""
     lines = [
         f"design      {design.fingerprint[:16]} for {design.task}, "
         f"{design.n_components} components",
@@ -89,7 +91,8 @@ def describe_design(design: Design) -> str:
     else:
         lines.append(f"size        {capacity(design)}")
     lines += [f"count       {_COUNTS[design.count]}", f"budget      {design.budget.describe()}"]
-    return "\n".join(lines + [f"careful     {text}" for text in cautions(design)])
+    lines += [f"careful     {text}" for text in cautions(design) if text not in said]
+    return "\n".join(lines)
 
 
 def _record_lines(design: Design) -> list[str]:

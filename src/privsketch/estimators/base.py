@@ -18,6 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from privsketch._typing import Floats
 from privsketch.budget import Budget, Neighbours, Receipt
+from privsketch.design.cautions import stated_cautions, warn_of
+from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
@@ -113,6 +115,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         schema = schema_of(self.domain)
         return None if schema is None else read_points(X, schema)
 
+    def _warn(self, domain: Domain | Schema, budget: Budget, n_records: float | None) -> None:
+        """Say what domain and budget make one think about once more, before anything is spent."""
+        warn_of(stated_cautions(domain, budget, n_records, self._columns()))
+
     def _columns(self) -> tuple[str, ...] | None:
         """Names of the columns, which are public, for the model and its report."""
         schema = schema_of(self.domain)
@@ -135,11 +141,20 @@ class PrivateLearner(PrivateEstimator):
     neighbours: Neighbours = "add-remove"
     n_records: float | None = None
 
+    def _public_records(self, table: Any, domain: Domain | Schema) -> float | None:
+        """The number of records, if it was stated or is public as under "replace".
+
+        With a schema nobody has looked at the table yet.
+        """
+        if self.n_records is not None or self.neighbours == "add-remove":
+            return self.n_records
+        return None if isinstance(domain, Schema) else int(table.shape[0]) or None
+
     def _planned(
         self, task: str, n_components: int, domain: Domain | Schema, budget: Budget, **choices: Any
     ) -> Design:
         """The design of a fit; what is None is left to the planner."""
-        return Design.plan(
+        return plan_design(
             task=task,
             n_components=n_components,
             domain=domain,

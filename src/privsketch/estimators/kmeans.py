@@ -186,12 +186,10 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         check_choices(self.n_clusters, largest, options.decoder, options.n_init)
         facts = self._run_facts()
         table, domain, _ = self._table_in(X, domain, sparse=True)
-        n_records = self.n_records
-        count = "stated"
-        is_counted = not isinstance(domain, Schema) and table.shape[0] > 0
-        if n_records is None and budget.neighbours == "replace" and is_counted:
-            n_records, count = table.shape[0], "public"
+        n_records = self._public_records(table, domain)
+        count = "public" if self.n_records is None and n_records is not None else "stated"
         choice = self._choice(options, domain, budget, n_records)
+        self._warn(domain, budget, n_records)
         if choice.method == "sketch":
             model = self._from_sketch(table, domain, budget, n_records, choice, largest)
         else:

@@ -83,6 +83,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         checked_method(self.method)
         facts = self._run_facts()
         table, domain, _ = self._table_in(X, domain)
+        self._warn(domain, budget, self._public_records(table, domain))
         model = clustered(
             cluster_medians,
             table,

@@ -116,6 +116,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
             known = " or ".join(map(repr, METHODS))
             raise ParameterError("method", self.method, f"expected {known}")
         table, domain, _ = self._table_in(X, domain)
+        self._warn(domain, budget, self._public_records(table, domain))
         if self.method == "em":
             return self._fit_em(table, domain, budget)
         choices = {name: getattr(self, name) for name in ("covariance_type", *OF_DESIGNS)}

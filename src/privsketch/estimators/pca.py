@@ -127,6 +127,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
             mean="released" if self.center else None,
             **choices,
         )
+        self._warn(domain, budget, self._public_records(table, domain))
         model = learn_pca(self._released(table, design), self.n_components)
         self.model_ = model
         self.components_ = model.components

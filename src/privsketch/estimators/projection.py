@@ -143,7 +143,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
 
     def _fitted_table(self, X: Any) -> npt.NDArray[Any]:
         # One record is replaced by another, and the number of records is public.
-        domain = self._public_facts("replace")[1]
+        budget, domain = self._public_facts("replace")
         self._check_choices()
         if isinstance(domain, Schema):
             found: Domain = domain_of_rows(domain, self.protect, self.bound)
@@ -164,6 +164,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             )
         # The columns are those of X from here on: an older matrix must not meet them.
         self.__dict__.pop("projection_", None)
+        self._warn(domain, budget, len(table))
         self.projection_ = Projection.draw(
             found.with_dim(table.shape[1]),
             self.n_components,

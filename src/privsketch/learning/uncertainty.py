@@ -40,6 +40,8 @@ from privsketch.learning.problem import (
     make_target,
 )
 from privsketch.models.clusters import ClusterModel
+from privsketch.schema.columns import Date, Number
+from privsketch.schema.table import Schema
 from privsketch.sketching.sketch import Sketch
 
 N_SAMPLES = 400  # of records; they give a variance to about sqrt(2 / 400) = 7 %
@@ -48,6 +50,7 @@ LARGEST = 10**11  # multiply-adds of J'J; beyond, directions of the fit are only
 FEW_PAIRS = 40  # atoms, whose inner products are plain matrix products; by trial
 PAIR_NUMBERS = 2**17  # of one block of inner products, so that it stays in the cache
 EDGE = 0.999  # of the way from the center of the domain
+ON_EDGE = 0.01  # share of the records around centers on the edge that is worth a word
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
 
@@ -412,15 +415,34 @@ def no_knowledge(half_widths: Floats) -> Floats:
     return np.asarray(half_widths / math.sqrt(3))
 
 
-def on_the_edge(centers: Floats, weights: Floats, domain: Domain) -> list[str]:
+def coordinates_cut(schema: Schema) -> NDArray[np.bool_]:
+    """Which coordinates of a schema lie on their bounds only if they are cut.
+
+    Those of numbers and dates; labels, flags and cycles lie there by their nature.
+    """
+    kinds = [(column, len(column.coordinates)) for column in schema.columns]
+    return np.repeat([isinstance(one, Number | Date) for one, _ in kinds], [n for _, n in kinds])
+
+
+def on_the_edge(
+    centers: Floats, weights: Floats, domain: Domain, schema: Schema | None = None
+) -> list[str]:
     """A concern if clusters or components sit where records outside the domain end up."""
+    if schema is not None:  # which moves numbers and dates to their bounds, before any ball
+        domain = schema.box
     offsets = np.abs(centers - domain.center_vector)
+    if schema is not None:
+        offsets[:, ~coordinates_cut(schema)] = 0.0
     if isinstance(domain, Ball):
         outward = np.linalg.norm(offsets, axis=1) / domain.radius
     else:
         outward = (offsets / domain.half_widths).max(axis=1)
-    share = float(weights[outward > EDGE].sum())
-    if share < 0.01:
+    return edge_concern(float(weights[outward > EDGE].sum()))
+
+
+def edge_concern(share: float) -> list[str]:
+    """A concern if a share of the records that matters is around centers on the edge."""
+    if share < ON_EDGE:
         return []
     return [
         f"{share:.0%} of the records are around centers on the edge of the domain, where records "
@@ -458,7 +480,8 @@ def drowned(
 def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     """Reasons to doubt the clusters, in words."""
     noise, found = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")
-    on_edge = on_the_edge(model.centers, model.weights, sketch.design.domain)
+    design = sketch.design
+    on_edge = on_the_edge(model.centers, model.weights, design.domain, design.schema)
     found += on_edge
     found += missing_records(model.n_records, sketch)
     density = model.density

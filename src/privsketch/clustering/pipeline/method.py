@@ -26,6 +26,7 @@ import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats
+from privsketch.clustering.edge import Means, cut_records
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline
 from privsketch.clustering.pipeline.rounds import (
     Bins,
@@ -40,7 +41,7 @@ from privsketch.clustering.pipeline.subspace import (
     random_directions,
     release_subspace,
 )
-from privsketch.clustering.run import Passes, Run
+from privsketch.clustering.run import Passes, Run, shares_of
 from privsketch.domain import Ball
 from privsketch.errors import require_count
 from privsketch.kernels.nearest import Norm
@@ -73,18 +74,22 @@ def cluster(
     account = run.share(dict(plan.weights))
     with one_thread():  # blocks of records already share the cores
         subspace = _subspace(run, passes, plan, account, n_records)
-        centers, counts = _start(run, passes, subspace, n_clusters, n_records)
+        centers, counts, seen = _start(run, passes, subspace, n_clusters, n_records)
         n_found = float(counts.sum())  # rounds count what they cut as less than a record
         whole = _in_ball(centers / passes.unit, passes)
         for number in range(plan.n_rounds):
-            whole, counts = _round(passes, whole, counts, subspace, account, number)
+            whole, counts, seen = _round(passes, whole, counts, subspace, account, number)
+    concerns: tuple[str, ...] = (TOO_NOISY,) if plan.excess > DOUBTFUL else ()
+    if seen is not None:
+        # Records are moved into the ball, and stay where they are outside of a box.
+        concerns += cut_records(seen, shares_of(counts), run.domain, beyond=True, schema=run.schema)
     return run.model(
         whole * passes.unit + ball.center_vector,
         counts,
         method="pipeline",
         mechanism=f"k-means: {plan.describe()}",
         n_records=n_found,
-        concerns=(TOO_NOISY,) if plan.excess > DOUBTFUL else (),
+        concerns=concerns,
     )
 
 
@@ -110,8 +115,10 @@ def _start(
     subspace: Subspace,
     n_clusters: int,
     n_records: float,
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Means | None]:
     """Centers (k, dim) about the center of the ball, and counts, from a sketch.
+
+    And what they tell of the edge of the domain: nothing if not all columns are seen.
 
     Charges: the share "sketch".
     """
@@ -119,7 +126,15 @@ def _start(
     small = Ball(dim=subspace.n_directions, radius=radius)
     released = run.sketch(projected(passes, subspace.rows), small, n_clusters, n_records)
     model = learn_kmeans(released, n_clusters)
-    return model.centers @ subspace.rows, model.weights * max(model.n_records, 1.0)
+    centers = model.centers @ subspace.rows
+    counts = model.weights * max(model.n_records, 1.0)
+    seen, errors = None, model.standard_errors
+    if subspace.n_directions == passes.dim and errors is not None:
+        errors = np.sqrt(np.square(errors) @ np.square(subspace.rows))
+        noise = math.sqrt(released.noise_variance)
+        middle = passes.domain.center_vector
+        seen = Means(centers + middle, counts, errors, noise, is_gaussian=False)
+    return centers, counts, seen
 
 
 def _round(
@@ -129,8 +144,12 @@ def _round(
     subspace: Subspace,
     account: Account,
     number: int,
-) -> tuple[Floats, Floats]:
-    """New centers, whole numbers in the ball, and counts."""
+) -> tuple[Floats, Floats, Means]:
+    """New centers, whole numbers in the ball, and counts; the means as they were released.
+
+    Residuals that are cut count less, and as much less in the number of records: the means are
+    means of records with weights, wherever these are cut.
+    """
     largest = float(passes.limits[0])
     norm: Norm = 1 if account.shares.is_pure else 2
     diameter = 2 * largest * (math.sqrt(passes.dim) if norm == 1 else 1)
@@ -143,6 +162,14 @@ def _round(
     noisy, variance = account.noisy(
         f"round {number}", together, **round_sensitivities(radius, weight)
     )
+    unit = passes.unit
+    seen = Means.of(
+        noisy[:, :-1] * unit,
+        noisy[:, -1] / weight,
+        (variance * unit**2, variance / weight**2),
+        is_gaussian=norm == 2,
+        around=centers * unit + passes.domain.center_vector,
+    )
     before = float(counts.sum())
     counts = pulled_counts(counts, noisy[:, -1] / weight, variance / weight**2)
     least = max(MIN_COUNT * before / len(centers), 1.0)
@@ -150,7 +177,7 @@ def _round(
     steps = shrunk_steps(
         noisy[:, :-1] / divisors[:, np.newaxis], variance / divisors**2, divisors, subspace
     )
-    return _in_ball(centers + steps, passes), counts
+    return _in_ball(centers + steps, passes), counts, seen
 
 
 def _in_ball(centers: Floats, passes: Passes) -> Floats:

@@ -17,7 +17,7 @@ import numpy as np
 from privsketch._typing import Floats
 from privsketch.clustering.run import Passes
 from privsketch.clustering.tree.projection import projected_radius
-from privsketch.design.recipe import Design
+from privsketch.design.plan import plan_design
 from privsketch.domain import enclosing_ball
 from privsketch.features.stream import PublicStream
 from privsketch.learning.pca.learner import learn_pca
@@ -75,7 +75,7 @@ def release_subspace(
     Charges: the share `name`.
     """
     pure = account.shares.is_pure
-    design = Design.plan(
+    design = plan_design(
         task="pca",
         n_components=n_directions,
         domain=enclosing_ball(passes.domain),

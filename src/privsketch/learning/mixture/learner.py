@@ -165,7 +165,8 @@ def _concerns(
     """Reasons to doubt the mixture, in words."""
     noise, found = drowned(sketch, model.n_components, model.n_records, "component", "mixture")
     if noise <= HOPELESS:
-        found += on_the_edge(model.means, model.weights, sketch.design.domain)
+        design = sketch.design
+        found += on_the_edge(model.means, model.weights, design.domain, design.schema)
     found += missing_records(model.n_records, sketch)
     ratio = model.misfit
     if ratio is not None and ratio > MISFIT:
