@@ -332,8 +332,8 @@ def test_a_bad_design_gets_one_clear_line(folder, changes, word):
 BAD_USAGE = {
     "unknown task": ({"task": "nothing"}, "--task"),
     "unknown covariances": ({"covariance-type": "oval"}, "--covariance-type"),
-    "no domain": ({"box": None}, "either --box LOW HIGH or --ball RADIUS"),
-    "both domains": ({"ball": "3"}, "either --box LOW HIGH or --ball RADIUS"),
+    "no domain": ({"box": None}, "one of --schema FILE, --box LOW HIGH and --ball RADIUS"),
+    "both domains": ({"ball": "3"}, "one of --schema FILE, --box LOW HIGH and --ball RADIUS"),
     "box of text": ({"box": "low high"}, "'low' is not a number"),
     "center of text": ({"box": None, "ball": "3", "center": "x"}, "'x' is not a number"),
     "scale of text": ({"scale": "x"}, "'x' is not a number"),
@@ -634,7 +634,7 @@ def test_plan_on_a_terminal_is_a_table(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"box": None}, "--box LOW HIGH or --ball RADIUS"),
+        ({"box": None}, "--box LOW HIGH and --ball RADIUS"),
         ({"dim": None}, "--dim"),
         ({"epsilon": "-1"}, "epsilon"),
         ({"rate": "1"}, "--rate"),

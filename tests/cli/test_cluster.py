@@ -229,7 +229,7 @@ REFUSED = {
     "text in csv": (["text.csv", "-o", "m.json"], "not numeric"),
     "no clusters": (["data.parquet", "-k", 0, "-o", "m.json"], "--clusters 0:"),
     "no budget": (["data.parquet", "--epsilon", 0, "-o", "m.json"], "--epsilon 0.0:"),
-    "no domain": (["data.parquet", "--box", 0, 1, "-o", "m.json"], "either --box"),
+    "no domain": (["data.parquet", "--box", 0, 1, "-o", "m.json"], "one of --schema FILE"),
     "center": (["data.parquet", "--center", "1,2", "-o", "m.json"], "dim=2"),
     "no threads": (["data.parquet", "--threads", 0, "-o", "m.json"], "--threads 0:"),
     "no method of means": (

@@ -634,7 +634,10 @@ BAD = {
     "gaussian": (["data.parquet", "--noise", "gaussian"], "--noise gaussian"),
     "seed": (["data.parquet", "--delta", 1e-6, "--calibration", "fresh"], "leave --seed out"),
     "bound": (["data.parquet", "--bound-norm", "l1"], "only with --bound"),
-    "two domains": (["data.parquet", "--box", 0, 1], "either --box LOW HIGH or --ball"),
+    "two domains": (
+        ["data.parquet", "--box", 0, 1],
+        "one of --schema FILE, --box LOW HIGH and --ball",
+    ),
 }
 
 

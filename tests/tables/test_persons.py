@@ -107,7 +107,7 @@ def test_every_row_of_a_person_is_as_likely():
     counts = np.zeros(10)
     for _ in range(2000):
         found = selected(values, np.zeros(10, np.int64), key=Key())
-        counts[int(round(found[0, 0] * 10))] += 1
+        counts[round(found[0, 0] * 10)] += 1
     assert (np.square(counts - 200) / 200).sum() < 33.7
 
 
