@@ -636,7 +636,7 @@ BAD = {
     "bound": (["data.parquet", "--bound-norm", "l1"], "only with --bound"),
     "two domains": (
         ["data.parquet", "--box", 0, 1],
-        "one of --schema FILE, --box LOW HIGH and --ball",
+        "one of --schema FILE, --box",
     ),
 }
 

@@ -68,7 +68,9 @@ def plan_design(
         if columns is not None and tuple(columns) != schema.coordinates:
             raise ParameterError("columns: the schema has them; leave them out")
         budget, columns = schema.charged(budget), schema.coordinates
-        domain = schema.ball if task == "pca" else schema.box
+        # Structured frequencies need one width for all coordinates, which a ball has.
+        is_ball = task == "pca" or frequencies == "structured"
+        domain = schema.ball if is_ball else schema.box
     if not isinstance(domain, Box | Ball):
         raise ParameterError("domain", domain, "expected a Schema, a Box or a Ball")
     if isinstance(domain, Box) and domain.columns is not None:
