@@ -334,6 +334,17 @@ def test_all_engines_keep_the_same_number_of_records(tmp_path, engine, max_recor
 # ---------------------------------------------------------------- planted faults
 
 
+def times_caught(change):
+    """In how many of ten tables a replay fails."""
+    caught = 0
+    for seed in range(10):
+        try:
+            require_private(SKETCHES[0], DROP, "add-remove", change, seed)
+        except AssertionError:
+            caught += 1
+    return caught
+
+
 def others_decide(right):
     """The key of a row depends on how many rows there are."""
 
@@ -354,26 +365,19 @@ def first_come(right):
 
 @pytest.mark.parametrize("rule", [others_decide, first_come], ids=lambda rule: rule.__name__)
 def test_a_rule_that_lets_others_decide_is_caught(monkeypatch, rule):
+    assert times_caught("many rows") == 0
     monkeypatch.setattr(persons, "row_hashes", rule(persons.row_hashes))
-    caught = 0
-    for seed in range(6):
-        try:
-            require_private(SKETCHES[0], DROP, "add-remove", "many rows", seed)
-        except AssertionError:
-            caught += 1
-    assert caught >= 5
+    assert times_caught("many rows") >= 8
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_persons_who_share_a_hash_would_be_caught(monkeypatch, seed):
-    """If hashes stood for persons, some would push others out."""
+def test_persons_who_share_a_hash_would_be_caught(monkeypatch):
+    """If hashes stood for persons, some would push others out: whoever has more rows, mostly."""
 
     def few(self, ids):
         return (ids.view(np.uint64) % np.uint64(7)) << np.uint64(60)
 
     monkeypatch.setattr(persons.SelectedRows, "_mixed_numbers", few)
-    with pytest.raises(AssertionError):
-        require_private(SKETCHES[0], DROP, "add-remove", "many rows", seed)
+    assert times_caught("many rows") >= 2
 
 
 def test_a_row_for_each_nobody_would_be_caught(monkeypatch):
