@@ -134,7 +134,7 @@ def test_every_room_says_what_it_is_and_stands_in_the_architecture():
 # Words of mathematics, of Python and of scikit-learn, which need no entry in the glossary.
 PLAIN = frozenset(
     """
-    among amplitude asked assumed assumption axis block blocks bound bytes calibration carried
+    alone among amplitude asked assumed assumption axis block blocks bound bytes calibration carried
     category centered charged checked clip cls composition contribution covariance covariances
     cycle data date decode density describe description distances draw drops error errors
     explained false fill first flag format found fourth frequency from given half header here

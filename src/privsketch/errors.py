@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from numbers import Integral, Number, Real
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 _Known = TypeVar("_Known")
+_Error = TypeVar("_Error", bound="PrivsketchError")
 _UNSEEN: Any = object()
 MAX_TEXT, MAX_ITEMS = 300, 8  # of a value that is shown: longer ones are no parameters but data
 
@@ -47,6 +48,10 @@ class PrivsketchError(ValueError):
             name, _, value = parts[place].partition("=")
             parts[place] = words(name, value or None)
         return "".join(parts)
+
+    def alone(self) -> Self:
+        """The same error without what it came from: frames and foreign errors hold records."""
+        return _again(type(self), self._text, self.__dict__)  # libraries teach `copy` to keep them
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self._text, self.__dict__)
@@ -111,6 +116,34 @@ class RecordError(PrivsketchError):
     """A table cannot be read as records of the design. For its holder's eyes only."""
 
 
+class MissingError(RecordError):
+    """A value is missing or infinite where none may be.
+
+    Parameters
+    ----------
+    place : int, optional
+        The column, by its number in a record; None if it is not known.
+    column : str or int, optional
+        What the table calls it: its name, or its number there.
+    """
+
+    def __init__(self, place: int | None = None, column: str | int | None = None) -> None:
+        super().__init__()
+        self.find(place, column)
+
+    def find(self, place: int | None, column: str | int | None) -> None:
+        """Say which column it was, once that is known."""
+        self.place, self.column = place, column
+        number = place if column is None else column
+        which = "a record" if number is None else f"column number {number} (from 0)"
+        if isinstance(column, str):
+            which = f"column {column!r}"
+        super().__init__(
+            f"{which} has a missing (NaN, null) or infinite value; clean the table, or use "
+            "`missing='center'` to put such values at the center of the domain"
+        )
+
+
 class FileError(PrivsketchError):
     """A file is truncated, corrupted, foreign, or from a newer version."""
 
@@ -138,8 +171,8 @@ def _small(value: object) -> object:
     return type(value).__name__
 
 
-def _again(kind: type[PrivsketchError], text: str, facts: dict[str, Any]) -> PrivsketchError:
-    """An error that was sent from another process."""
+def _again(kind: type[_Error], text: str, facts: dict[str, Any]) -> _Error:
+    """An error once more, perhaps in another process."""
     error = kind.__new__(kind)
     PrivsketchError.__init__(error, text)
     error.__dict__.update(facts)

@@ -360,7 +360,7 @@ def test_a_design_that_cannot_be_written_is_an_error(folder, output):
 
 BAD_DATA = {
     "missing file": ("nowhere.csv", None, "no such file"),
-    "unknown kind": ("data.xlsx", b"a,b,c\n", "unknown kind"),
+    "unknown kind": ("data.ods", b"a,b,c\n", "unknown kind"),
     "too few columns": ("data.csv", b"a,b\n1,2\n", "2 columns"),
     "text": ("data.csv", b"a,b,c\n1,2,confidential\n", "not numeric"),
     "missing value": ("data.csv", b"a,b,c\n1,,3\n", "missing"),

@@ -612,7 +612,7 @@ BAD = {
     "other width": (["data.parquet", "wide.npy"], "4 columns"),
     "same file": (["data.parquet", "./data.parquet"], "twice"),
     "no such file": (["nowhere.parquet"], "no such file"),
-    "unknown kind": (["data.xlsx"], "unknown kind"),
+    "unknown kind": (["data.ods"], "unknown kind"),
     "vector": (["vector.npy"], "2 dimensions"),
     "empty csv": (["empty.csv"], "no records"),
     "empty parquet": (["empty.parquet"], "no records"),

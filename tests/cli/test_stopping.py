@@ -132,7 +132,7 @@ def test_a_failure_says_in_its_one_line_what_it_cost(folder, command):
     result = run(*command)
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert line.startswith("Error: a record has a missing")
+    assert line.startswith("Error: column number 0 (from 0) has a missing")
     assert line.endswith(NOTHING)
 
 

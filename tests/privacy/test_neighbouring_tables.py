@@ -7,6 +7,7 @@ its place, differs in that record alone; the last tests say so of the sums. Bloc
 small that their ends fall everywhere, and planted faults must be caught.
 """
 
+import contextlib
 import csv
 import gzip
 import io
@@ -33,7 +34,6 @@ from scipy import sparse
 import privsketch as ps
 from privsketch.sketching.engines.dask import dask_parts
 from privsketch.tables import memory as selection
-from privsketch.tables import text
 from privsketch.tables.carried import RecordFiles
 from privsketch.tables.kinds import kind_of
 from privsketch.tables.reading import (
@@ -43,6 +43,9 @@ from privsketch.tables.reading import (
     read_parts,
     read_sparse_blocks,
 )
+from privsketch.tables.untyped import text
+from privsketch.tables.untyped.format import FileFormat
+from tests.workbooks import Fault, Formula, write_workbook
 
 BATTERY = settings(
     max_examples=60,
@@ -51,6 +54,7 @@ BATTERY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 COLUMNS = ("x", "y")
+NO_HEADER = FileFormat(header=False)
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +64,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr("privsketch.tables.parts.FILE_VALUES", 10)
     monkeypatch.setattr("privsketch.tables.parts.SENT_VALUES", 10)
     monkeypatch.setattr(text, "BLOCK_BYTES", 128)
+    monkeypatch.setattr(text, "_PIECE", 7)
 
 
 def rows_of(blocks, dim=2):
@@ -100,37 +105,53 @@ NUMBERS = st.one_of(
 RECORDS = st.lists(st.tuples(NUMBERS, NASTY, NUMBERS), max_size=25)
 
 
-def as_number(cell):
+def as_number(cell, decimal="."):
     try:
-        return float(cell)
+        return float(cell.replace(decimal, "."))
     except ValueError:
         return math.nan
 
 
-def csv_bytes(records, *, quote_all=False, end="\r\n", header=True, last_end=True):
+def csv_bytes(
+    records,
+    *,
+    quote_all=False,
+    end="\r\n",
+    header=True,
+    last_end=True,
+    delimiter=",",
+    encoding="utf-8",
+):
     def cell(value):
-        needs_quotes = quote_all or any(c in value for c in '",\n\r')
+        needs_quotes = quote_all or any(c in value for c in f'"{delimiter}\n\r')
         return '"' + value.replace('"', '""') + '"' if needs_quotes else value
 
     rows = [("x", "note", "y"), *records] if header else records
-    lines = [",".join(map(cell, row)) for row in rows]
-    return (end.join(lines) + (end if lines and last_end else "")).encode()
+    lines = [delimiter.join(map(cell, row)) for row in rows]
+    return (end.join(lines) + (end if lines and last_end else "")).encode(encoding)
 
 
-def by_csv_module(content, header=True):
+def by_csv_module(content, header=True, delimiter=",", decimal=".", encoding="utf-8-sig"):
     """What Python's csv module reads of the same bytes."""
-    rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+    text = io.StringIO(content.decode(encoding), newline="")
+    rows = list(csv.reader(text, delimiter=delimiter))
     rows = [row for row in rows if row][1 if header else 0 :]
-    return np.array([[as_number(row[0]), as_number(row[2])] for row in rows]).reshape(-1, 2)
+    cells = [[as_number(row[0], decimal), as_number(row[2], decimal)] for row in rows]
+    return np.array(cells).reshape(-1, 2)
 
 
-def read_text(path, content, columns=COLUMNS, header=None, dim=2):
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    chosen = chosen_columns(dim, columns, None, header)
-    alone = rows_of(read_blocks(path, dim, columns, header=header), dim)
+def zstd(content):
+    return pa.compress(content, "zstd", asbytes=True)
+
+
+def read_text(path, content, columns=COLUMNS, dim=2, **said):
+    path.write_bytes({".gz": gzip.compress, ".zst": zstd}.get(path.suffix, bytes)(content))
+    written = FileFormat(**said)
+    chosen = chosen_columns(dim, columns, None, written)
+    alone = rows_of(read_blocks(path, dim, columns, format=written), dim)
     assert_same(rows_of(in_parts([path], chosen), dim), alone)
     if columns == COLUMNS:  # released rows carry what stands beside the record
-        files = RecordFiles.of([path], columns, ["note"], header=header)
+        files = RecordFiles.of([path], columns, ["note"], written)
         pairs = list(files.rows())
         assert_same(rows_of(block for block, _ in pairs), alone)
         notes = [note for _, batch in pairs for note in batch.column(0).to_pylist()]
@@ -144,7 +165,7 @@ def read_text(path, content, columns=COLUMNS, header=None, dim=2):
     st.booleans(),
     st.sampled_from(["\n", "\r\n"]),
     st.booleans(),
-    st.sampled_from(["t.csv", "t.csv.gz"]),
+    st.sampled_from(["t.csv", "t.csv.gz", "t.csv.zst"]),
 )
 def test_csv(tmp_path, records, quote_all, end, last_end, name):
     content = csv_bytes(records, quote_all=quote_all, end=end, last_end=last_end)
@@ -178,6 +199,72 @@ def test_csv_without_a_header(tmp_path, records):
     assert_same(found, by_csv_module(content, header=False))
 
 
+def in_letters_of(encoding, records):
+    """Records whose notes an encoding can write, with decimal commas."""
+    return [
+        (
+            x.replace(".", ","),
+            note.encode(encoding, "replace").decode(encoding),
+            y.replace(".", ","),
+        )
+        for x, note, y in records
+    ]
+
+
+ENCODINGS = ["latin-1", "cp1252", "utf-8", "utf-16", "utf-16-be", "utf-32", "gb18030", "shift_jis"]
+
+
+@BATTERY
+@given(
+    RECORDS,
+    st.sampled_from([";", "|", "\t", "^", "]", "\\", "'", ":"]),
+    st.sampled_from(ENCODINGS),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["t.csv", "t.csv.gz", "t.csv.zst"]),
+)
+def test_csv_as_it_is_written_elsewhere(
+    tmp_path, records, delimiter, encoding, header, last_end, name
+):
+    records = in_letters_of(encoding, records)
+    said = {"delimiter": delimiter, "encoding": encoding}
+    content = csv_bytes(records, header=header, last_end=last_end, **said)
+    said["decimal"] = ","
+    wanted = by_csv_module(content, header, **said)
+    if header:
+        found, notes = read_text(tmp_path / name, content, **said)
+        assert notes == [note for _, note, _ in records]
+    else:
+        found, _ = read_text(tmp_path / name, content, ["0", "2"], header=False, **said)
+    assert_same(found, wanted)
+
+
+@BATTERY
+@given(RECORDS, st.integers(0, 25), st.booleans())
+def test_a_quote_that_never_ends_is_refused_elsewhere_too(tmp_path, records, place, ends_line):
+    said = {"delimiter": ";", "encoding": "utf-16-le"}
+    records = in_letters_of("utf-16-le", records)
+    content = csv_bytes(records[:place], **said)
+    content += ('1;"never' + ("\n" if ends_line else "")).encode("utf-16-le")
+    content += csv_bytes([(x, "plain", y) for x, _, y in records[place:]], header=False, **said)
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(ps.PrivsketchError, match="CSV"):
+        rows_of(read_blocks(tmp_path / "t.csv", 2, COLUMNS, format=FileFormat(decimal=",", **said)))
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.csv.zst"])
+def test_a_compressed_file_that_was_cut_is_refused(tmp_path, name):
+    pack = {"t.csv.gz": gzip.compress, "t.csv.zst": zstd}[name]
+    lines = b"".join(b"%d,%d\n" % (i, i * i) for i in range(3000))
+    whole = pack(b"x,y\n" + lines)
+    (tmp_path / name).write_bytes(whole + pack(b"1,2\n"))  # two of them are one file
+    assert len(rows_of(read_blocks(tmp_path / name, 2))) == 3001
+    for share in (0.3, 0.9, 0.999):
+        (tmp_path / name).write_bytes(whole[: int(share * len(whole))])
+        with pytest.raises(ps.PrivsketchError, match="damaged"):
+            rows_of(read_blocks(tmp_path / name, 2))
+
+
 @BATTERY
 @given(st.lists(NUMBERS, max_size=20), st.booleans(), st.booleans())
 def test_one_column_of_text(tmp_path, cells, has_header, last_end):
@@ -190,7 +277,7 @@ def test_one_column_of_text(tmp_path, cells, has_header, last_end):
     wanted = np.array([[as_number(cell)] for cell in whole]).reshape(-1, 1)
     header = None if has_header else False
     for name in ("t.csv", "t.tsv"):
-        found, _ = read_text(tmp_path / name, content.encode(), None, header, dim=1)
+        found, _ = read_text(tmp_path / name, content.encode(), None, 1, header=header)
         assert_same(found, wanted)
 
 
@@ -343,17 +430,17 @@ def test_words_of_a_first_line_are_in_no_error(tmp_path, columns):
 def test_no_first_record_is_lost_where_there_is_no_header(tmp_path):
     for first in ("1,2", "NA,NA", ",", "nan,inf"):
         (tmp_path / "t.csv").write_text(f"{first}\n3,4\n")
-        found = rows_of(read_blocks(tmp_path / "t.csv", 2, header=False))
+        found = rows_of(read_blocks(tmp_path / "t.csv", 2, format=NO_HEADER))
         assert len(found) == 2
     (tmp_path / "t.csv").write_text("")
-    assert len(rows_of(read_blocks(tmp_path / "t.csv", 2, header=False))) == 0
+    assert len(rows_of(read_blocks(tmp_path / "t.csv", 2, format=NO_HEADER))) == 0
 
 
 @pytest.mark.parametrize("header", ["yes", 1.5, "false"])
 def test_a_header_is_there_or_not(tmp_path, header):
     (tmp_path / "t.csv").write_text("x,y\n3,4\n")
     with pytest.raises(ps.PrivsketchError, match="header="):
-        rows_of(read_blocks(tmp_path / "t.csv", 2, header=header))
+        rows_of(read_blocks(tmp_path / "t.csv", 2, format=FileFormat(header=header)))
 
 
 # ---------------------------------------------------------------- files with types
@@ -407,6 +494,107 @@ def test_npy(tmp_path, records, is_fortran):
     np.save(path, np.asfortranarray(records) if is_fortran else records)
     assert_same(rows_of(read_blocks(path, 2)), records)
     assert_same(rows_of(in_parts([path], chosen_columns(2, None, None))), records)
+
+
+WRITERS = {
+    "parquet": lambda path, records: pq.write_table(arrow_table(records), path),
+    "npy": np.save,
+    "csv.zst": lambda path, records: path.write_bytes(
+        zstd(csv_bytes([(repr(x), "a", repr(y)) for x, y in records.tolist()]))
+    ),
+}
+
+
+@BATTERY
+@given(
+    st.lists(TABLES, min_size=1, max_size=4),
+    st.permutations(["b", "Z", "part-10", "part-9", "x y"]),
+    st.sampled_from(list(WRITERS)),
+)
+def test_folders_and_patterns(tmp_path_factory, tables, names, kind):
+    folder = tmp_path_factory.mktemp("tables") / "t.parquet"  # folders are called so, often
+    folder.mkdir()
+    files = {f"{name}.{kind}": table for name, table in zip(names, tables, strict=False)}
+    for name, table in files.items():
+        WRITERS[kind](folder / name, table)
+    for hidden in ("_SUCCESS", f"_metadata.{kind}", f".b.{kind}.crc", f".{kind}"):
+        (folder / hidden).write_bytes(b"no table")
+    wanted = np.concatenate([files[name] for name in sorted(files)])
+    columns = None if kind == "npy" else COLUMNS
+    chosen = chosen_columns(2, columns, None)
+    for data in (folder, str(folder / f"*.{kind}"), [folder], str(folder.parent / "t.*")):
+        assert_same(rows_of(read_blocks(data, 2, columns)), wanted)
+        assert_same(rows_of(in_parts(data, chosen)), wanted)
+        if isinstance(data, list):
+            rows = RecordFiles.of(data, columns).rows()
+            assert_same(rows_of(block for block, _ in rows), wanted)
+            for again in (folder / sorted(files)[0], folder, folder / "*"):
+                with pytest.raises(ps.PrivsketchError, match="twice"):
+                    rows_of(read_blocks([*data, again], 2, columns))
+                with pytest.raises(ps.PrivsketchError, match="twice"):
+                    RecordFiles.of([*data, again], columns)
+
+
+CELLS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.integers(-(2**53), 2**53),
+    st.booleans(),
+    st.sampled_from([None, "NA", "", "nan", Fault("#N/A"), Fault("#DIV/0!"), Formula("A1+1")]),
+)
+SHEETS = st.lists(st.one_of(st.just(None), st.tuples(CELLS, NASTY, CELLS)), max_size=25)
+
+
+def cell_as_number(cell):
+    return math.nan if cell is None or isinstance(cell, str) else float(cell)
+
+
+@BATTERY
+@given(SHEETS, st.integers(0, 3), st.integers(0, 2), st.booleans())
+def test_excel(tmp_path, rows, right, down, header):
+    pytest.importorskip("python_calamine")
+    rows = [row and (row[0], row[1].replace("\r", "/"), row[2]) for row in rows]  # XML has none
+    names = [("x", "note", "y")] if header else []
+    sheet = [[]] * down + [
+        [] if row is None else [None] * right + list(row) for row in names + rows
+    ]
+    write_workbook(tmp_path / "t.xlsx", {"other": [["x"], [1]], "a & b": sheet})
+    kept = [row for row in rows if row is not None and not all(map(is_empty, row))]
+    wanted = np.array([[cell_as_number(x), cell_as_number(y)] for x, _, y in kept]).reshape(-1, 2)
+    columns = list(COLUMNS) if header else [str(right), str(right + 2)]
+    said = {"sheet": "a & b", "header": None if header else False}
+    files = RecordFiles.of([tmp_path / "t.xlsx"], columns, ["note"] * header, FileFormat(**said))
+    pairs = list(files.rows())
+    assert_same(rows_of(block for block, _ in pairs), wanted)
+    found = read_blocks(tmp_path / "t.xlsx", 2, columns, format=FileFormat(**said))
+    assert_same(rows_of(found), wanted)
+    chosen = chosen_columns(2, columns, None, FileFormat(**said))
+    assert_same(rows_of(in_parts([tmp_path / "t.xlsx"], chosen)), wanted)
+    if header:
+        notes = [note for _, batch in pairs for note in batch.column(0).to_pylist()]
+        assert notes == [note or None for _, note, _ in kept]
+
+
+def is_empty(cell):
+    return cell is None or cell == "" or isinstance(cell, Fault | Formula)
+
+
+@pytest.mark.mostly_slow(quick_every=3)
+@pytest.mark.parametrize("engine", ["threads", "pool", "dask"])
+def test_sums_of_files_as_they_come(tmp_path, make_design, no_noise, engine):
+    records = np.random.default_rng(0).uniform(-1, 1, (400, 2))
+    cells = [(repr(x), "é;", repr(y)) for x, y in records.tolist()]
+    said = {"delimiter": ";", "decimal": ",", "encoding": "latin-1"}
+    cells = in_letters_of("latin-1", cells)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, part in (("a.csv", cells[:100]), ("b.csv.zst", cells[100:])):
+        content = csv_bytes(part, delimiter=";", encoding="latin-1")
+        (folder / name).write_bytes(zstd(content) if name.endswith("zst") else content)
+    design = make_design(dim=2)
+    found = ps.sketch(folder, design, columns=COLUMNS, engine=engine, **said).values
+    assert (found == ps.sketch(records, design).values).all()
+    one_less = ps.sketch(records[1:], design).values
+    assert (found - one_less == ps.sketch(records[:1], design).values).all()
 
 
 @pytest.mark.slow
@@ -750,7 +938,7 @@ def test_a_first_record_is_read_as_all_others_are(tmp_path, monkeypatch):
     for note in (b"a" * 200_000, b"\xff\xfe", b'"a\r\nb"', b'""'):
         for order in ([note, b"b"], [b"b", note]):
             (tmp_path / "t.csv").write_bytes(b"".join(b"1,%s,2\r\n" % cell for cell in order))
-            found = rows_of(read_blocks(tmp_path / "t.csv", 2, ["0", "2"], header=False))
+            found = rows_of(read_blocks(tmp_path / "t.csv", 2, ["0", "2"], format=NO_HEADER))
             assert_same(found, np.array([[1.0, 2.0]] * 2))
 
 
@@ -840,8 +1028,70 @@ def exact_types(data):
     return "arrow" if kind == "pandas" and type(data) is not pd.DataFrame else kind
 
 
+def elsewhere(path):
+    test_csv_as_it_is_written_elsewhere.hypothesis.inner_test(
+        path, [("1.5", "é語", "2"), ("2.5", "語;", "-1")], ";", "utf-16", True, True, "t.csv"
+    )
+
+
+class DecodedByPieces(text._Decoded):
+    """Letters that are cut between two pieces are lost."""
+
+    def __init__(self, stream, encoding):
+        super().__init__(stream, encoding)
+        self._decoder = self
+
+    def decode(self, piece, final):
+        return piece.decode("utf-16", "ignore")
+
+
+def folder_with_others(path):
+    folder = path / "folder"
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "a.npy", np.zeros((3, 2)))
+    np.save(folder / "_b.npy", np.ones((3, 2)))
+    assert_same(rows_of(read_blocks(folder, 2)), np.zeros((3, 2)))
+
+
+def one_file_through_a_folder(path):
+    folder = path / "folder"
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "a.npy", np.zeros((3, 2)))
+    with pytest.raises(ps.PrivsketchError, match="twice"):
+        rows_of(read_blocks([folder / "a.npy", folder], 2))
+
+
+def first_line_with_commas(path):
+    """Numbers with a decimal comma are no names."""
+    (path / "t.csv").write_text("1,5;2,5\n3,5;4,5\n")
+    with pytest.raises(ps.PrivsketchError, match="header=False"):
+        rows_of(read_blocks(path / "t.csv", 2, format=FileFormat(delimiter=";", decimal=",")))
+
+
+def is_plain_number(text):
+    with contextlib.suppress(ValueError):
+        return math.isfinite(float(text))
+    return False
+
+
+def convert_options(**changes):
+    real = pyarrow.csv.ConvertOptions
+    return "pyarrow.csv.ConvertOptions", lambda **options: real(**{**options, **changes})
+
+
 TABLES = "privsketch.tables"
 FAULTS = {
+    "the decimal mark": (elsewhere, convert_options(decimal_point=".")),
+    "letters cut in two": (elsewhere, (f"{TABLES}.untyped.text._Decoded", DecodedByPieces)),
+    "what is no data in a folder": (folder_with_others, (f"{TABLES}.files._is_data", bool)),
+    "a file twice": (
+        one_file_through_a_folder,
+        (f"{TABLES}.reading.require_new", lambda file, seen: None),
+    ),
+    "a record with commas for a header": (
+        first_line_with_commas,
+        (f"{TABLES}.untyped.text._is_number", is_plain_number),
+    ),
     "line breaks in quotes": (attacked, parse_options(newlines_in_values=False)),
     "quotes in TSV": (
         lambda path: test_tsv_has_no_quotes.hypothesis.inner_test(
@@ -849,7 +1099,7 @@ FAULTS = {
         ),
         parse_options(quote_char='"'),
     ),
-    "a quote without an end": (unended, (f"{TABLES}.text._without_last", unchecked)),
+    "a quote without an end": (unended, (f"{TABLES}.untyped.text._without_last", unchecked)),
     "empty lines": (
         lambda path: test_one_column_of_text.hypothesis.inner_test(path, ["1", ""], True, True),
         parse_options(ignore_empty_lines=True),
@@ -858,12 +1108,12 @@ FAULTS = {
         lambda path: test_a_first_line_that_may_be_a_record_is_refused_unquoted(
             path, "t.csv", "0.5,NA"
         ),
-        (f"{TABLES}.text._may_be_record", lambda cells: False),
+        (f"{TABLES}.untyped.text.may_be_record", lambda cells: False),
     ),
     "words of a first line": (
         lambda path: test_words_of_a_first_line_are_in_no_error(path, ["a", "b"]),
         (
-            f"{TABLES}.text.selected_names",
+            f"{TABLES}.untyped.text.selected_names",
             lambda names, chosen, what, may_show: selection.selected_names(names, chosen, what),
         ),
     ),

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 import privsketch as ps
 from privsketch.errors import RecordError
 from privsketch.sketching.engines.dask import dask_parts
-from privsketch.tables import memory, text
+from privsketch.tables import memory
 from privsketch.tables.reading import chosen_columns, part_blocks, read_blocks, read_parts
+from privsketch.tables.untyped import text
 
 SOME = settings(
     max_examples=25,
@@ -181,7 +182,7 @@ def joined(blocks, dim):
 def test_all_readers_give_the_records_of_the_oracle(tmp_path, rows, filled):
     schema = FILLED if filled else DROP
     wanted = by_hand(rows, filled)
-    chosen = chosen_columns(schema.dim, None, None, None, schema)
+    chosen = chosen_columns(schema.dim, None, None, schema=schema)
     first = None
     for name, data in ways(rows, tmp_path):
         found = joined(read_blocks(data, schema.dim, schema=schema), schema.dim)
@@ -203,7 +204,7 @@ def test_dask_gives_the_same_records(tmp_path):
         (None, "x", False, None, 4.0, 1),
     ] * 9
     schema, frame = FILLED, arrow(rows).to_pandas(date_as_object=False)
-    chosen = chosen_columns(schema.dim, None, None, None, schema)
+    chosen = chosen_columns(schema.dim, None, None, schema=schema)
     parts = dask_parts(dd.from_pandas(frame, npartitions=3), chosen)
     assert len(parts.keys) == 3
     design = ps.Design.plan(domain=schema, n_components=2, budget=ps.Budget(1, 1e-6))

@@ -729,10 +729,14 @@ BAD_FILES = {
     "csv with inf": ("x.csv", f"{HEAD}1,inf,3\n".encode(), "infinite"),
     "csv with a short row": ("x.csv", f"{HEAD}1,2\n".encode(), "not valid CSV"),
     "csv with a long row": ("x.csv", f"{HEAD}1,2,3,4\n".encode(), "not valid CSV"),
-    "csv with other separators": ("x.csv", HEAD.replace(",", ";").encode(), "1 columns"),
+    "csv with other separators": (
+        "x.csv",
+        HEAD.replace(",", ";").encode(),
+        "1 columns.*delimiter=';'",
+    ),
     "csv with too many columns": ("x.csv", b"a,b,c,d\n1,2,3,4\n", "4 columns.*dim=3"),
     "csv with a name twice": ("x.csv", b"a,b,a\n1,2,3\n", "name is not unique"),
-    "csv in another encoding": ("x.csv", "âge,b,c\n1,2,3\n".encode("latin-1"), "CSV"),
+    "csv in another encoding": ("x.csv", "âge,b,c\n1,2,3\n".encode("latin-1"), "UTF-8.*encoding"),
     "csv of zero bytes": ("x.csv", bytes(100), "CSV|columns"),
     "csv without a header line": ("x.csv", f"{SECRET_NUMBER},2,3\n4,5,6\n".encode(), "header"),
     "empty parquet": ("x.parquet", b"", "not a valid Parquet"),
@@ -741,7 +745,7 @@ BAD_FILES = {
     "foreign arrow": ("x.arrow", HEAD.encode(), "not a valid Arrow"),
     "arrow of zero bytes": ("x.arrow", bytes(64), "not a valid Arrow"),
     "old feather": ("x.feather", b"FEA1" + bytes(60) + b"FEA1", "not a valid Arrow"),
-    "unknown kind": ("x.xlsx", HEAD.encode(), "unknown kind of file.*[.]parquet"),
+    "unknown kind": ("x.ods", HEAD.encode(), "unknown kind of file.*[.]parquet"),
     "no suffix": ("records", HEAD.encode(), "unknown kind of file"),
 }
 
@@ -766,10 +770,10 @@ def test_a_missing_file_is_refused(suffix, design, refusal, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["npy", "parquet", "csv", "arrow"])
-def test_a_folder_is_refused(suffix, design, refusal, tmp_path):
+def test_an_empty_folder_is_refused(suffix, design, refusal, tmp_path):
     folder = tmp_path / f"folder.{suffix}"
     folder.mkdir()
-    assert matches("not a file", refusal(folder, design))
+    assert matches("no data file", refusal(folder, design))
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet", "arrow-file", "feather"])

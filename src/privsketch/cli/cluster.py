@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +13,17 @@ from privsketch.budget import checked_source
 from privsketch.cli.options import (
     BUDGET,
     DOMAIN,
-    HEADER,
     MISSING,
     SOURCE,
     THREADS,
     chosen_columns,
     domain_of,
+    file_options,
     stated_domain,
     with_options,
 )
 from privsketch.cli.output import (
-    is_standard,
+    require_apart,
     require_file,
     require_free,
     required_output,
@@ -86,7 +86,7 @@ METHODS = {
     help="Public order of magnitude of the number of records; it is never taken from the files.",
 )
 @click.option("--columns", help="Columns that make a record, in order: a,b,c. All if left out.")
-@HEADER
+@file_options
 @MISSING
 @THREADS
 @click.option(
@@ -119,7 +119,7 @@ def cluster(
     loss: str,
     method: str,
     columns: str | None,
-    header: bool | None,
+    written: dict[str, Any],
     missing: str,
     n_threads: int | None,
     source: str | None,
@@ -132,8 +132,9 @@ def cluster(
 ) -> None:
     """Find private clusters of records that one holder has.
 
-    DATA: one or more .parquet, .csv, .arrow or .npy files, read several times, in blocks.
-    Charges the budget once: from the first noisy number on it counts as spent.
+    DATA: one or more .parquet, .csv, .tsv, .xlsx, .arrow or .npy files, folders of them, or
+    patterns like "part-*.parquet", read several times, in blocks. Charges the budget once:
+    from the first noisy number on it counts as spent.
 
     \b
     privsketch cluster data.parquet -k 10 --epsilon 1 --delta 1e-6 --ball 13 \\
@@ -147,7 +148,7 @@ def cluster(
         if not dry_run:
             _require_outputs(data, required_output(output), report, force)
         domain = stated_domain(box, ball, center, None, schema)
-        files = _record_files(data, chosen_columns(columns, data), header, domain)
+        files = _record_files(data, chosen_columns(columns, data), written, domain)
         study = _Study(
             domain=domain_of(domain, files.dim),
             budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
@@ -163,7 +164,7 @@ def cluster(
         named = source_name(source, output)
         options = {
             "columns": None if schema else files.chosen.columns or files.chosen.names,
-            "header": header,
+            "format": files.chosen.format,
             "missing": missing,
             "n_threads": n_threads,
             "source": None if named is None else checked_source(named),
@@ -298,7 +299,11 @@ def _learned(
     if choice.method == "sketch":
         progress("sketch", 0)
         released = ps.sketch(
-            list(data), study.design(), progress=lambda done: progress("sketch", done), **options
+            list(data),
+            study.design(),
+            progress=lambda done: progress("sketch", done),
+            **asdict(options.pop("format")),
+            **options,
         )
         model = ps.learn_kmeans(released, study.n_clusters, random_state=study.random_state)
         return replace(model, receipt=choice.receipt(model.receipt)), released
@@ -356,27 +361,25 @@ def _method_line(choice: Choice) -> str:
 def _record_files(
     data: tuple[Path, ...],
     columns: Sequence[str | int] | None,
-    header: bool | None,
+    written: dict[str, Any],
     domain: Domain | Schema,
 ) -> Any:
     """The columns that make a record, from names and types alone."""
     from privsketch.schema.table import schema_of
     from privsketch.tables.carried import RecordFiles
+    from privsketch.tables.untyped.format import FileFormat
 
-    return RecordFiles.of(data, columns, carry=None, header=header, schema=schema_of(domain))
+    return RecordFiles.of(
+        data, columns, carry=None, format=FileFormat(**written), schema=schema_of(domain)
+    )
 
 
 def _require_outputs(
     data: tuple[Path, ...], output: Path, report: Path | None, force: bool
 ) -> None:
     """Refuse outputs that cannot be written, that meet, or that would replace what is of value."""
-    from privsketch.errors import FileError
-
     require_file(report, "a report is a page of its own")
     outputs = [path for path in (output, report) if path is not None]
     for path in outputs:
         require_free(path, force, _AGAIN)
-    taken = [path.resolve() for path in (*data, *outputs)]
-    for path in outputs:
-        if taken.count(path.resolve()) > 1 and not is_standard(path):
-            raise FileError(f"{path}: given twice; records and results need a file each")
+    require_apart(data, outputs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,7 +50,7 @@ def shell_words(command: click.Command | None) -> Callable[[str, str | None], st
             return max(option.secondary_opts, key=len) if value == "False" else told
         if value is None:
             return told
-        return f"{told} {'a,b,c' if value == '[...]' else value.strip(chr(39))}"
+        return f"{told} {'a,b,c' if value == '[...]' else quote(value.strip(chr(39)))}"
 
     return words
 

@@ -53,13 +53,28 @@ BUDGET = (
     click.option("--delta", type=float, required=True, help="Use 0 for pure differential privacy."),
     choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden."),
 )
-HEADER = click.option(
-    "--header/--no-header",
-    "header",
-    default=None,
-    help="Whether the first line of CSV and TSV files has the names of the columns. It is taken "
-    "for a header if nothing is said, and refused if it has numbers; without a header columns are "
-    "called 0, 1, ...",
+_FILES = (
+    click.option(
+        "--header/--no-header",
+        "header",
+        default=None,
+        help="Whether the first line of CSV and TSV files, or row of a sheet, has the names of the "
+        "columns. It is taken for a header if nothing is said, and refused if it has numbers; "
+        "without a header columns are called 0, 1, ...",
+    ),
+    click.option(
+        "--delimiter",
+        metavar="CHARACTER",
+        help="What separates the cells of text files, like ';'; commas if left out, tabs in .tsv.",
+    ),
+    choice("--decimal", [".", ","], help="What stands before the decimals of a number in text."),
+    click.option(
+        "--encoding",
+        default="utf-8",
+        show_default=True,
+        help="Of text files, like latin-1, cp1252 or utf-16.",
+    ),
+    click.option("--sheet", metavar="NAME", help="Of .xlsx files with more than one."),
 )
 MISSING = choice("--missing", ["error", "center"], help="Refuse missing values, or center them.")
 THREADS = click.option("--threads", "n_threads", type=int, help="All cores if left out.")
@@ -110,6 +125,18 @@ def with_options(*options: Callable[..., Any]) -> Callable[..., Any]:
         return command
 
     return decorate
+
+
+def file_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options for how files are written; they arrive as `written`, by the names of `FileFormat`."""
+
+    @wraps(command)
+    def with_written(**options: Any) -> None:
+        names = ("header", "delimiter", "decimal", "encoding", "sheet")
+        command(written={name: options.pop(name) for name in names}, **options)
+
+    decorated: Callable[..., None] = with_options(*_FILES)(with_written)
+    return decorated
 
 
 def study_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -198,8 +225,10 @@ def listed_names(text: str | None) -> list[str] | None:
 
 def chosen_columns(text: str | None, data: tuple[Path, ...]) -> list[str] | list[int] | None:
     """Column names; for .npy files, which have none, column numbers."""
+    from privsketch.tables.files import record_files
+
     names = listed_names(text)
-    is_array = all(path.suffix.lower() == ".npy" for path in data)
+    is_array = all(path.suffix.lower() == ".npy" for path in record_files(data))
     if names is not None and is_array and all(name.isdecimal() for name in names):
         return [int(name) for name in names]
     return names

@@ -119,6 +119,22 @@ def require_free(path: Path, force: bool, reason: str) -> None:
         raise FileError(f"{path} exists; {reason} (--force if that is meant)")
 
 
+def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:
+    """Refuse a result in the place of records, among them, or of another result."""
+    from privsketch.errors import FileError
+    from privsketch.tables.files import record_files
+
+    taken = [path.resolve() for path in (*record_files(data), *outputs)]
+    folders = [path.resolve() for path in data if path.is_dir()]
+    for path in outputs:
+        if is_standard(path):
+            continue
+        if taken.count(path.resolve()) > 1:
+            raise FileError(f"{path}: given twice; records and results need a file each")
+        if path.resolve().parent in folders:
+            raise FileError(f"{path}: in a folder of records, of which it would be one next time")
+
+
 def required_output(output: Path | None) -> Path:
     """The output, which a run that is not dry needs."""
     if output is None:

@@ -10,17 +10,18 @@ import click
 
 from privsketch.cli.options import (
     DOMAIN,
-    HEADER,
     MISSING,
     SOURCE,
     THREADS,
     choice,
     chosen_columns,
     domain_of,
+    file_options,
     listed_names,
     stated_domain,
 )
 from privsketch.cli.output import (
+    require_apart,
     require_file,
     require_free,
     required_output,
@@ -98,7 +99,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Columns that make a record, in order: a,b,c. All but the carried ones if left out, and "
     "all of them must be numeric.",
 )
-@HEADER
+@file_options
 @click.option(
     "--carry",
     metavar="COLUMNS",
@@ -130,7 +131,7 @@ def release(
     center: str,
     n_components: int,
     columns: str | None,
-    header: bool | None,
+    written: dict[str, Any],
     carry: str | None,
     missing: str,
     n_threads: int | None,
@@ -142,10 +143,11 @@ def release(
 ) -> None:
     """Publish rows: every record projected to a few numbers, with noise that hides it.
 
-    DATA: one or more .parquet, .csv, .arrow or .npy files, read in their order. Charges
-    the budget once, when the table is complete; its receipt is written beside it. Noise
-    hides a record behind the domain, not behind the other records: it does not shrink with
-    their number, which is public.
+    DATA: one or more .parquet, .csv, .tsv, .xlsx, .arrow or .npy files, folders of them, or
+    patterns like "part-*.parquet", read in their order. Charges the budget once, when the
+    table is complete; its receipt is written beside it. Noise hides a record behind the
+    domain, not behind the other records: it does not shrink with their number, which is
+    public.
 
     Row i of the output is row i of the input: a table sorted by something secret tells that
     order. Shuffle it, or sort it by something public, first.
@@ -161,6 +163,7 @@ def release(
         from privsketch.schema.table import require_rows, schema_of
         from privsketch.tables.carried import RecordFiles
         from privsketch.tables.reading import checked_missing
+        from privsketch.tables.untyped.format import FileFormat
 
         domain = stated_domain(box, ball, center, None, schema)
         # Learn it before anything is released.
@@ -172,7 +175,7 @@ def release(
         if encoding is not None:
             require_rows(encoding)
         records = RecordFiles.of(
-            data, chosen_columns(columns, data), carried, header, schema=encoding
+            data, chosen_columns(columns, data), carried, FileFormat(**written), schema=encoding
         )
         projection = ps.Projection.draw(domain_of(domain, records.dim), n_components, **choices)
         budget = ps.Budget(choices["epsilon"], choices["delta"], "replace")
@@ -229,10 +232,7 @@ def _require_outputs(
         outputs.append(matrix_file)
     for path in outputs:
         require_free(path, force, "choose another name" if path is matrix_file else _AGAIN)
-    taken = [path.resolve() for path in (*data, *outputs)]
-    for path in outputs:
-        if taken.count(path.resolve()) > 1:
-            raise FileError(f"{path}: given twice; records and results need a file each")
+    require_apart(data, outputs)
 
 
 def _forecast(projection: Any, records: Any) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from privsketch.cli.options import HEADER, MISSING, SOURCE, THREADS, choice, chosen_columns
+from privsketch.cli.options import MISSING, SOURCE, THREADS, choice, chosen_columns, file_options
 from privsketch.cli.output import (
+    require_apart,
     require_free,
     required_output,
     say,
@@ -33,7 +35,7 @@ _PATH = click.Path(path_type=Path)
 )
 @SOURCE
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
-@HEADER
+@file_options
 @MISSING
 @THREADS
 @choice(
@@ -62,7 +64,7 @@ def sketch(
     output: Path | None,
     source: str | None,
     columns: str | None,
-    header: bool | None,
+    written: dict[str, Any],
     missing: str,
     n_threads: int | None,
     engine: str | None,
@@ -74,8 +76,8 @@ def sketch(
 ) -> None:
     """Read records once and publish their private sketch.
 
-    DATA: one or more .parquet, .csv, .arrow or .npy files. Charges the budget of the
-    design once, at the end.
+    DATA: one or more .parquet, .csv, .tsv, .xlsx, .arrow or .npy files, folders of them, or
+    patterns like "part-*.parquet". Charges the budget of the design once, at the end.
 
     \b
     privsketch sketch study.json data.parquet -o site-3.sketch
@@ -102,8 +104,9 @@ def sketch(
         # Learn it before the budget is spent.
         output = required_output(output)
         require_free(output, force, "sketching its records again would spend the budget again")
-        if output.resolve() in [path.resolve() for path in (design_file, *data)]:
-            raise FileError(f"{output}: given twice; records and results need a file each")
+        require_apart(data, [output])
+        if output.resolve() == design_file.resolve():
+            raise FileError(f"{output}: given twice; designs and results need a file each")
         with record_bar(data) as advance:
 
             def progress(done: int) -> None:
@@ -115,7 +118,7 @@ def sketch(
                 recipe,
                 source=source_name(source, output),
                 columns=chosen_columns(columns, data),
-                header=header,
+                **written,
                 missing=missing,
                 n_threads=n_threads,
                 engine=engine,

@@ -38,8 +38,9 @@ from privsketch.schema.table import Schema, schema_of
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.persons import kept_rows
-from privsketch.tables.reading import chosen_columns, part_blocks, read_blocks
+from privsketch.tables.reading import chosen_columns, naming_columns, part_blocks, read_blocks
 from privsketch.tables.spill import KeptRows
+from privsketch.tables.untyped.format import PLAIN, FileFormat
 
 COUNT = "number of records"
 PERSONS = "persons"
@@ -66,7 +67,7 @@ class Run:
     budget : Budget
     n_records : float, optional
         A public number, about that of the records.
-    columns, header : optional
+    columns, format : optional
         As in `tables.reading`.
     missing_to_center : bool
         Missing values are put at the center of the domain instead of being refused.
@@ -79,6 +80,8 @@ class Run:
         See `Passes`.
     count : {"stated", "public"}
         What a given `n_records` is; "public" if it is the very number, under "replace".
+    names : list of str, optional
+        What errors call the columns of an array.
     """
 
     def __init__(
@@ -89,13 +92,14 @@ class Run:
         budget: Budget,
         n_records: float | None = None,
         columns: Sequence[str | int] | None = None,
-        header: bool | None = None,
+        format: FileFormat = PLAIN,
         missing_to_center: bool = False,
         n_threads: int | None = None,
         source: str | None = None,
         random_state: int | None = None,
         progress: Progress | None = None,
         count: str = "stated",
+        names: Sequence[str] | None = None,
     ) -> None:
         self.schema = schema_of(domain)
         if self.schema is not None:
@@ -106,7 +110,7 @@ class Run:
         self.data, self.domain, self.budget = data, domain, budget
         self._kept: KeptRows | None = None  # of persons
         self.n_records = None if n_records is None else require_records(n_records)
-        self.columns, self.header = columns, header
+        self.columns, self.names, self.format = columns, names, format
         self.missing_to_center, self.n_threads = missing_to_center, n_threads
         self.source, self.progress = source, progress
         self.seed = public_seed(random_state)
@@ -142,7 +146,7 @@ class Run:
         """The records of persons that count, the same ones in every pass."""
         schema = self.schema
         if self._kept is None and schema is not None:
-            chosen = chosen_columns(schema.dim, self.columns, None, self.header, schema)
+            chosen = chosen_columns(schema.dim, self.columns, None, self.format, schema)
             tell = self.progress or (lambda name, count: None)
             tell(PERSONS, 0)
             blocks = part_blocks(
@@ -178,7 +182,7 @@ class Run:
         """What passes of any kind are told."""
         return {
             "columns": self.columns if self.schema is None else None,
-            "header": self.header,
+            "format": self.format,
             "n_threads": self.n_threads,
             "neighbours": self.budget.neighbours,
             "progress": self.progress,
@@ -315,7 +319,10 @@ def clustered(
     Charges: the budget, once.
     """
     run = Run(data, **{name: options.pop(name) for name in _OWN & options.keys()})
-    return method(run, n_clusters, **options)
+    dim, is_plain = len(run.domain.half_widths), run.schema is None
+    stated = (run.columns, run.names) if is_plain else (None, None)
+    with naming_columns(data, chosen_columns(dim, *stated, run.format, run.schema)):
+        return method(run, n_clusters, **options)
 
 
 class Passes:
@@ -333,7 +340,7 @@ class Passes:
         domain: Domain,
         *,
         columns: Sequence[str | int] | None = None,
-        header: bool | None = None,
+        format: FileFormat = PLAIN,
         missing_to_center: bool = False,
         n_threads: int | None = None,
         neighbours: Neighbours = "add-remove",
@@ -349,7 +356,7 @@ class Passes:
                 "a table, paths, or a list of blocks"
             )
         self.domain, self._neighbours = domain, neighbours
-        self._data, self._columns, self._header = data, columns, header
+        self._data, self._columns, self._format = data, columns, format
         self._schema = schema
         self._n_threads, self._progress = n_threads, progress
         self._n_found: int | None = None  # by the first pass
@@ -442,7 +449,7 @@ class Passes:
 
     def _read(self) -> Iterator[Any]:
         return read_blocks(
-            self._data, self.dim, self._columns, header=self._header, schema=self._schema
+            self._data, self.dim, self._columns, format=self._format, schema=self._schema
         )
 
     def quantised(self, block: npt.NDArray[Any]) -> Whole:

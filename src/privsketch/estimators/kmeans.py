@@ -203,6 +203,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
                 n_records=n_records,
                 n_nonzero=options.n_nonzero,
                 count=count,
+                names=self._columns(),
                 **facts,
                 **own,
             )

@@ -92,6 +92,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
             budget=budget,
             n_records=self.n_records,
             method=self.method,
+            names=self._columns(),
             **facts,
         )
         self.model_ = replace(model, columns=self._columns())

@@ -146,6 +146,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
             domain=domain,
             budget=budget,
             covariance_type=self.covariance_type,
+            names=self._columns(),
             **self._run_facts(),
         )
         self.sketch_, self.receipt_ = None, model.receipt

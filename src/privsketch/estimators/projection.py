@@ -15,7 +15,7 @@ from privsketch._parallel import checked_threads
 from privsketch._typing import Floats
 from privsketch.budget import Receipt, compose_sequential
 from privsketch.domain import Domain
-from privsketch.errors import ParameterError, RecordError
+from privsketch.errors import MissingError, ParameterError, RecordError
 from privsketch.estimators.base import PrivateEstimator, documented, seen, validated
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
@@ -158,10 +158,9 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
                 "least 1"
             )
         if self.missing == "error" and not np.isfinite(table).all():
-            raise RecordError(
-                "X: a record has a missing (NaN, null) or infinite value; clean the table, or use "
-                "`missing='center'` to put such values at the center of the domain"
-            )
+            place = int(np.argmin(np.isfinite(table).all(axis=0)))
+            names = self._columns()
+            raise MissingError(place, None if names is None else names[place])
         # The columns are those of X from here on: an older matrix must not meet them.
         self.__dict__.pop("projection_", None)
         self._warn(domain, budget, len(table))

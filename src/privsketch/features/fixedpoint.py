@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch.domain import Ball, Domain
-from privsketch.errors import ParameterError, RecordError
+from privsketch.errors import MissingError, ParameterError
 
 RECORD_BITS = 15  # and a sign: 16-bit integers, which kernels multiply in pairs
 RECORD_UNIT = 2.0**RECORD_BITS  # quantised units per half-width of the domain
@@ -120,7 +120,7 @@ class Quantiser:
         # Finite values whose product overflows are outside the domain, not missing.
         bad = ~np.isfinite(np.asarray(records, dtype=np.float64))
         if bad.any() and not self.missing_to_center:
-            raise missing_value()
+            raise missing_value(records)
         units[bad] = 0.0
         units[np.isnan(units)] = 0.0  # no other way to get here is known
         return units
@@ -141,12 +141,13 @@ def too_fine() -> ParameterError:
     return ParameterError("bits: 16-bit integers are too small for this resolution")
 
 
-def missing_value() -> RecordError:
-    """What to say of a value that is not a finite number."""
-    return RecordError(
-        "a record has a missing (NaN, null) or infinite value; clean the table, or "
-        "use `missing='center'` to put such values at the center of the domain"
-    )
+def missing_value(records: npt.NDArray[Any] | None = None) -> MissingError:
+    """What to say of records (n, dim) of which a value is not a finite number."""
+    place = None
+    if records is not None:
+        bad = ~np.isfinite(np.asarray(records, dtype=np.float64)).all(axis=0)
+        place = int(np.argmax(bad)) if bad.any() else None
+    return MissingError(place)
 
 
 def table_index(

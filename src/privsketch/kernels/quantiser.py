@@ -201,7 +201,7 @@ class CompiledQuantiser:
                 )
                 function(1, rest * dim, 0, 0, *places, *tables, flag)
         if missing.value and not self.definition.missing_to_center:
-            raise missing_value()
+            raise missing_value(records)
 
     def _cut(
         self, integers: Quantised | None, wholes: Whole, code: machine.Code | None = None

@@ -22,6 +22,7 @@ from privsketch.formats import require_writable
 from privsketch.projection.description import ReleaseDescription, released_names
 from privsketch.projection.rows import Projection
 from privsketch.tables.carried import RecordFiles
+from privsketch.tables.reading import naming_columns
 from privsketch.tables.writing import KINDS, require_carried, table_writer
 
 
@@ -67,7 +68,10 @@ def release_files(
     table, words = _temporary(output), _temporary(receipt_file)
     receipts: list[Receipt] = []
     try:
-        with table_writer(output, table, names, records.carried) as write:
+        with (
+            naming_columns(list(records.paths), records.chosen),
+            table_writer(output, table, names, records.carried) as write,
+        ):
             n_rows = _copy(
                 records,
                 lambda blocks: projection.releases(

@@ -26,9 +26,11 @@ from privsketch.tables.reading import (
     checked_missing,
     chosen_columns,
     names_persons,
+    naming_columns,
     part_blocks,
     read_parts,
 )
+from privsketch.tables.untyped.format import PLAIN, FileFormat
 
 ENGINES = ("threads", "pool", "dask", "cuda")
 # What each engine is told beside its name, and what to use in place of anything else.
@@ -53,6 +55,10 @@ def sketch(
     source: str | None = None,
     columns: Sequence[str | int] | None = None,
     header: bool | None = None,
+    delimiter: str | None = None,
+    decimal: str = ".",
+    encoding: str = "utf-8",
+    sheet: str | None = None,
     missing: str = "error",
     n_threads: int | None = None,
     engine: str | None = None,
@@ -68,8 +74,9 @@ def sketch(
     Parameters
     ----------
     data : array, table, path, list of paths, iterable of blocks, or Dask collection
-        See `privsketch.tables.reading`; a Dask DataFrame or a Dask Array is read by its workers,
-        an array on one of NVIDIA's devices (CuPy, PyTorch, JAX) where it is.
+        A path may be a file, a folder of files or a pattern like "part-*.parquet". A Dask
+        DataFrame or a Dask Array is read by its workers, an array on one of NVIDIA's devices
+        (CuPy, PyTorch, JAX) where it is.
     design : Design
     source : str, optional
         Name of the set of records. Sketches of the same source do not merge, because
@@ -77,8 +84,17 @@ def sketch(
     columns : list of str or int, optional
         Which columns make a record, in order; those of the design, or all, if left out.
     header : bool, optional
-        Whether CSV and TSV files begin with a line of names. If left out, the first line is one,
-        and refused if it has numbers. False: it is a record, and columns are called "0", "1", ...
+        Whether CSV, TSV and Excel files begin with a line of names. If left out, the first line
+        is one, and refused if it has numbers. False: it is a record, and columns are called "0",
+        "1", ...
+    delimiter : str, optional
+        What separates the cells of text files; commas if left out, tabs in .tsv files.
+    decimal : {".", ","}
+        What stands before the decimals of a number in text files.
+    encoding : str
+        Of text files: "utf-8", "latin-1", "utf-16", ...
+    sheet : str, optional
+        Of Excel workbooks; there must be just one if left out.
     missing : {"error", "center"}
         What to do with missing or infinite values of a design without a schema, which says it
         itself: refuse, or put them at the center of the domain.
@@ -117,7 +133,7 @@ def sketch(
         design,
         engine=engine,
         columns=columns,
-        header=header,
+        format=FileFormat(header, delimiter, decimal, encoding, sheet),
         missing_to_center=missing_to_center,
         n_threads=n_threads,
         n_workers=n_workers,
@@ -143,7 +159,7 @@ def engine_sums(
     *,
     engine: str | None = None,
     columns: Sequence[str | int] | None = None,
-    header: bool | None = None,
+    format: FileFormat = PLAIN,
     missing_to_center: bool = False,
     n_threads: int | None = None,
     n_workers: int | None = None,
@@ -161,33 +177,36 @@ def engine_sums(
         n_workers = require_count("n_workers", n_workers)
     schema = design.schema
     names = design.columns if schema is None else None
-    chosen = chosen_columns(design.dim, columns, names, header, schema)
+    chosen = chosen_columns(design.dim, columns, names, format, schema)
     work = Work(design, chosen, missing_to_center)
-    if engine == "pool":
-        from privsketch.sketching.engines.pool import pool_sums
+    with naming_columns(data, chosen):
+        if engine == "pool":
+            from privsketch.sketching.engines.pool import pool_sums
 
-        parts = read_parts(data, work.chosen)
-        return pool_sums(parts, work, n_workers=n_workers, progress=progress)
-    if engine == "dask":
-        from privsketch.sketching.engines.dask import dask_sums
+            parts = read_parts(data, work.chosen)
+            return pool_sums(parts, work, n_workers=n_workers, progress=progress)
+        if engine == "dask":
+            from privsketch.sketching.engines.dask import dask_sums
 
-        return dask_sums(data, work, scheduler=scheduler, n_workers=n_workers, progress=progress)
-    if engine == "cuda":
-        from privsketch.sketching.engines.cuda import cuda_sums
+            return dask_sums(
+                data, work, scheduler=scheduler, n_workers=n_workers, progress=progress
+            )
+        if engine == "cuda":
+            from privsketch.sketching.engines.cuda import cuda_sums
 
-        return cuda_sums(data, work, n_threads=n_threads, progress=progress)
-    if not names_persons(chosen):
-        blocks = part_blocks(data, chosen)
-    else:  # rows are counted while those of persons are looked for
-        blocks = part_blocks(data, chosen, n_threads=n_threads, progress=progress)
-        progress = None
-    return exact_sums(
-        blocks,
-        design,
-        missing_to_center=missing_to_center,
-        n_threads=n_threads,
-        progress=progress,
-    )
+            return cuda_sums(data, work, n_threads=n_threads, progress=progress)
+        if not names_persons(chosen):
+            blocks = part_blocks(data, chosen)
+        else:  # rows are counted while those of persons are looked for
+            blocks = part_blocks(data, chosen, n_threads=n_threads, progress=progress)
+            progress = None
+        return exact_sums(
+            blocks,
+            design,
+            missing_to_center=missing_to_center,
+            n_threads=n_threads,
+            progress=progress,
+        )
 
 
 def _checked_engine(engine: str | None, data: Any) -> str:

@@ -2,7 +2,7 @@
 
 The schemas of all files are looked at before any record is: names and types are public, and
 decide alone which columns make a record. No column is left out or taken in by its values.
-Carried columns keep their values and their rows; those of CSV are text, as they stand there.
+Carried columns keep their values and their rows; those of CSV and of sheets are text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from privsketch.errors import RecordError
 from privsketch.schema.table import Schema
 from privsketch.tables.encoding import encoded, require_kinds
-from privsketch.tables.files import file_identity, file_kind, file_rows, file_schema
+from privsketch.tables.files import UNTYPED, file_kind, file_rows, file_schema, record_files
 from privsketch.tables.memory import (
     FoundName,
     Rows,
@@ -26,7 +26,8 @@ from privsketch.tables.memory import (
     selected_names,
 )
 from privsketch.tables.reading import chosen_columns
-from privsketch.tables.text import may_be_shown
+from privsketch.tables.untyped.format import PLAIN, FileFormat
+from privsketch.tables.untyped.text import named_columns, text_columns
 
 
 @dataclass(frozen=True)
@@ -43,29 +44,34 @@ class RecordFiles:
         paths: Sequence[Path],
         columns: Sequence[str | int] | None = None,
         carry: Sequence[str] | None = (),
-        header: bool | None = None,
+        format: FileFormat = PLAIN,
         schema: Schema | None = None,
     ) -> RecordFiles:
         """Look at the schemas, and refuse files that do not fit.
 
         `columns` make a record, in that order; all but the carried ones if left out. Then all
         files must have the same columns, which are found by their names. `carry` are columns that
-        come along, None where nothing can. `header` is what the caller says of the first line of
-        text files. A `schema` names the columns itself.
+        come along, None where nothing can. `format` is what the caller says of how files are
+        written. A `schema` names the columns itself.
         """
         may_carry, carry = carry is not None, carry or ()
-        _require_distinct(paths, carry)
-        schemas = {path: file_schema(path, header) for path in paths}
-        chosen = _selection(schemas, columns, tuple(carry), header, schema)
+        paths = record_files(paths)
+        _require_distinct(carry)
+        schemas = {path: file_schema(path, format) for path in paths}
+        chosen = _selection(schemas, columns, tuple(carry), format, schema)
         carried: Any = None
         for path, fields in schemas.items():
             if isinstance(fields, int):
                 _require_width(fields, chosen)
                 continue
-            may_show = file_kind(path) != "csv" or may_be_shown(fields.names, header)
-            names = selected_names(fields.names, chosen, str(path), may_show=may_show)
+            kind = file_kind(path)
+            if kind in UNTYPED:
+                of_line = text_columns if kind == "csv" else named_columns
+                names, _ = of_line(fields.names, path, chosen)
+            else:
+                names = selected_names(fields.names, chosen, str(path))
             _require_apart(names, chosen.carried)
-            if file_kind(path) != "csv":  # which has no types; its reader sees what is no number
+            if kind not in UNTYPED:  # whose readers see what is no number
                 if schema is None:
                     _require_numeric(fields, names, path, may_carry)
                 else:
@@ -81,11 +87,11 @@ class RecordFiles:
     @property
     def looked_at(self) -> str:
         """What was seen of the files so far, in words."""
-        if all(file_kind(path) != "csv" for path in self.paths):
+        if all(file_kind(path) not in UNTYPED for path in self.paths):
             return "no record was read, only the number, names and types of columns"
-        if self.chosen.header is False:
+        if self.chosen.format.header is False:
             return "no record was read, but for the number of cells in the first line of text files"
-        return "no record was read, only the header of text files"
+        return "no record was read, only the header of text files and sheets"
 
     @property
     def record_names(self) -> tuple[str, ...] | None:
@@ -113,11 +119,7 @@ class RecordFiles:
             yield block if schema is None else encoded(block, schema, str(path))[0], batch
 
 
-def _require_distinct(paths: Sequence[Path], carry: Sequence[str]) -> None:
-    places = [file_identity(path) for path in paths]
-    for path, place in zip(paths, places, strict=True):
-        if places.count(place) > 1:  # its records would be released twice, and cost twice
-            raise RecordError(f"{path}: the same file is given twice")
+def _require_distinct(carry: Sequence[str]) -> None:
     for name in carry:
         if list(carry).count(name) > 1:
             raise RecordError(f"carry: column {name!r} is named twice")
@@ -136,23 +138,28 @@ def _selection(
     schemas: dict[Path, Any],
     columns: Sequence[str | int] | None,
     carry: tuple[str, ...],
-    header: bool | None,
+    format: FileFormat,
     schema: Schema | None,
 ) -> Selection:
     """The columns of a record, from the first file that has names."""
     if schema is not None:
-        found = chosen_columns(schema.dim, columns, None, header, schema)
+        found = chosen_columns(schema.dim, columns, None, format, schema)
         return replace(found, carried=carry)
     named = {path: schema for path, schema in schemas.items() if not isinstance(schema, int)}
     if carry and len(named) < len(schemas):
         path = next(path for path in schemas if path not in named)
         raise RecordError(f"carry: {path} is an array, whose columns have no names to carry")
     if columns is not None:
-        return Selection(len(columns), tuple(columns), None, carry, header)
+        return Selection(len(columns), tuple(columns), None, carry, format)
     if not named:
         width = next(iter(schemas.values()))
-        return Selection(_some_columns(width), None, None, carry, header)
+        return Selection(_some_columns(width), None, None, carry, format)
     first, fields = next(iter(named.items()))
+    if format.header is False and any(file_kind(path) == "excel" for path in named):
+        raise RecordError(
+            f"{first}: how many columns a sheet without a header has is not stated; name them with "
+            "`columns=[...]`, from 0"
+        )
     for path, other in named.items():
         if sorted(other.names) != sorted(fields.names):
             raise RecordError(
@@ -160,9 +167,9 @@ def _selection(
                 "with `columns=[...]`"
             )
     names = tuple(name for name in fields.names if name not in carry)
-    if header is not False and all(file_kind(path) == "csv" for path in named):
+    if format.header is not False and all(file_kind(path) in UNTYPED for path in named):
         names = tuple(FoundName(name) for name in names)
-    return Selection(_some_columns(len(names)), None, names, carry, header)
+    return Selection(_some_columns(len(names)), None, names, carry, format)
 
 
 def _require_width(width: int, chosen: Selection) -> None:

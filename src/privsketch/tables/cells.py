@@ -19,7 +19,7 @@ from privsketch.errors import RecordError
 from privsketch.schema.columns import Column, Date
 from privsketch.schema.labels import Category, Flag, label_text
 from privsketch.tables.memory import cell_number, is_missing_cell
-from privsketch.tables.text import MISSING_WORDS
+from privsketch.tables.untyped.text import MISSING_WORDS
 
 _YES, _NO = ("1", "true", "yes", "t", "y"), ("0", "false", "no", "f", "n")
 

@@ -21,7 +21,7 @@ from privsketch.schema.table import Schema
 from privsketch.tables.cells import cells_of_objects, require_kind, text_cell, values_of
 from privsketch.tables.kinds import Kind
 from privsketch.tables.memory import Selection, rows_per_block, selected_names
-from privsketch.tables.text import MISSING_WORDS
+from privsketch.tables.untyped.text import MISSING_WORDS
 
 # Persons of some rows: whole numbers, or an Arrow array of bytes.
 Persons = npt.NDArray[np.int64] | Any

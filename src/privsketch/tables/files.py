@@ -1,8 +1,16 @@
-"""Files: .npy, Parquet, Arrow, text, read in blocks without loading them whole."""
+"""Files: .npy, Parquet, Arrow, text, read in blocks without loading them whole; Excel.
+
+A folder is all data files in it, a pattern what it matches, in the order of their names. Left out
+are names that begin with "_" or "." (_SUCCESS, _metadata, .crc), which no writer of tables means as
+data. Nothing else is passed over: a folder in a folder, a file of another kind and a pattern
+without a match are errors, because records would be missing without a word.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import glob
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +30,9 @@ from privsketch.tables.memory import (
     selected,
     selected_names,
 )
-from privsketch.tables.text import text_names, text_rows
+from privsketch.tables.untyped.excel import sheet_names, sheet_rows
+from privsketch.tables.untyped.format import PLAIN, FileFormat
+from privsketch.tables.untyped.text import COMPRESSED, text_names, text_rows
 
 # Up to so many, Arrow's own threads take more from those that work on records than they bring.
 _FEW_CORES = 4
@@ -35,7 +45,10 @@ SUFFIXES = {
     ".arrow": "arrow",
     ".ipc": "arrow",
     ".feather": "arrow",
+    ".xlsx": "excel",
 }
+# Kinds whose columns have no types, and names in a first line, if at all.
+UNTYPED = ("csv", "excel")
 
 
 def file_blocks(path: Path, chosen: Selection, stretch: range | None = None) -> Iterator[Block]:
@@ -51,18 +64,18 @@ def file_blocks(path: Path, chosen: Selection, stretch: range | None = None) -> 
 def file_rows(path: Path, chosen: Selection, stretch: range | None = None) -> Iterator[Rows]:
     """The same blocks, each with the carried columns of its rows."""
     kind = file_kind(path)
-    if kind == "csv":
-        yield from text_rows(path, chosen)
+    if kind in UNTYPED:
+        yield from (text_rows if kind == "csv" else sheet_rows)(path, chosen)
     else:
         reader = {"npy": _npy, "parquet": _parquet, "arrow": _arrow}[kind]
         yield from reader(path, chosen, stretch)
 
 
-def file_schema(path: Path, header: bool | None = None) -> Any:
+def file_schema(path: Path, format: FileFormat = PLAIN) -> Any:
     """Names and Arrow types of a file's columns; of an array, which has none, their number.
 
-    Columns of CSV are text here: what becomes of them depends on what they are read for.
-    `header` is what the caller says of its first line.
+    Columns of text and sheets are text here: what becomes of them depends on what they are read
+    for. `format` is what the caller says of how text is written.
     """
     import pyarrow as pa
 
@@ -72,8 +85,9 @@ def file_schema(path: Path, header: bool | None = None) -> Any:
         if array.ndim != 2:
             raise RecordError(f"{path}: expected 2 dimensions, rows and columns; got {array.ndim}")
         return array.shape[1]
-    if kind == "csv":
-        return pa.schema([(name, pa.string()) for name in text_names(path, header)])
+    if kind in UNTYPED:
+        names = (text_names if kind == "csv" else sheet_names)(path, format)
+        return pa.schema([(name, pa.string()) for name in names])
     opened = _open_parquet if kind == "parquet" else _open_arrow
     with opened(path) as file:
         return file.schema_arrow if kind == "parquet" else file.schema
@@ -83,7 +97,7 @@ def file_kind(path: Path) -> str:
     """The kind of an existing file by its name; an error if we do not read it."""
     kind = SUFFIXES.get(suffix(path))
     if kind is None:
-        known = ", ".join([*sorted(SUFFIXES), ".csv.gz", ".tsv.gz"])
+        known = ", ".join([*sorted(SUFFIXES), *(f".csv{each}" for each in COMPRESSED)])
         raise RecordError(f"{path}: unknown kind of file; expected one of {known}")
     if not path.is_file():
         raise RecordError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
@@ -93,7 +107,7 @@ def file_kind(path: Path) -> str:
 def suffix(path: Path) -> str:
     """The kind of a file by its name; text files may be compressed."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes[-1:] == [".gz"] and suffixes[-2:-1] in ([".csv"], [".tsv"]):
+    if suffixes[-1:] and suffixes[-1] in COMPRESSED and suffixes[-2:-1] in ([".csv"], [".tsv"]):
         return suffixes[-2]
     return suffixes[-1] if suffixes else ""
 
@@ -211,3 +225,70 @@ def file_identity(path: Path) -> tuple[int, int] | Path:
         return path.absolute()  # there is none: reading it says so
     # Some file systems number no files.
     return (found.st_dev, found.st_ino) if found.st_ino else path.resolve()
+
+
+# ---------------------------------------------------------------- what paths stand for
+
+
+def expanded(path: str | os.PathLike[str]) -> list[Path]:
+    """The files that a path stands for: itself, those of a folder, or what a pattern matches."""
+    path = Path(path)
+    if path.is_dir():
+        return _in_folder(path)
+    if path.exists() or not glob.has_magic(str(path)):
+        return [path]  # reading it says what is wrong with it
+    found = [Path(name) for name in sorted(glob.glob(str(path)))]
+    if path.name[:1] not in ("_", "."):
+        found = [each for each in found if _is_data(each)]
+    if not found:
+        raise RecordError(f"{path}: no file matches this pattern")
+    return [file for each in found for file in expanded(each)]
+
+
+def record_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """The files of several paths, each of them once: its records would count twice otherwise."""
+    files: list[Path] = []
+    seen: set[object] = set()
+    for path in paths:
+        for file in expanded(path):
+            require_new(file, seen)
+            files.append(file)
+    return files
+
+
+def require_new(file: Path, seen: set[object]) -> None:
+    """Refuse a file that was seen already, under whatever name; it is seen then."""
+    identity = file_identity(file)
+    if identity in seen:
+        raise RecordError(f"{file}: the same file is given twice")
+    seen.add(identity)
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    try:
+        inside = sorted((each for each in folder.iterdir() if _is_data(each)), key=lambda p: p.name)
+    except OSError as error:
+        raise RecordError(f"{folder}: {error.strerror or 'cannot be read'}") from None
+    for each in inside:
+        if each.is_dir():
+            if "=" in each.name:
+                raise RecordError(
+                    f"{folder}: a partitioned folder, with {each.name} in it: what folders are "
+                    "named for is in no file. Write it as plain files, or name its folders one by "
+                    "one, if that column is not needed"
+                )
+            raise RecordError(f"{folder}: a folder in it, {each.name}; name its folders one by one")
+    if not inside:
+        raise RecordError(f"{folder}: no data file in this folder")
+    first = inside[0]
+    for each in inside:
+        if file_kind(each) != file_kind(first):
+            raise RecordError(
+                f"{folder}: files of several kinds, {first.name} and {each.name}; name those that "
+                "are meant, for instance with a pattern like *.parquet"
+            )
+    return inside
+
+
+def _is_data(path: Path) -> bool:
+    return path.name[:1] not in ("_", ".")

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from privsketch._typing import Block
 from privsketch.errors import RecordError
 from privsketch.schema.table import Schema
+from privsketch.tables.untyped.format import PLAIN, FileFormat
 
 # Records, and an Arrow batch of the carried columns of the same rows; None without such columns.
 Rows = tuple[Block, Any]
@@ -31,13 +32,13 @@ def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
 
     Libraries quote what they stumble over, and an exception keeps the one that it replaced.
     """
-    failure = ""
+    failure = None
     try:
         yield from items
     except RecordError as error:
-        failure = error.text
-    if failure:
-        raise RecordError(failure)
+        failure = error.alone()
+    if failure is not None:
+        raise failure
 
 
 def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
@@ -63,7 +64,7 @@ def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
         if block.dtype == object:
             cells = block.copy()
             cells[slice(0) if mask is None else mask] = None  # what is under it is not looked at
-            block = object_numbers(cells)
+            block = object_numbers(cells, places)
         elif mask is not None:  # masked means missing
             block = np.where(mask, np.nan, block.astype(np.float64))
         yield block
@@ -135,10 +136,13 @@ def list_blocks(rows: Sequence[Any], chosen: Selection) -> Iterator[Block]:
     yield from array_blocks(array, chosen)
 
 
-def object_numbers(cells: Block) -> npt.NDArray[np.float64]:
-    """An array of Python objects as float64, each by itself."""
-    flat = [cell_number(cell, "a column") for cell in cells.ravel()]
-    return np.array(flat, dtype=np.float64).reshape(cells.shape)
+def object_numbers(cells: Block, numbers: Sequence[int] | None = None) -> npt.NDArray[np.float64]:
+    """An array of Python objects as float64, each by itself; `numbers` are those of its columns."""
+    if cells.ndim != 2:
+        return np.array([cell_number(cell, "a column") for cell in cells.ravel()], np.float64)
+    words = [f"column number {n} (from 0)" for n in numbers or range(cells.shape[1])]
+    rows = [[cell_number(c, w) for c, w in zip(row, words, strict=True)] for row in cells]
+    return np.array(rows, dtype=np.float64).reshape(cells.shape)
 
 
 def cell_number(cell: Any, where: str) -> float:
@@ -271,17 +275,16 @@ class FoundName(str):
 class Selection:
     """Which columns make a record: those asked for, else by name where a table has names.
 
-    `carried` are columns that come along beside the record (tables/carried.py). `header` is
-    what the caller says of the first line of text files: names, a record, or nothing, which
-    means names. With a `schema`, `names` are its columns, persons at the end, and `dim` is that of
-    encoded records.
+    `carried` are columns that come along beside the record (tables/carried.py). `format` is
+    what the caller says of how files are written. With a `schema`, `names` are its columns,
+    persons at the end, and `dim` is that of encoded records.
     """
 
     dim: int
     columns: tuple[str | int, ...] | None
     names: tuple[str, ...] | None
     carried: tuple[str, ...] = ()
-    header: bool | None = None
+    format: FileFormat = PLAIN
     schema: Schema | None = None
 
     @property
@@ -345,12 +348,12 @@ def _misfit(
         shown = ", ".join(repr(found) for found in available[:12])
         more = ", ..." if len(available) > 12 else ""
         advice = (
-            "; name them with `columns=[...]`, in their order" if chosen.header is False else ""
+            "; name them with `columns=[...]`, in their order"
+            if chosen.format.header is False
+            else ""
         )
         return f"{what}: column {name!r} is {state}; it has {shown}{more}{advice}"
     advice = "names count letter by letter; if its first line is a record, say `header=False`"
-    if len(available) == 1:
-        advice = "are its cells separated by commas, or by tabs in .tsv?"
     if name in chosen.stated:
         return f"{what}: column {name!r} is {state} among its {len(available)} columns; {advice}"
     return f"{what}: a column name is {state}; {advice}"

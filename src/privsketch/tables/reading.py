@@ -1,10 +1,10 @@
 """Tables of many kinds to blocks of records, one pass, constant memory.
 
 Accepts NumPy arrays and nested lists, sparse matrices of SciPy, anything that offers an
-Arrow stream (pandas, polars, duckdb, pyarrow), paths of .npy, .parquet, .csv and Arrow
-files, lists of paths, and iterables of blocks. A value keeps its number type until it is
-quantised, so every reader gives the same sums. `read_parts` cuts the same tables into
-parts that other processes can read.
+Arrow stream (pandas, polars, duckdb, pyarrow), paths of .npy, .parquet, .csv, Excel and Arrow
+files, of folders of them and patterns, lists of paths, and iterables of blocks. A value keeps its
+number type until it is quantised, so every reader gives the same sums. `read_parts` cuts the same
+tables into parts that other processes can read.
 
 Errors raised here are for the holder of the table. They name files and columns,
 never a value.
@@ -13,6 +13,7 @@ never a value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,10 +22,19 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Block, Floats
-from privsketch.errors import ParameterError, RecordError
+from privsketch.errors import MissingError, ParameterError, RecordError
 from privsketch.schema.table import Schema
+from privsketch.tables.device import is_device_table
 from privsketch.tables.encoding import BATCH_READERS, all_encoded, encoded
-from privsketch.tables.files import count_in_file, file_blocks, file_identity
+from privsketch.tables.files import (
+    UNTYPED,
+    count_in_file,
+    expanded,
+    file_blocks,
+    file_kind,
+    file_schema,
+    require_new,
+)
 from privsketch.tables.kinds import Kind, kind_of
 from privsketch.tables.memory import (
     Selection,
@@ -37,6 +47,8 @@ from privsketch.tables.memory import (
 from privsketch.tables.parts import BlockPart, FilePart, Part, file_parts, packed
 from privsketch.tables.persons import selected_blocks
 from privsketch.tables.sparse import csr_blocks, sparse_blocks
+from privsketch.tables.untyped.format import PLAIN, FileFormat
+from privsketch.tables.untyped.text import may_be_shown
 
 
 def read_blocks(
@@ -45,14 +57,14 @@ def read_blocks(
     columns: Sequence[str | int] | None = None,
     names: Sequence[str] | None = None,
     *,
-    header: bool | None = None,
+    format: FileFormat = PLAIN,
     schema: Schema | None = None,
 ) -> Iterator[Block]:
     """Blocks (n, dim) of records from `data`.
 
     See `chosen_columns` for the other parameters.
     """
-    yield from part_blocks(data, chosen_columns(dim, columns, names, header, schema))
+    yield from part_blocks(data, chosen_columns(dim, columns, names, format, schema))
 
 
 def read_sparse_blocks(
@@ -60,7 +72,7 @@ def read_sparse_blocks(
     dim: int,
     columns: Sequence[str | int] | None = None,
     *,
-    header: bool | None = None,
+    format: FileFormat = PLAIN,
 ) -> Iterator[Any]:
     """Blocks of records as CSR arrays (n, dim), columns in order and each of them once.
 
@@ -72,9 +84,9 @@ def read_sparse_blocks(
         yield from csr_blocks(data, chosen_columns(dim, columns, None))
     elif isinstance(data, list | tuple) and any(kind_of(part) == "sparse" for part in data):
         for part in data:
-            yield from read_sparse_blocks(part, dim, columns, header=header)
+            yield from read_sparse_blocks(part, dim, columns, format=format)
     else:
-        for block in read_blocks(data, dim, columns, header=header):
+        for block in read_blocks(data, dim, columns, format=format):
             yield csr_array(np.asarray(block))
 
 
@@ -149,7 +161,7 @@ def read_points(data: Any, schema: Schema) -> tuple[Floats, npt.NDArray[np.bool_
     For tables in memory that are asked about: as sensitive as the records themselves.
     """
     plain = replace(schema, person=None, max_records=1, missing_person="error")
-    chosen = chosen_columns(plain.dim, None, None, None, plain)
+    chosen = chosen_columns(plain.dim, None, None, schema=plain)
     parts = list(own_errors(all_encoded(batch, plain) for batch in _pieces(data, chosen)))
     if not parts:
         return np.empty((0, plain.dim)), np.empty(0, dtype=np.bool_)
@@ -165,23 +177,20 @@ def chosen_columns(
     dim: int,
     columns: Sequence[str | int] | None,
     names: Sequence[str] | None,
-    header: bool | None = None,
+    format: FileFormat = PLAIN,
     schema: Schema | None = None,
 ) -> Selection:
     """Which columns make a record of `dim` numbers.
 
     `columns` are the columns asked for, in that order. Without them, tables with named
-    columns use `names`, the design's; everything else uses all columns. `header` says whether
-    text files have one; the first line is taken for it if nothing is said. A `schema` names
-    its columns itself.
+    columns use `names`, the design's; everything else uses all columns. `format` says how files
+    are written. A `schema` names its columns itself.
     """
-    if header not in (None, True, False):
-        raise ParameterError("header", header, "expected True, False or None")
     if schema is not None:
         if columns is not None and tuple(columns) not in (schema.names, schema.coordinates):
             raise RecordError("columns: the schema names them; leave them out")
         person = () if schema.person is None else (schema.person,)
-        return Selection(dim, None, (*schema.names, *person), header=header, schema=schema)
+        return Selection(dim, None, (*schema.names, *person), format=format, schema=schema)
     if columns is not None:
         if isinstance(columns, str) or not isinstance(columns, Iterable):
             raise RecordError("columns: expected a list of column names or column numbers")
@@ -197,7 +206,7 @@ def chosen_columns(
         dim,
         None if columns is None else tuple(columns),
         None if names is None else tuple(names),
-        header=header,
+        format=format,
     )
 
 
@@ -224,22 +233,19 @@ def _blocks(
     one of them is made while it is read.
     """
     kind = kind_of(data)
+    seen = set() if seen is None else seen
     if kind == "path":
-        yield from of_file(Path(data), chosen)
+        for file in expanded(data):
+            require_new(file, seen)
+            yield from of_file(file, chosen)
     elif kind == "dask":
         raise RecordError(
             f"cannot read records from a Dask {type(data).__name__} here: give one Dask DataFrame "
             "or Dask Array alone, with `engine='dask'` or without engine"
         )
     elif kind == "parts":
-        seen = set() if seen is None else seen
         held = held and isinstance(data, list | tuple)
         for part in stable_parts(data, held=held):
-            if kind_of(part) == "path":
-                identity = file_identity(Path(part))
-                if identity in seen:  # its records would count twice, and cost twice
-                    raise RecordError(f"{part}: the same file is given twice")
-                seen.add(identity)
             yield from _blocks(part, chosen, of_file, seen, held=held)
     elif kind == "other":
         raise RecordError(
@@ -270,16 +276,97 @@ _READERS: dict[Kind, Callable[[Any, Selection], Iterator[Block]]] = {
 }
 
 
+# ---------------------------------------------------------------- which column it was
+
+
+@contextmanager
+def naming_columns(data: Any, chosen: Selection) -> Iterator[None]:
+    """Errors of missing values with what `data` calls the column.
+
+    It is looked up when there is such an error: nothing is kept for it while records are read.
+    """
+    try:
+        yield
+    except MissingError as error:
+        place, column = error.place, error.column
+        if place is None:
+            place = _missing_place(data, chosen)
+        if place is not None and column is None:
+            column = _column_of(data, chosen, place)
+        error.find(place, column)  # a new error would keep this one, and with it its frames
+        raise
+
+
+def _column_of(data: Any, chosen: Selection, place: int) -> str | int | None:
+    """What the tables call a column of a record, if they agree and may be quoted."""
+    if chosen.schema is not None:
+        return None  # which settles what is missing before there are records
+    columns = chosen.columns if chosen.columns is not None else chosen.names
+    wanted = None if columns is None else columns[place]
+    if isinstance(wanted, int) or (wanted is not None and wanted in chosen.stated):
+        return wanted
+    found: set[str | int | None] = set()
+    for names, may_show in _names_of(data, chosen):
+        number = place if wanted is None else list(names).index(wanted)
+        found.add(names[number] if may_show and number < len(names) else number)
+    return found.pop() if len(found) == 1 else None
+
+
+def _names_of(data: Any, chosen: Selection) -> Iterator[tuple[Sequence[str], bool]]:
+    """Names of all columns of each table that has any, and whether errors may show them."""
+    kind = kind_of(data)
+    if kind == "path":
+        for file in expanded(data):
+            schema = file_schema(file, chosen.format)
+            if not isinstance(schema, int):
+                is_typed = file_kind(file) not in UNTYPED
+                yield schema.names, is_typed or may_be_shown(schema.names, chosen.format.header)
+    elif kind == "parts" and isinstance(data, list | tuple):
+        for part in data:
+            yield from _names_of(part, chosen)
+    elif kind in ("pandas", "dask", "arrow") and getattr(data, "ndim", 2) == 2:
+        names = getattr(data, "columns", ())
+        if kind == "arrow" and not all(isinstance(name, str) for name in names):
+            names = data.schema.names  # of pyarrow, whose columns are the columns themselves
+        yield [str(name) for name in names], True
+
+
+_AGAIN: tuple[Kind, ...] = ("path", "array", "pandas", "sparse", "rows")
+
+
+def _missing_place(data: Any, chosen: Selection) -> int | None:
+    """The column in which a value is missing, where the engine did not say it; None if unknown.
+
+    Only what can be read again is.
+    """
+    parts = data if isinstance(data, list | tuple) else [data]
+    if not all(kind_of(part) in _AGAIN and not is_device_table(part) for part in parts):
+        return None
+    with suppress(RecordError):  # it was read before, and what is wrong with it was said
+        for block in part_blocks(data, chosen):
+            bad = ~np.isfinite(np.asarray(block, dtype=np.float64)).all(axis=0)
+            if bad.any():
+                return int(np.argmax(bad))
+    return None
+
+
 def count_records(data: Any) -> int | None:
     """Number of records if it is known without reading them, for the holder's progress bar."""
     kind = kind_of(data)
     if kind == "path":
-        return count_in_file(Path(data))
+        try:
+            return _total([count_in_file(file) for file in expanded(data)])
+        except RecordError:
+            return None  # reading it will say what is wrong
     if kind == "parts" and isinstance(data, list | tuple):
-        counts = [count_records(part) for part in data]
-        return None if None in counts else sum(count for count in counts if count is not None)
+        return _total([count_records(part) for part in data])
     shape = getattr(data, "shape", None)
     return int(shape[0]) if isinstance(shape, tuple) and shape else None
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def checked_missing(missing: str, schema: Schema | None = None) -> bool:

@@ -18,7 +18,7 @@ from privsketch._parallel import in_threads
 from privsketch._typing import Integers, Whole
 from privsketch.clustering.run import Passes, added
 from privsketch.domain import Ball, Box, Domain
-from privsketch.errors import ParameterError, RecordError, require_count
+from privsketch.errors import MissingError, ParameterError, require_count
 from privsketch.features.fixedpoint import FAR
 from privsketch.tables.reading import read_sparse_blocks
 
@@ -105,7 +105,7 @@ class SparsePasses(Passes):
         return total
 
     def _read(self) -> Iterator[Any]:
-        return read_sparse_blocks(self._data, self.dim, self._columns, header=self._header)
+        return read_sparse_blocks(self._data, self.dim, self._columns, format=self._format)
 
     def quantised(self, block: Any) -> Any:
         """CSR records (n, dim), their columns in order, as whole numbers."""
@@ -115,10 +115,7 @@ class SparsePasses(Passes):
         missing = ~np.isfinite(values)
         if missing.any():
             if not self._missing_to_zero:
-                raise RecordError(
-                    "a record has a missing (NaN, null) or infinite value; clean the table, or "
-                    "use `missing='center'` to put such values at the center of the domain"
-                )
+                raise MissingError(int(block.indices[missing].min()))
             values = np.where(missing, 0.0, values)
         columns = block.indices
         with np.errstate(over="ignore"):

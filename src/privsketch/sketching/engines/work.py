@@ -81,7 +81,7 @@ def _quietly(work: Work, compute: Callable[[], _Computed]) -> _Computed | Privsk
     try:
         return compute()
     except PrivsketchError as error:
-        return type(error)(error.text)
+        return error.alone()
     except Exception as error:
         return foreign_error("a worker", error)
 

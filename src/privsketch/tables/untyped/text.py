@@ -2,9 +2,11 @@
 
 Whether a file has a header is a public fact that people state: the first line is one unless they
 say that there is none. A guess from its content would drop a record, or take one's words for
-names. CSV has quotes, within which a line may go on in the next one; Arrow is always told so, or
-it would cut its blocks inside of quotes, and one record would change how others are read. TSV
-has none: what looks like a quote there is part of a value.
+names. Delimiter, decimal mark and encoding are stated as well (`format`); what has another
+encoding becomes UTF-8 before anything looks at a byte. CSV has quotes, within which a line may go
+on in the next one; Arrow is always told so, or it would cut its blocks inside of quotes, and one
+record would change how others are read. TSV has none: what looks like a quote there is part of a
+value.
 
 A quote that is never closed would swallow all records behind it without a word from Arrow. So
 what Arrow reads ends with a line of our own, of numbers that no record can know: if it comes
@@ -13,6 +15,7 @@ back as the last row it is taken off, and if it does not, a quote has swallowed 
 
 from __future__ import annotations
 
+import codecs
 import csv as lines
 import io
 import re
@@ -30,6 +33,7 @@ import numpy as np
 
 from privsketch.errors import RecordError
 from privsketch.tables.memory import Rows, Selection, chosen_rows, selected_names
+from privsketch.tables.untyped.format import PLAIN, FileFormat
 
 # Arrow reads as much at a time, and no line may be longer: enough for every thread, and few such
 # blocks are in memory.
@@ -37,41 +41,61 @@ BLOCK_BYTES = 2**22
 _QUIET = 0.25  # seconds without a read after which Arrow's thread has stopped to read ahead
 _MAX_MOMENTS = 5000  # ten seconds: far longer than any task of Arrow's on a few blocks
 # Spellings of a missing value: those of Arrow and pandas, and as people write them.
-_NULLS = [
+NULLS = [
     *("", " ", ".", "na", "NA", "n/a", "N/A", "#NA", "#N/A", "#N/A N/A", "<NA>", "NaT"),
     *("nan", "NaN", "-nan", "-NaN", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
     *("null", "Null", "NULL", "none", "None", "NONE"),
 ]
-MISSING_WORDS = sorted({text.strip().lower() for text in _NULLS})
+MISSING_WORDS = sorted({text.strip().lower() for text in NULLS})
+# What else separates cells, often: where a first line has one of them an error says so.
+_SEPARATORS = ";\t|"
+_SEPARATOR_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+_PIECE = 2**18  # bytes that are decoded at a time
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file of lines: its separator, and whether it has quotes."""
+    """A file of lines: how it is written, its separator, and whether it has quotes."""
 
     path: Path
+    format: FileFormat
     delimiter: str
     has_quotes: bool
 
     @classmethod
-    def of(cls, path: Path) -> TextFile:
-        """By its name, which may end in .gz."""
-        name = path.name.lower().removesuffix(".gz")
-        return cls(path, "\t", False) if name.endswith(".tsv") else cls(path, ",", True)
+    def of(cls, path: Path, format: FileFormat = PLAIN) -> TextFile:
+        """By its name, which may end in .gz or .zst, and by what is said of it."""
+        plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+        has_quotes = plain.suffix.lower() != ".tsv"
+        delimiter = format.delimiter or ("," if has_quotes else "\t")
+        if delimiter == format.decimal:
+            raise RecordError(
+                f"{path}: `decimal={format.decimal!r}` is what separates its cells, too; say "
+                "`delimiter=';'`, or what else does"
+            )
+        return cls(path, format, delimiter, has_quotes)
+
+    @property
+    def kind(self) -> str:
+        """What errors call it."""
+        return "CSV" if self.has_quotes else "TSV"
 
     def open(self) -> Any:
-        """A stream of its bytes."""
+        """A stream of its bytes, in UTF-8."""
         import pyarrow as pa
 
-        is_compressed = self.path.suffix.lower() == ".gz"
-        return pa.input_stream(str(self.path), compression="gzip" if is_compressed else None)
+        compression = COMPRESSED.get(self.path.suffix.lower())
+        stream = pa.input_stream(str(self.path), compression=compression)
+        is_plain = self.format.encoding == "utf-8"
+        return stream if is_plain else _Decoded(stream, self.format.encoding)
 
     def cells(self, line: bytes) -> list[str]:
         """The cells of one line."""
         text = line.decode("utf-8")
         if not self.has_quotes:
             return text.rstrip("\r\n").split(self.delimiter)
-        return next(lines.reader(io.StringIO(text, newline="")), [])
+        return next(lines.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), [])
 
     def first_line(self, data: bytes, start: int = 0) -> tuple[int, int]:
         """Where the line that begins at `start` ends, its line break included, and its cells.
@@ -79,7 +103,7 @@ class TextFile:
         The end is -1 if the data may not have all of it: a line feed may follow what is the last.
         """
         place, delimiter, n_cells = start, self.delimiter.encode(), 1
-        ends = re.compile(b"[\r\n" + delimiter + b"]")
+        ends = re.compile(b"[\r\n" + re.escape(delimiter) + b"]")
         while place < len(data):
             if self.has_quotes and data[place : place + 1] == b'"':  # at the beginning of a cell
                 place = _after_quote(data, place)
@@ -107,6 +131,32 @@ def _after_quote(data: bytes, place: int) -> int:
         place += 1
 
 
+class _Decoded:
+    """A stream of text of some encoding, in UTF-8."""
+
+    def __init__(self, stream: Any, encoding: str) -> None:
+        self._stream, self._decoder = stream, codecs.getincrementaldecoder(encoding)("strict")
+        self._waiting, self._is_over = b"", False
+
+    def read(self, size: int) -> bytes:
+        """Some of it, at most `size` bytes; nothing at its end alone."""
+        while not (self._waiting or self._is_over):
+            piece = bytes(self._stream.read(_PIECE))
+            self._is_over = not piece
+            self._waiting = self._decoder.decode(piece, final=self._is_over).encode("utf-8")
+        part, self._waiting = self._waiting[:size], self._waiting[size:]
+        return part
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def __enter__(self) -> _Decoded:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 @dataclass(frozen=True)
 class _Beginning:
     """Names of the columns, and the first bytes of the records; no names: there is no line."""
@@ -115,8 +165,9 @@ class _Beginning:
     rest: bytes
 
 
-def _beginning(file: TextFile, stream: Any, header: bool | None) -> _Beginning:
+def _beginning(file: TextFile, stream: Any) -> _Beginning:
     """Read until the names are known: a header, or without one the number of columns."""
+    header = file.format.header
     data, whole = _more(stream, b"").removeprefix(b"\xef\xbb\xbf"), False
     while True:
         start = len(data) - len(data.lstrip(b"\r\n"))  # blank lines before the first one
@@ -137,12 +188,12 @@ def _beginning(file: TextFile, stream: Any, header: bool | None) -> _Beginning:
     if header is False:  # it is a record: no more is asked of it than of any other
         return _Beginning([str(place) for place in range(n_cells)], data)
     cells = file.cells(data[start:end])
-    if header is None and _may_be_record(cells):
+    if header is None and may_be_record(cells):
         # It may be a record: neither use it as names nor show it.
         raise RecordError(
             f"{file.path}: the first line has numbers where a header has names. Say which it is: "
             "`header=False` for a record (columns are then called 0, 1, ...), `header=True` for "
-            "names"
+            f"names{delimiter_hint(cells, file)}"
         )
     return _Beginning(cells, data[end:])
 
@@ -151,8 +202,10 @@ def _more(stream: Any, data: bytes) -> bytes:
     return data + bytes(stream.read(min(BLOCK_BYTES, 2**16)))
 
 
-def _may_be_record(cells: Sequence[str]) -> bool:
+def may_be_record(cells: Sequence[str]) -> bool:
     """Whether a first line has a number in it, or nothing but missing values."""
+    if len(cells) == 1:  # what may be several, separated by something else
+        cells = re.split(f"[{_SEPARATORS}]", cells[0])
     return any(map(_is_number, cells)) or all(
         cell.strip().lower() in MISSING_WORDS for cell in cells
     )
@@ -160,15 +213,29 @@ def _may_be_record(cells: Sequence[str]) -> bool:
 
 def may_be_shown(names: Sequence[str], header: bool | None) -> bool:
     """Whether errors may show names of a first line: not if it may be a record after all."""
-    return header is False or (header is True and not _may_be_record(names))
+    return header is False or (header is True and not may_be_record(names))
 
 
 def _is_number(text: str) -> bool:
+    """Whether it is one with a decimal point, or with a decimal comma, whatever was stated."""
     try:
-        float(text)
+        float(text.replace(",", "."))
     except ValueError:
         return False
     return True
+
+
+def delimiter_hint(names: Sequence[str], file: TextFile) -> str:
+    """What to say of a first line that seems to have other separators; none of its words."""
+    if file.format.delimiter is not None:
+        return ""
+    others = _SEPARATORS + ("," if len(names) == 1 else "")
+    for other in others.replace(file.delimiter, ""):
+        if any(other in name for name in names):
+            return f"; if {_SEPARATOR_NAMES[other]} separate its cells, say `delimiter={other!r}`"
+    if len(names) == 1:
+        return f"; are its cells separated by {_SEPARATOR_NAMES[file.delimiter]}?"
+    return ""
 
 
 class _WithLastLine:
@@ -253,23 +320,52 @@ class _WithLastLine:
         self.closed = True
 
 
-def text_names(path: Path, header: bool | None) -> list[str]:
+def text_names(path: Path, format: FileFormat = PLAIN) -> list[str]:
     """Names of the columns of a file: its header, or numbers. No record is looked at.
 
     Without a header the number of columns is that of its first line.
     """
-    file = TextFile.of(path)
+    file = TextFile.of(path, format)
     failure = ""
     try:
-        with _errors(file, header, []), file.open() as stream:
-            names = _beginning(file, stream, header).names
+        with _errors(file, []), file.open() as stream:
+            names = _beginning(file, stream).names
     except RecordError as error:
         failure = error.text
     if failure:
         raise RecordError(failure)  # here, where no foreign error is its context
     if not names:
-        raise RecordError(f"{path}: not valid CSV: it has no line")
+        raise RecordError(f"{path}: not valid {file.kind}: it has no line")
     return names
+
+
+def text_columns(
+    available: Sequence[str], path: Path, chosen: Selection
+) -> tuple[list[str], list[str | None]]:
+    """The same as `named_columns`, with a hint if lines seem to be cut in the wrong places."""
+    try:
+        return named_columns(available, path, chosen)
+    except RecordError as error:
+        hint = delimiter_hint(available, TextFile.of(path, chosen.format))
+        raise RecordError(error.text + hint) from None
+
+
+def named_columns(
+    available: Sequence[str], path: Path, chosen: Selection
+) -> tuple[list[str], list[str | None]]:
+    """Names of the columns to read, and what errors may call each column of a file.
+
+    `available` are those of a first line, which may be a record unless it is stated to be none.
+    """
+    is_stated = may_be_shown(available, chosen.format.header)
+    names = selected_names(available, chosen, str(path), may_show=is_stated)
+    return names, [name if is_stated or name in chosen.stated else None for name in available]
+
+
+def column_words(known: Sequence[str | None], place: int) -> str:
+    """What errors call a column."""
+    name = known[place] if place < len(known) else None
+    return f"column number {place} (from 0)" if name is None else f"column {name!r}"
 
 
 def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
@@ -277,20 +373,22 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
     import pyarrow as pa
     import pyarrow.csv as csv
 
-    file = TextFile.of(path)
+    file = TextFile.of(path, chosen.format)
+    header = chosen.format.header
     known: list[str | None] = []  # what errors may call the columns
-    with _errors(file, chosen.header, known), file.open() as stream:
-        beginning = _beginning(file, stream, chosen.header)
+    with _errors(file, known), file.open() as stream:
+        beginning = _beginning(file, stream)
         available = beginning.names
         if not available:
-            if chosen.header is not False:
-                raise RecordError(f"{path}: not valid CSV: no header line with column names")
+            if header is not False:
+                raise RecordError(
+                    f"{path}: not valid {file.kind}: no header line with column names"
+                )
             if chosen.dim > 1 or chosen.carried or not beginning.rest:
                 return
             available = ["0"]
-        is_stated = may_be_shown(available, chosen.header)
-        names = selected_names(available, chosen, str(path), may_show=is_stated)
-        known += [name if is_stated or name in chosen.stated else None for name in available]
+        names, shown = text_columns(available, path, chosen)
+        known += shown
         # Records are read as float64, the rest as text: a type guessed from the first block may
         # not last, and would change what is carried along.
         texts = (*chosen.carried, *chosen.text_names)
@@ -312,7 +410,10 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
                     ignore_empty_lines=len(available) > 1,
                 ),
                 csv.ConvertOptions(
-                    include_columns=list(kinds), column_types=kinds, null_values=_NULLS
+                    include_columns=list(kinds),
+                    column_types=kinds,
+                    null_values=NULLS,
+                    decimal_point=file.format.decimal,
                 ),
             )
             for batch in reader:
@@ -340,38 +441,45 @@ def _without_last(held: Any, names: Sequence[str], mark: int, path: Path) -> Any
 
 
 @contextmanager
-def _errors(file: TextFile, header: bool | None, known: Sequence[str | None]) -> Iterator[None]:
+def _errors(file: TextFile, known: Sequence[str | None]) -> Iterator[None]:
     """Errors without what Arrow says: it may quote the offending value, part of a record."""
     import pyarrow as pa
 
     try:
         yield
-    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, lines.Error) as error:
-        text = str(error)
-        kind = "CSV" if file.has_quotes else "TSV"
-        if "straddling object" in text:
-            raise RecordError(
-                f"{file.path}: not valid {kind}: a line is longer than {BLOCK_BYTES} bytes; does a "
-                "quote never end?"
-            ) from None
-        # Only numbers are taken from its message.
-        cell = re.match(
-            r"In CSV column #(\d{1,6}): (?:Row #\d+: )?CSV conversion error to double", text
+    except (pa.ArrowException, OSError, EOFError, UnicodeError, lines.Error) as error:
+        raise RecordError(f"{file.path}: {_fault(file, error, known)}") from None
+
+
+def _fault(file: TextFile, error: Exception, known: Sequence[str | None]) -> str:
+    """What is wrong, in words of ours: only numbers are taken from Arrow's."""
+    text, kind = str(error), file.kind
+    if "straddling object" in text:
+        return (
+            f"not valid {kind}: a line is longer than {BLOCK_BYTES} bytes; does a quote never end?"
         )
-        width = re.search(r"Expected (\d{1,6}) columns, got (\d{1,6})", text)
-        advice = "; if its first line is a record, say `header=False`" if header is None else ""
-        if cell is not None:
-            place = int(cell[1])
-            name = known[place] if place < len(known) else None
-            which = f"column number {place} (from 0)" if name is None else f"column {name!r}"
-            more = f"; name the columns to use with `columns=[...]`{advice}" if name is None else ""
-            raise RecordError(
-                f"{file.path}: {which} is not numeric: a cell has text in it{more}"
-            ) from None
-        if width is not None:
-            raise RecordError(
-                f"{file.path}: not valid {kind}: a line has {width[2]} cells, the first {width[1]}"
-            ) from None
-        raise RecordError(
-            f"{file.path}: not valid {kind}: not UTF-8, damaged, or a quote that never ends{advice}"
-        ) from None
+    advice = ""
+    if file.format.header is None:
+        advice = "; if its first line is a record, say `header=False`"
+    which, is_named = "", False
+    cell = re.match(r"In CSV column #(\d{1,6}): (?:Row #\d+: )?CSV conversion error", text)
+    if cell is not None:
+        which = column_words(known, int(cell[1]))
+        is_named = int(cell[1]) < len(known) and known[int(cell[1])] is not None
+    if isinstance(error, UnicodeError) or "invalid UTF8" in text:
+        encoding = file.format.encoding.upper()
+        return (
+            f"{which or 'its text'} is not {encoding}; say how the file is written, "
+            "`encoding='latin-1'` for instance"
+        )
+    is_one = len(known) == 1 and file.format.delimiter is None
+    hint = "; if semicolons separate its cells, say `delimiter=';'`" if is_one else ""
+    if cell is not None and "error to double" in text:
+        more = f"; name the columns to use with `columns=[...]`{advice}" if not is_named else ""
+        if file.delimiter != "," and file.format.decimal == ".":
+            hint += "; if its numbers have a decimal comma, say `decimal=','`"
+        return f"{which} is not numeric: a cell has text in it{more}{hint}"
+    width = re.search(r"Expected (\d{1,6}) columns, got (\d{1,6})", text)
+    if width is not None:
+        return f"not valid {kind}: a line has {width[2]} cells, the first {width[1]}{hint}"
+    return f"not valid {kind}: damaged, or a quote that never ends{advice}"

@@ -1,0 +1,147 @@
+"""Excel: one sheet of an .xlsx workbook, through python-calamine.
+
+The first row that is not empty has the names of the columns, or is a record; an empty row is none,
+wherever it stands. Columns are counted from A, whatever is empty. A cell holds a number, text, a
+date, a truth value or nothing, and is read by itself: numbers and truth values are numbers, text
+that spells a missing value is one, as are empty cells, errors (#N/A) and formulas that were never
+computed; other text, and dates, are refused where a number should be. Rows that are hidden or
+filtered are records like all others.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from privsketch.errors import RecordError
+from privsketch.tables.memory import Rows, Selection, chosen_rows, rows_per_block
+from privsketch.tables.untyped.format import PLAIN, FileFormat
+from privsketch.tables.untyped.text import NULLS, column_words, may_be_record, named_columns
+
+MAX_COLUMNS = 16_384  # of a sheet
+_NULLS = frozenset(NULLS)
+
+
+def sheet_names(path: Path, format: FileFormat = PLAIN) -> list[str]:
+    """Names of the columns of a sheet: its first row, or numbers for all that a sheet can have."""
+    if format.header is False:
+        return [str(place) for place in range(MAX_COLUMNS)]
+    with _rows(path, format.sheet) as rows:
+        return _names(path, rows, format)
+
+
+def sheet_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
+    """Blocks of records with their carried columns."""
+    import pyarrow as pa
+
+    has_header = chosen.format.header is not False
+    with _rows(path, chosen.format.sheet) as rows:
+        available = _names(path, rows, chosen.format)
+        names, known = named_columns(available, path, chosen)
+        readers = {
+            **{name: (_number, pa.float64()) for name in names},
+            **{name: (_text, pa.string()) for name in (*chosen.carried, *chosen.text_names)},
+        }
+        places = {name: available.index(name) for name in readers}
+        while block := list(islice(rows, rows_per_block(chosen.dim))):
+            if has_header and any(len(row) > len(available) for row in block):
+                raise RecordError(f"{path}: a row has cells beyond those of the first row")
+            columns = []
+            for name, (read, kind) in readers.items():
+                place = places[name]
+                which = f"{path}: {column_words(known, place)}"
+                cells = (row[place] if place < len(row) else "" for row in block)
+                columns.append(pa.array([read(cell, which) for cell in cells], kind))
+            batch = pa.RecordBatch.from_arrays(columns, names=list(readers))
+            yield from chosen_rows(batch, names, chosen)
+
+
+def _names(path: Path, rows: Iterator[list[Any]], format: FileFormat) -> list[str]:
+    """The names; the row that has them is taken from `rows`."""
+    if format.header is False:
+        return sheet_names(path, format)
+    first = next(rows, None)
+    if first is None:
+        raise RecordError(f"{path}: no row with the names of columns")
+    names = [_text(cell, "") or "" for cell in first]
+    is_typed = any(not isinstance(cell, str) for cell in first)
+    if format.header is None and (is_typed or may_be_record(names)):
+        # It may be a record: neither use it as names nor show it.
+        raise RecordError(
+            f"{path}: the first row has numbers or dates where a header has names. Say which it "
+            "is: `header=False` for a record (columns are then called 0, 1, ...), `header=True` "
+            "for names"
+        )
+    return names
+
+
+def _number(cell: Any, which: str) -> float | None:
+    """A cell as a number; None if it is missing."""
+    if isinstance(cell, int | float):  # and truth values
+        return float(cell)
+    if not isinstance(cell, str):
+        raise RecordError(f"{which} is not numeric: a cell has a date or time in it")
+    if cell not in _NULLS:
+        raise RecordError(f"{which} is not numeric: a cell has text in it")
+    return None
+
+
+def _text(cell: Any, which: str) -> str | None:
+    """A cell as text; None if it is empty."""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, int | float):
+        return str(int(cell)) if cell == int(cell) and abs(cell) < 2**53 else repr(cell)
+    if isinstance(cell, datetime.datetime):
+        return cell.isoformat(sep=" ")
+    if isinstance(cell, datetime.date | datetime.time):
+        return cell.isoformat()
+    return str(cell) or None
+
+
+@contextmanager
+def _rows(path: Path, sheet: str | None) -> Iterator[Iterator[list[Any]]]:
+    """Rows of a sheet that are not empty, each up to its last cell that is not."""
+    try:
+        import python_calamine as calamine
+    except ImportError:
+        raise RecordError(
+            f"{path}: Excel files are read by python-calamine, which is not installed; pip install "
+            "'privsketch[excel]'"
+        ) from None
+    try:
+        with calamine.CalamineWorkbook.from_path(path) as book:
+            plain = calamine.SheetTypeEnum.WorkSheet
+            names = [each.name for each in book.sheets_metadata if each.typ == plain]
+            found = book.get_sheet_by_name(_chosen_sheet(path, names, sheet))
+            start = found.start
+            before = [""] * (start[1] if start else 0)
+            rows = map(_up_to_last, found.iter_rows() if start else ())
+            yield (before + row for row in rows if row)
+    except calamine.PasswordError:
+        raise RecordError(f"{path}: protected by a password; save it without one") from None
+    except (calamine.CalamineError, OSError):
+        raise RecordError(f"{path}: not a valid Excel file, or damaged") from None
+
+
+def _up_to_last(row: list[Any]) -> list[Any]:
+    while row and row[-1] == "":
+        row.pop()
+    return row
+
+
+def _chosen_sheet(path: Path, names: Sequence[str], sheet: str | None) -> str:
+    """The name of the sheet to read; no name is shown, for a sheet may be named after somebody."""
+    if sheet is not None:
+        if sheet not in names:
+            raise RecordError(f"{path}: it has no sheet of the name {sheet!r}")
+        return sheet
+    if len(names) != 1:
+        raise RecordError(
+            f"{path}: it has {'several sheets' if names else 'no sheet'}; name one with `sheet=...`"
+        )
+    return names[0]
