@@ -269,15 +269,19 @@ def _require_number_columns(frame: Any) -> None:
     for name, kind in zip(frame.columns, frame.dtypes, strict=True):
         if getattr(kind, "kind", "O") in "fiubc" or kind == np.dtype(object):
             continue  # objects are looked at one by one
-        is_date = getattr(kind, "kind", "O") == "M"
-        line = f"ps.Category({str(name)!r}, ['...', '...'])"
-        if is_date:
-            line = f"ps.Date({str(name)!r}, '2020-01-01', '2025-12-31')"
-        raise RecordError(
-            f"X: column {str(name)!r} is not numeric but {'a date' if is_date else 'text'}; "
-            f"leave it out, or describe the table by domain=ps.Schema([...]) with {line}, in which "
-            "its public values or bounds are filled in"
-        )
+        raise RecordError(_served(str(name), is_date=getattr(kind, "kind", "O") == "M"))
+
+
+def _served(name: str, *, is_date: bool = False) -> str:
+    """What to say of a column that is not numeric: which one, and the line that would serve."""
+    line = f"ps.Category({name!r}, ['...', '...'])"
+    if is_date:
+        line = f"ps.Date({name!r}, '2020-01-01', '2025-12-31')"
+    return (
+        f"X: column {name!r} is not numeric but {'a date' if is_date else 'text'}; leave it out, or "
+        f"describe the table by domain=ps.Schema([...]) with {line}, in which its public values or "
+        "bounds are filled in"
+    )
 
 
 def _numbers_of_objects(X: Any) -> Any:
@@ -289,7 +293,10 @@ def _numbers_of_objects(X: Any) -> Any:
     if kind_of(X) == "pandas":
         kinds = X.dtypes if X.ndim == 2 else ()
         places = [place for place, kind in enumerate(kinds) if kind.kind == "O"]
-        numbers = [_object_numbers(X.iloc[:, place].to_numpy()) for place in places]
+        labels = [str(label) for label in X.columns]
+        numbers = [
+            _object_numbers(X.iloc[:, place].to_numpy(), _served(labels[place])) for place in places
+        ]
         for place, column in zip(places, numbers, strict=True):
             X = X.copy() if place == places[0] else X
             X.isetitem(place, column)
@@ -305,11 +312,11 @@ def _numbers_of_objects(X: Any) -> Any:
     return _object_numbers(array) if array.dtype == object and array.ndim == 2 else X
 
 
-def _object_numbers(cells: Any) -> npt.NDArray[np.float64]:
+def _object_numbers(cells: Any, otherwise: str = "") -> npt.NDArray[np.float64]:
     try:
         return object_numbers(cells)
     except RecordError:  # it quotes nothing
-        raise CellError(_NOT_NUMERIC) from None
+        raise CellError(otherwise or _NOT_NUMERIC) from None
 
 
 _NOT_NUMERIC = (
