@@ -22,6 +22,7 @@ NAMES = (
     "mixtures",
     "noise_to_signal",
     "pca",
+    "persons",
     "processors",
     "projection_noise",
     "release",

@@ -1,4 +1,4 @@
-"""Estimators fit frames with text, dates and missing values by a schema, as scikit-learn's would."""
+"""Estimators fit frames with text, dates and missing values, by a schema."""
 
 import numpy as np
 import pandas as pd

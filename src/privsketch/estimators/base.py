@@ -277,10 +277,10 @@ def _served(name: str, *, is_date: bool = False) -> str:
     line = f"ps.Category({name!r}, ['...', '...'])"
     if is_date:
         line = f"ps.Date({name!r}, '2020-01-01', '2025-12-31')"
+    kind = "a date" if is_date else "text"
     return (
-        f"X: column {name!r} is not numeric but {'a date' if is_date else 'text'}; leave it out, or "
-        f"describe the table by domain=ps.Schema([...]) with {line}, in which its public values or "
-        "bounds are filled in"
+        f"X: column {name!r} is not numeric but {kind}; leave it out, or describe the table by "
+        f"domain=ps.Schema([...]) with {line}, in which its public values or bounds are filled in"
     )
 
 
