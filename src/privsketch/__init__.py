@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from privsketch.sketching.estimate import Cost, estimate_cost
     from privsketch.sketching.merge import merge
     from privsketch.sketching.sketch import Sketch
+    from privsketch.tables.reading import encode
 
 __version__ = "0.2.0.dev0"
 
@@ -76,6 +77,7 @@ _HOMES = {
     "Sketch": "sketching.sketch",
     "cluster_released": "projection.kmeans",
     "load": "_load",
+    "encode": "tables.reading",
     "estimate_cost": "sketching.estimate",
     "learn_gaussian_mixture": "learning.mixture.learner",
     "learn_kmeans": "learning.kmeans.learner",
@@ -116,6 +118,7 @@ __all__ = [
     "Released",
     "Sketch",
     "cluster_released",
+    "encode",
     "estimate_cost",
     "learn_gaussian_mixture",
     "learn_kmeans",

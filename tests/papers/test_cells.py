@@ -193,8 +193,10 @@ def every_error(kind):
 
 @pytest.mark.parametrize("kind", every_error(PrivsketchError))
 def test_our_errors_survive_the_way_between_processes(kind):
-    back = pickle.loads(pickle.dumps(kind("x=1: expected 2")))
-    assert (type(back), str(back)) == (kind, "x=1: expected 2")
+    error = kind("x=1: expected 2")
+    back = pickle.loads(pickle.dumps(error))
+    assert (type(back), str(back)) == (kind, str(error))
+    assert "x=1: expected 2" in str(back)
 
 
 # A process that runs cells that never end, beside one that does.

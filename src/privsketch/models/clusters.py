@@ -171,7 +171,8 @@ class ClusterModel(Model):
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Index of the nearest center for each row of X, (n,).
 
-        The labels are exact and hence as sensitive as the rows themselves.
+        With a schema, X has encoded records: `privsketch.encode` makes them of a table. The labels
+        are exact and hence as sensitive as the rows themselves.
         """
         return nearest(as_rows(X, self.dim, "predict"), self.centers)
 

@@ -155,6 +155,29 @@ def part_persons(part: Any, chosen: Selection) -> Iterator[tuple[Block, Any]]:
         yield from own_errors(encoded(batch, schema) for batch in _pieces(part, chosen))
 
 
+def encode(data: Any, schema: Schema) -> Floats:
+    """All rows of a table as a model sees them: points (n, dim), NaN for rows that are left out.
+
+    For tables in memory, or files that fit there, that a model is asked about with `predict` or
+    `transform`. Nothing is released: points are as sensitive as the records themselves.
+
+    Parameters
+    ----------
+    data : table, path or list of them
+    schema : Schema
+        That of the model.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> schema = ps.Schema([ps.Number("age", 0, 100), ps.Flag("smoker")])
+    >>> ps.encode([[75, "yes"], [50, "no"]], schema).tolist()
+    [[0.5, 0.5], [0.0, -0.5]]
+    """
+    points, kept = read_points(data, schema)
+    return np.where(kept[:, np.newaxis], points, np.nan)
+
+
 def read_points(data: Any, schema: Schema) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """All rows of a table as points (n, dim), persons aside, and which the schema does not drop.
 
