@@ -85,7 +85,7 @@ def measure_records(n_persons: int, epsilon: float, n_tries: int) -> None:
 def _error(
     schema: ps.Schema, rows: np.ndarray, centers: np.ndarray, epsilon: float, n: float, seed: int
 ) -> float:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]
     from scipy.optimize import linear_sum_assignment
 
     frame = pd.DataFrame(dict(zip(schema.names, rows.T, strict=True)))

@@ -139,9 +139,9 @@ class MissingError(RecordError):
         if isinstance(column, str):
             which = f"column {column!r}"
         super().__init__(
-            f"{which} has a missing (NaN, null) or infinite value; clean the table, describe it by a "
-            "schema, which can leave such records out, or use `missing='center'` to put such values "
-            "at the center of the domain"
+            f"{which} has a missing (NaN, null) or infinite value; clean the table, describe it "
+            "by a schema, which can leave such records out, or use `missing='center'` to put such "
+            "values at the center of the domain"
         )
 
 

@@ -318,12 +318,12 @@ class Date(Column):
     RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "center")
 
     name: str
-    first: str
-    last: str
+    first: Any
+    last: Any
     format: str | None = None
     weight: float = 1.0
     missing: Rule | None = None
-    fill: str | None = None
+    fill: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

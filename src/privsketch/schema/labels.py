@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -123,7 +124,7 @@ class Category(Labelled):
     RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "category")
 
     name: str
-    values: tuple[str, ...]
+    values: Sequence[Any]
     weight: float = 1.0
     missing: Rule | None = None
     fill: Any = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,7 +64,7 @@ class Schema:
     Box(low=(-1.0, -0.5), high=(1.0, 0.5), dim=2)
     """
 
-    columns: tuple[Column, ...]
+    columns: Sequence[Column]
     missing: Rule = "error"
     person: str | None = None
     max_records: int = 1
