@@ -18,7 +18,7 @@ from privsketch.tables.encoding import require_person_kind
 from privsketch.tables.files import UNTYPED, expanded, file_kind, file_schema
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 
-_PERSONS = r"(?i)(^|[^a-z])(id|uid|uuid|guid|ssn|mrn)$|[a-z]I[dD]$"
+_PERSONS = r"(^|[^A-Za-z])(?i:id|uid|uuid|guid|ssn|mrn)$|[a-z]I[dD]$"
 _PERSON_WORDS = (
     *("patient", "person", "customer", "client", "user", "member", "subject", "participant"),
     *("respondent", "employee", "student", "account", "household", "device"),
