@@ -1,4 +1,4 @@
-"""`privsketch check` and `privsketch bounds`: what they say, what they leave behind, what they cost."""
+"""`privsketch check` and `privsketch bounds`: what they say, leave behind and cost."""
 
 import json
 

@@ -41,7 +41,7 @@ KINDS = ["number", "number", "category", "category", "flag", "date", "date", Non
 
 
 def test_types_of_a_file_give_kinds_and_no_value(parquet, monkeypatch):
-    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *given, **more: pytest.fail())
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", None)
     draft = drafted(parquet)
     assert [column["kind"] for column in draft["columns"]] == KINDS
     assert SECRET not in json.dumps(draft)
