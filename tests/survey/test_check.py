@@ -18,6 +18,8 @@ from privsketch.survey.conversions import CONVERSIONS
 from privsketch.survey.counts import PersonCounts, ValueCounts
 from privsketch.tables import spill
 from privsketch.tables.reading import read_blocks
+from privsketch.tables.untyped.format import FileFormat
+from tests.workbooks import write_workbook
 
 SCHEMA = ps.Schema(
     [
@@ -229,19 +231,21 @@ KINDS = [
 ]
 
 
-def outcome_of_reading(data, column):
+def outcome_of_reading(data, column, **written):
     """What becomes of one cell when it is read for a release."""
     schema = ps.Schema([column, ps.Number("y", 0, 1)], missing="drop")
     try:
-        rows = sum(len(block) for block in read_blocks(data, schema.dim, schema=schema))
+        format = FileFormat(**written)
+        blocks = read_blocks(data, schema.dim, format=format, schema=schema)
+        rows = sum(len(block) for block in blocks)
     except RecordError:
         return "wrong"
     return "read" if rows else "missing"
 
 
-def outcome_of_check(data, column):
+def outcome_of_check(data, column, **written):
     schema = ps.Schema([column, ps.Number("y", 0, 1)], missing="drop")
-    found = ps.check(data, schema)
+    found = ps.check(data, schema, **written)
     one = found.columns[0]
     assert bool(found.refusals) is bool(one.n_wrong)
     return "wrong" if one.n_wrong else "missing" if one.n_missing else "read"
@@ -260,6 +264,26 @@ def test_a_look_takes_cells_of_text_files_as_a_release_does(tmp_path, column):
     one = ps.check(path, ps.Schema([column, ps.Number("y", 0, 1)], missing="drop")).columns[0]
     assert one.n_wrong == sum(found[cell] == "wrong" for cell in together)
     assert one.n_missing == sum(found[cell] == "missing" for cell in together)
+
+
+@pytest.mark.parametrize("column", KINDS[:2], ids=lambda column: column.describe())
+def test_a_look_knows_the_decimal_mark(tmp_path, column):
+    path = tmp_path / "t.csv"
+    for cell in [*CELLS, "1,5", "-,5", "1,5e3", "1.5,0", "1,2,3"]:
+        written = {"decimal": ",", "delimiter": ";"}
+        path.write_text(f'x;y\n"{cell}";0\n')
+        expected = outcome_of_reading(path, column, **written)
+        assert outcome_of_check(path, column, **written) == expected, cell
+
+
+@pytest.mark.parametrize("column", KINDS, ids=lambda column: column.describe())
+def test_a_look_takes_cells_of_sheets_as_a_release_does(tmp_path, column):
+    pytest.importorskip("python_calamine")
+    path = tmp_path / "t.xlsx"
+    texts = ["1", "1.5", "abc", "NA", "yes", "north", "2020-01-31", "31.01.2020"]
+    for cell in [1, 2.5, True, None, *texts]:
+        write_workbook(path, {"s": [["x", "y"], [cell, 0]]})
+        assert outcome_of_check(path, column) == outcome_of_reading(path, column), repr(cell)
 
 
 OBJECTS = [
