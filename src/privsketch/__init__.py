@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from privsketch.sketching.estimate import Cost, estimate_cost
     from privsketch.sketching.merge import merge
     from privsketch.sketching.sketch import Sketch
+    from privsketch.survey.bounds import Bounds, private_bounds
+    from privsketch.survey.check import check
+    from privsketch.survey.result import Check
     from privsketch.tables.reading import encode
 
 __version__ = "0.2.0.dev0"
@@ -47,9 +50,11 @@ __version__ = "0.2.0.dev0"
 # Loaded on first use, so that `privsketch --help` and imports of a part stay fast.
 _HOMES = {
     "Ball": "domain",
+    "Bounds": "survey.bounds",
     "Box": "domain",
     "Budget": "budget",
     "Category": "schema.labels",
+    "Check": "survey.result",
     "Cycle": "schema.columns",
     "Date": "schema.columns",
     "Flag": "schema.labels",
@@ -75,6 +80,7 @@ _HOMES = {
     "ReleaseDescription": "projection.description",
     "Released": "projection.distances",
     "Sketch": "sketching.sketch",
+    "check": "survey.check",
     "cluster_released": "projection.kmeans",
     "load": "_load",
     "encode": "tables.reading",
@@ -84,14 +90,17 @@ _HOMES = {
     "learn_pca": "learning.pca.learner",
     "merge": "sketching.merge",
     "nearest_rows": "projection.neighbours",
+    "private_bounds": "survey.bounds",
     "sketch": "sketching.build",
 }
 
 __all__ = [
     "Ball",
+    "Bounds",
     "Box",
     "Budget",
     "Category",
+    "Check",
     "Cycle",
     "Date",
     "Flag",
@@ -117,6 +126,7 @@ __all__ = [
     "ReleaseDescription",
     "Released",
     "Sketch",
+    "check",
     "cluster_released",
     "encode",
     "estimate_cost",
@@ -126,6 +136,7 @@ __all__ = [
     "load",
     "merge",
     "nearest_rows",
+    "private_bounds",
     "sketch",
 ]
 

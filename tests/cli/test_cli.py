@@ -13,6 +13,9 @@ from tests.commands import refused, run
 
 COMMANDS = [
     "demo",
+    "schema",
+    "check",
+    "bounds",
     "plan",
     "design",
     "sketch",

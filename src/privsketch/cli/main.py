@@ -20,8 +20,10 @@ from privsketch.cli.options import choice, listed_numbers, study_options
 from privsketch.cli.output import require_free, say, say_cautions, say_written, write
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
+from privsketch.cli.schema import schema
 from privsketch.cli.sketch import sketch
 from privsketch.cli.stopping import stoppable
+from privsketch.cli.survey import bounds, check
 
 if TYPE_CHECKING:
     pass
@@ -124,6 +126,9 @@ def demo(output: Path, records: int) -> None:
     run_demo(output, records)
 
 
+main.add_command(schema)
+main.add_command(check)
+main.add_command(bounds)
 main.add_command(plan)
 
 

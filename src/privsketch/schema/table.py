@@ -131,6 +131,11 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     @property
+    def all_names(self) -> tuple[str, ...]:
+        """The same, and the column that names persons behind them."""
+        return self.names if self.person is None else (*self.names, self.person)
+
+    @property
     def coordinates(self) -> tuple[str, ...]:
         """Names of the coordinates of an encoded record."""
         return tuple(name for column in self.columns for name in column.coordinates)

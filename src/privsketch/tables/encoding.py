@@ -18,9 +18,9 @@ from privsketch._typing import Block, Floats
 from privsketch.errors import RecordError
 from privsketch.schema.columns import Column
 from privsketch.schema.table import Schema
-from privsketch.tables.cells import cells_of_objects, require_kind, text_cell, values_of
+from privsketch.tables.cells import Raw, cells_of_objects, require_kind, text_cell, values_of
 from privsketch.tables.kinds import Kind
-from privsketch.tables.memory import Selection, rows_per_block, selected_names
+from privsketch.tables.memory import Selection, array_places, rows_per_block, selected_names
 from privsketch.tables.untyped.text import MISSING_WORDS
 
 # Persons of some rows: whole numbers, or an Arrow array of bytes.
@@ -32,7 +32,7 @@ def encoded(batch: Any, schema: Schema, what: str = "table") -> tuple[Block, Per
     points, kept = all_encoded(batch, schema, what)
     persons = None
     if schema.person is not None:
-        persons, nobody = _persons(batch.column(schema.person), schema.person, what)
+        persons, nobody = persons_of(batch.column(schema.person), schema.person, what)
         if nobody.any() and schema.missing_person == "error":
             raise RecordError(
                 f"{what}: column {schema.person!r}: a row names no person; a row is never a person "
@@ -41,7 +41,7 @@ def encoded(batch: Any, schema: Schema, what: str = "table") -> tuple[Block, Per
         kept &= ~nobody
     if kept.all():
         return points, persons
-    return points[kept], None if persons is None else _filtered(persons, kept)
+    return points[kept], None if persons is None else filtered(persons, kept)
 
 
 def all_encoded(
@@ -84,7 +84,7 @@ def _settle(
         values[missing] = column.value_of("missing")
 
 
-def _persons(array: Any, name: str, what: str) -> tuple[Persons, npt.NDArray[np.bool_]]:
+def persons_of(array: Any, name: str, what: str) -> tuple[Persons, npt.NDArray[np.bool_]]:
     """Persons of rows, and which rows name none."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -136,18 +136,25 @@ def require_person_kind(kind: Any, name: str, what: str) -> None:
         )
 
 
-def _filtered(persons: Persons, kept: npt.NDArray[np.bool_]) -> Persons:
+def filtered(persons: Persons, kept: npt.NDArray[np.bool_]) -> Persons:
+    """Persons of some rows."""
     import pyarrow as pa
 
     return persons[kept] if isinstance(persons, np.ndarray) else persons.filter(pa.array(kept))
 
 
-def require_kinds(fields: Any, schema: Schema, what: str) -> None:
-    """Refuse a table, by the Arrow schema of it, whose types do not fit."""
-    for column in schema.columns:
-        require_kind(column, fields.field(column.name).type, what)
+def require_kinds(
+    fields: Any, schema: Schema, what: str, names: Sequence[str] | None = None
+) -> None:
+    """Refuse a table, by the Arrow schema of it, whose types do not fit.
+
+    `names` are those of the schema's columns in the table, if they are others.
+    """
+    names = schema.all_names if names is None else names
+    for column, name in zip(schema.columns, names, strict=False):
+        require_kind(column, fields.field(name).type, what)
     if schema.person is not None:
-        require_person_kind(fields.field(schema.person).type, schema.person, what)
+        require_person_kind(fields.field(names[-1]).type, schema.person, what)
 
 
 # --------------------------------------------------------------- tables in memory
@@ -166,14 +173,19 @@ def array_batches(array: Any, chosen: Selection) -> Iterator[Any]:
             f"the schema names persons by column {schema.person!r}, and an array has no column "
             "names; give a table that has"
         )
-    if array.shape[1] != len(schema.columns):
+    if chosen.columns is not None:
+        places = array_places(array.shape[1], chosen) or []
+    elif array.shape[1] == len(schema.columns):
+        places = list(range(array.shape[1]))
+    else:
         raise RecordError(f"table has {array.shape[1]} columns, the schema {len(schema.columns)}")
     masks = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
     plain = np.asarray(array)
     if plain.dtype.kind not in "fiubOUSM":
         raise RecordError(f"a column is of no kind that can be read ({plain.dtype.type.__name__})")
 
-    def cells(place: int, rows: slice) -> Any:
+    def cells(column: int, rows: slice) -> Any:
+        place = places[column]
         part = plain[rows, place]
         if masks is not None and masks[rows, place].any():
             part = part.astype(object)
@@ -231,9 +243,10 @@ def stream_batches(data: Any, chosen: Selection) -> Iterator[Any]:
             reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
         with reader:
             names = selected_names(reader.schema.names, chosen, "table")
-            require_kinds(reader.schema, schema, "table")
+            require_kinds(reader.schema, schema, "table", names)
             for batch in reader:
-                yield from sliced(batch.select(names), chosen.dim)
+                own = batch.select(names).rename_columns(schema.all_names)
+                yield from sliced(own, chosen.dim)
     except RecordError:
         raise
     except Exception:
@@ -275,7 +288,12 @@ def _array(column: Column, cells: Any) -> Any:
     """An Arrow array of cells; objects are read one by one, for no cell decides over others."""
     if cells.dtype == object:
         return cells_of_objects(column, cells, "table")
-    array = _of_cells(cells, column.name)
+    try:
+        array = _of_cells(cells, column.name)
+    except RecordError:
+        if not isinstance(column, Raw):
+            raise
+        return cells_of_objects(column, [object()] * len(cells), "table")
     require_kind(column, array.type, "table")
     return array
 

@@ -93,6 +93,12 @@ def file_schema(path: Path, format: FileFormat = PLAIN) -> Any:
         return file.schema_arrow if kind == "parquet" else file.schema
 
 
+def file_names(path: Path, format: FileFormat = PLAIN) -> list[str] | None:
+    """Names of a file's columns; None of an array."""
+    fields = file_schema(path, format)
+    return None if isinstance(fields, int) else list(fields.names)
+
+
 def file_kind(path: Path) -> str:
     """The kind of an existing file by its name; an error if we do not read it."""
     kind = SUFFIXES.get(suffix(path))
@@ -148,7 +154,7 @@ def _selected(fields: Any, chosen: Selection, path: Path) -> list[str]:
     if chosen.schema is None:
         return selected(fields, chosen, str(path))
     names = selected_names(fields.names, chosen, str(path))
-    require_kinds(fields, chosen.schema, str(path))
+    require_kinds(fields, chosen.schema, str(path), names)
     return names
 
 

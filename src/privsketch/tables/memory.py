@@ -208,11 +208,12 @@ def chosen_rows(batch: Any, names: Sequence[str], chosen: Selection) -> Iterator
     if chosen.schema is None:
         yield from batch_rows(batch, names, chosen.carried)
         return
+    own = chosen.schema.all_names  # columns may be chosen by place
     rows = rows_per_block(chosen.dim)
     for first in range(0, batch.num_rows, rows):
         part = batch.slice(first, rows)
         carried = part.select(list(chosen.carried)) if chosen.carried else None
-        yield part.select(list(names)), carried
+        yield part.select(list(names)).rename_columns(own), carried
 
 
 def _batch_block(batch: Any, names: Sequence[str]) -> Block:
@@ -293,13 +294,12 @@ class Selection:
         names = (*(self.columns or self.names or ()), *self.carried)
         return frozenset(n for n in names if isinstance(n, str) and not isinstance(n, FoundName))
 
-    @property
-    def text_names(self) -> tuple[str, ...]:
-        """Columns of text files that are read as text, as the kinds of a schema want it."""
+    def texts_among(self, names: Sequence[str]) -> list[str]:
+        """Which of the selected columns of text files are read as text, as a schema wants it."""
         if self.schema is None:
-            return ()
-        person = () if self.schema.person is None else (self.schema.person,)
-        return (*(c.name for c in self.schema.columns if c.READS_TEXT), *person)
+            return []
+        wanted = [column.READS_TEXT for column in self.schema.columns] + [True]  # of a person
+        return [name for name, is_text in zip(names, wanted, strict=False) if is_text]
 
     @property
     def is_found(self) -> bool:

@@ -89,12 +89,9 @@ class SelectedRows:
             np.add(block, 0.0, out=words[first : first + len(block), 2:].view(np.float64))
             first += len(block)
         hashes = words[:, 0]
-        hashes[:] = text_hashes(persons, self._key) if is_text else self._mixed_numbers(persons)
+        hashes[:] = person_hashes(persons, self._key)
         words[:, 1] = row_hashes(words[:, 2:], self._key)
         return _reduced(words, persons if is_text else None, self._most)
-
-    def _mixed_numbers(self, persons: npt.NDArray[np.int64]) -> Words:
-        return _mixed_words(persons.view(np.uint64) ^ self._key.word(0), self._key.word(1))
 
     def append(self, chunk: _Chunk | None) -> None:
         """Keep a chunk."""
@@ -270,6 +267,13 @@ def _bytes_of(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
     places = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     whole = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
     return whole[places[0] : places[-1]], places - places[0]
+
+
+def person_hashes(persons: Persons, key: Key) -> Words:
+    """Keyed hashes (n,) of persons; those of whole numbers have no collisions."""
+    if isinstance(persons, np.ndarray):
+        return _mixed_words(persons.view(np.uint64) ^ key.word(0), key.word(1))
+    return text_hashes(persons, key)
 
 
 def text_hashes(texts: Any, key: Key) -> Words:

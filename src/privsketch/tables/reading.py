@@ -148,6 +148,21 @@ def _pieces(part: Any, chosen: Selection) -> Iterator[Any]:
     return _blocks(part, chosen, file_blocks)
 
 
+def read_cells(data: Any, chosen: Selection) -> Iterator[tuple[Any, str | None]]:
+    """Arrow batches of a schema's columns as they stand, and the decimal mark of text files.
+
+    For `Raw` columns, whose cells nothing has looked at yet.
+    """
+
+    def of_file(path: Path, chosen: Selection) -> Iterator[tuple[Any, str | None]]:
+        decimal = chosen.format.decimal if file_kind(path) == "csv" else None
+        for batch in file_blocks(path, chosen):
+            yield batch, decimal
+
+    for piece in own_errors(_blocks(data, chosen, of_file)):
+        yield piece if isinstance(piece, tuple) else (piece, None)
+
+
 def part_persons(part: Any, chosen: Selection) -> Iterator[tuple[Block, Any]]:
     """Records (n, dim) of one part, and whose they are."""
     if chosen.schema is not None:

@@ -13,11 +13,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from privsketch.errors import RecordError
+from privsketch.tables.cells import Raw, marked_cells
 from privsketch.tables.memory import Rows, Selection, chosen_rows, rows_per_block
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 from privsketch.tables.untyped.text import NULLS, column_words, may_be_record, named_columns
@@ -44,8 +46,9 @@ def sheet_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
         names, known = named_columns(available, path, chosen)
         readers = {
             **{name: (_number, pa.float64()) for name in names},
-            **{name: (_text, pa.string()) for name in (*chosen.carried, *chosen.text_names)},
+            **{name: (_text, pa.string()) for name in (*chosen.carried, *_texts(names, chosen))},
         }
+        marked = set(chosen.texts_among(names)) - set(_texts(names, chosen))
         places = {name: available.index(name) for name in readers}
         while block := list(islice(rows, rows_per_block(chosen.dim))):
             if has_header and any(len(row) > len(available) for row in block):
@@ -55,9 +58,20 @@ def sheet_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
                 place = places[name]
                 which = f"{path}: {column_words(known, place)}"
                 cells = (row[place] if place < len(row) else "" for row in block)
-                columns.append(pa.array([read(cell, which) for cell in cells], kind))
+                if name in marked:
+                    columns.append(marked_cells(partial(_number, which=which), kind, cells))
+                else:
+                    columns.append(pa.array([read(cell, which) for cell in cells], kind))
             batch = pa.RecordBatch.from_arrays(columns, names=list(readers))
             yield from chosen_rows(batch, names, chosen)
+
+
+def _texts(names: Sequence[str], chosen: Selection) -> list[str]:
+    """Columns that are read as text; not numbers that are looked at, whose cells have types."""
+    columns = () if chosen.schema is None else chosen.schema.columns
+    pairs = zip(names, columns, strict=False)
+    numbers = {n for n, c in pairs if isinstance(c, Raw) and not c.column.READS_TEXT}
+    return [name for name in chosen.texts_among(names) if name not in numbers]
 
 
 def _names(path: Path, rows: Iterator[list[Any]], format: FileFormat) -> list[str]:

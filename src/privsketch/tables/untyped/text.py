@@ -391,7 +391,7 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
         known += shown
         # Records are read as float64, the rest as text: a type guessed from the first block may
         # not last, and would change what is carried along.
-        texts = (*chosen.carried, *chosen.text_names)
+        texts = (*chosen.carried, *chosen.texts_among(names))
         kinds = {name: pa.float64() for name in names}
         kinds.update({name: pa.string() for name in texts})
         mark = secrets.randbits(52)

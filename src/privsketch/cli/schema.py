@@ -1,0 +1,92 @@
+"""`privsketch schema`: begin a schema from a file's names and types, and see what is open in one.
+
+No record is read by any of these.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privsketch.cli.options import file_options
+from privsketch.cli.output import require_free, say, say_written, write
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.group()
+def schema() -> None:
+    """Write the public description of a table: draft one, check it.
+
+    A schema has the kinds and bounds of columns, what becomes of missing values, and which column
+    names persons.
+    """
+
+
+@schema.command()
+@click.argument("data", type=_PATH)
+@click.option(
+    "-o",
+    "--output",
+    type=_PATH,
+    required=True,
+    help="File of the schema, JSON; - for standard output.",
+)
+@file_options
+@click.option("--force", is_flag=True, help="Replace an existing schema, and what you wrote in it.")
+def draft(data: Path, output: Path, written: dict[str, Any], force: bool) -> None:
+    """Begin a schema from the names and types of a file's columns.
+
+    No record is read; bounds are left open for you to fill in. CSV has names only.
+
+    \b
+    privsketch schema draft data.parquet -o schema.json
+    """
+    from privsketch.formats import write_file
+    from privsketch.survey.draft import drafted
+    from privsketch.tables.untyped.format import FileFormat
+
+    require_free(output, force, "what was written in it would be lost")
+    found = drafted(data, FileFormat(**written))
+    text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    write(lambda path: write_file(path, text.encode()), output)
+    n_columns = len(found["columns"])
+    say(f"{n_columns} columns, by their names and types; no record was read", output)
+    say(f"next        fill in what is null; then `privsketch schema check {output}`", output)
+    say_written(output)
+
+
+@schema.command("check")
+@click.argument("file", metavar="SCHEMA", type=_PATH)
+@click.argument("data", nargs=-1, type=_PATH)
+@file_options
+def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) -> None:
+    """Say what is open or wrong in a schema, and whether files have its columns.
+
+    Of DATA names and types are compared, and no record is read; `privsketch check` looks at those.
+
+    \b
+    privsketch schema check schema.json data.parquet
+    """
+    from privsketch.errors import ParameterError
+    from privsketch.formats import parse_json, read_file
+    from privsketch.schema.table import Schema
+    from privsketch.survey.draft import misfits, open_places
+    from privsketch.tables.untyped.format import FileFormat
+
+    content = parse_json(read_file(file), str(file))
+    found = open_places(content)
+    if not found:
+        described = Schema.from_json(content)
+        click.echo(described.describe())
+        click.echo(f"{'record':<12} {described.dim} numbers")
+        format = FileFormat(**written)
+        found = [text for path in data for text in misfits(described, path, format)]
+    for text in found:
+        click.echo(f"open         {text}")
+    if found:
+        raise ParameterError(f"{file}: {len(found)} thing(s) to mend before it can be used")
+    click.echo("ready        nothing is open" + ("; names and types of all files fit" * bool(data)))

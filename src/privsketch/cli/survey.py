@@ -1,0 +1,146 @@
+"""`privsketch check` and `privsketch bounds`: before a study, for nothing or for a little."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privsketch.cli.options import MISSING, SOURCE, THREADS, choice, chosen_columns, file_options
+from privsketch.cli.spending import reported_spending
+
+if TYPE_CHECKING:
+    from privsketch.design.recipe import Design
+    from privsketch.schema.table import Schema
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("design_file", metavar="DESIGN", type=_PATH)
+@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.option("--columns", help="Columns that make a record, in order: a,b,c.")
+@file_options
+@MISSING
+def check(
+    design_file: Path,
+    data: tuple[Path, ...],
+    columns: str | None,
+    written: dict[str, Any],
+    missing: str,
+) -> None:
+    """Look at a table before anything is spent: for its holder's eyes only.
+
+    DESIGN: a design, or a schema. Rows, persons, missing and unreadable cells, values outside of
+    the bounds, columns in another unit, what would be left out. All of it is exact and private, and
+    every line says so; it is shown here and written nowhere. Nothing is spent.
+
+    \b
+    privsketch check study.json data.csv
+    """
+    import privsketch as ps
+    from privsketch.cli.progress import record_bar
+
+    wanted = design_or_schema(design_file)
+    stop = click.get_current_context().find_root().obj
+    with record_bar(data, "looking") as advance:
+
+        def progress(done: int) -> None:
+            stop.require_going()
+            advance(done)
+
+        found = ps.check(
+            list(data),
+            wanted,
+            columns=chosen_columns(columns, data),
+            missing=missing,
+            progress=progress,
+            **written,
+        )
+    click.echo(found.describe())
+
+
+def design_or_schema(path: Path) -> Design | Schema:
+    """What a file describes tables by: a schema has columns and no kind of file of ours."""
+    import privsketch as ps
+    from privsketch.formats import parse_json, read_file
+
+    content = parse_json(read_file(path), str(path))
+    is_schema = isinstance(content, dict) and isinstance(content.get("columns"), list)
+    if is_schema and "format" not in content:
+        return ps.Schema.load(path)
+    return ps.Design.load(path)
+
+
+@click.command()
+@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.option("--columns", required=True, help="Columns of numbers to propose bounds for: a,b,c.")
+@click.option("--epsilon", type=float, required=True, help="What it may cost; delta is 0.")
+@choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden.")
+@click.option("--person", help="The column that names persons: then one person is protected.")
+@click.option(
+    "--max-records",
+    type=int,
+    default=1,
+    show_default=True,
+    help="How many records of a person count; noise grows by as much.",
+)
+@click.option(
+    "--rows-per-person",
+    type=int,
+    help="Where no column names persons: a public bound on their rows, taken on trust.",
+)
+@choice("--missing-person", ["error", "drop"], help="What is done with rows that name no person.")
+@click.option(
+    "--max-outside",
+    type=float,
+    default=0.001,
+    show_default=True,
+    help="Share of the values, by noisy counts, that bounds may leave out at their ends.",
+)
+@file_options
+@SOURCE
+@THREADS
+@click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object.")
+def bounds(
+    data: tuple[Path, ...],
+    columns: str,
+    written: dict[str, Any],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Propose bounds for a schema from noisy counts, at a share of the budget.
+
+    Bounds that people know cost nothing and are better: use this where nobody knows any. It
+    charges --epsilon at once, whatever comes out, and that adds to all that follows.
+
+    \b
+    privsketch bounds data.csv --columns income,weight --epsilon 0.1
+    """
+    with reported_spending() as spending:
+        import privsketch as ps
+        from privsketch.budget import receipt_to_json
+        from privsketch.cli.progress import record_bar
+
+        with record_bar(data, "counting") as advance:
+
+            def progress(done: int) -> None:
+                spending.stop.require_going()
+                advance(done)
+
+            found = ps.private_bounds(
+                list(data),
+                chosen_columns(columns, data) or [],
+                progress=progress,
+                **written,
+                **options,
+            )
+        spending.stop.finish()
+        spending.begin()
+        if as_json:
+            told = {**found.to_json(), "receipt": receipt_to_json(found.receipt)}
+            click.echo(json.dumps(told, indent=2, allow_nan=False))
+        else:
+            click.echo(found.describe())
