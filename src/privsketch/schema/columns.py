@@ -155,6 +155,12 @@ class Column:
         raise NotImplementedError
 
 
+def plain(value: float) -> str:
+    """A bound as people write it."""
+    whole = float(value).is_integer() and abs(value) < 1e15
+    return f"{int(value):,}" if whole else f"{value:g}"
+
+
 MISSING_WORDS: dict[str, str] = {
     "error": "missing values are refused",
     "drop": "records without it are left out",
@@ -189,7 +195,7 @@ class Number(Column):
     --------
     >>> import privsketch as ps
     >>> ps.Number("income", 0, 500_000, scale="log").describe()
-    'number from 0 to 500000, logarithmic'
+    'number from 0 to 500,000, logarithmic'
     """
 
     KIND: ClassVar[str] = "number"
@@ -289,7 +295,7 @@ class Number(Column):
     def _words(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
         scale = ", logarithmic" if self.scale == "log" else ""
-        return f"number from {self.low:g} to {self.high:g}{unit}{scale}"
+        return f"number from {plain(self.low)} to {plain(self.high)}{unit}{scale}"
 
 
 @dataclass(frozen=True)
