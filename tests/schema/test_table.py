@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import privsketch as ps
+from privsketch.clustering.run import Run
 from privsketch.schema.table import schema_of
 from privsketch.testing import without_noise
 
@@ -236,3 +237,24 @@ def test_models_carry_the_schema(tmp_path):
     assert set(made_up["region"]) <= {"north", "south", "east", "west", "other"}
     assert made_up["age"].between(18, 100).all()
     assert mixture.covariance_table(0).shape == (7, 7)
+
+
+def test_methods_pay_for_the_norm_of_corners():
+    """Of many labels a ball is smaller than the box, in both norms; of numbers it is not in L1."""
+    labels = ps.Schema([AGE, ps.Category("c", [str(v) for v in range(99)])])
+    numbers = ps.Schema(
+        [AGE, *(ps.Number(f"x{j}", 0, 1) for j in range(5)), ps.Category("c", ["a"])]
+    )
+    frame = pd.DataFrame({"age": [30.0], "c": ["1"], **{f"x{j}": [0.5] for j in range(5)}})
+    for schema, delta, wanted in (
+        (labels, 1e-6, labels.ball),
+        (labels, 0.0, labels.ball),
+        (numbers, 1e-6, numbers.ball),
+        (numbers, 0.0, numbers.box),
+    ):
+        run = Run(frame, domain=schema, budget=ps.Budget(1.0, delta))
+        assert run.domain == wanted
+        passes = run.read()
+        assert passes.l2_squared * passes.unit**2 <= np.square(wanted.half_widths).sum() * (
+            1 + 1e-9
+        )

@@ -63,7 +63,7 @@ class Run:
         It is read several times.
     domain : Schema, Box or Ball
         With a schema, `domain` is that of encoded records: a ball where noise is Gaussian and
-        pays for the norm, else a box.
+        pays for the norm, or where its L1 norm is smaller than that of the box, else a box.
     budget : Budget
     n_records : float, optional
         A public number, about that of the records.
@@ -104,7 +104,7 @@ class Run:
         self.schema = schema_of(domain)
         if self.schema is not None:
             budget = self.schema.charged(budget)
-            domain = self.schema.ball if budget.delta > 0 else self.schema.box
+            domain = _domain_of(self.schema, budget)
         if not isinstance(domain, Box | Ball):
             raise ParameterError("domain", domain, "expected a Schema, a Box or a Ball")
         self.data, self.domain, self.budget = data, domain, budget
@@ -306,6 +306,13 @@ def shares_of(sizes: Floats) -> Floats:
     counts = np.maximum(sizes, 0.0)
     total = float(counts.sum())
     return counts / total if total > 0 else np.full(len(counts), 1 / len(counts))
+
+
+def _domain_of(schema: Schema, budget: Budget) -> Domain:
+    """Where encoded records are taken to lie: what their noise has to pay for least."""
+    ball, box = schema.ball, schema.box
+    in_ball = math.sqrt(schema.dim) * ball.radius  # |x|_1 <= sqrt(d) |x|_2
+    return ball if budget.delta > 0 or in_ball < float(box.half_widths.sum()) else box
 
 
 _OWN = frozenset(signature(Run).parameters) - {"data"}
