@@ -15,25 +15,25 @@ from privsketch._typing import Floats
 from privsketch.budget import number_text
 from privsketch.domain import Ball
 from privsketch.models.clusters import ClusterModel
-from privsketch.report.clusters import MAX_LINES, weight_plot
-from privsketch.report.cost import leaves, receipt_table, receipt_words, step_table
+from privsketch.report.cost import receipt_words, release_details, several_records, step_table
 from privsketch.report.drawing import (
     FAINT,
     INK,
     NO_PLOTS,
     Content,
     cluster_colors,
+    drawn_columns,
     figure_of,
     label,
     notes_of,
-    part_table,
+    set_axis,
     svg_of,
 )
+from privsketch.report.fields import parts_of
+from privsketch.report.tables import part_table, portraits
+from privsketch.schema.columns import Column
 
-MAX_TABLE_COLUMNS = 50  # beyond, only the most telling ones; by trial
-TELLING_COLUMNS = 20  # shown of more columns than that
 _COST = {"squares": "squared distances", "distances": "distances"}
-MAX_TICKS = 30  # names along an axis; by trial
 _GRID = 240  # points of a picture along each side
 
 
@@ -41,6 +41,7 @@ def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
     """The parts of the page that are about the clusters."""
     receipt = model.receipt
     plots = center_plots(model) if with_plots else []
+    parts = parts_of(model, model.domain)
     return Content(
         title="Private clusters",
         cards=[
@@ -56,7 +57,8 @@ def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
         ),
         sections=[
             "<h2>Clusters</h2>",
-            _center_table(model),
+            portraits(parts),
+            part_table(parts),
             *(f"<h3>{heading}</h3>{svg}" for heading, svg in plots),
             *([] if with_plots else [NO_PLOTS]),
         ],
@@ -70,25 +72,24 @@ def center_cost(model: ClusterModel, public_fact: str) -> str:
         model.receipt,
         "the model",
         "Using the model costs nothing; another run on the same records adds to the cost.",
-        f"{public_fact}; several records of one person, for whom the cost multiplies; and what "
+        f"{public_fact}; {several_records(model.receipt)}and what "
         "was stated as public: the bounds of the records, their columns and the number of clusters",
     )
-    count = len(leaves(model.receipt))
-    every = "The release" if count == 1 else f"All {count} releases"
     return (
-        f"{words}{step_table(model.receipt)}"
-        f"<details><summary>{every}, and how noise was set</summary>"
-        f"{receipt_table(model.receipt)}</details>"
+        f"{words}<details><summary>Which step had how much of the budget</summary>"
+        f"{step_table(model.receipt)}</details>{release_details(model.receipt)}"
     )
 
 
 def center_facts(model: ClusterModel) -> str:
     """Method, reason and public facts."""
+    schema = model.schema
+    n_columns = model.dim if schema is None else len(schema.columns)
     facts = {
-        "problem": f"{model.task}, {model.n_clusters} clusters, {model.centers.shape[1]} columns",
+        "problem": f"{model.task}, {model.n_clusters} clusters, {n_columns} columns",
         "method": model.receipt.mechanism,
         "reason": model.reason,
-        "domain": "" if model.domain is None else model.domain.describe(),
+        "domain": "" if model.domain is None or schema is not None else model.domain.describe(),
         "source": model.receipt.source or "",
         "cost": model.receipt.summary(),
     }
@@ -101,59 +102,34 @@ def _record_card(model: ClusterModel) -> tuple[str, str]:
     return f"{model.n_records:,.0f}", f"records, {known[model.count]}"
 
 
-def _center_table(model: ClusterModel) -> str:
-    columns, words = _shown_columns(model)
-    names = ["nearest other", *(model.column_names[j] for j in columns)]
-    others = _nearest_others(model.centers)
-    cells = [
-        [other, *(f"{center[j]:.4g}" for j in columns)]
-        for other, center in zip(others, model.centers, strict=True)
-    ]
-    return f"{part_table('cluster', model.weights, names, cells)}{words}"
-
-
-def _shown_columns(model: ClusterModel) -> tuple[list[int], str]:
-    """All columns, or those in which centers differ most; and what to say of the others."""
-    dim = model.centers.shape[1]
-    if dim <= MAX_TABLE_COLUMNS:
-        return list(range(dim)), ""
-    spread = np.ptp(model.centers, axis=0) / column_scales(model)
-    telling = sorted(int(j) for j in np.argsort(-spread, kind="stable")[:TELLING_COLUMNS])
-    return telling, (
-        f"<p>The {TELLING_COLUMNS} columns in which centers differ most; the model file has all "
-        f"{dim}.</p>"
-    )
-
-
-def _nearest_others(centers: Floats) -> list[str]:
-    """For every center the one nearest to it, and how far it is."""
-    if len(centers) == 1:
-        return ["none"]
-    found = []
-    for k, center in enumerate(centers):
-        away = np.linalg.norm(centers - center, axis=1)
-        away[k] = np.inf
-        other = int(away.argmin())
-        found.append(f"{other + 1} <small>at {away[other]:.3g}</small>")
-    return found
-
-
 def center_plots(model: ClusterModel) -> list[tuple[str, str]]:
     """Heading and SVG of every plot of the report."""
     k, dim = model.centers.shape
+    drawn = _drawn(model)
     plots = []
-    if dim == 1:
+    if dim == 1 and len(drawn) == 1:
         plots.append(("Centers", _line_plot(model)))
-    elif dim == 2:
+    elif dim == 2 and len(drawn) == 2:
         plots.append(("Centers and the region of each", _region_plot(model)))
-    elif k <= MAX_LINES and dim <= MAX_LINES:
-        plots.append(("Centers over all columns", _profile_plot(model)))
-    else:
-        plots.append(("Centers over all columns", _heat_plot(model)))
     if dim > 2 and k > 2:
         plots.append(("How centers lie to each other", _plane_plot(model)))
-    plots.append(("Weights", weight_plot(model.weights, "cluster")))
     return plots
+
+
+def _drawn(model: ClusterModel) -> dict[int, Column | None]:
+    """Coordinates that have an axis, and their columns if there is a schema."""
+    if model.schema is None:
+        return dict.fromkeys(range(model.centers.shape[1]))
+    return {**drawn_columns(model.schema)}
+
+
+def _set_axis(axis: Any, which: str, model: ClusterModel, coordinate: int) -> None:
+    column = _drawn(model)[coordinate]
+    if column is not None:
+        set_axis(axis, which, column)
+        return
+    getattr(axis, f"set_{which}lim")(*_window(model, coordinate))
+    getattr(axis, f"set_{which}label")(label(model.column_names[coordinate]))
 
 
 def column_scales(model: ClusterModel) -> Floats:
@@ -166,6 +142,9 @@ def column_scales(model: ClusterModel) -> Floats:
 
 def _window(model: ClusterModel, column: int) -> tuple[float, float]:
     """Where the centers are, with a margin, inside the domain."""
+    if model.schema is not None:  # the public bounds, whatever the centers are
+        edge = 1.04 * float(column_scales(model)[column])
+        return -edge, edge
     values = model.centers[:, column]
     low, high = float(values.min()), float(values.max())
     margin = 0.18 * (high - low) or 0.5 * float(column_scales(model)[column])
@@ -189,8 +168,7 @@ def _line_plot(model: ClusterModel) -> str:
     axis.scatter(
         places, np.zeros(len(places)), s=_sizes(model), c=cluster_colors(len(places)), alpha=0.85
     )
-    axis.set_xlim(*_window(model, 0))
-    axis.set_xlabel(label(model.column_names[0]))
+    _set_axis(axis, "x", model, 0)
     axis.set_yticks([])
     axis.spines["left"].set_visible(False)
     return svg_of(figure, "line", "Centers")
@@ -224,11 +202,8 @@ def _region_plot(model: ClusterModel) -> str:
     )
     axis.scatter(*model.centers.T, s=_sizes(model), c=colors, alpha=0.9, linewidths=0)
     _numbers(axis, model.centers)
-    axis.set_xlim(left, right)
-    axis.set_ylim(bottom, top)
-    names = [label(name) for name in model.column_names]
-    axis.set_xlabel(names[0])
-    axis.set_ylabel(names[1])
+    _set_axis(axis, "x", model, 0)
+    _set_axis(axis, "y", model, 1)
     return svg_of(figure, "regions", "Centers and the region of each")
 
 
@@ -244,71 +219,11 @@ def _numbers(axis: Any, places: Floats) -> None:
         )
 
 
-def _profile_plot(model: ClusterModel) -> str:
-    """Every center as a line over all columns, each column on its own scale."""
-    dim = model.centers.shape[1]
-    names = [label(name) for name in model.column_names]
-    figure, axes = figure_of(min(9.3, max(5.0, 0.75 * dim + 2)), 3.4)
-    axis = axes[0, 0]
-    windows = np.array([_window(model, j) for j in range(dim)])
-    low, size = windows[:, 0], windows[:, 1] - windows[:, 0]
-    for k, (center, color) in enumerate(
-        zip(model.centers, cluster_colors(model.n_clusters), strict=True)
-    ):
-        line = (center - low) / size
-        width = 1 + 5 * float(np.clip(model.weights[k], 0.0, 1.0))
-        axis.plot(np.arange(dim), line, "-o", color=color, markersize=3.5, linewidth=width)
-        axis.annotate(
-            str(k + 1),
-            (dim - 1, line[-1]),
-            xytext=(7, 0),
-            textcoords="offset points",
-            va="center",
-            color=color,
-        )
-    axis.set_ylim(-0.02, 1.02)
-    axis.set_yticks([])
-    axis.spines["left"].set_visible(False)
-    axis.grid(axis="x", color=FAINT, linewidth=0.8)
-    ends = [f"{name}\n{a:.3g}\nto {b:.3g}" for name, (a, b) in zip(names, windows, strict=True)]
-    axis.set_xticks(np.arange(dim), ends, fontsize=8)
-    return svg_of(figure, "profiles", "Centers over all columns")
-
-
-def _heat_plot(model: ClusterModel) -> str:
-    """Many centers or many columns: above or below the mean of all records, by colour."""
-    k, dim = model.centers.shape
-    mean = np.average(model.centers, axis=0, weights=_positive(model.weights))
-    in_units = isinstance(model.domain, Ball)
-    values = (model.centers - mean) / (1.0 if in_units else column_scales(model))
-    # A few extreme values would leave all others pale.
-    most = max(float(np.quantile(np.abs(values), 0.998)), 1e-12)
-    figure, axes = figure_of(9.3, min(7.0, max(2.6, 0.24 * k + 1.2)))
-    axis = axes[0, 0]
-    mesh = axis.pcolormesh(values, cmap="RdBu_r", vmin=-most, vmax=most, rasterized=True)
-    axis.invert_yaxis()
-    axis.set_ylabel("cluster")
-    rows, columns = (np.arange(0, size, max(1, -(-size // MAX_TICKS))) for size in (k, dim))
-    axis.set_yticks(rows + 0.5, [str(i + 1) for i in rows])
-    names = [label(model.column_names[j]) for j in columns]
-    tilt = max(map(len, names)) > 2
-    axis.set_xticks(
-        columns + 0.5,
-        names,
-        rotation=60 * tilt,
-        ha="right" if tilt else "center",
-        fontsize=8,
-        rotation_mode="anchor",
-    )
-    unit = "" if in_units else ", in half-widths" if model.domain is not None else ", in ranges"
-    figure.colorbar(mesh, ax=axis, label=f"difference from the mean{unit}", fraction=0.03)
-    return svg_of(figure, "heat", "Centers over all columns")
-
-
 def _plane_plot(model: ClusterModel) -> str:
     """Centers in the plane that keeps most of the distances between them."""
     weights = _positive(model.weights)
-    scales = 1.0 if isinstance(model.domain, Ball) else column_scales(model)
+    as_they_are = isinstance(model.domain, Ball) or model.schema is not None
+    scales = 1.0 if as_they_are else column_scales(model)
     scaled = model.centers / scales
     scaled = scaled - np.average(scaled, axis=0, weights=weights)
     _, lengths, axes_found = np.linalg.svd(

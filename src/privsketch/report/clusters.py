@@ -21,11 +21,21 @@ from privsketch.errors import ParameterError
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.report.drawing import FAINT, PALETTE, cluster_colors, figure_of, label, svg_of
+from privsketch.report.drawing import (
+    GREY,
+    PALETTE,
+    cluster_colors,
+    drawn_columns,
+    figure_of,
+    label,
+    set_axis,
+    svg_of,
+)
+from privsketch.schema.columns import Column
+from privsketch.schema.table import Schema
 from privsketch.sketching.sketch import Sketch
 
 MAX_PAIR_COLUMNS = 4  # six pairs: two rows of three pictures; by trial
-MAX_LINES = 12  # more lines or columns than that are drawn by colour
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +80,14 @@ class Picture:
     receipt: Receipt
     column_names: list[str]
     design_fingerprint: str
+    schema: Schema | None = None
+
+    @property
+    def drawn(self) -> dict[int, Column | None]:
+        """Coordinates that have an axis, and their columns if there is a schema."""
+        if self.schema is None:
+            return dict.fromkeys(range(self.centers.shape[1]))
+        return {**drawn_columns(self.schema)}
 
     @property
     def size(self) -> int:
@@ -145,6 +163,7 @@ def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
         receipt=model.receipt,
         column_names=model.column_names,
         design_fingerprint=model.design_fingerprint,
+        schema=model.schema,
     )
 
 
@@ -184,10 +203,13 @@ def pair_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
             axis.scatter(
                 center[a], center[b], s=20 + 500 * weight, color=colors[k], alpha=0.85, linewidths=0
             )
-        for limits, column in ((axis.set_xlim, a), (axis.set_ylim, b)):
-            limits(*_window(picture, column, low, high))
-        axis.set_xlabel(names[a])
-        axis.set_ylabel(names[b])
+        for which, coordinate in (("x", a), ("y", b)):
+            column = picture.drawn[coordinate]
+            if column is not None:
+                set_axis(axis, which, column)
+                continue
+            getattr(axis, f"set_{which}lim")(*_window(picture, coordinate, low, high))
+            getattr(axis, f"set_{which}label")(names[coordinate])
     return svg_of(figure, "pairs", "Centers in pairs of columns")
 
 
@@ -204,7 +226,7 @@ def _most_telling_columns(picture: Picture, count: int) -> list[int]:
     spread = np.sqrt(picture.weights @ (picture.centers - mean) ** 2)
     within = np.sqrt(picture.weights @ picture.axis_widths**2)
     telling = spread / np.maximum(within, 1e-9 * (1 + np.abs(mean)))
-    return sorted(int(j) for j in np.argsort(-telling)[:count])
+    return sorted([int(j) for j in np.argsort(-telling) if int(j) in picture.drawn][:count])
 
 
 def _window(
@@ -218,91 +240,27 @@ def _window(
     return bottom, min(high[column] + edge, values.max() + margin)
 
 
-def parallel_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
-    """Every center as a line over all columns, each column on its own scale."""
-    names = [label(name) for name in picture.column_names]
-    low, high = np.asarray(low), np.asarray(high)
-    dim = len(names)
-    figure, axes = figure_of(min(9.3, max(5.0, 0.7 * dim + 2)), 3.4)
-    axis = axes[0, 0]
-    positions = np.arange(dim)
-    colors = cluster_colors(picture.size)
-    windows = np.array([_window(picture, j, low, high) for j in range(dim)])
-    bottom, size = windows[:, 0], np.maximum(windows[:, 1] - windows[:, 0], 1e-12)
-    for k, center in enumerate(picture.centers):
-        line = (center - bottom) / size
-        band = picture.axis_widths[k] / size
-        axis.fill_between(positions, line - band, line + band, color=colors[k], alpha=0.10, lw=0)
-        axis.plot(
-            positions,
-            line,
-            "-o",
-            color=colors[k],
-            markersize=3.5,
-            linewidth=1 + 5 * picture.weights[k],
-        )
-    axis.set_ylim(-0.05, 1.05)
-    axis.set_yticks([])
-    axis.spines["left"].set_visible(False)
-    axis.grid(axis="x", color=FAINT, linewidth=0.8)
-    step = max(1, dim // 24)
-    axis.set_xticks(positions[::step])
-    labels = [
-        f"{names[j]}\n{windows[j, 0]:.3g} to {windows[j, 1]:.3g}" if dim <= 6 else names[j]
-        for j in positions[::step]
-    ]
-    tilt = dim > 6 and max(map(len, names)) > 6
-    axis.set_xticklabels(labels, rotation=45 if tilt else 0, ha="right" if tilt else "center")
-    return svg_of(figure, "parallel", "Centers over all columns")
-
-
-def heat_plot(picture: Picture) -> str:
-    """Many centers or many columns: above or below the mean of the column, by colour."""
-    mean = picture.weights @ picture.centers
-    spread = np.sqrt(picture.weights @ np.square(picture.centers - mean))
-    values = (picture.centers - mean) / np.maximum(spread, 1e-12)
-    k, dim = values.shape
-    figure, axes = figure_of(9.3, min(7.0, max(2.4, 0.2 * k + 1.2)))
-    axis = axes[0, 0]
-    mesh = axis.pcolormesh(values, cmap="RdBu_r", vmin=-2.5, vmax=2.5, rasterized=True)
-    axis.invert_yaxis()
-    axis.set_ylabel(picture.noun)
-    rows, columns = (np.arange(0, size, max(1, size // 30)) for size in (k, dim))
-    axis.set_yticks(rows + 0.5, [str(i + 1) for i in rows])
-    axis.set_xticks(columns + 0.5, [label(picture.column_names[j]) for j in columns], rotation=60)
-    figure.colorbar(mesh, ax=axis, label="standard deviations from the mean", fraction=0.03)
-    return svg_of(figure, "heat", "Centers over all columns")
-
-
 def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """For records of one column: the fitted density, and the centers on it."""
     figure, axes = figure_of(7.5, 2.6)
     axis = axes[0, 0]
-    window = _window(picture, 0, np.asarray(low), np.asarray(high))
+    low, high = np.asarray(low), np.asarray(high)
+    is_whole = picture.schema is not None  # the public bounds, not the centers, make the axis
+    window = (float(low[0]), float(high[0])) if is_whole else _window(picture, 0, low, high)
     grid = np.linspace(*window, 600)
     mixture = picture.mixture
     widths = np.maximum(np.sqrt(mixture.covariances[:, 0, 0]), (window[1] - window[0]) / 600)
     bells = np.exp(-(((grid[:, None] - mixture.means[:, 0]) / widths) ** 2) / 2) / widths
-    axis.fill_between(grid, bells @ mixture.weights, color="#8c959f", alpha=0.35, lw=0)
+    axis.fill_between(grid, bells @ mixture.weights, color=GREY, alpha=0.35, lw=0)
     for center, color in zip(picture.centers[:, 0], cluster_colors(picture.size), strict=True):
         axis.axvline(center, color=color, linewidth=2)
-    axis.set_xlabel(label(picture.column_names[0]))
     axis.set_yticks([])
+    column = picture.drawn[0]
+    if column is None:
+        axis.set_xlabel(label(picture.column_names[0]))
+    else:
+        set_axis(axis, "x", column)
     return svg_of(figure, "line", "Centers and fitted density")
-
-
-def weight_plot(weights: npt.NDArray[Any], noun: str) -> str:
-    """Share of the records in each part."""
-    k = len(weights)
-    figure, axes = figure_of(min(9.3, max(3.5, 0.45 * k + 1.5)), 2.4)
-    axis = axes[0, 0]
-    axis.bar(np.arange(k), 100 * weights, color=cluster_colors(k), width=0.7)
-    shown = np.arange(0, k, max(1, -(-k // 40)))
-    axis.set_xticks(shown)
-    axis.set_xticklabels([str(i + 1) for i in shown])
-    axis.set_xlabel(noun)
-    axis.set_ylabel("share of records, %")
-    return svg_of(figure, "weights", f"Share of the records in each {noun}")
 
 
 def fit_plot(picture: Picture, sketch: Sketch) -> str:
@@ -319,14 +277,15 @@ def fit_plot(picture: Picture, sketch: Sketch) -> str:
         np.abs(observed) / scale,
         s=30,
         facecolors="none",
-        edgecolors="#8c959f",
+        edgecolors=GREY,
         linewidths=0.9,
         label="sketch",
     )
     left.scatter(radius, np.abs(predicted) / scale, s=6, color=PALETTE[0], lw=0, label="model")
     left.set_xscale("log")
     left.xaxis.set_minor_formatter(NullFormatter())
-    left.set_xlabel("frequency (radians per unit)")
+    unit = "encoded records" if picture.schema is not None else "radians per unit"
+    left.set_xlabel(f"frequency ({unit})")
     left.set_ylabel("modulus per record")
     left.legend(frameon=False, fontsize=8)
     deviation = np.sqrt(picture.expected_variances(sketch))
@@ -337,7 +296,7 @@ def fit_plot(picture: Picture, sketch: Sketch) -> str:
         values,
         bins=np.linspace(-edge, edge, 41),
         density=True,
-        color="#8c959f",
+        color=GREY,
         alpha=0.6,
         label="sketch minus model",
     )
@@ -355,20 +314,12 @@ def fit_plot(picture: Picture, sketch: Sketch) -> str:
 
 
 def all_plots(picture: Picture, sketch: Sketch) -> Sequence[tuple[str, str]]:
-    """Heading and SVG of every plot of the report."""
+    """Heading and SVG of every plot of centers; those of a schema are of numbers and dates."""
     domain = sketch.design.domain
     low = domain.center_vector - domain.half_widths
     high = domain.center_vector + domain.half_widths
-    if picture.centers.shape[1] == 1:
-        plots = [("Centers and density", line_plot(picture, low, high))]
-    else:
-        plots = []
-        crowded = picture.size > MAX_LINES or picture.centers.shape[1] > MAX_LINES
-        if crowded:
-            plots.append(("Centers over all columns", heat_plot(picture)))
-        elif picture.centers.shape[1] > 2:
-            plots.append(("Centers over all columns", parallel_plot(picture, low, high)))
-        plots.append(("Centers in pairs of columns", pair_plot(picture, low, high)))
-    plots.append(("Weights", weight_plot(picture.weights, picture.noun)))
-    plots.append(("Does the model explain the sketch?", fit_plot(picture, sketch)))
-    return plots
+    if picture.centers.shape[1] == 1 and len(picture.drawn) == 1:
+        return [("Centers and density", line_plot(picture, low, high))]
+    if len(picture.drawn) > 1:
+        return [("Centers in pairs of columns", pair_plot(picture, low, high))]
+    return []

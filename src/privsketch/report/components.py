@@ -9,16 +9,20 @@ import numpy as np
 
 from privsketch.models.components import PCAModel
 from privsketch.report.drawing import (
-    FAINT,
     INK,
     PALETTE,
     Content,
     figure_of,
-    label,
     notes_of,
     record_card,
     svg_of,
 )
+from privsketch.report.fields import bounds_words, field_text, span_text
+from privsketch.report.tables import tone_table, tones
+from privsketch.schema.columns import Column, Date
+from privsketch.schema.labels import Category, Flag
+from privsketch.schema.table import Schema
+from privsketch.schema.units import digits, field_columns, field_values
 from privsketch.sketching.sketch import Sketch
 
 MAX_TABLE_COLUMNS = 50  # of all there are; by trial
@@ -32,7 +36,6 @@ def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content
     sections = [_variance_table(model), _loading_table(model)]
     if with_plots:
         sections.insert(1, f"<h3>Variance along the components</h3>{variance_plot(model)}")
-        sections.append(f"<h3>Loadings by colour</h3>{loading_plot(model)}")
     records = record_card(model.n_records, sketch)
     if sketch.exact_count is None:
         records = (records[0], "records, noisy" if sketch.n_records is not None else "planned for")
@@ -56,26 +59,39 @@ def _all_well(model: PCAModel) -> str:
 
 
 def _variance_table(model: PCAModel) -> str:
-    rows = []
+    """Variances with errors; with a schema their shares, since columns have different units."""
+    ratios = model.explained_variance_ratio
+    in_shares = model.schema is not None
+    total = max(model.total_variance, 1e-300)
     parts = zip(
-        model.explained_variance,
-        model.standard_errors,
-        model.explained_variance_ratio,
-        np.cumsum(model.explained_variance_ratio),
-        strict=True,
+        model.explained_variance, model.standard_errors, ratios, np.cumsum(ratios), strict=True
     )
-    for k, (variance, error, part, so_far) in enumerate(parts):
-        cells = (f"{variance:.4g} <small>± {error:.2g}</small>", f"{part:.1%}", f"{so_far:.1%}")
-        rows.append(f"<tr><td>{k + 1}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
-    head = "".join(
-        f"<th>{name}</th>" for name in ("component", "variance", "share", "share so far")
+    cells = []
+    for variance, error, part, so_far in parts:
+        shares = [(f"{part:.1%}", None), (f"{so_far:.1%}", None)]
+        if in_shares:
+            shares[0] = (f"{part:.1%} ± {100 * error / total:.2g}", None)
+            cells.append(shares)
+        else:
+            cells.append([(f"{variance:.4g} ± {error:.2g}", None), *shares])
+    names = ("share of the variance", "so far") if in_shares else ("variance", "share", "so far")
+    table = tone_table(
+        [(str(k + 1), "") for k in range(model.n_components)],
+        names,
+        cells,
+        "Variance of the records along each component",
+        "component",
     )
     more = f" {escape(model.more_words, quote=False)}." if model.more_words else ""
+    left = (
+        f"Per further direction, {model.noise_variance / total:.2%} of the variance are left."
+        if in_shares
+        else f"Total variance {model.total_variance:.4g}; per direction, "
+        f"{model.noise_variance:.4g} are left."
+    )
     return (
-        f'<div class="scroll"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
-        f"<p>Total variance {model.total_variance:.4g}; per direction, "
-        f"{model.noise_variance:.4g} are left. The noise is expected to cost "
-        f"{100 * model.lost_variance:.2g} % of what the best components hold. The small numbers "
+        f"{table}<p>{left} The noise is expected to cost "
+        f"{100 * model.lost_variance:.2g} % of what the best components hold. Numbers after ± "
         "are standard errors, from the privacy noise and from the sampling of records. The signs "
         "of a component are a convention: its largest loading is positive.</p>"
         f"<p>Fit: {model.fit_words}.{more}</p>"
@@ -84,18 +100,58 @@ def _variance_table(model: PCAModel) -> str:
 
 def _loading_table(model: PCAModel) -> str:
     """One row for every column of the records, one column for every component."""
-    names = model.column_names[:MAX_TABLE_COLUMNS]
-    head = "".join(f"<th>{k + 1}</th>" for k in range(model.n_components))
-    rows = []
-    for name, loadings in zip(names, model.components.T, strict=False):
-        numbers = "".join(f"<td>{value:.3f}</td>" for value in loadings)
-        rows.append(f"<tr><td>{escape(name)}</td>{numbers}</tr>")
-    hidden = max(0, len(model.column_names) - MAX_TABLE_COLUMNS)
+    across = [str(k + 1) for k in range(model.n_components)]
+    if model.schema is None:
+        names = [(name, "") for name in model.column_names]
+        shades = tones(model.components)
+        rows: list[list[tuple[str, float | None]]] = [
+            [(f"{value:.3f}", float(tone)) for value, tone in zip(column, shade, strict=True)]
+            for column, shade in zip(model.components.T, shades.T, strict=True)
+        ]
+        caption = "Loadings: columns down, components across"
+    else:
+        names, rows = _unit_rows(model, model.schema)
+        across = [*(["mean"] if model.centered else []), *across]
+        caption = "How far each column moves with one standard deviation along a component"
+    hidden = max(0, len(names) - MAX_TABLE_COLUMNS)
     more = f"<p>{hidden} more columns are in the model file.</p>" if hidden else ""
-    return (
-        f'<h3>Loadings</h3><div class="scroll"><table><tr><th>column</th>{head}</tr>'
-        f"{''.join(rows)}</table></div>{more}"
-    )
+    shown = slice(MAX_TABLE_COLUMNS)
+    return f"<h3>Loadings</h3>{tone_table(names[shown], across, rows[shown], caption, '')}{more}"
+
+
+def _unit_rows(
+    model: PCAModel, schema: Schema
+) -> tuple[list[tuple[str, str]], list[list[tuple[str, float | None]]]]:
+    """Loadings in units, with the mean before them if it is known."""
+    _, steps = model.loadings()
+    means = field_values(schema, model.mean[np.newaxis])[0]
+    # Colours are by what a column contributes to the component, which has no unit.
+    shades = tones(model.components)
+    names, rows = [], []
+    for (column, place), (_, fields) in zip(schema.places(), field_columns(schema), strict=True):
+        strengths = np.linalg.norm(shades[:, place], axis=1)
+        for number, field in enumerate(range(fields.start, fields.stop)):
+            is_label = fields.stop - fields.start > 1
+            name = column.fields[number] if is_label else column.name
+            names.append((name, "" if is_label else bounds_words(column)))
+            row: list[tuple[str, float | None]] = []
+            if model.centered:
+                row.append((field_text(column, float(means[field]), None)[0], None))
+            for k, step in enumerate(steps[:, field]):
+                tone = shades[k, place.start + number] if is_label else strengths[k]
+                row.append((step_text(column, float(step)), float(np.copysign(tone, step))))
+            rows.append(row)
+    return names, rows
+
+
+def step_text(column: Column, step: float) -> str:
+    """A change of a field: with its sign, in days or years of a date, in points of a share."""
+    sign = "−" if step < 0 else "+"
+    if isinstance(column, Date):
+        return f"{sign}{span_text(abs(step))}"
+    if isinstance(column, Category | Flag):
+        return f"{sign}{100 * abs(step):.1f} %"
+    return f"{sign}{digits(abs(step), abs(step) / 10 or 1.0)}"
 
 
 def variance_plot(model: PCAModel) -> str:
@@ -104,51 +160,29 @@ def variance_plot(model: PCAModel) -> str:
     figure, axes = figure_of(min(9.3, max(3.8, 0.5 * k + 2.0)), 2.8)
     axis = axes[0, 0]
     places = np.arange(k)
-    axis.bar(places, model.explained_variance, color=PALETTE[0], width=0.62)
+    in_shares = model.schema is not None
+    unit = max(model.total_variance, 1e-300) / 100 if in_shares else 1.0
+    axis.bar(places, model.explained_variance / unit, color=PALETTE[0], width=0.62)
     axis.errorbar(
         places,
-        model.explained_variance,
-        yerr=1.64 * model.standard_errors,
+        model.explained_variance / unit,
+        yerr=1.64 * model.standard_errors / unit,
         fmt="none",
         ecolor=INK,
         elinewidth=1.1,
         capsize=3,
     )
-    left = f"left per direction, {model.noise_variance:.3g}"
-    axis.axhline(model.noise_variance, color=PALETTE[1], linewidth=1.2, label=left)
+    left = f"left per direction, {model.noise_variance / unit:.3g}"
+    axis.axhline(model.noise_variance / unit, color=PALETTE[1], linewidth=1.2, label=left)
     axis.set_ylim(bottom=0)
     _ticks(axis.set_xticks, [str(i + 1) for i in range(k)], 0.0)
     axis.set_xlabel("component")
-    axis.set_ylabel("variance, with 90 % intervals")
+    axis.set_ylabel(f"variance{', %' if in_shares else ''}, with 90 % intervals")
     axis.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1))
     return svg_of(figure, "variances", "Variance along the components")
 
 
-def loading_plot(model: PCAModel) -> str:
-    """Loadings by colour: components down, columns across."""
-    k, dim = model.components.shape
-    figure, axes = figure_of(
-        min(9.3, max(4.0, 0.32 * dim + 2.0)), min(7.0, max(1.9, 0.3 * k + 1.4))
-    )
-    axis = axes[0, 0]
-    most = float(np.abs(model.components).max())
-    mesh = axis.pcolormesh(
-        model.components, cmap="RdBu_r", vmin=-most, vmax=most, rasterized=dim * k > 2000
-    )
-    if dim * k <= 2000:
-        mesh.set_edgecolor(FAINT)
-        mesh.set_linewidth(0.4)
-    axis.invert_yaxis()
-    axis.set_ylabel("component")
-    _ticks(axis.set_yticks, [str(i + 1) for i in range(k)], 0.5)
-    names = [label(name) for name in model.column_names]
-    tilt = max(map(len, names)) > 3 or dim > 20
-    _ticks(axis.set_xticks, names, 0.5, rotation=60 * tilt, ha="right" if tilt else "center")
-    figure.colorbar(mesh, ax=axis, label="loading", fraction=0.03)
-    return svg_of(figure, "loadings", "Loadings of the components")
-
-
-def _ticks(setter: Any, names: list[str], offset: float, **style: Any) -> None:
+def _ticks(setter: Any, names: list[str], offset: float) -> None:
     """Names at their places, no more than fit."""
     shown = np.arange(0, len(names), max(1, -(-len(names) // MAX_TICKS)))
-    setter(shown + offset, [names[i] for i in shown], **style)
+    setter(shown + offset, [names[i] for i in shown])

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from html import escape
 
-from privsketch.budget import Receipt, exact, number_text
+from privsketch.budget import PERSON, Receipt, exact, number_text
 from privsketch.noise.calibration import rho_of_budget
 
 
@@ -17,10 +17,11 @@ def receipt_words(receipt: Receipt, release: str, further: str, not_protected: s
     `not_protected` an end for the list of what is not; all three are HTML.
     """
     factor = f" = {math.exp(receipt.epsilon):.3g}" if receipt.epsilon < 100 else ""
+    thing = protected_thing(receipt)
     change = (
-        "whether any one record was in a table or not"
+        f"whether any one {thing} was in a table or not"
         if receipt.neighbours == "add-remove"
-        else "what any one record said (the number of records is public)"
+        else f"what any one {thing} said (the number of {thing}s is public)"
     )
     but = ""
     if receipt.delta > 0:
@@ -29,15 +30,29 @@ def receipt_words(receipt: Receipt, release: str, further: str, not_protected: s
     parts = ""
     if receipt.parts and receipt.composition == "parallel":
         parts = (
-            " Every holder spent this on its own records; a record sits with one holder, so the "
+            f" Every holder spent this on its own {thing}s; a {thing} sits with one holder, so the "
             "costs of different holders do not add up."
         )
+    assuming = f" Assuming that {escape(receipt.assumption)}." if receipt.assumption else ""
     return (
         f'<div class="note">Whoever sees this page and {release} can hardly tell '
         f"{change}: it changes the probability of anything they may see by a factor of at most "
         f"e<sup>{number_text(receipt.epsilon)}</sup>{factor}{but}.{parts} {further}</div>"
-        f"<p>Not protected: facts that hold without any one record, such as {not_protected}.</p>"
+        f"<p>Cost: {escape(receipt.summary())}.{assuming}</p>"
+        f"<p>Not protected: facts that hold without any one {thing}, such as {not_protected}.</p>"
     )
+
+
+def protected_thing(receipt: Receipt) -> str:
+    """What one of the things is called that are protected."""
+    return "person" if receipt.unit.startswith(PERSON) else "record"
+
+
+def several_records(receipt: Receipt) -> str:
+    """What is not protected where the unit is a record."""
+    if protected_thing(receipt) == "person":
+        return ""
+    return "several records of one person, for whom the cost multiplies; "
 
 
 def step_table(receipt: Receipt) -> str:
@@ -55,13 +70,14 @@ def step_table(receipt: Receipt) -> str:
             escape(release),
         )
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    head = "<tr><th>step</th><th>share</th><th></th><th>release</th></tr>"
+    names = ("step", "share", "", "release")
+    head = "".join(f'<th scope="col">{name}</th>' if name else "<td></td>" for name in names)
     how = (
         "Shares of rho, the cost of Gaussian noise, which adds up over steps."
         if receipt.composition == "concentrated"
         else "Shares of epsilon, which adds up over steps."
     )
-    return f'<table class="words">{head}{"".join(rows)}</table><p>{how}</p>'
+    return f"{_words_table(head, rows)}<p>{how}</p>"
 
 
 def _share(step: Receipt, whole: Receipt) -> float:
@@ -90,8 +106,26 @@ def receipt_table(receipt: Receipt) -> str:
             f"{escape(entry.mechanism)}<br><small>{escape(how)}</small>",
         )
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    head = "".join(f"<th>{name}</th>" for name in ("source", "epsilon", "delta", "release"))
-    return f'<table class="words"><tr>{head}</tr>{"".join(rows)}</table>'
+    names = ("source", "epsilon", "delta", "release")
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    return _words_table(head, rows)
+
+
+def release_details(receipt: Receipt) -> str:
+    """All releases, folded."""
+    count = len(leaves(receipt))
+    every = "The release" if count == 1 else f"All {count} releases"
+    return (
+        f"<details><summary>{every}, and how noise was set</summary>"
+        f"{receipt_table(receipt)}</details>"
+    )
+
+
+def _words_table(head: str, rows: list[str]) -> str:
+    return (
+        f'<div class="scroll"><table class="words"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
 
 
 def leaves(receipt: Receipt) -> list[Receipt]:

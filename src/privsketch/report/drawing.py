@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import colorsys
 import io
+import math
 import re
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from privsketch._typing import Floats
+from privsketch.errors import ParameterError
+from privsketch.schema.columns import Column, Date, Number
+from privsketch.schema.table import Schema
 from privsketch.sketching.sketch import Sketch
 
 PALETTE = (
@@ -29,12 +35,15 @@ PALETTE = (
     "#6b8e23",
     "#8c5a3c",
 )
-INK, FAINT = "#24292f", "#d0d7de"
+INK, FAINT, GREY = "#24292f", "#d0d7de", "#8c959f"
+# What of a plot follows the page into the dark.
+_BY_STYLE = {INK: "var(--ink)", FAINT: "var(--faint)"}
 _STYLE = {
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 9.0,
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,
+    "text.color": INK,
     "xtick.color": INK,
     "ytick.color": INK,
     "axes.linewidth": 0.8,
@@ -42,6 +51,7 @@ _STYLE = {
     "axes.spines.right": False,
     "svg.fonttype": "none",
 }
+MAX_TICKS = 5  # along an axis in units; by trial
 NO_PLOTS = '<div class="note">Plots need matplotlib: pip install "privsketch[plot]".</div>'
 
 
@@ -83,7 +93,59 @@ def svg_of(figure: Any, name: str, title: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+    for color, variable in _BY_STYLE.items():
+        svg = svg.replace(color, variable)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+
+
+def unit_ticks(column: Column) -> tuple[Floats, list[str]]:
+    """Coordinates of a few round values of a number or a date, and how they are written."""
+    if isinstance(column, Date):
+        first, last = (datetime.fromisoformat(day) for day in (column.first, column.last))
+        years = range(first.year, last.year + 1)
+        step = max(1, -(-len(years) // MAX_TICKS))
+        days = [datetime(year, 1, 1) for year in years[::step]]
+        days = [day for day in days if first <= day <= last]
+        written = [str(day.year) for day in days]
+        if len(days) < 2:
+            days, written = [first, last], [column.first, column.last]
+        values = np.array([column.value_of(day.isoformat()) for day in days])
+    elif isinstance(column, Number):
+        values = _round_values(column)
+        written = [f"{value:,.12g}" for value in values]
+    else:
+        raise ParameterError(f"column {column.name!r}: a {column.KIND} has no axis")
+    return column.encode(values)[0], written
+
+
+def _round_values(column: Number) -> Floats:
+    from matplotlib.ticker import MaxNLocator
+
+    if column.scale == "linear":
+        values = np.asarray(MaxNLocator(MAX_TICKS).tick_values(column.low, column.high))
+    else:
+        top = math.floor(math.log10(column.high))
+        values = 10.0 ** np.arange(top - 2 if column.low == 0 else top - 12, top + 1)
+        values = np.append(values, 0.0)
+    return np.sort(values[(values >= column.low) & (values <= column.high)])
+
+
+def set_axis(axis: Any, which: str, column: Column) -> None:
+    """All of the public bounds of a column along an axis, "x" or "y", in its units."""
+    places, written = unit_ticks(column)
+    getattr(axis, f"set_{which}lim")(-1.04 * column.weight, 1.04 * column.weight)
+    getattr(axis, f"set_{which}ticks")(places, written)
+    unit = f", {column.unit}" if isinstance(column, Number) and column.unit else ""
+    getattr(axis, f"set_{which}label")(label(column.name) + label(unit))
+
+
+def drawn_columns(schema: Schema) -> dict[int, Column]:
+    """Numbers and dates by their coordinate."""
+    return {
+        place.start: column
+        for column, place in schema.places()
+        if isinstance(column, Number | Date)
+    }
 
 
 @dataclass(frozen=True)
@@ -122,20 +184,3 @@ def record_card(n_records: float, sketch: Sketch) -> tuple[str, str]:
     if sketch.exact_count is not None:
         return f"{sketch.exact_count:,}", "records, a public number"
     return f"{n_records:,.0f}", "records, as the fit sees them"
-
-
-def part_table(
-    noun: str, weights: Floats, names: Sequence[str], cells: Sequence[Sequence[str]]
-) -> str:
-    """One row for every part: its colour, its share, and a cell of HTML under every name."""
-    colors = cluster_colors(len(weights))
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    rows = []
-    for k, (weight, row) in enumerate(zip(weights, cells, strict=True)):
-        dot = f'<span class="dot" style="background:{colors[k]}"></span>{k + 1}'
-        numbers = "".join(f"<td>{cell}</td>" for cell in row)
-        rows.append(f"<tr><td>{dot}</td><td>{weight:.1%}</td>{numbers}</tr>")
-    return (
-        f'<div class="scroll"><table><tr><th>{noun}</th><th>share</th>{head}</tr>'
-        f"{''.join(rows)}</table></div>"
-    )

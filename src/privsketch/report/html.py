@@ -6,77 +6,58 @@ be published with the model. It loads nothing from anywhere.
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from html import escape
 from importlib.util import find_spec
 
-import numpy as np
-
 from privsketch import __version__
-from privsketch._typing import Floats
-from privsketch.budget import number_text
+from privsketch.budget import Receipt, number_text
+from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError
 from privsketch.formats import write_file
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.report.centers import center_content, center_cost, center_facts
-from privsketch.report.clusters import Picture, all_plots, picture_of
+from privsketch.report.clusters import Picture, all_plots, fit_plot, picture_of
 from privsketch.report.components import pca_content
-from privsketch.report.cost import receipt_table, receipt_words
-from privsketch.report.drawing import NO_PLOTS, Content, notes_of, part_table, record_card
+from privsketch.report.cost import receipt_words, release_details, several_records
+from privsketch.report.drawing import NO_PLOTS, Content, notes_of, record_card
+from privsketch.report.fields import parts_of
+from privsketch.report.style import STYLE
+from privsketch.report.tables import part_table, portraits, spread_table
+from privsketch.schema.table import Schema
 from privsketch.sketching.sketch import Sketch
 
-MAX_TABLE_COLUMNS = 50  # of all there are; by trial
-
-_CSS = """
-:root { --ink:#24292f; --faint:#d0d7de; --soft:#f6f8fa; --accent:#3366cc; }
-* { box-sizing:border-box; }
-body { margin:0; font:15px/1.55 system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;
-       color:var(--ink); background:#fff; }
-main { max-width:960px; margin:0 auto; padding:32px 24px 64px; }
-h1 { font-size:26px; margin:0 0 4px; } h2 { font-size:19px; margin:40px 0 8px; }
-h3 { font-size:15px; margin:24px 0 4px; }
-.sub { color:#57606a; margin:0 0 24px; }
-.cards { display:flex; flex-wrap:wrap; gap:12px; }
-.card { flex:1 1 150px; background:var(--soft); border:1px solid var(--faint); border-radius:8px;
-        padding:10px 14px; }
-.card b { display:block; font-size:20px; } .card span { color:#57606a; font-size:13px; }
-table { border-collapse:collapse; font-size:13.5px; font-variant-numeric:tabular-nums; }
-th,td { padding:4px 10px; border-bottom:1px solid var(--faint); text-align:right;
-        white-space:nowrap; }
-th:first-child,td:first-child { text-align:left; position:sticky; left:0; background:#fff; }
-.words td,.words th { text-align:left; vertical-align:top; white-space:normal; }
-small { color:#57606a; }
-.scroll { overflow-x:auto; } pre { white-space:pre-wrap; background:var(--soft); padding:12px; }
-.dot { display:inline-block; width:10px; height:10px; border-radius:5px; margin-right:6px; }
-.bar { display:block; width:120px; margin-top:7px; background:var(--soft); }
-.bar i { display:block; height:9px; min-width:1px; background:var(--accent); }
-summary { cursor:pointer; margin:16px 0 8px; }
-.note { border-left:4px solid var(--accent); background:var(--soft); padding:8px 14px;
-        margin:12px 0; } .note.warn { border-color:#bf8700; background:#fff8e5; }
-svg { max-width:100%; height:auto; } footer { color:#57606a; margin-top:48px; font-size:13px; }
-"""
-
+PAGE_VERSION = 2  # what pages say and how; the footer names it
 
 _TITLES = {"cluster": "Private clusters", "component": "Private Gaussian mixture"}
 Model = ClusterModel | GaussianMixtureModel | PCAModel
 
 
-def report_page(model: Model, sketch: Sketch | None = None, *, title: str | None = None) -> str:
-    """The report as HTML text; of clusters that came from no sketch, without one."""
+def report_page(
+    model: Model,
+    sketch: Sketch | None = None,
+    *,
+    title: str | None = None,
+    made: date | None = None,
+) -> str:
+    """The report as HTML text; of clusters that came from no sketch, without one.
+
+    `made` is the date that it carries, today if left out.
+    """
     with_plots = find_spec("matplotlib") is not None
     if isinstance(model, ClusterModel) and model.density is None:
         if sketch is not None:
             raise ParameterError("report: this model was not learned from a sketch")
         content = center_content(model, with_plots=with_plots)
-        return _page(content, _center_parts(model, content), title)
+        return _page(content, _center_parts(model, content, made), title)
     if sketch is None:
         raise ParameterError("report: give the sketch that the model was learned from")
     content = _content(model, sketch, with_plots)
-    return _page(content, _sketch_parts(model, sketch, content), title)
+    return _page(content, _sketch_parts(model, sketch, content, made), title)
 
 
 def save_report(
@@ -95,14 +76,17 @@ def _page(content: Content, parts: list[str], title: str | None) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{title}</title><style>{_CSS}</style></head><body><main>"
+        f"<title>{title}</title><style>{STYLE}</style></head><body><main>"
         + "\n".join([f"<h1>{title}</h1>", *parts])
         + "</main></body></html>\n"
     )
 
 
 def _sketch_parts(
-    model: ClusterModel | GaussianMixtureModel | PCAModel, sketch: Sketch, content: Content
+    model: ClusterModel | GaussianMixtureModel | PCAModel,
+    sketch: Sketch,
+    content: Content,
+    made: date | None,
 ) -> list[str]:
     """The page of a model that was learned from a sketch."""
     receipt = model.receipt
@@ -127,19 +111,49 @@ def _sketch_parts(
             receipt,
             "the model and the sketch",
             further,
-            f"{content.public_fact}; several records of one person, for whom the cost multiplies; "
+            f"{content.public_fact}; {several_records(receipt)}"
             "and everything stated as public in the design",
         ),
-        receipt_table(receipt),
+        release_details(receipt),
         "<h2>How it was made</h2>",
-        f"<pre>{escape(sketch.design.describe())}</pre>",
-        _footer(
-            f"design {sketch.design.fingerprint[:16]}", escape(sketch.design.budget.neighbours)
-        ),
+        *_schema_parts(model.schema),
+        _design_details(sketch.design),
+        _footer(f"design {sketch.design.fingerprint[:16]}", receipt, made),
     ]
 
 
-def _center_parts(model: ClusterModel, content: Content) -> list[str]:
+def _schema_parts(schema: Schema | None) -> list[str]:
+    """The public description of the table, and what was done with missing values."""
+    if schema is None:
+        return []
+    rows = "".join(
+        f'<tr><th scope="row">{escape(column.name)}</th><td>{escape(column.describe())}</td></tr>'
+        for column in schema.columns
+    )
+    missing = "; ".join(schema.missing_words())
+    return [
+        '<p>What was stated about the table, before it was read:</p><table class="words">'
+        '<thead><tr><th scope="col">column</th><th scope="col">what it is</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table>",
+        f"<p>Missing values: {escape(missing.removeprefix('missing '))}.</p>",
+        f"<p>Unit of protection: {escape(schema.unit_words())}.</p>",
+    ]
+
+
+def _design_details(design: Design) -> str:
+    """The recipe; where a schema says what columns are, without the numbers they become."""
+    lines = design.describe().splitlines()
+    if design.schema is None:
+        return f"<pre>{escape(chr(10).join(lines))}</pre>"
+    lines = [line for line in lines if line.split(" ", 1)[0] not in ("records", "columns")]
+    lines.insert(1, f"records     planned for {design.n_records:g} of them")
+    return (
+        f"<details><summary>The design, {design.fingerprint[:16]}</summary>"
+        f"<pre>{escape(chr(10).join(lines))}</pre></details>"
+    )
+
+
+def _center_parts(model: ClusterModel, content: Content, made: date | None) -> list[str]:
     """The page of centers that came with noise from the records themselves."""
     return [
         '<p class="sub">Learned with differential privacy by a holder of all records. No record '
@@ -150,8 +164,9 @@ def _center_parts(model: ClusterModel, content: Content) -> list[str]:
         "<h2>What it cost</h2>",
         center_cost(model, content.public_fact),
         "<h2>How it was made</h2>",
+        *_schema_parts(model.schema),
         center_facts(model),
-        _footer(f"method {escape(model.method)}", escape(model.receipt.neighbours)),
+        _footer(f"method {escape(model.method)}", model.receipt, made),
     ]
 
 
@@ -162,9 +177,12 @@ def _cards(cards: list[tuple[str, str]]) -> str:
     return f'<div class="cards">{shown}</div>'
 
 
-def _footer(made_by: str, neighbours: str) -> str:
+def _footer(made_by: str, receipt: Receipt, made: date | None) -> str:
+    day = datetime.now(UTC).date() if made is None else made
     return (
-        f"<footer>privsketch {__version__} · {made_by} · protects one record, {neighbours}</footer>"
+        f'<footer>Page of <time datetime="{day}">{day}</time>, version {PAGE_VERSION}, by '
+        f"privsketch {__version__} · {made_by} · protects {escape(receipt.unit)}, "
+        f"{escape(receipt.neighbours)}</footer>"
     )
 
 
@@ -182,6 +200,7 @@ def _content(
         sections = ["<h2>Components</h2>", *content.sections, *without]
         return replace(content, sections=sections)
     plots = all_plots(picture, sketch) if with_plots else []
+    parts = parts_of(model, sketch.design.domain)
     return Content(
         title=_TITLES[picture.noun],
         cards=[
@@ -192,11 +211,21 @@ def _content(
         notes=notes_of(picture.concerns, _all_well(picture)),
         sections=[
             f"<h2>{picture.noun.title()}s</h2>",
-            _center_table(picture),
+            portraits(parts),
+            part_table(parts),
+            spread_table(parts),
             *(f"<h3>{heading}</h3>{svg}" for heading, svg in plots),
             *without,
+            *([_fit_details(picture, sketch)] if with_plots else []),
         ],
         public_fact="where the clusters lie",
+    )
+
+
+def _fit_details(picture: Picture, sketch: Sketch) -> str:
+    return (
+        "<details><summary>Does the model explain the sketch?</summary>"
+        f"{fit_plot(picture, sketch)}</details>"
     )
 
 
@@ -209,38 +238,3 @@ def _all_well(picture: Picture) -> str:
             "shapes of their own."
         )
     return f"The {picture.noun}s {words}"
-
-
-def _center_table(picture: Picture) -> str:
-    errors = picture.standard_errors
-    width = math.sqrt(float(picture.weights @ np.square(picture.axis_widths).mean(axis=1)))
-    hidden = max(0, len(picture.column_names) - MAX_TABLE_COLUMNS)
-    more = f"<p>{hidden} more columns are in the model file.</p>" if hidden else ""
-    widths = ""
-    if picture.noun == "component":
-        widths = "<h3>Standard deviations along the columns</h3>"
-        widths += _table(picture, picture.axis_widths, None)
-    return (
-        f"{_table(picture, picture.centers, errors)}{more}"
-        f"<p>Standard deviation inside a {picture.noun}: about {width:.4g} per column."
-        f"{'' if errors is None else _ERROR_WORDS}</p>{widths}"
-    )
-
-
-def _table(picture: Picture, values: Floats, errors: Floats | None) -> str:
-    """A value per column, and its standard error beside it."""
-    shown = slice(MAX_TABLE_COLUMNS)
-    cells = [[f"{value:.4g}" for value in row[shown]] for row in values]
-    if errors is not None:
-        for row, small in zip(cells, errors, strict=True):
-            row[:] = [
-                f"{text} <small>± {error:.2g}</small>"
-                for text, error in zip(row, small[shown], strict=True)
-            ]
-    return part_table(picture.noun, picture.weights, picture.column_names[shown], cells)
-
-
-_ERROR_WORDS = (
-    " The small numbers are standard errors of the centers, from the privacy noise and from the "
-    "sampling of records: a center is off by more than 1.6 of them in one case of ten."
-)

@@ -215,7 +215,7 @@ class Schema:
         width = max(12, *(len(column.name) for column in self.columns))
         lines = [f"{column.name:<{width}} {column.describe()}" for column in self.columns]
         lines.append(f"{'missing':<{width}} {MISSING_WORDS[self.missing]}")
-        lines.append(f"{'unit':<{width}} {self.unit.text}{self._kept_words}")
+        lines.append(f"{'unit':<{width}} {self.unit_words()}")
         return "\n".join(lines)
 
     @property
@@ -225,6 +225,10 @@ class Schema:
         count = "one record" if self.max_records == 1 else f"up to {self.max_records} records"
         others = "; rows without a person are left out" if self.missing_person == "drop" else ""
         return f": {count} of each counts{others}"
+
+    def unit_words(self) -> str:
+        """What is protected, and how many records of it count."""
+        return f"{self.unit.text}{self._kept_words}"
 
     def missing_words(self) -> list[str]:
         """What is done with missing values, a sentence for each rule that is used."""

@@ -138,7 +138,6 @@ def digits(value: float, error: float | None = None) -> str:
     """A number with two digits of its error, or four digits without one."""
     if error is None or not 0 < error < math.inf:
         return f"{value:.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
-    decimals = 1 - math.floor(math.log10(error))
-    if decimals <= 0:
-        return f"{round(value, decimals):,.0f}"
-    return f"{value:,.{min(decimals, 9)}f}"
+    decimals = min(1 - math.floor(math.log10(error)), 9)
+    rounded = round(value, decimals) + 0.0  # no minus before a zero
+    return f"{rounded:,.{max(decimals, 0)}f}"
