@@ -6,7 +6,7 @@ PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check 
 
 .PHONY: demo test test-quick lint bench papers docs clean
 
-# Three hospitals, their sketches, a model and a report: half a minute.
+# Five hospitals, their sketches, a model and a report: half a minute.
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
 

@@ -1,13 +1,15 @@
-"""The demo: five sites, a collector and an analyst, through the files they would use.
+"""The demo: five hospitals, a collector and an analyst, through the files they would use.
 
-The records are synthetic and public, so the demo may do what nobody could do with
-real ones: compare with k-means on all records together.
+Tables are as people have them: units, a category, yes and no, dates, missing values, several
+visits of a patient. The records are synthetic and public, so the demo may do what nobody could do
+with real ones: compare with k-means on all records together.
 """
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -18,26 +20,57 @@ from privsketch.cli.progress import record_bar, spinner
 from privsketch.errors import FileError
 from privsketch.models.base import nearest
 from privsketch.report.html import save_report
+from privsketch.schema.units import records_of
+from privsketch.tables.reading import read_blocks
 
-COLUMNS = ("age", "bmi", "systolic", "glucose", "cholesterol", "heart_rate")
-# Public bounds of the story: wide, and named without a look at any record.
-LOW = (0.0, 10.0, 70.0, 40.0, 80.0, 30.0)
-HIGH = (110.0, 60.0, 220.0, 300.0, 360.0, 150.0)
 N_SITES, N_CLUSTERS = 5, 6  # rows of _MIX, rows of _GROUPS
-EPSILON, DELTA = 0.5, 1e-6  # delta: a tenth of one over the 100,000 records of all sites
+EPSILON, DELTA = 0.5, 1e-6  # delta: a tenth of one over the 100,000 patients of all sites
+FIRST_DAY, LAST_DAY = "2020-01-01", "2024-12-31"
+WARDS = ("surgery", "cardiology", "oncology", "geriatrics")
+# Ward, smoking and the date are to describe the groups more than to make them.
+_LESS = 0.3
+# Public bounds of the story: wide, and named without a look at any record.
+SCHEMA = ps.Schema(
+    (
+        ps.Number("age", 18, 100, unit="years"),
+        ps.Number("bmi", 12, 55, unit="kg/m2"),
+        ps.Number("systolic", 80, 210, unit="mmHg"),
+        ps.Number("glucose", 3, 15, unit="mmol/l"),
+        ps.Number("cholesterol", 2, 9, unit="mmol/l"),
+        ps.Number("heart_rate", 40, 140, unit="/min"),
+        ps.Category("ward", WARDS, weight=_LESS),
+        ps.Flag("smoker", weight=_LESS),
+        ps.Date("admitted", FIRST_DAY, LAST_DAY, weight=_LESS),
+    ),
+    missing="drop",
+    person="patient_id",
+)
 # Typical values of six synthetic groups of patients, and the spread inside a group.
 _GROUPS = np.array(
     [
-        [28, 23, 116, 88, 170, 72],
-        [46, 29, 138, 104, 228, 76],
-        [63, 34, 152, 186, 204, 82],
-        [71, 25, 168, 98, 240, 64],
-        [82, 22, 128, 94, 176, 70],
-        [38, 38, 128, 118, 196, 96],
-    ],
-    dtype=np.float64,
+        [28, 23, 116, 4.9, 4.4, 72],
+        [46, 29, 138, 5.8, 5.9, 76],
+        [63, 34, 152, 10.3, 5.3, 82],
+        [71, 25, 168, 5.4, 6.2, 64],
+        [82, 22, 128, 5.2, 4.6, 70],
+        [38, 38, 128, 6.5, 5.1, 96],
+    ]
 )
-_SPREAD = np.array([6.0, 2.4, 8.0, 9.0, 16.0, 6.0])
+_SPREAD = np.array([6.0, 2.4, 8.0, 0.6, 0.45, 6.0])
+_OF_PATIENTS, _OF_VISITS = 0.8, 0.6  # parts of the spread; their squares add up to 1
+_WARDS = np.array(
+    [
+        [0.80, 0.10, 0.05, 0.05],
+        [0.30, 0.20, 0.45, 0.05],
+        [0.25, 0.55, 0.10, 0.10],
+        [0.10, 0.75, 0.10, 0.05],
+        [0.05, 0.10, 0.10, 0.75],
+        [0.75, 0.15, 0.05, 0.05],
+    ]
+)
+_SMOKERS = np.array([0.45, 0.30, 0.25, 0.10, 0.05, 0.50])
+_TIMES = np.array([0.5, 0.5, 0.5, 0.3, 0.5, 0.75])  # of admission, from the first day to the last
+_MISSING = 0.02  # of the values in six columns: one row of nine lacks something
 # Not every site sees the same patients.
 _MIX = np.array(
     [
@@ -51,75 +84,81 @@ _MIX = np.array(
 )
 
 
-def standardise(table: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Columns in units of their public bounds, -1 to 1: k-means weighs columns by their size."""
-    low, high = np.array(LOW), np.array(HIGH)
-    return np.asarray((2 * table - low - high) / (high - low))
+def site_table(site: int, n_patients: int) -> Any:
+    """Synthetic visits at one site, an Arrow table; the same on every run."""
+    import pyarrow as pa
 
-
-def site_records(site: int, n_records: int) -> npt.NDArray[np.float64]:
-    """Synthetic records of one site; the same on every run."""
     rng = np.random.default_rng([2019, site])
-    groups = rng.choice(len(_GROUPS), size=n_records, p=_MIX[site] / _MIX[site].sum())
-    return standardise(_GROUPS[groups] + _SPREAD * rng.standard_normal((n_records, len(COLUMNS))))
+    groups = rng.choice(len(_GROUPS), size=n_patients, p=_MIX[site] / _MIX[site].sum())
+    patient = np.repeat(np.arange(n_patients), rng.geometric(0.4, n_patients))
+    group, size = groups[patient], len(patient)
+    own = _OF_PATIENTS * rng.standard_normal((n_patients, len(_SPREAD)))
+    today = _OF_VISITS * rng.standard_normal((size, len(_SPREAD)))
+    numbers = (_GROUPS[group] + _SPREAD * (own[patient] + today)).round(1)
+    ward = (rng.random(size)[:, np.newaxis] > _WARDS[group].cumsum(axis=1)).sum(axis=1)
+    smokes = (rng.random(n_patients) < _SMOKERS[groups])[patient]
+    when = np.clip(_TIMES[group] + 0.18 * rng.standard_normal(size), 0.0, 1.0)
+    days = (np.datetime64(LAST_DAY) - np.datetime64(FIRST_DAY)).astype(int)
+    columns = {"patient_id": pa.array([f"S{site + 1}-{number:06}" for number in patient])}
+    for name, values in zip(SCHEMA.names, numbers.T, strict=False):
+        columns[name] = pa.array(values, mask=rng.random(size) < _MISSING)
+    columns["ward"] = pa.array(np.array(WARDS)[np.minimum(ward, len(WARDS) - 1)])
+    columns["smoker"] = pa.array(smokes)
+    columns["admitted"] = pa.array(np.datetime64(FIRST_DAY) + (when * days).astype(int))
+    return pa.table(columns).take(pa.array(rng.permutation(size)))
 
 
 def run_demo(folder: Path, n_records: int) -> None:
-    """Run the whole story and leave its files in `folder`."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    """Run the whole story, of `n_records` patients a site, and leave its files in `folder`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"{folder}: {error.strerror or 'cannot be made'}") from None
     started = time.perf_counter()
-    _say("Five hospitals hold records that may not move. Their columns, age, bmi, blood")
-    _say("pressure and so on, are scaled to [-1, 1] by public bounds.")
-    tables = []
-    for site in range(N_SITES):
-        tables.append(site_records(site, n_records))
-        arrow = pa.table(dict(zip(COLUMNS, tables[-1].T, strict=True)))
-        pq.write_table(arrow, folder / f"site-{site + 1}.parquet")
+    click.echo("Five hospitals have tables of visits that may not move: several visits a patient,")
+    click.echo("numbers in their units, a ward, yes and no, dates, and missing values.")
+    paths = _write_tables(folder, n_records)
+
+    click.secho("\nThey write down what is public about such a table: schema.json", bold=True)
+    SCHEMA.save(folder / "schema.json")
+    click.echo(_indent(SCHEMA.describe()))
 
     _step(
         "They agree on a public recipe",
-        f"privsketch design -k {N_CLUSTERS} --box -1 1 --columns {','.join(COLUMNS)} "
-        f"--epsilon {EPSILON} --delta {DELTA} --records {n_records} --seed 7 "
-        "-o study.json",
+        f"privsketch design -k {N_CLUSTERS} --schema schema.json --epsilon {EPSILON} "
+        f"--delta {DELTA} --records {n_records} --seed 7 -o study.json",
     )
     design = ps.Design.plan(
         n_components=N_CLUSTERS,
-        domain=ps.Box(-1, 1, dim=len(COLUMNS)),
+        domain=SCHEMA,
         budget=ps.Budget(EPSILON, DELTA),
         n_records=n_records,
-        columns=COLUMNS,
         random_state=7,
     )
     design.save(folder / "study.json")
     click.echo(_indent(design.describe()))
 
     _step(
-        "Every site reads its records once and publishes a sketch",
-        "privsketch sketch study.json site-1.parquet -o site-1.sketch",
+        "Every site reads its table once and publishes a sketch: one visit of each patient counts",
+        "privsketch sketch study.json site-1.csv -o site-1.sketch",
     )
     study = ps.Design.load(folder / "study.json")
-    for site in range(1, N_SITES + 1):
-        path = folder / f"site-{site}.parquet"
+    for path in paths:
         with record_bar([path]) as advance:
-            released = ps.sketch(path, study, source=f"site-{site}", progress=advance)
-        released.save(folder / f"site-{site}.sketch")
-        size = (folder / f"site-{site}.sketch").stat().st_size
+            released = ps.sketch(path, study, source=path.stem, progress=advance)
+        released.save(path.with_suffix(".sketch"))
+        size = path.with_suffix(".sketch").stat().st_size
         click.echo(
-            f"    site-{site}.sketch  {size:,} bytes for {path.stat().st_size:,} bytes of "
-            f"records, epsilon = {released.receipt.epsilon:g}"
+            f"    {path.stem}.sketch  {size:,} bytes for {path.stat().st_size:,} bytes of "
+            f"visits, epsilon = {released.receipt.epsilon:g} for {released.receipt.unit}"
         )
 
     _step("The collector adds them up", "privsketch merge site-*.sketch -o all.sketch")
-    total = ps.merge(ps.Sketch.load(folder / f"site-{i + 1}.sketch") for i in range(N_SITES))
+    total = ps.merge(ps.Sketch.load(path.with_suffix(".sketch")) for path in paths)
     total.save(folder / "all.sketch")
     click.echo(_indent(total.receipt.describe()))
 
+    title = "Five hospitals, six groups"
     _step(
         "The analyst learns clusters from the sum alone",
         f"privsketch learn all.sketch -k {N_CLUSTERS} -o model.json --report report.html",
@@ -127,7 +166,7 @@ def run_demo(folder: Path, n_records: int) -> None:
     with spinner("learning"):
         model = ps.learn_kmeans(total, N_CLUSTERS)
     model.save(folder / "model.json")
-    save_report(model, total, folder / "report.html", title="Five hospitals, six groups")
+    save_report(model, total, folder / "report.html", title=title)
     click.echo(_indent(model.describe()))
 
     _step(
@@ -141,25 +180,71 @@ def run_demo(folder: Path, n_records: int) -> None:
     _step(
         "And what would such records look like? A Gaussian mixture makes synthetic ones",
         "privsketch learn all.sketch --task gaussian-mixture --covariance-type diag "
-        "-o mixture.json",
+        "-o mixture.json --report mixture.html",
     )
     with spinner("learning"):
         mixture = ps.learn_gaussian_mixture(total, N_CLUSTERS, covariance_type="diag")
     mixture.save(folder / "mixture.json")
-    synthetic, _ = mixture.sample(1000, random_state=7)
-    invented = pa.table(dict(zip(COLUMNS, synthetic.T, strict=True)))
-    pq.write_table(invented, folder / "synthetic.parquet")
-    click.echo("    1,000 synthetic records, free to publish, are in synthetic.parquet")
+    save_report(mixture, total, folder / "mixture.html", title=f"{title}, as a mixture")
+    click.echo(_indent(_write_synthetic(mixture, folder / "synthetic.csv")))
+    click.echo("    1,000 of them, free to publish, are in synthetic.csv")
 
     _step("How good is it? Only a demo can tell, because its records are public", None)
     with spinner("k-means on all records"):
-        ratio = _compare(np.concatenate(tables), model)
-    click.echo(f"    squared error {ratio:.3f} times that of k-means on all records together")
-    real = np.sqrt(np.concatenate(tables).var(axis=0))
-    made_up = np.sqrt(synthetic.var(axis=0))
-    worst = float(np.abs(made_up / real - 1).max())
-    click.echo(f"    spread of synthetic columns within {worst:.0%} of the real ones")
-    click.echo(f"\nDone in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'}")
+        records = np.concatenate([_kept_records(path) for path in paths])
+        ratio = _compare(records, model)
+    click.echo(
+        f"    squared error {ratio:.3f} times that of k-means on the {len(records):,} records that "
+        "counted"
+    )
+    click.echo(
+        f"\nDone in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} and "
+        f"{folder / 'mixture.html'}"
+    )
+
+
+def _write_tables(folder: Path, n_patients: int) -> list[Path]:
+    """A CSV file for the first site, Parquet for the others: every site has its own ways."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    paths = []
+    for site in range(N_SITES):
+        table = site_table(site, n_patients)
+        path = folder / f"site-{site + 1}.{'parquet' if site else 'csv'}"
+        if site:
+            pyarrow.parquet.write_table(table, path)
+        else:
+            pyarrow.csv.write_csv(table, path)
+        paths.append(path)
+    return paths
+
+
+def _write_synthetic(mixture: ps.GaussianMixtureModel, path: Path) -> str:
+    """What `mixture.sample_table(1000)` gives, where pandas may be missing; and a few of them."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    records, _ = mixture.sample(1000, random_state=7)
+    columns = {
+        name: values.round(1) if values.dtype == np.float64 else values
+        for name, values in records_of(SCHEMA, records).items()
+    }
+    pyarrow.csv.write_csv(pa.table(columns), path)
+    shown = [[*columns], *zip(*(values[::290] for values in columns.values()), strict=True)]
+    texts = [[str(value) for value in row] for row in shown]
+    widths = [max(len(row[j]) for row in texts) for j in range(len(columns))]
+    lines = [
+        "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True))
+        for row in texts
+    ]
+    return "\n".join(lines)
+
+
+def _kept_records(path: Path) -> npt.NDArray[np.float64]:
+    """Encoded records of a table, one of each patient."""
+    blocks = read_blocks(path, SCHEMA.dim, schema=SCHEMA)
+    return np.concatenate([np.asarray(block, dtype=np.float64) for block in blocks])
 
 
 def _compare(records: npt.NDArray[np.float64], model: ps.ClusterModel) -> float:
@@ -168,10 +253,6 @@ def _compare(records: npt.NDArray[np.float64], model: ps.ClusterModel) -> float:
     plain = KMeans(model.n_clusters, n_init=3, random_state=0).fit(records)
     ours = model.centers[nearest(records, model.centers)]
     return float(np.square(records - ours).sum() / plain.inertia_)
-
-
-def _say(text: str) -> None:
-    click.echo(text)
 
 
 def _step(title: str, command: str | None) -> None:

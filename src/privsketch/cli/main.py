@@ -117,10 +117,10 @@ def main() -> None:
     type=click.IntRange(min=100),
     default=20_000,
     show_default=True,
-    help="Records of each of the five sites.",
+    help="Patients of each of the five sites.",
 )
 def demo(output: Path, records: int) -> None:
-    """Five sites, one study: sketch, merge, learn, report."""
+    """Five hospitals, one study: schema, sketch, merge, learn, report."""
     from privsketch.cli.demo import run_demo
 
     run_demo(output, records)

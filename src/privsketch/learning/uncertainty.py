@@ -41,6 +41,7 @@ from privsketch.learning.problem import (
 )
 from privsketch.models.clusters import ClusterModel
 from privsketch.schema.columns import Date, Number
+from privsketch.schema.labels import Labelled
 from privsketch.schema.table import Schema
 from privsketch.sketching.sketch import Sketch
 
@@ -464,6 +465,17 @@ def missing_records(n_records: float, sketch: Sketch) -> list[str]:
     ]
 
 
+def label_words(sketch: Sketch) -> str:
+    """What a misfit says where columns are labels: Gaussians are none, and shares show it."""
+    schema = sketch.design.schema
+    if schema is None or not any(isinstance(column, Labelled) for column in schema.columns):
+        return ""
+    return (
+        ". Categories and flags are part of it, for they are no Gaussians: their shares can be off "
+        "by some percent more than their errors"
+    )
+
+
 def drowned(
     sketch: Sketch, size: int, n_records: float, part: str, whole: str
 ) -> tuple[float, list[str]]:
@@ -491,7 +503,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
         found.append(
             f"the misfit is {density.misfit:.1f} times what noise and sampling leave: more "
             "clusters, clusters of other shapes, or a search that got stuck (try more starts); "
-            "centers can still be good"
+            f"centers can still be good{label_words(sketch)}"
         )
     finest = sketch.design.frequencies.scales[0]
     mean = model.weights @ model.centers

@@ -200,10 +200,23 @@ def _are_texts(value: Any) -> bool:
 
 
 SHOWN_COLUMNS = 8  # of a description, as wide as a terminal
+MAX_WIDTH = 100  # characters of a line, by trial
+MAX_FIELDS = 40  # lines of a turned table
 
 
 def center_lines(weights: Floats, names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line for each center with its weight and as many columns as fit."""
+    """A line for each center with its weight; for each column where these would be too long."""
+    lines = _upright_lines(weights, names, rows)
+    if len(names) <= SHOWN_COLUMNS and len(lines[0]) <= MAX_WIDTH:
+        return lines
+    turned = turned_lines("weight", [f"{weight:.1%}" for weight in weights], names, rows)
+    return turned if len(turned[0]) <= MAX_WIDTH else lines
+
+
+def _upright_lines(
+    weights: Floats, names: Sequence[str], rows: Sequence[Sequence[str]]
+) -> list[str]:
+    """A line for each center, with as many columns as fit."""
     more = "  ..." if len(names) > SHOWN_COLUMNS else ""
     shown = [[name[:14] for name in names[:SHOWN_COLUMNS]], *(r[:SHOWN_COLUMNS] for r in rows)]
     widths = [max(9, *(len(row[j]) for row in shown)) for j in range(len(shown[0]))]
@@ -214,6 +227,27 @@ def center_lines(weights: Floats, names: Sequence[str], rows: Sequence[Sequence[
     lines = [f"centers     weight   {texts[0]}"]
     parts = zip(weights, texts[1:], strict=True)
     return [*lines, *(f"            {weight:6.1%}   {text}" for weight, text in parts)]
+
+
+def turned_lines(
+    title: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[str]]
+) -> list[str]:
+    """A line for each column, with all centers or components beside each other."""
+    shown = [name if len(name) <= 24 else f"{name[:11]}..{name[-11:]}" for name in names]
+    first = max(12, 1 + max(map(len, shown[:MAX_FIELDS])))
+    widths = [
+        max(len(head), *(len(cell) for cell in row[:MAX_FIELDS]))
+        for head, row in zip(heads, rows, strict=True)
+    ]
+
+    def line(name: str, cells: Sequence[str]) -> str:
+        parts = (f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        return f"{name:<{first}}" + "  ".join(parts)
+
+    lines = [line(title, heads)]
+    lines += [line(shown[j], [row[j] for row in rows]) for j in range(len(names))[:MAX_FIELDS]]
+    more = len(names) - MAX_FIELDS
+    return [*lines, *([f"...         {more} more columns"] if more > 0 else [])]
 
 
 def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:

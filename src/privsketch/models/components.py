@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,9 +11,15 @@ import numpy.typing as npt
 from privsketch._typing import Floats
 from privsketch.budget import Receipt
 from privsketch.errors import ParameterError, require_one_of
-from privsketch.models.base import Model, as_rows, require_fingerprint, require_numbers
+from privsketch.models.base import (
+    Model,
+    as_rows,
+    require_fingerprint,
+    require_numbers,
+    turned_lines,
+)
 from privsketch.schema.table import Schema
-from privsketch.schema.units import field_names, frame, slopes
+from privsketch.schema.units import field_columns, field_names, frame, slopes, step_text
 
 FITS = ("eigenvectors", "burer-monteiro", "convex")
 
@@ -173,20 +178,24 @@ class PCAModel(Model):
         """The model in plain words, several lines."""
         about = "their mean" if self.centered else "the center of the domain, not their mean"
         share = float(self.explained_variance_ratio.sum())
+        explained = (
+            f"{share:.1%} of {self.total_variance:.4g} explained; "
+            f"{self.noise_variance:.4g} per direction left"
+        )
+        if self.schema is not None:  # a variance over columns of several units has none
+            left = self.noise_variance / max(self.total_variance, 1e-300)
+            explained = f"{share:.1%} explained; {left:.1%} per direction left"
         lines = [
             f"components  {self.n_components} of about {self.n_records:.0f} records, about {about}",
-            f"variance    {share:.1%} of {self.total_variance:.4g} explained; "
-            f"{self.noise_variance:.4g} per direction left",
+            f"variance    {explained}",
             f"noise       costs about {100 * self.lost_variance:.2g} % of what the best components "
             "hold",
             f"fit         {self.fit_words}",
             *([f"more        {self.more_words}"] if self.more_words else []),
         ]
-        names: Sequence[str] = self.column_names
-        rows = self.components
         if self.schema is not None:
-            names, rows = self.loadings()
-        form = "9.3f" if self.schema is None else "9.3g"
+            return "\n".join([*lines, *self._unit_lines(self.schema), *self.closing_lines()])
+        names, rows = self.column_names, self.components
         more = "  ..." if len(names) > 6 else ""
         head = "  ".join(f"{name[:9]:>9}" for name in names[:6])
         lines.append(f"            variance     +-       share   {head}{more}")
@@ -198,9 +207,20 @@ class PCAModel(Model):
             strict=True,
         )
         for variance, error, part, component in parts:
-            numbers = "  ".join(f"{value:{form}}" for value in component[:6])
+            numbers = "  ".join(f"{value:9.3f}" for value in component[:6])
             lines.append(f"            {variance:9.4g}  {error:8.2g}  {part:6.1%}   {numbers}")
         return "\n".join([*lines, *self.closing_lines()])
+
+    def _unit_lines(self, schema: Schema) -> list[str]:
+        """How far each column moves with one standard deviation along the components."""
+        names, steps = self.loadings()
+        columns = [column for column, _ in field_columns(schema) for _ in column.fields]
+        rows = [
+            [step_text(column, float(step), with_unit=True) for column, step in both]
+            for both in (zip(columns, row, strict=True) for row in steps)
+        ]
+        heads = [f"{part:.1%}" for part in self.explained_variance_ratio]
+        return turned_lines("share", heads, names, rows)
 
     @classmethod
     def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:

@@ -17,12 +17,10 @@ from privsketch.report.drawing import (
     record_card,
     svg_of,
 )
-from privsketch.report.fields import bounds_words, field_text, span_text
+from privsketch.report.fields import bounds_words, field_text
 from privsketch.report.tables import tone_table, tones
-from privsketch.schema.columns import Column, Date
-from privsketch.schema.labels import Category, Flag
 from privsketch.schema.table import Schema
-from privsketch.schema.units import digits, field_columns, field_values
+from privsketch.schema.units import field_columns, field_values, step_text
 from privsketch.sketching.sketch import Sketch
 
 MAX_TABLE_COLUMNS = 50  # of all there are; by trial
@@ -142,16 +140,6 @@ def _unit_rows(
                 row.append((step_text(column, float(step)), float(np.copysign(tone, step))))
             rows.append(row)
     return names, rows
-
-
-def step_text(column: Column, step: float) -> str:
-    """A change of a field: with its sign, in days or years of a date, in points of a share."""
-    sign = "−" if step < 0 else "+"
-    if isinstance(column, Date):
-        return f"{sign}{span_text(abs(step))}"
-    if isinstance(column, Category | Flag):
-        return f"{sign}{100 * abs(step):.1f} %"
-    return f"{sign}{digits(abs(step), abs(step) / 10 or 1.0)}"
 
 
 def variance_plot(model: PCAModel) -> str:

@@ -20,13 +20,19 @@ from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.schema.columns import Column, Cycle, Date, Number
 from privsketch.schema.labels import Category, Flag
 from privsketch.schema.table import Schema
-from privsketch.schema.units import as_dates, digits, field_columns, field_errors, field_values
+from privsketch.schema.units import (
+    as_dates,
+    digits,
+    field_columns,
+    field_errors,
+    field_values,
+    span_text,
+)
 
 MAX_COLUMNS = 50  # of a table; beyond, only those in which centers differ most; by trial
 TELLING_COLUMNS = 20  # shown of more columns than that
 MAX_LABELS = 8  # of a category; the others are shown as one; by trial
-# Days of error from which a date is told by its month, and by its year.
-_MONTH, _YEAR = 15.0, 180.0
+_MONTH, _YEAR = 15.0, 180.0  # days of error from which a date is told by its month, its year
 _NO_CYCLE = 0.9  # of the error of a place that may be anywhere on the circle
 
 
@@ -258,11 +264,6 @@ def _date_text(seconds: float, error: float | None) -> tuple[str, str]:
     if error < _MONTH:
         return day, small
     return (day[:-3] if error < _YEAR else day[:-6]), small
-
-
-def span_text(days: float) -> str:
-    """A time, from days."""
-    return f"{days:.2g} days" if days < 2 * _YEAR else f"{days / 365.25:.2g} years"
 
 
 def bounds_words(column: Column) -> str:

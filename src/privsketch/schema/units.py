@@ -141,3 +141,19 @@ def digits(value: float, error: float | None = None) -> str:
     decimals = min(1 - math.floor(math.log10(error)), 9)
     rounded = round(value, decimals) + 0.0  # no minus before a zero
     return f"{rounded:,.{max(decimals, 0)}f}"
+
+
+def span_text(days: float) -> str:
+    """A time in words, from days."""
+    return f"{days:.2g} days" if days < 365 else f"{days / 365.25:.2g} years"
+
+
+def step_text(column: Column, step: float, *, with_unit: bool = False) -> str:
+    """A change of a field: with its sign, in days or years of a date, in points of a share."""
+    sign, size = "\u2212" if step < 0 else "+", abs(step)
+    if isinstance(column, Date):
+        return f"{sign}{span_text(size)}"
+    if isinstance(column, Category | Flag):
+        return f"{sign}{100 * size:.1f} %"
+    unit = f" {column.unit}" if with_unit and isinstance(column, Number) and column.unit else ""
+    return f"{sign}{digits(size, size / 10 or 1.0)}{unit}"

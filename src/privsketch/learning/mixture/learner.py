@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import ndtr
 
 from privsketch._typing import Floats
 from privsketch.design.forecast import HOPELESS
@@ -15,8 +16,16 @@ from privsketch.features.frequencies import public_seed
 from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
 from privsketch.learning.problem import Problem, checked_sketch, problem_of
-from privsketch.learning.uncertainty import drowned, missing_records, no_knowledge, on_the_edge
+from privsketch.learning.uncertainty import (
+    drowned,
+    label_words,
+    missing_records,
+    no_knowledge,
+    on_the_edge,
+)
 from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.schema.columns import Date, Number
+from privsketch.schema.table import Schema
 from privsketch.sketching.sketch import Sketch
 
 MISFIT = 1.5  # residual over its expectation above which the records are no such mixture
@@ -159,6 +168,26 @@ def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel
     return replace(model, concerns=_concerns(model, sketch, solution))
 
 
+def _outside_bounds(model: GaussianMixtureModel, widths: Floats, schema: Schema) -> list[str]:
+    """A concern if much of the mixture lies outside the bounds of numbers and dates.
+
+    Gaussians about labels reach beyond their corners in any case.
+    """
+    found = {}
+    for column, place in schema.places():
+        if isinstance(column, Number | Date):
+            means, spread = model.means[:, place.start], widths[:, place.start]
+            tails = ndtr((means - column.weight) / spread) + ndtr((-column.weight - means) / spread)
+            found[column.name] = float(model.weights @ tails)
+    names = [name for name, share in found.items() if share > NARROW]
+    if not names:
+        return []
+    return [
+        f"{max(found.values()):.0%} of the mixture lies outside the bounds of {', '.join(names)}, "
+        "to which values were moved: they may be too narrow"
+    ]
+
+
 def _concerns(
     model: GaussianMixtureModel, sketch: Sketch, solution: MixtureSolution
 ) -> tuple[str, ...]:
@@ -173,7 +202,7 @@ def _concerns(
         found.append(
             f"the misfit is {ratio:.1f} times what noise and sampling leave on average: the "
             "records are not such a mixture (more components or another covariance_type may "
-            "be), or the search got stuck (try more starts)"
+            f"be), or the search got stuck (try more starts){label_words(sketch)}"
         )
     widths = np.sqrt(np.diagonal(model.covariance_matrices(), axis1=1, axis2=2))
     vague = int((model.standard_errors > widths).any(axis=1).sum())
@@ -182,7 +211,9 @@ def _concerns(
             f"the mean of {vague} of {model.n_components} components is known no better than to "
             "its width: the sketch may not support as many components"
         )
-    if solution.outside_share > NARROW and noise <= HOPELESS:
+    if sketch.design.schema is not None and noise <= HOPELESS:
+        found += _outside_bounds(model, widths, sketch.design.schema)
+    elif solution.outside_share > NARROW and noise <= HOPELESS:
         found.append(
             f"{solution.outside_share:.0%} of the mixture lies outside the domain, whose edge "
             "the records were moved to: the domain may be too narrow"
