@@ -22,11 +22,11 @@ from privsketch.formats import (
     require_fields,
     write_file,
 )
+from privsketch.schema.columns import Number
 from privsketch.schema.table import Schema
 from privsketch.schema.units import (
     field_columns,
     field_errors,
-    field_names,
     field_values,
     frame,
     frame_of,
@@ -80,19 +80,26 @@ class Model:
     def shown_rows(
         self, points: Floats, errors: Floats | None = None
     ) -> tuple[list[str], list[list[str]]]:
-        """Names of fields, and a row of words for each point, with the digits of their errors."""
+        """Names of fields with units, and a row of words for each point.
+
+        Words have the digits that their errors leave.
+        """
         schema = self.schema
         if schema is None:
             return self.column_names, [[f"{value:.4g}" for value in row] for row in points]
         values = field_values(schema, points)
         spread = None if errors is None else field_errors(schema, points, errors)
         rows: list[list[str]] = [[] for _ in values]
+        names = []
         for column, place in field_columns(schema):
+            unit = f" {column.unit}" if isinstance(column, Number) and column.unit else ""
+            names += [name + unit for name in column.fields]
             for field in range(place.start, place.stop):
                 for number, row in enumerate(rows):
                     error = None if spread is None else float(spread[number, field])
-                    row.append(written(column, float(values[number, field]), error))
-        return list(field_names(schema)), rows
+                    text = written(column, float(values[number, field]), error)
+                    row.append(text.removesuffix(unit))
+        return names, rows
 
     def closing_lines(self) -> list[str]:
         """Concerns and cost, with which every description ends."""

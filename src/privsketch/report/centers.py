@@ -15,7 +15,13 @@ from privsketch._typing import Floats
 from privsketch.budget import number_text
 from privsketch.domain import Ball
 from privsketch.models.clusters import ClusterModel
-from privsketch.report.cost import receipt_words, release_details, several_records, step_table
+from privsketch.report.cost import (
+    protected_thing,
+    receipt_words,
+    release_details,
+    several_records,
+    step_table,
+)
 from privsketch.report.drawing import (
     FAINT,
     INK,
@@ -53,7 +59,8 @@ def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
         notes=notes_of(
             model.concerns,
             f"Centers that make the {_COST[model.loss]} of records to their nearest center small "
-            f"({model.task}), with noise on the way that hides single records.",
+            f"({model.task}), with noise on the way that hides single "
+            f"{protected_thing(model.receipt)}s.",
         ),
         sections=[
             "<h2>Clusters</h2>",
@@ -241,6 +248,9 @@ def _plane_plot(model: ClusterModel) -> str:
     for limits, values in ((axis.set_xlim, places[:, 0]), (axis.set_ylim, places[:, 1])):
         limits(values.min() - 0.12 * reach, values.max() + 0.12 * reach)
     axis.set_aspect("equal")
+    if model.schema is not None:  # distances have no unit; `DISTANCE_WORDS` say what they are
+        axis.set_xticks([])
+        axis.set_yticks([])
     axis.set_xlabel(f"plane of the centers: {kept:.0%} of their spread is in it")
     return svg_of(figure, "plane", "How centers lie to each other")
 

@@ -19,6 +19,7 @@ from privsketch.report.drawing import (
 )
 from privsketch.report.fields import bounds_words, field_text
 from privsketch.report.tables import tone_table, tones
+from privsketch.schema.columns import Cycle
 from privsketch.schema.table import Schema
 from privsketch.schema.units import field_columns, field_values, step_text
 from privsketch.sketching.sketch import Sketch
@@ -79,6 +80,7 @@ def _variance_table(model: PCAModel) -> str:
         cells,
         "Variance of the records along each component",
         "component",
+        narrow=True,
     )
     more = f" {escape(model.more_words, quote=False)}." if model.more_words else ""
     left = (
@@ -122,7 +124,8 @@ def _unit_rows(
 ) -> tuple[list[tuple[str, str]], list[list[tuple[str, float | None]]]]:
     """Loadings in units, with the mean before them if it is known."""
     _, steps = model.loadings()
-    means = field_values(schema, model.mean[np.newaxis])[0]
+    at = model.mean[np.newaxis]
+    means = field_values(schema, at)[0]
     # Colours are by what a column contributes to the component, which has no unit.
     shades = tones(model.components)
     names, rows = [], []
@@ -137,7 +140,10 @@ def _unit_rows(
                 row.append((field_text(column, float(means[field]), None)[0], None))
             for k, step in enumerate(steps[:, field]):
                 tone = shades[k, place.start + number] if is_label else strengths[k]
-                row.append((step_text(column, float(step)), float(np.copysign(tone, step))))
+                text = step_text(column, float(step))
+                if isinstance(column, Cycle) and column.strength(at[:, place])[0] < 0.1:
+                    text, step = "\u2013", abs(step)  # about the middle of a circle it has no place
+                row.append((text, float(np.copysign(tone, step))))
             rows.append(row)
     return names, rows
 
@@ -160,7 +166,7 @@ def variance_plot(model: PCAModel) -> str:
         elinewidth=1.1,
         capsize=3,
     )
-    left = f"left per direction, {model.noise_variance / unit:.3g}"
+    left = f"left per direction, {model.noise_variance / unit:.3g}{' %' if in_shares else ''}"
     axis.axhline(model.noise_variance / unit, color=PALETTE[1], linewidth=1.2, label=left)
     axis.set_ylim(bottom=0)
     _ticks(axis.set_xticks, [str(i + 1) for i in range(k)], 0.0)

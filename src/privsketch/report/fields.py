@@ -161,7 +161,7 @@ def _plain_row(parts: Parts, j: int) -> Row:
     for k, value in enumerate(parts.centers[:, j]):
         error = None if parts.errors is None else float(parts.errors[k, j])
         spread = 0.0 if parts.widths is None else float(parts.widths[k, j] / (high - low))
-        text, small = _numbers(float(value), error)
+        text, small = _numbers(float(value), error, high - low)
         place = None if parts.domain is None else float(places[k])
         cells.append(Cell(text, small, place, spread))
     note = ""
@@ -170,10 +170,15 @@ def _plain_row(parts: Parts, j: int) -> Row:
     return Row(parts.names[j], note, tuple(cells))
 
 
-def _numbers(value: float, error: float | None) -> tuple[str, str]:
-    """A number and its error, both with the digits that the error leaves."""
-    if error is None or not 1e-6 < error < math.inf:  # of the smallest units all digits count
-        return f"{value:.4g}", "" if error is None else f"± {error:.2g}"
+def _numbers(value: float, error: float | None, span: float | None = None) -> tuple[str, str]:
+    """A number and its error, both with the digits that the error leaves.
+
+    Without an error, with three digits of the range it lies in.
+    """
+    if error is None:
+        return digits(value, span if span is None or span < 1e-3 else span / 100), ""
+    if not 1e-6 < error < math.inf:  # of the smallest units all digits count
+        return f"{value:.4g}", f"± {error:.2g}"
     return digits(value, error), f"± {digits(error, error)}"
 
 
@@ -252,7 +257,8 @@ def field_text(column: Column, value: float, error: float | None) -> tuple[str, 
         return _date_text(value, error)
     if isinstance(column, Category | Flag):
         return share_text(value, error)
-    return _numbers(value, error)
+    is_even = isinstance(column, Number) and column.scale == "linear"
+    return _numbers(value, error, column.high - column.low if is_even else None)  # type: ignore[attr-defined]
 
 
 def _date_text(seconds: float, error: float | None) -> tuple[str, str]:

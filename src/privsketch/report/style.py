@@ -42,7 +42,7 @@ th { font-weight:600; } th:first-child,td:first-child { text-align:left; }
 caption { text-align:left; color:var(--muted); font-size:13px; padding:4px 0; }
 .words td,.words th { text-align:left; overflow-wrap:anywhere; }
 .parts { width:100%; margin:8px 0; } .parts tr { break-inside:avoid; }
-.parts th[scope=row] { max-width:190px; overflow-wrap:anywhere; }
+.narrow { width:auto; } .parts th[scope=row] { max-width:190px; overflow-wrap:anywhere; }
 .parts th small,.parts td small { display:block; font-weight:400; line-height:1.3; }
 .parts th.of { font-weight:400; padding-left:20px; } .parts .group { border-bottom:0; }
 .parts td { line-height:1.35; } .parts .p { position:relative; padding-bottom:12px; }
@@ -64,7 +64,7 @@ small { color:var(--muted); font-size:12px; }
 .dot { display:inline-block; width:10px; height:10px; border-radius:5px; margin-right:6px;
        print-color-adjust:exact; -webkit-print-color-adjust:exact; }
 .portraits { list-style:none; padding:0; margin:8px 0 16px; }
-.portraits li { display:grid; grid-template-columns:2.6em 4.2em 1fr; padding:3px 0;
+.portraits li { display:grid; grid-template-columns:3.2em 4em 1fr; padding:3px 0;
         border-bottom:1px solid var(--faint); }
 .portraits b { font-weight:600; }
 .bar { display:block; width:120px; max-width:100%; margin-top:7px; background:var(--soft); }
@@ -77,12 +77,13 @@ svg { max-width:100%; height:auto; }
 footer { color:var(--muted); margin-top:48px; font-size:13px; }
 FOLDED_ALWAYS@media (max-width:640px) {
   main { padding:20px 14px 48px; }
-  .words td,.words th { padding:4px; } .portraits li { grid-template-columns:2.6em 3.4em 1fr; }
+  .words td,.words th { padding:4px; } .portraits li { grid-template-columns:3.2em 3.4em 1fr; }
 FOLDED_ON_PHONES}
 @media print {
   @page { margin:14mm 12mm; }
   body { font-size:10.5pt; } main { max-width:none; padding:0; }
   table { font-size:9pt; } th,td { padding:3px 5px; } small { font-size:8pt; }
+  .cards { grid-template-columns:repeat(auto-fit,minmax(104px,1fr)); }
   h2,h3 { break-after:avoid; } svg,.note,.card { break-inside:avoid; }
   .scroll { overflow:visible; } thead { display:table-header-group; }
 }

@@ -176,6 +176,8 @@ def tone_table(
     cells: Sequence[Sequence[tuple[str, float | None]]],
     caption: str,
     corner: str,
+    *,
+    narrow: bool = False,
 ) -> str:
     """Rows of texts with a tone from -1 to 1, which colours them."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
@@ -186,7 +188,8 @@ def tone_table(
         )
         lines.append(f'<tr><th scope="row">{_name(Row(name, note, ()))}</th>{numbers}</tr>')
     first = f"<td><small>{escape(corner)}</small></td>"
-    return _table(f"<tr>{first}{head}</tr>", lines, caption, folding=len(columns) > MAX_PARTS + 1)
+    table = _table(f"<tr>{first}{head}</tr>", lines, caption, folding=len(columns) > MAX_PARTS + 1)
+    return table.replace('class="parts', 'class="narrow parts', 1) if narrow else table
 
 
 def _toned(text: str, tone: float | None, where: str) -> str:

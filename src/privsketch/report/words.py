@@ -19,6 +19,7 @@ from privsketch.schema.columns import Column, Cycle, Date
 from privsketch.schema.labels import MISSING, OTHER, Category, Flag
 from privsketch.schema.units import digits
 
+FEW, NOBODY = 0.005, "hardly any records"  # a center of so few is noise
 MAX_THINGS = 4  # that a cluster is described by
 BEYOND = 4.0  # standard errors of a difference: one false word in 16,000 comparisons
 # Differences that matter, in half-ranges of a number or as shares; larger where a method tells no
@@ -63,7 +64,7 @@ def words_of(parts: Parts) -> list[str]:
     """A few words for every part; empty where nothing stands out."""
     if parts.size < 2:
         return [""] * parts.size
-    return [_portrait(parts, k) for k in range(parts.size)]
+    return [_portrait(parts, k) if parts.weights[k] >= FEW else NOBODY for k in range(parts.size)]
 
 
 def _portrait(parts: Parts, k: int) -> str:

@@ -237,6 +237,8 @@ class Schema:
             rule = self.rule(column)
             words = f"taken for {column.fill}" if rule == "fill" else _DONE[rule]
             found.setdefault(words, []).append(column.name)
+        if len(found) == 1 and len(self.columns) > 3:
+            return [f"missing values of any column: {words}" for words in found]
         return [f"missing {', '.join(names)}: {words}" for words, names in found.items()]
 
     def to_json(self) -> dict[str, Any]:

@@ -137,7 +137,9 @@ def written(column: Column, value: float, error: float | None = None) -> str:
 def digits(value: float, error: float | None = None) -> str:
     """A number with two digits of its error, or four digits without one."""
     if error is None or not 0 < error < math.inf:
-        return f"{value:.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+        if value != 0 and not 1e-3 <= abs(value) < 1e15:
+            return f"{value:.4g}"
+        error = abs(value) / 100 or 10.0
     decimals = min(1 - math.floor(math.log10(error)), 9)
     rounded = round(value, decimals) + 0.0  # no minus before a zero
     return f"{rounded:,.{max(decimals, 0)}f}"
