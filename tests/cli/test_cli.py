@@ -1,6 +1,7 @@
 """The command line: the life of a sketch through files, and what goes wrong on the way."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.cli.main import main
+from privsketch.schema.units import field_values
 from tests.commands import refused, run
 
 COMMANDS = [
@@ -227,14 +229,39 @@ def test_designs_of_every_kind_can_be_made(folder, changes):
     assert "one record" in made.stdout
 
 
-def test_the_demo_tells_the_whole_story(folder):
-    told = run("demo", "--records", 500, "-o", "out")
+def test_the_demo_tells_the_whole_story(folder, monkeypatch):
+    learn = ps.learn_gaussian_mixture
+    one = lambda sketch, _, **more: learn(sketch, 1, **more)  # noqa: E731  is found at once
+    monkeypatch.setattr(ps, "learn_gaussian_mixture", one)
+    told = run("demo", "--records", 300, "-o", "out")
     assert told.exit_code == 0, told.output
     files = {path.name for path in (folder / "out").iterdir()}
-    sites = {f"site-{i}.{kind}" for i in range(1, 6) for kind in ("parquet", "sketch")}
-    models = {"model.json", "mixture.json", "report.html", "synthetic.parquet"}
-    assert files == {"study.json", "all.sketch", *models, *sites}
+    sites = {"site-1.csv", *(f"site-{i}.parquet" for i in range(2, 6))}
+    sketches = {f"site-{i}.sketch" for i in range(1, 6)}
+    models = {"model.json", "mixture.json", "report.html", "mixture.html", "synthetic.csv"}
+    assert files == {"schema.json", "study.json", "all.sketch", *models, *sites, *sketches}
     assert len(ps.Sketch.load("out/all.sketch").ids) == 5
+    for words in ("one person (patient_id)", "kg/m2", "mmol/l", "ward=surgery", "such records"):
+        assert words in told.stdout
+    assert max(map(len, told.stdout.splitlines())) < 400
+
+
+@pytest.mark.slow
+def test_the_demo_is_as_good_as_it_says(folder):
+    """Means of what was planted, in units, within a few standard errors."""
+    from privsketch.cli.demo import _GROUPS, SCHEMA
+
+    told = run("demo", "--records", 5000, "-o", "out").stdout
+    assert float(re.search(r"squared error ([\d.]+) times", told)[1]) < 1.05
+    assert "6 clusters explain the sketch" in told
+    model = ps.ClusterModel.load("out/model.json")
+    found = field_values(SCHEMA, model.centers)[:, :6]
+    for group in _GROUPS:
+        away = np.abs(found - group) / np.ptp(_GROUPS, axis=0)
+        assert away.max(axis=1).min() < 0.15
+    synthetic = (folder / "out" / "synthetic.csv").read_text().splitlines()
+    assert len(synthetic) == 1001
+    assert ",".join(f'"{name}"' for name in SCHEMA.names) == synthetic[0]
 
 
 @pytest.mark.slow
@@ -242,6 +269,7 @@ def test_the_commands_of_the_demo_can_be_typed(folder):
     told = run("demo", "--records", 500, "-o", "out").stdout
     typed = [line.split()[2:] for line in told.splitlines() if line.startswith("  $ privsketch ")]
     command = next(words for words in typed if words[0] == "design")
+    (folder / "schema.json").write_bytes((folder / "out" / "schema.json").read_bytes())
     assert run(*command).exit_code == 0
     assert ps.Design.load("study.json") == ps.Design.load("out/study.json")
     for words in typed:

@@ -179,11 +179,11 @@ def run_demo(folder: Path, n_records: int) -> None:
 
     _step(
         "And what would such records look like? A Gaussian mixture makes synthetic ones",
-        "privsketch learn all.sketch --task gaussian-mixture --covariance-type diag "
+        "privsketch learn all.sketch --task gaussian-mixture --covariance-type diag --n-init 1 "
         "-o mixture.json --report mixture.html",
     )
     with spinner("learning"):
-        mixture = ps.learn_gaussian_mixture(total, N_CLUSTERS, covariance_type="diag")
+        mixture = ps.learn_gaussian_mixture(total, N_CLUSTERS, covariance_type="diag", n_init=1)
     mixture.save(folder / "mixture.json")
     save_report(mixture, total, folder / "mixture.html", title=f"{title}, as a mixture")
     click.echo(_indent(_write_synthetic(mixture, folder / "synthetic.csv")))

@@ -176,7 +176,7 @@ def _numbers(value: float, error: float | None, span: float | None = None) -> tu
     Without an error, with three digits of the range it lies in.
     """
     if error is None:
-        return digits(value, span if span is None or span < 1e-3 else span / 100), ""
+        return digits(value, span if span is None or span < 1e-3 else span / 50), ""
     if not 1e-6 < error < math.inf:  # of the smallest units all digits count
         return f"{value:.4g}", f"± {error:.2g}"
     return digits(value, error), f"± {digits(error, error)}"
@@ -257,8 +257,10 @@ def field_text(column: Column, value: float, error: float | None) -> tuple[str, 
         return _date_text(value, error)
     if isinstance(column, Category | Flag):
         return share_text(value, error)
-    is_even = isinstance(column, Number) and column.scale == "linear"
-    return _numbers(value, error, column.high - column.low if is_even else None)  # type: ignore[attr-defined]
+    span = None
+    if isinstance(column, Number) and column.scale == "linear":
+        span = column.high - column.low
+    return _numbers(value, error, span)
 
 
 def _date_text(seconds: float, error: float | None) -> tuple[str, str]:

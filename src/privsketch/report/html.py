@@ -130,12 +130,12 @@ def _schema_parts(schema: Schema | None) -> list[str]:
         f'<tr><th scope="row">{escape(column.name)}</th><td>{escape(column.describe())}</td></tr>'
         for column in schema.columns
     )
-    missing = "; ".join(text.removeprefix("missing ") for text in schema.missing_words())
+    missing = "; ".join(schema.missing_words())
     return [
         '<p>What was stated about the table, before it was read:</p><table class="words">'
         '<thead><tr><th scope="col">column</th><th scope="col">what it is</th></tr></thead>'
         f"<tbody>{rows}</tbody></table>",
-        f"<p>Missing values: {escape(missing.removeprefix('values '))}.</p>",
+        f"<p>{escape(missing[:1].upper() + missing[1:])}.</p>",
         f"<p>Unit of protection: {escape(schema.unit_words())}.</p>",
     ]
 

@@ -147,7 +147,8 @@ def digits(value: float, error: float | None = None) -> str:
 
 def span_text(days: float) -> str:
     """A time in words, from days."""
-    return f"{days:.2g} days" if days < 365 else f"{days / 365.25:.2g} years"
+    number, unit = (days, "days") if days < 365 else (days / 365.25, "years")
+    return f"{digits(number, number)} {unit}"
 
 
 def step_text(column: Column, step: float, *, with_unit: bool = False) -> str:
