@@ -17,6 +17,7 @@ from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
 from privsketch.learning.problem import Problem, checked_sketch, problem_of
 from privsketch.learning.uncertainty import (
+    coordinates_cut,
     drowned,
     label_words,
     missing_records,
@@ -205,14 +206,16 @@ def _concerns(
             f"be), or the search got stuck (try more starts){label_words(sketch)}"
         )
     widths = np.sqrt(np.diagonal(model.covariance_matrices(), axis1=1, axis2=2))
-    vague = int((model.standard_errors > widths).any(axis=1).sum())
+    schema = sketch.design.schema
+    spread = slice(None) if schema is None else coordinates_cut(schema)  # labels may have no width
+    vague = int((model.standard_errors > widths)[:, spread].any(axis=1).sum())
     if vague and noise <= HOPELESS:
         found.append(
             f"the mean of {vague} of {model.n_components} components is known no better than to "
             "its width: the sketch may not support as many components"
         )
-    if sketch.design.schema is not None and noise <= HOPELESS:
-        found += _outside_bounds(model, widths, sketch.design.schema)
+    if schema is not None and noise <= HOPELESS:
+        found += _outside_bounds(model, widths, schema)
     elif solution.outside_share > NARROW and noise <= HOPELESS:
         found.append(
             f"{solution.outside_share:.0%} of the mixture lies outside the domain, whose edge "
