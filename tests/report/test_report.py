@@ -201,7 +201,7 @@ def test_without_matplotlib_the_page_has_no_plots(example, monkeypatch):
 
 def test_with_matplotlib_the_page_has_plots(page):
     pytest.importorskip("matplotlib")
-    assert page.count("<svg") == 2  # pairs of columns, and the fit
+    assert page.count("<svg") == 3 + 2  # pairs of columns, and the fit
 
 
 def test_the_report_leaves_matplotlib_as_it_was(example):

@@ -27,13 +27,13 @@ from privsketch.report.drawing import (
     INK,
     NO_PLOTS,
     Content,
+    axis_of,
     cluster_colors,
     drawn_columns,
-    figure_of,
     label,
     notes_of,
+    plot_of,
     set_axis,
-    svg_of,
 )
 from privsketch.report.fields import parts_of
 from privsketch.report.tables import part_table, portraits
@@ -169,8 +169,7 @@ def _sizes(model: ClusterModel) -> Floats:
 
 def _line_plot(model: ClusterModel) -> str:
     """Records of one column: the centers on a line."""
-    figure, axes = figure_of(7.5, 1.7)
-    axis = axes[0, 0]
+    figure, axis = axis_of(7.5, 1.7)
     places = model.centers[:, 0]
     axis.scatter(
         places, np.zeros(len(places)), s=_sizes(model), c=cluster_colors(len(places)), alpha=0.85
@@ -178,7 +177,7 @@ def _line_plot(model: ClusterModel) -> str:
     _set_axis(axis, "x", model, 0)
     axis.set_yticks([])
     axis.spines["left"].set_visible(False)
-    return svg_of(figure, "line", "Centers")
+    return plot_of(figure, "line", "Centers")
 
 
 def _region_plot(model: ClusterModel) -> str:
@@ -187,8 +186,7 @@ def _region_plot(model: ClusterModel) -> str:
     from matplotlib.patches import Circle
 
     colors = cluster_colors(model.n_clusters)
-    figure, axes = figure_of(6.4, 4.8)
-    axis = axes[0, 0]
+    figure, axis = axis_of(6.4, 4.8)
     (left, right), (bottom, top) = _window(model, 0), _window(model, 1)
     across, up = np.meshgrid(np.linspace(left, right, _GRID), np.linspace(bottom, top, _GRID))
     points = np.column_stack([across.ravel(), up.ravel()])
@@ -211,7 +209,7 @@ def _region_plot(model: ClusterModel) -> str:
     _numbers(axis, model.centers)
     _set_axis(axis, "x", model, 0)
     _set_axis(axis, "y", model, 1)
-    return svg_of(figure, "regions", "Centers and the region of each")
+    return plot_of(figure, "regions", "Centers and the region of each")
 
 
 def _inside(ball: Ball, points: Floats) -> npt.NDArray[np.bool_]:
@@ -238,8 +236,7 @@ def _plane_plot(model: ClusterModel) -> str:
     )
     places = scaled @ axes_found[:2].T
     kept = float(np.square(lengths[:2]).sum() / max(float(np.square(lengths).sum()), 1e-300))
-    figure, axes = figure_of(6.4, 4.2)
-    axis = axes[0, 0]
+    figure, axis = axis_of(6.4, 4.2)
     axis.scatter(
         *places.T, s=_sizes(model), c=cluster_colors(model.n_clusters), alpha=0.85, linewidths=0
     )
@@ -252,7 +249,7 @@ def _plane_plot(model: ClusterModel) -> str:
         axis.set_xticks([])
         axis.set_yticks([])
     axis.set_xlabel(f"plane of the centers: {kept:.0%} of their spread is in it")
-    return svg_of(figure, "plane", "How centers lie to each other")
+    return plot_of(figure, "plane", "How centers lie to each other")
 
 
 def _positive(weights: Floats) -> Floats:

@@ -24,12 +24,13 @@ from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.report.drawing import (
     GREY,
     PALETTE,
+    axis_of,
+    beside,
     cluster_colors,
     drawn_columns,
-    figure_of,
     label,
+    plot_of,
     set_axis,
-    svg_of,
 )
 from privsketch.schema.columns import Column
 from privsketch.schema.table import Schema
@@ -171,46 +172,36 @@ def _diagonal(widths: Floats) -> Floats:
     return np.asarray(np.square(widths)[:, :, None] * np.eye(widths.shape[1]))
 
 
-def pair_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
+def pair_plots(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """Centers in every pair of the columns that separate them most, with one-width ellipses."""
+    shown = _most_telling_columns(picture, MAX_PAIR_COLUMNS)
+    low, high = np.asarray(low), np.asarray(high)
+    pairs = [(a, b) for i, a in enumerate(shown) for b in shown[i + 1 :]]
+    return beside([_pair_plot(picture, a, b, low, high) for a, b in pairs])
+
+
+def _pair_plot(
+    picture: Picture, a: int, b: int, low: npt.NDArray[Any], high: npt.NDArray[Any]
+) -> str:
     from matplotlib.patches import Ellipse
 
-    names = [label(name) for name in picture.column_names]
-    shown = _most_telling_columns(picture, MAX_PAIR_COLUMNS)
-    pairs = [(a, b) for i, a in enumerate(shown) for b in shown[i + 1 :]]
-    across = min(3, len(pairs))
-    down = math.ceil(len(pairs) / across)
-    figure, axes = figure_of(3.1 * across, 2.9 * down, down, across)
-    low, high = np.asarray(low), np.asarray(high)
+    figure, axis = axis_of(3.1, 2.9)
     colors = cluster_colors(picture.size)
-    for place, axis in enumerate(axes.flat):
-        if place >= len(pairs):
-            axis.set_axis_off()
+    for k, (center, weight) in enumerate(zip(picture.centers, picture.weights, strict=True)):
+        across_axes, angle = _ellipse(picture.covariances[k][np.ix_([a, b], [a, b])])
+        where = (center[a], center[b])
+        area = Ellipse(where, *across_axes, angle=angle, facecolor=colors[k], alpha=0.18, lw=0)
+        axis.add_patch(area)
+        axis.scatter(*where, s=20 + 500 * weight, color=colors[k], alpha=0.85, linewidths=0)
+    for which, coordinate in (("x", a), ("y", b)):
+        column = picture.drawn[coordinate]
+        if column is not None:
+            set_axis(axis, which, column)
             continue
-        a, b = pairs[place]
-        for k, (center, weight) in enumerate(zip(picture.centers, picture.weights, strict=True)):
-            across_axes, angle = _ellipse(picture.covariances[k][np.ix_([a, b], [a, b])])
-            axis.add_patch(
-                Ellipse(
-                    (center[a], center[b]),
-                    *across_axes,
-                    angle=angle,
-                    facecolor=colors[k],
-                    alpha=0.18,
-                    lw=0,
-                )
-            )
-            axis.scatter(
-                center[a], center[b], s=20 + 500 * weight, color=colors[k], alpha=0.85, linewidths=0
-            )
-        for which, coordinate in (("x", a), ("y", b)):
-            column = picture.drawn[coordinate]
-            if column is not None:
-                set_axis(axis, which, column)
-                continue
-            getattr(axis, f"set_{which}lim")(*_window(picture, coordinate, low, high))
-            getattr(axis, f"set_{which}label")(names[coordinate])
-    return svg_of(figure, "pairs", "Centers in pairs of columns")
+        getattr(axis, f"set_{which}lim")(*_window(picture, coordinate, low, high))
+        getattr(axis, f"set_{which}label")(label(picture.column_names[coordinate]))
+    names = f"{picture.column_names[a]} and {picture.column_names[b]}"
+    return plot_of(figure, f"pair-{a}-{b}", f"Centers in {names}")
 
 
 def _ellipse(covariance: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
@@ -242,8 +233,7 @@ def _window(
 
 def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """For records of one column: the fitted density, and the centers on it."""
-    figure, axes = figure_of(7.5, 2.6)
-    axis = axes[0, 0]
+    figure, axis = axis_of(7.5, 2.6)
     low, high = np.asarray(low), np.asarray(high)
     is_whole = picture.schema is not None  # the public bounds, not the centers, make the axis
     window = (float(low[0]), float(high[0])) if is_whole else _window(picture, 0, low, high)
@@ -260,57 +250,54 @@ def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
         axis.set_xlabel(label(picture.column_names[0]))
     else:
         set_axis(axis, "x", column)
-    return svg_of(figure, "line", "Centers and fitted density")
+    return plot_of(figure, "line", "Centers and fitted density")
 
 
-def fit_plot(picture: Picture, sketch: Sketch) -> str:
+def fit_plots(picture: Picture, sketch: Sketch) -> str:
     """Released numbers against the model, and what is left against the expected noise."""
+    observed, predicted = sketch.moments(), picture.moments(sketch)
+    rest = (observed - predicted) / np.sqrt(picture.expected_variances(sketch))
+    return beside([_modulus_plot(picture, sketch, observed, predicted), _rest_plot(rest)])
+
+
+def _modulus_plot(
+    picture: Picture,
+    sketch: Sketch,
+    observed: npt.NDArray[np.complex128],
+    predicted: npt.NDArray[np.complex128],
+) -> str:
     from matplotlib.ticker import NullFormatter
 
-    observed, predicted = sketch.moments(), picture.moments(sketch)
     scale = max(picture.n_records, 1.0)
     radius = np.linalg.norm(sketch.design.radians(), axis=1)
-    figure, axes = figure_of(9.3, 3.1, 1, 2)
-    left, right = axes[0]
-    left.scatter(
-        radius,
-        np.abs(observed) / scale,
-        s=30,
-        facecolors="none",
-        edgecolors=GREY,
-        linewidths=0.9,
-        label="sketch",
-    )
-    left.scatter(radius, np.abs(predicted) / scale, s=6, color=PALETTE[0], lw=0, label="model")
-    left.set_xscale("log")
-    left.xaxis.set_minor_formatter(NullFormatter())
+    figure, axis = axis_of(4.6, 3.1)
+    rings = {"s": 30, "facecolors": "none", "edgecolors": GREY, "linewidths": 0.9}
+    axis.scatter(radius, np.abs(observed) / scale, label="sketch", **rings)
+    axis.scatter(radius, np.abs(predicted) / scale, s=6, color=PALETTE[0], lw=0, label="model")
+    axis.set_xscale("log")
+    axis.xaxis.set_minor_formatter(NullFormatter())
     unit = "encoded records" if picture.schema is not None else "radians per unit"
-    left.set_xlabel(f"frequency ({unit})")
-    left.set_ylabel("modulus per record")
-    left.legend(frameon=False, fontsize=8)
-    deviation = np.sqrt(picture.expected_variances(sketch))
-    rest = (observed - predicted) / deviation
+    axis.set_xlabel(f"frequency ({unit})")
+    axis.set_ylabel("modulus per record")
+    axis.legend(frameon=False, fontsize=8)
+    return plot_of(figure, "fit", "Released numbers beside those of the model")
+
+
+def _rest_plot(rest: npt.NDArray[np.complex128]) -> str:
+    """What the model leaves over, in standard deviations of what it should."""
+    figure, axis = axis_of(4.6, 3.1)
     values = np.concatenate([rest.real, rest.imag])
     edge = max(4.0, float(np.abs(values).max(initial=0.0)) * 1.02)
-    right.hist(
-        values,
-        bins=np.linspace(-edge, edge, 41),
-        density=True,
-        color=GREY,
-        alpha=0.6,
-        label="sketch minus model",
-    )
+    bins = np.linspace(-edge, edge, 41)
+    bars = {"density": True, "color": GREY, "alpha": 0.6}
+    axis.hist(values, bins=bins, label="sketch minus model", **bars)
     grid = np.linspace(-edge, edge, 400)
-    right.plot(
-        grid,
-        np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi),
-        color=PALETTE[1],
-        label="noise and sampling, at most",
-    )
-    right.set_xlabel("standard deviations of expected noise and sampling")
-    right.set_yticks([])
-    right.legend(frameon=False, fontsize=8)
-    return svg_of(figure, "fit", "Fit of the sketch against the expected noise")
+    bell = np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi)
+    axis.plot(grid, bell, color=PALETTE[1], label="noise and sampling, at most")
+    axis.set_xlabel("standard deviations of expected noise and sampling")
+    axis.set_yticks([])
+    axis.legend(frameon=False, fontsize=8)
+    return plot_of(figure, "rest", "What the model leaves over against the expected noise")
 
 
 def all_plots(picture: Picture, sketch: Sketch) -> Sequence[tuple[str, str]]:
@@ -321,5 +308,5 @@ def all_plots(picture: Picture, sketch: Sketch) -> Sequence[tuple[str, str]]:
     if picture.centers.shape[1] == 1 and len(picture.drawn) == 1:
         return [("Centers and density", line_plot(picture, low, high))]
     if len(picture.drawn) > 1:
-        return [("Centers in pairs of columns", pair_plot(picture, low, high))]
+        return [("Centers in pairs of columns", pair_plots(picture, low, high))]
     return []

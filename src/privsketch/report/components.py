@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 
 from privsketch.models.components import PCAModel
-from privsketch.report.drawing import (
-    INK,
-    PALETTE,
-    Content,
-    figure_of,
-    notes_of,
-    record_card,
-    svg_of,
-)
+from privsketch.report.drawing import INK, PALETTE, Content, axis_of, notes_of, plot_of, record_card
 from privsketch.report.fields import bounds_words, field_text
 from privsketch.report.tables import tone_table, tones
 from privsketch.schema.columns import Cycle
@@ -151,8 +143,7 @@ def _unit_rows(
 def variance_plot(model: PCAModel) -> str:
     """Bars of the explained variances with errors, and what is left per direction."""
     k = model.n_components
-    figure, axes = figure_of(min(9.3, max(3.8, 0.5 * k + 2.0)), 2.8)
-    axis = axes[0, 0]
+    figure, axis = axis_of(min(9.3, max(3.8, 0.5 * k + 2.0)), 2.8)
     places = np.arange(k)
     in_shares = model.schema is not None
     unit = max(model.total_variance, 1e-300) / 100 if in_shares else 1.0
@@ -173,7 +164,7 @@ def variance_plot(model: PCAModel) -> str:
     axis.set_xlabel("component")
     axis.set_ylabel(f"variance{', %' if in_shares else ''}, with 90 % intervals")
     axis.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1))
-    return svg_of(figure, "variances", "Variance along the components")
+    return plot_of(figure, "variances", "Variance along the components")
 
 
 def _ticks(setter: Any, names: list[str], offset: float) -> None:

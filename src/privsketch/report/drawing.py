@@ -71,6 +71,12 @@ def cluster_colors(n_clusters: int) -> list[str]:
     return ["#" + "".join(f"{round(255 * part):02x}" for part in rgb) for rgb in parts]
 
 
+def axis_of(width: float, height: float) -> tuple[Any, Any]:
+    """A figure of this size in inches, and its only axis."""
+    figure, axes = figure_of(width, height)
+    return figure, axes[0, 0]
+
+
 def figure_of(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
     """A figure of this size in inches, and its axes, (rows, columns)."""
     import matplotlib
@@ -93,9 +99,20 @@ def svg_of(figure: Any, name: str, title: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+
+
+def plot_of(figure: Any, name: str, title: str) -> str:
+    """The figure as a part of a page, whose style has a say in its colours."""
+    svg = svg_of(figure, name, title)
     for color, variable in _BY_STYLE.items():
         svg = svg.replace(color, variable)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+    return svg
+
+
+def beside(svgs: list[str]) -> str:
+    """Plots beside each other, as many as the page has room for."""
+    return f'<div class="plots">{"".join(svgs)}</div>'
 
 
 def unit_ticks(column: Column) -> tuple[Floats, list[str]]:

@@ -21,7 +21,7 @@ from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.report.centers import center_content, center_cost, center_facts
-from privsketch.report.clusters import Picture, all_plots, fit_plot, picture_of
+from privsketch.report.clusters import Picture, all_plots, fit_plots, picture_of
 from privsketch.report.components import pca_content
 from privsketch.report.cost import receipt_words, release_details, several_records
 from privsketch.report.drawing import NO_PLOTS, Content, notes_of, record_card
@@ -225,7 +225,7 @@ def _content(
 def _fit_details(picture: Picture, sketch: Sketch) -> str:
     return (
         "<details><summary>Does the model explain the sketch?</summary>"
-        f"{fit_plot(picture, sketch)}</details>"
+        f"{fit_plots(picture, sketch)}</details>"
     )
 
 

@@ -1,10 +1,11 @@
 """How pages look: on a desk, on a phone, in the dark, on paper. Nothing is loaded from anywhere."""
 
-# A row of a table becomes a heading with its cells below; T stands for the tables.
+# A row of a table becomes a heading with its cells below; T stands for the tables, N for
+# how many cells are beside each other.
 _FOLDED = """
 T,T caption,T tbody { display:block; }
 T thead { position:absolute; width:1px; height:1px; overflow:hidden; clip-path:inset(50%); }
-T tr { display:grid; grid-template-columns:repeat(auto-fill,minmax(66px,1fr)); padding:4px 0;
+T tr { display:grid; grid-template-columns:repeat(var(N),1fr); padding:4px 0;
         border-bottom:1px solid var(--faint); }
 T th,T td { border:0; padding-right:4px; } T td { text-align:left; padding-left:5px; }
 T th[scope=rowgroup] { grid-column:1/-1; padding-left:0; }
@@ -40,7 +41,9 @@ th,td { padding:4px 8px; border-bottom:1px solid var(--faint); text-align:right;
         vertical-align:top; }
 th { font-weight:600; } th:first-child,td:first-child { text-align:left; }
 caption { text-align:left; color:var(--muted); font-size:13px; padding:4px 0; }
-.words td,.words th { text-align:left; overflow-wrap:anywhere; }
+.words td,.words th { text-align:left; }
+.words td:first-child,.words td:last-child,.words th[scope=row] { overflow-wrap:anywhere; }
+.words td:first-child { min-width:5em; } .words th[scope=row] { min-width:7em; }
 .parts { width:100%; margin:8px 0; } .parts tr { break-inside:avoid; }
 .narrow { width:auto; } .parts th[scope=row] { max-width:190px; overflow-wrap:anywhere; }
 .parts th small,.parts td small { display:block; font-weight:400; line-height:1.3; }
@@ -74,6 +77,7 @@ summary { cursor:pointer; margin:16px 0 8px; }
 .note { border-left:4px solid var(--accent); background:var(--soft); padding:8px 14px;
         margin:12px 0; } .note.warn { border-color:var(--warn); background:var(--warn-soft); }
 svg { max-width:100%; height:auto; }
+.plots { display:flex; flex-wrap:wrap; gap:4px; }
 footer { color:var(--muted); margin-top:48px; font-size:13px; }
 FOLDED_ALWAYS@media (max-width:640px) {
   main { padding:20px 14px 48px; }
@@ -90,7 +94,7 @@ FOLDED_ON_PHONES}
 """
 
 STYLE = (
-    _LOOKS.replace("FOLDED_ALWAYS", _FOLDED.replace("T", ".folding"))
-    .replace("FOLDED_ON_PHONES", _FOLDED.replace("T", ".parts"))
+    _LOOKS.replace("FOLDED_ALWAYS", _FOLDED.replace("T", ".folding").replace("N", "--wide"))
+    .replace("FOLDED_ON_PHONES", _FOLDED.replace("T", ".parts").replace("N", "--narrow"))
     .strip()
 )

@@ -18,6 +18,7 @@ from privsketch.report.words import words_of
 
 MAX_ACROSS = 6  # fields beside each other, on a page as wide as paper; by trial
 MAX_PARTS = 8  # clusters beside each other
+ON_PHONES, ON_DESKS = 4, 11  # cells beside each other where rows are folded
 
 
 def portraits(parts: Parts) -> str:
@@ -144,10 +145,17 @@ def _upright(parts: Parts, rows: Sequence[Row], caption: str) -> str:
 
 def _table(head: str, lines: Sequence[str], caption: str, *, folding: bool) -> str:
     kind = "parts folding" if folding else "parts"
+    count = head.count("<th ")
+    across = f"--narrow:{_even(count, ON_PHONES)};--wide:{_even(count, ON_DESKS)}"
     return (
-        f'<div class="scroll"><table class="{kind}"><caption>{escape(caption)}</caption>'
-        f"<thead>{head}</thead><tbody>{''.join(lines)}</tbody></table></div>"
+        f'<div class="scroll"><table class="{kind}" style="{across}">'
+        f"<caption>{escape(caption)}</caption><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
+
+
+def _even(count: int, most: int) -> int:
+    """How many cells to put beside each other, so that all rows of them are about as long."""
+    return -(-count // max(1, -(-count // most)))
 
 
 def _name(row: Row) -> str:
