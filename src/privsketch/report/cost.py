@@ -95,6 +95,7 @@ def _named(step: Receipt) -> tuple[str, str]:
 
 def receipt_table(receipt: Receipt) -> str:
     """Every single release: what was spent by whom, and how the noise was set."""
+    names = ("source", "epsilon", "delta", "release")
     rows = []
     for entry in leaves(receipt):
         scale = "" if entry.scale is None else f", scale {entry.scale:.6g}"
@@ -105,10 +106,11 @@ def receipt_table(receipt: Receipt) -> str:
             number_text(entry.delta),
             f"{escape(entry.mechanism)}<br><small>{escape(how)}</small>",
         )
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    names = ("source", "epsilon", "delta", "release")
+        named = zip(names, cells, strict=True)
+        line = "".join(f'<td data-k="{name}">{cell}</td>' for name, cell in named)
+        rows.append(f"<tr>{line}</tr>")
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    return _words_table(head, rows)
+    return _words_table(head, rows, "releases")
 
 
 def release_details(receipt: Receipt) -> str:
@@ -121,9 +123,9 @@ def release_details(receipt: Receipt) -> str:
     )
 
 
-def _words_table(head: str, rows: list[str]) -> str:
+def _words_table(head: str, rows: list[str], kind: str = "steps") -> str:
     return (
-        f'<div class="scroll"><table class="words"><thead><tr>{head}</tr></thead>'
+        f'<div class="scroll"><table class="words {kind}"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 

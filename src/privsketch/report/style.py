@@ -43,7 +43,7 @@ th { font-weight:600; } th:first-child,td:first-child { text-align:left; }
 caption { text-align:left; color:var(--muted); font-size:13px; padding:4px 0; }
 .words td,.words th { text-align:left; }
 .words td:first-child,.words td:last-child,.words th[scope=row] { overflow-wrap:anywhere; }
-.words td:first-child { min-width:5em; } .words th[scope=row] { min-width:7em; }
+.words td:first-child { min-width:6em; } .words th[scope=row] { min-width:7em; }
 .parts { width:100%; margin:8px 0; } .parts tr { break-inside:avoid; }
 .narrow { width:auto; } .parts th[scope=row] { max-width:190px; overflow-wrap:anywhere; }
 .parts th small,.parts td small { display:block; font-weight:400; line-height:1.3; }
@@ -82,6 +82,12 @@ footer { color:var(--muted); margin-top:48px; font-size:13px; }
 FOLDED_ALWAYS@media (max-width:640px) {
   main { padding:20px 14px 48px; }
   .words td,.words th { padding:4px; } .portraits li { grid-template-columns:3.2em 3.4em 1fr; }
+  .releases,.releases tbody,.releases tr,.releases td { display:block; }
+  .releases thead,.releases td:empty { display:none; }
+  .releases tr { border-bottom:1px solid var(--faint); padding:4px 0; }
+  .releases td { border:0; padding:0; }
+  .releases td::before { content:attr(data-k) " "; color:var(--muted); }
+  .steps td:nth-child(3) { display:none; } .steps th { padding-right:8px; }
 FOLDED_ON_PHONES}
 @media print {
   @page { margin:14mm 12mm; }
