@@ -289,7 +289,10 @@ def test_pages_are_for_every_screen_paper_and_ear(pages, kind):
         if tag == "svg":
             assert attrs["role"] == "img"
             assert attrs["aria-label"]
-    assert "#24292f" not in page.split("</style>")[1]  # plots follow the page into the dark
+    # Plots follow the page into the dark, with all of their text.
+    assert "#24292f" not in page.split("</style>", 1)[1]
+    for style in re.findall(r'<text style="([^"]*)"', page):
+        assert "fill: var(--ink)" in style
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
 

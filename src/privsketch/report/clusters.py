@@ -23,6 +23,7 @@ from privsketch.models.clusters import ClusterModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.report.drawing import (
     GREY,
+    INK,
     PALETTE,
     axis_of,
     beside,
@@ -279,7 +280,7 @@ def _modulus_plot(
     unit = "encoded records" if picture.schema is not None else "radians per unit"
     axis.set_xlabel(f"frequency ({unit})")
     axis.set_ylabel("modulus per record")
-    axis.legend(frameon=False, fontsize=8)
+    axis.legend(frameon=False, fontsize=8, labelcolor=INK)
     return plot_of(figure, "fit", "Released numbers beside those of the model")
 
 
@@ -296,7 +297,7 @@ def _rest_plot(rest: npt.NDArray[np.complex128]) -> str:
     axis.plot(grid, bell, color=PALETTE[1], label="noise and sampling, at most")
     axis.set_xlabel("standard deviations of expected noise and sampling")
     axis.set_yticks([])
-    axis.legend(frameon=False, fontsize=8)
+    axis.legend(frameon=False, fontsize=8, labelcolor=INK)
     return plot_of(figure, "rest", "What the model leaves over against the expected noise")
 
 

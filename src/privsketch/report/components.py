@@ -163,7 +163,7 @@ def variance_plot(model: PCAModel) -> str:
     _ticks(axis.set_xticks, [str(i + 1) for i in range(k)], 0.0)
     axis.set_xlabel("component")
     axis.set_ylabel(f"variance{', %' if in_shares else ''}, with 90 % intervals")
-    axis.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1))
+    axis.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right", bbox_to_anchor=(1, 1))
     return plot_of(figure, "variances", "Variance along the components")
 
 

@@ -141,16 +141,11 @@ def _schema_parts(schema: Schema | None) -> list[str]:
 
 
 def _design_details(design: Design) -> str:
-    """The recipe; where a schema says what columns are, without the numbers they become."""
-    lines = design.describe().splitlines()
+    """The recipe; folded where the schema was told already."""
+    words = f"<pre>{escape(design.describe())}</pre>"
     if design.schema is None:
-        return f"<pre>{escape(chr(10).join(lines))}</pre>"
-    lines = [line for line in lines if line.split(" ", 1)[0] not in ("records", "columns")]
-    lines.insert(1, f"records     planned for {design.n_records:g} of them")
-    return (
-        f"<details><summary>The design, {design.fingerprint[:16]}</summary>"
-        f"<pre>{escape(chr(10).join(lines))}</pre></details>"
-    )
+        return words
+    return f"<details><summary>The design, {design.fingerprint[:16]}</summary>{words}</details>"
 
 
 def _center_parts(model: ClusterModel, content: Content, made: date | None) -> list[str]:

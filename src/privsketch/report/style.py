@@ -95,7 +95,7 @@ FOLDED_ON_PHONES}
   table { font-size:9pt; } th,td { padding:3px 5px; } small { font-size:8pt; }
   .cards { grid-template-columns:repeat(auto-fit,minmax(104px,1fr)); }
   h2,h3 { break-after:avoid; } svg,.note,.card { break-inside:avoid; }
-  .scroll { overflow:visible; } thead { display:table-header-group; }
+  .scroll { overflow:visible; } thead { display:table-header-group; } .plots svg { width:32%; }
 }
 """
 
