@@ -124,6 +124,11 @@ def test_noise_would_be_described_if_errors_were_not_looked_at(monkeypatch):
     assert false_words() > 100
 
 
+def test_shares_need_more_than_their_errors_say():
+    assert words_of(parts([point(smoker=0.52), point()], error=1e-6)) == ["", ""]
+    assert words_of(parts([point(smoker=0.56), point()], error=1e-6))[0] == "mostly smoker"
+
+
 def test_what_is_certain_but_tiny_is_not_named():
     assert words_of(parts([point(age=51), point(age=50)], error=1e-6)) == ["", ""]
 
