@@ -70,3 +70,28 @@ def test_a_misfit_of_labels_is_called_by_its_name(learner):
     others = [text for text in concerns(learner, plain, age=two) if "misfit" in text]
     assert not any("Categories" in text for text in others)
     assert told or others
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_errors_of_shares_hold_what_gaussians_miss(learner):
+    """Five points at least, in the units of shares, whatever the weight; numbers have none."""
+    schema = ps.Schema(
+        [
+            ps.Number("age", 0, 100),
+            ps.Category("region", ["north", "south"], weight=2.0),
+            ps.Flag("smoker", weight=0.5),
+        ]
+    )
+    rng = np.random.default_rng(0)
+    columns = {
+        "age": ages(0.0),
+        "region": np.where(rng.random(5000) < 0.01, "north", "south"),
+        "smoker": rng.random(5000) < 0.01,
+    }
+    design = ps.Design.plan(
+        domain=schema, n_components=1, budget=ps.Budget(10.0, 1e-6), n_records=5000, random_state=1
+    )
+    errors = LEARNERS[learner](ps.sketch(pd.DataFrame(columns), design)).table("standard_errors")
+    for name in ("region=north", "region=south", "smoker"):
+        assert 0.05 <= errors[name][0] < 0.15
+    assert errors["age"][0] < 2.0

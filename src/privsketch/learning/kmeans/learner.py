@@ -26,7 +26,7 @@ from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.number import choose_size
 from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.problem import Atoms, Problem, checked_sketch, problem_of
-from privsketch.learning.uncertainty import Solution, concerns, no_knowledge
+from privsketch.learning.uncertainty import Solution, concerns, no_knowledge, with_label_errors
 from privsketch.models.base import nearest
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
@@ -151,11 +151,12 @@ def _as_model(
     weights = _shares(clusters.records)
     axis_widths = _spread_around(clusters.centers, density)
     origin = domain.center_vector
+    errors = _standard_errors(clusters, solution, problem.high)
     fit = ClusterModel(
         centers=domain.project(clusters.centers + origin),
         weights=weights,
         width=math.sqrt(float(weights @ np.square(axis_widths).mean(axis=1))),
-        standard_errors=_standard_errors(clusters, solution, problem.high),
+        standard_errors=None if errors is None else with_label_errors(errors, sketch.design.schema),
         residual=solution.residual,
         expected_residual=solution.expected_residual,
         residual_spread=solution.uncertainty.cost_spread,

@@ -23,6 +23,7 @@ from privsketch.learning.uncertainty import (
     missing_records,
     no_knowledge,
     on_the_edge,
+    with_label_errors,
 )
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.schema.columns import Date, Number
@@ -156,7 +157,8 @@ def _as_model(sketch: Sketch, solution: MixtureSolution) -> GaussianMixtureModel
         covariances=covariances,
         covariance_type=gaussians.covariance_type,
         standard_errors=np.minimum(
-            solution.standard_errors, no_knowledge(sketch.design.domain.half_widths)
+            with_label_errors(solution.standard_errors, sketch.design.schema),
+            no_knowledge(sketch.design.domain.half_widths),
         ),
         residual=solution.chi_square,
         expected_residual=float(solution.degrees_of_freedom),
