@@ -1,7 +1,7 @@
 """The privacy budget and the receipt of what was spent of it.
 
 Numbers are exact: a float means the decimal number it prints as, so that 0.1 is one
-tenth and shares of a budget add up to it exactly. The unit protected is one record.
+tenth and shares of a budget add up to it exactly. The unit protected is one record, or one person.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any, Literal
 
-from privsketch.errors import ParameterError
+from privsketch.errors import ParameterError, require_count
 
 Neighbours = Literal["add-remove", "replace"]
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
@@ -44,6 +44,11 @@ class Unit:
     person: str | None = None
     max_records: int = 1
 
+    def __post_init__(self) -> None:
+        require_count("max_records", self.max_records)
+        if self.person is not None and not is_name(self.person):
+            raise ParameterError("person", self.person, "expected the name of a column")
+
     @property
     def text(self) -> str:
         """In words."""
@@ -65,6 +70,11 @@ class Unit:
 
 
 ONE_RECORD = Unit()
+
+
+def is_name(value: object) -> bool:
+    """Whether a value can name a column: a text of one line, for it stands in receipts."""
+    return isinstance(value, str) and bool(value) and value.isprintable()
 
 
 def _meaning(neighbours: str, unit: str) -> str:
@@ -199,8 +209,15 @@ class Budget:
             raise ParameterError(
                 "neighbours", self.neighbours, "expected 'add-remove' or 'replace'"
             )
+        if not isinstance(self.unit, Unit):
+            raise ParameterError("unit", self.unit, "expected a Unit")
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
+
+    @property
+    def of_anybody(self) -> Budget:
+        """The same for as many records of whomever: steps of a run do not know whose they are."""
+        return replace(self, unit=Unit(None, self.unit.max_records))
 
     def describe(self) -> str:
         """One line in words."""
@@ -259,8 +276,12 @@ class Receipt:
         """The same cost for another unit, whose records the noise was made for."""
         if unit == ONE_RECORD:
             return self
-        told = self.unit.replace(UNIT, unit.text, 1) if self.unit.startswith(UNIT) else self.unit
-        assumptions = [text for text in (self.assumption, unit.assumption) if text]
+        told, assumption = self.unit, self.assumption
+        if told.startswith(UNIT):
+            told = told.replace(UNIT, unit.text, 1)
+        elif told.startswith(PERSON):  # a part that was made for as many records, of whomever
+            told, assumption = unit.text, ""
+        assumptions = [text for text in (assumption, unit.assumption) if text]
         return replace(
             self,
             unit=told,

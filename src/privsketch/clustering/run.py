@@ -107,6 +107,10 @@ class Run:
             domain = _domain_of(self.schema, budget)
         if not isinstance(domain, Box | Ball):
             raise ParameterError("domain", domain, "expected a Schema, a Box or a Ball")
+        if self.schema is None and budget.unit.person is not None:
+            raise ParameterError(
+                "budget: its unit is a person, and only a schema says which records are whose"
+            )
         self.data, self.domain, self.budget = data, domain, budget
         self._kept: KeptRows | None = None  # of persons
         self.n_records = None if n_records is None else require_records(n_records)
@@ -243,7 +247,7 @@ class Run:
             task="kmeans",
             n_components=n_clusters,
             domain=domain,
-            budget=account.budget("sketch", many=True),
+            budget=account.budget("sketch", many=True).of_anybody,
             n_records=n_records,
             random_state=self.seed,
             noise=None if account.shares.is_pure else "gaussian",  # whose rho is what is charged

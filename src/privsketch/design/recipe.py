@@ -140,6 +140,11 @@ class Design:
         self._require_map()
         if self.schema is not None:
             self._require_schema(self.schema)
+        elif self.budget.unit.person is not None:
+            raise ParameterError(
+                "budget: its unit is a person, and only a schema says which records are whose; "
+                "give one with `person=` as the domain"
+            )
         if self.masks == Masks():
             object.__setattr__(self, "masks", None)
         if self.masks is not None:

@@ -53,7 +53,7 @@ class Account:
         It counts as spent from then on; `charge` takes its receipt. `many` says that the release
         looks itself at how many records of a person count; without it, more than one is refused.
         """
-        if not many:
+        if self._times > 1 and not many:
             self.require_one_record(name)
         self._take(name)
         return self.shares.part(name)
@@ -230,8 +230,9 @@ class Account:
             # Its epsilon would not be that of the share, whose rho is what counts.
             raise ParameterError(f"shares: {kind} noise is for budgets with delta = 0")
         budget = self.budget(name, many=True)
+        times = self._times  # which refuses more than one of a replacement
         if budget.neighbours == "add-remove":
-            return budget, self._times * moved
+            return budget, times * moved
         return budget, 2 * moved if replaced is None else replaced
 
     def receipt(self, mechanism: str, source: str | None) -> Receipt:

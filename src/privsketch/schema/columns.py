@@ -37,6 +37,8 @@ RULES: tuple[Rule, ...] = ("error", "drop", "center")
 # A logarithmic column that begins at 0 is linear below this part of its range.
 _LINEAR_PART = 1000.0
 DAY = 86400.0
+_MAX_TURNS = 2.0**40  # beyond, a float of 64 bits has less than four digits of a turn left
+_YEARS = range(1700, 2200)  # of bounds: nanoseconds since 1970 fit 64 bits
 
 
 class Column:
@@ -131,6 +133,10 @@ class Column:
         """A value that people wrote down, as `encode` wants it."""
         return self._number("fill", written)
 
+    def known(self, values: Floats) -> Floats:
+        """Values (n,), NaN where one cannot be encoded."""
+        return np.where(np.isfinite(values), values, np.nan)
+
     def to_json(self) -> dict[str, Any]:
         """The column as plain JSON values; what is as usual is left out."""
         found: dict[str, Any] = {"kind": self.KIND}
@@ -224,8 +230,8 @@ class Number(Column):
         require_one_of("scale", self.scale, ("linear", "log"))
         if self.scale == "log" and self.low < 0:
             raise self._error("low", self.low, "a logarithmic column begins at 0 or above")
-        if not isinstance(self.unit, str):
-            raise self._error("unit", self.unit, "expected a text")
+        if not isinstance(self.unit, str) or not self.unit.isprintable():
+            raise self._error("unit", self.unit, "expected a text of one line")
         if self.fill is not None:
             self._set("fill", self._number("fill", self.fill))
             if not self.low <= self.fill <= self.high:
@@ -357,6 +363,8 @@ class Date(Column):
             moment = moment.replace(tzinfo=None) if moment.tzinfo is None else _in_utc(moment)
         except (AttributeError, TypeError, ValueError):
             raise self._error(name, value, "expected a date like 2020-01-31") from None
+        if moment.year not in _YEARS:
+            raise self._error(name, value, f"expected a year from {_YEARS[0]} to {_YEARS[-1]}")
         is_day = moment == datetime(moment.year, moment.month, moment.day)
         return moment.date().isoformat() if is_day else moment.isoformat(timespec="seconds")
 
@@ -479,6 +487,12 @@ class Cycle(Column):
     def squared_radius(self) -> float:
         """Of the circle."""
         return self.radius**2
+
+    def known(self, values: Floats) -> Floats:
+        """Values (n,), NaN where they are so large that no place of a turn is left of them."""
+        with np.errstate(over="ignore"):
+            turns = (values - self.start) / self.period
+        return np.where(np.abs(turns) < _MAX_TURNS, values, np.nan)
 
     def encode(self, values: Floats) -> Floats:
         """A point of the circle."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,13 +17,33 @@ OTHER, MISSING = "other", "missing"
 MAX_LABELS = 1000  # a coordinate each
 
 
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NO_NUMBERS = ("nan", "inf", "infinity")
+
+
 def label_text(value: Any) -> str:
-    """A label as all readers write it: 3, 3.0 and "3" are the same, and so are True and "true"."""
+    """A label in its one spelling: 3, 3.0, "3" and "03" are the same, and so are True and "TRUE".
+
+    Libraries infer the type of a column from all its cells. What a cell says must not depend on it:
+    numbers go through a float of 64 bits, wherever they come from.
+    """
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
+    if not isinstance(value, str):
+        try:
+            return _number_text(float(value))
+        except OverflowError:  # beyond all floats, and all labels
+            return hex(value) if isinstance(value, int) else "a number"
+        except (TypeError, ValueError):
+            return str(value)
+    text = value.strip()
+    if _NUMBER.fullmatch(text):
+        return _number_text(float(text))
+    return text.lower() if text.lower() in ("true", "false") else text
+
+
+def _number_text(number: float) -> str:
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
 class Labelled(Column):
@@ -89,10 +110,10 @@ class Labelled(Column):
 
     def value_of(self, written: Any) -> float:
         """Its place among the labels."""
-        text = label_text(written)
-        if text not in self.labels:
+        keys = [label_text(label) for label in self.labels]
+        if label_text(written) not in keys:
             raise self._error("fill", written, "is none of its values")
-        return float(self.labels.index(text))
+        return float(keys.index(label_text(written)))
 
 
 @dataclass(frozen=True)
@@ -136,10 +157,13 @@ class Category(Labelled):
             raise self._error("values", self.values, "expected a list of the values it may have")
         if not all(isinstance(v, str | int | bool | np.generic) for v in self.values):
             raise self._error("values", self.values, "expected texts or whole numbers")
-        texts = tuple(label_text(value) for value in self.values)
-        twice = [text for text in texts if texts.count(text) > 1]
+        texts = tuple(v.strip() if isinstance(v, str) else label_text(v) for v in self.values)
+        keys = [label_text(text) for text in texts]
+        twice = [text for text, key in zip(texts, keys, strict=True) if keys.count(key) > 1]
         if twice:
             raise self._error("values", twice[0], "occurs twice")
+        if any(key.lower().lstrip("+-") in NO_NUMBERS for key in keys):
+            raise self._error("values", texts, "one of them means that there is no number")
         if len(texts) > MAX_LABELS:
             raise self._error("values", len(texts), f"more than {MAX_LABELS} of them")
         if not all(text and text.isprintable() for text in texts):
@@ -147,6 +171,11 @@ class Category(Labelled):
         self._set("values", texts)
         if self.fill is not None:
             self._set("fill", self.labels[int(self.value_of(self.fill))])
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The values in the spelling that cells are compared in."""
+        return tuple(label_text(value) for value in self.values)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -252,8 +281,8 @@ class Flag(Labelled):
         return np.stack([1 - yes, yes], axis=1)
 
     def value_of(self, written: Any) -> float:
-        """0 or 1."""
-        return float(bool(written))
+        """0 for no, 1 for yes, 2 for missing where that is a value of its own."""
+        return 2.0 if isinstance(written, str) else float(bool(written))
 
     def _words(self) -> str:
         return "yes or no"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from privsketch._typing import Floats
-from privsketch.budget import Budget, Unit
+from privsketch.budget import Budget, Unit, is_name
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_one_of
 from privsketch.formats import parse_json, read_file, reading, write_file
@@ -97,7 +97,7 @@ class Schema:
         self._check_persons(names)
 
     def _check_persons(self, names: list[str]) -> None:
-        if self.person is not None and (not isinstance(self.person, str) or not self.person):
+        if self.person is not None and not is_name(self.person):
             raise ParameterError("person", self.person, "expected the name of a column")
         if self.person in names:
             raise ParameterError(
@@ -312,13 +312,18 @@ def domain_of_rows(schema: Schema, protect: str, bound: float | None) -> Domain:
     An entry that is protected by itself must be one coordinate.
     """
     require_rows(schema)
+    if bound is not None:
+        raise ParameterError(
+            f"`bound={bound!r}` with a schema: records are encoded, and a distance of the table is "
+            "no distance there; leave it out, which hides all that a record says"
+        )
     several = [column.name for column in schema.columns if len(column.coordinates) > 1]
     if protect == "element" and several:
         raise ParameterError(
             f"`protect='element'` with column {several[0]!r}, which becomes several numbers: a "
             "change of it is more than one entry; use `protect='row'`"
         )
-    return schema.ball if protect == "row" and bound is None else schema.box
+    return schema.ball if protect == "row" else schema.box
 
 
 def schema_of(domain: Any) -> Schema | None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,8 +21,8 @@ import numpy.typing as npt
 from privsketch._typing import Floats
 from privsketch.errors import RecordError
 from privsketch.schema.columns import Column, Date, Rule
-from privsketch.schema.labels import Category, Flag, label_text
-from privsketch.tables.memory import cell_number, is_missing_cell
+from privsketch.schema.labels import NO_NUMBERS, Category, Flag, label_text
+from privsketch.tables.memory import as_floats, cell_number, is_missing_cell
 from privsketch.tables.untyped.text import MISSING_WORDS, NULLS
 
 Bits = npt.NDArray[np.bool_]
@@ -31,6 +32,10 @@ _YES, _NO = ("1", "true", "yes", "t", "y"), ("0", "false", "no", "f", "n")
 # What Arrow may take for a number or a date; nothing else is one.
 _NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))$"
 _DAY = r"^\d{4}-\d{2}-\d{2}([ T].*)?$"
+_ZONE = r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"  # behind a time of day
+# What a label may be in another spelling of: numbers, true and false.
+_LABEL = r"^([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:true|false))$"
+_INFINITE = tuple(sign + word for sign in ("", "+", "-") for word in NO_NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -121,9 +126,7 @@ def require_kind(column: Column, kind: Any, what: str) -> None:
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
     is_text, is_flag = _is_text(kind), types.is_boolean(kind)
     fits = is_number or is_flag
-    if isinstance(column, Category):
-        fits = is_text or types.is_integer(kind) or types.is_floating(kind) or is_flag
-    elif isinstance(column, Flag):
+    if isinstance(column, Category | Flag):
         fits = is_text or is_number or is_flag
     elif isinstance(column, Date):
         fits = is_text or types.is_timestamp(kind) or types.is_date(kind)
@@ -140,9 +143,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _numbers(array: Any) -> Floats:
-    import pyarrow as pa
-
-    found = array.cast(pa.float64(), safe=False)
+    found = as_floats(array)
     if found.null_count:
         found = found.fill_null(float("nan"))
     return np.array(np.from_dlpack(found), dtype=np.float64)
@@ -190,16 +191,34 @@ def _cast(texts: Any, kind: Any, looks: str) -> tuple[Any, Bits | None]:
 
 
 def texts_of(array: Any) -> Any:
-    """Labels as text: whole numbers without a point."""
+    """Labels as text in their one spelling (`label_text`); null where there is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_floating(array.type):
-        whole = pc.equal(pc.floor(array), array)
-        bounded = pc.less(pc.abs(array), 2.0**53)
-        as_whole = pc.cast(pc.if_else(pc.and_(whole, bounded), array, None), pa.int64())
-        return pc.coalesce(pc.cast(as_whole, pa.string()), pc.cast(array, pa.string()))
-    return array.cast(pa.large_string()) if _is_text(array.type) else array.cast(pa.string())
+    if pa.types.is_boolean(array.type):
+        return array.cast(pa.string()).cast(pa.large_string())
+    if not _is_text(array.type):
+        return _number_texts(_numbers(array))
+    trimmed = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
+    codes = trimmed.dictionary_encode()
+    words = codes.dictionary
+    looks = _bits(pc.match_substring_regex(words, _LABEL))  # others are as they stand
+    places = np.flatnonzero(looks)
+    if len(places) == 0:
+        return trimmed
+    spelled = [label_text(word) for word in words.take(pa.array(places)).to_pylist()]
+    whole = pc.replace_with_mask(words, pa.array(looks), pa.array(spelled, words.type))
+    return whole.take(codes.indices)
+
+
+def _number_texts(values: Floats) -> Any:
+    """Numbers as labels; those that are none are null."""
+    import pyarrow as pa
+
+    known = np.isfinite(values)
+    unique, places = np.unique(np.where(known, values, 0.0), return_inverse=True)
+    texts = pa.array([label_text(number) for number in unique.tolist()], pa.large_string())
+    return texts.take(pa.array(places, mask=~known))
 
 
 def _is_missing(texts: Any) -> npt.NDArray[np.bool_]:
@@ -208,7 +227,7 @@ def _is_missing(texts: Any) -> npt.NDArray[np.bool_]:
     import pyarrow.compute as pc
 
     plain = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    spelled = pc.is_in(plain, value_set=pa.array(MISSING_WORDS, plain.type))
+    spelled = pc.is_in(plain, value_set=pa.array([*MISSING_WORDS, *_INFINITE], plain.type))
     return _bits(pc.or_(pc.is_null(texts), spelled))
 
 
@@ -227,7 +246,7 @@ def _index(texts: Any, known: Iterable[str]) -> npt.NDArray[np.int64]:
 
 def _places(column: Category, texts: Any) -> Floats:
     """Places among the labels; a listed value is never missing, however it is spelled."""
-    place = _index(texts, column.values)
+    place = _index(texts, column.keys)
     values = place.astype(np.float64)
     unknown = place < 0
     values[unknown] = column.labels.index("other")
@@ -239,19 +258,17 @@ def _flags(column: Flag, array: Any) -> Parsed:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not _is_text(array.type):
-        values = _numbers(array)
-        wrong = ~np.isin(values, (0.0, 1.0)) & np.isfinite(values)
-    else:
-        texts = pc.utf8_lower(pc.utf8_trim_whitespace(array.cast(pa.large_string())))
-        own = [
-            [] if word is None else [word.strip().lower()] for word in (column.false, column.true)
-        ]
-        yes = [*own[1], *(word for word in _YES if word not in own[0])]
-        no = [*own[0], *(word for word in _NO if word not in own[1])]
-        place = _index(texts, [*no, *yes])
-        values = np.where(place < 0, np.nan, place >= len(no)).astype(np.float64)
-        wrong = (place < 0) & ~_is_missing(texts)
+    if pa.types.is_boolean(array.type):
+        return _numbers(array), None
+    texts = pc.utf8_lower(texts_of(array))
+    own = [
+        [] if word is None else [label_text(word).lower()] for word in (column.false, column.true)
+    ]
+    yes = [*own[1], *(word for word in _YES if word not in own[0])]
+    no = [*own[0], *(word for word in _NO if word not in own[1])]
+    place = _index(texts, [*no, *yes])
+    values = np.where(place < 0, np.nan, place >= len(no)).astype(np.float64)
+    wrong = (place < 0) & ~_is_missing(texts)
     return (np.where(wrong, np.nan, values), wrong) if wrong.any() else (values, None)
 
 
@@ -267,11 +284,12 @@ def _seconds(column: Date, array: Any) -> Parsed:
         array, wrong = _moments(column, known)
     if pa.types.is_date(array.type):
         array = array.cast(pa.timestamp("s"), safe=False)
-    # Wider units first: what lies beyond those of a narrow one is not wrapped around.
     per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
     missing = _bits(pc.is_null(array))
-    ticks = np.asarray(array.cast(pa.int64()).fill_null(0)).astype(np.float64)
-    return np.where(missing, np.nan, ticks / per_second), wrong
+    ticks = np.asarray(array.cast(pa.int64()).fill_null(0)).astype(np.int64)
+    # The same bits in every unit, which libraries choose by the finest of all cells.
+    seconds, rest = np.divmod(ticks, per_second)
+    return np.where(missing, np.nan, seconds + rest / per_second), wrong
 
 
 def _moments(column: Date, texts: Any) -> tuple[Any, Bits | None]:
@@ -284,11 +302,15 @@ def _moments(column: Date, texts: Any) -> tuple[Any, Bits | None]:
         if found.null_count == texts.null_count:
             return found, None
         return found, _bits(pc.is_null(found)) & ~_bits(pc.is_null(texts))
-    plain = _cast(texts, pa.timestamp("us"), _DAY)
-    if plain[1] is None:
-        return plain
-    zoned = _cast(texts, pa.timestamp("us", "UTC"), _DAY)  # all of them have a zone, or none
-    return zoned if zoned[0].null_count < plain[0].null_count else plain
+    has_zone = pc.match_substring_regex(texts, _ZONE)
+    nothing = pa.scalar(None, texts.type)
+    plain, wrong = _cast(pc.if_else(has_zone, nothing, texts), pa.timestamp("us"), _DAY)
+    if not _bits(has_zone).any():
+        return plain, wrong
+    zoned, also = _cast(pc.if_else(has_zone, texts, nothing), pa.timestamp("us", "UTC"), _DAY)
+    found = pc.coalesce(plain, zoned.cast(pa.timestamp("us")))
+    faults = [bits for bits in (wrong, also) if bits is not None]
+    return found, np.logical_or.reduce(faults) if faults else None
 
 
 def cells_of_objects(column: Column, cells: Iterable[Any], what: str) -> Any:
@@ -325,7 +347,7 @@ def _object_reader(column: Column, what: str) -> tuple[Callable[[Any], Any], Any
     import pyarrow as pa
 
     if isinstance(column, Date):
-        return lambda cell: _moment(cell, column, what), pa.timestamp("us")
+        return lambda cell: _moment(cell, column, what), pa.timestamp("ns")
     if isinstance(column, Category | Flag):
         return lambda cell: text_cell(cell, column.name, what), pa.large_string()
     return lambda cell: cell_number(cell, f"column {column.name!r}"), pa.float64()
@@ -335,20 +357,30 @@ def text_cell(cell: Any, name: str, what: str) -> str | None:
     """A label, or the name of a person, as text; None if it is missing."""
     if is_missing_cell(cell):
         return None
-    if isinstance(cell, str | int | float | bool | np.generic) and not isinstance(
-        cell, np.datetime64 | np.timedelta64
-    ):
-        return label_text(cell)
+    is_time = isinstance(cell, np.datetime64 | np.timedelta64)
+    if isinstance(cell, str | int | float | bool | np.generic | Decimal) and not is_time:
+        text = cell if isinstance(cell, str) else label_text(cell)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            pass  # half a character: Arrow's error would quote it
+        else:
+            return text
     raise RecordError(f"{what}: column {name!r}: a cell is neither a text nor a number")
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FAR = 2**63 - 1
+
+
 def _moment(cell: Any, column: Date, what: str) -> int | None:
-    """Microseconds since 1970."""
+    """Nanoseconds since 1970; those that 64 bits do not hold lie beyond all bounds."""
     if is_missing_cell(cell) or (isinstance(cell, str) and cell.strip().lower() in MISSING_WORDS):
         return None
     try:
         if isinstance(cell, np.datetime64):
-            return int(cell.astype("datetime64[us]").astype(np.int64))
+            return _ticks(cell)
+        extra = 0
         if isinstance(cell, str):
             text = cell.strip()
             cell = (
@@ -358,8 +390,24 @@ def _moment(cell: Any, column: Date, what: str) -> int | None:
             )
         elif isinstance(cell, date) and not isinstance(cell, datetime):
             cell = datetime(cell.year, cell.month, cell.day)
+        else:
+            extra = int(getattr(cell, "nanosecond", 0))  # of pandas, below a microsecond
         moment: datetime = cell.replace(tzinfo=UTC) if cell.tzinfo is None else cell.astimezone(UTC)
-        return round(moment.timestamp() * 1e6)
+        ticks = (moment - _EPOCH) // timedelta(microseconds=1) * 1000 + extra
+        return max(-_FAR, min(int(ticks), _FAR))
     except (AttributeError, TypeError, ValueError, OverflowError):
         pass
     raise RecordError(f"{what}: column {column.name!r}: a cell is no date")
+
+
+def _ticks(cell: np.datetime64) -> int:
+    """Nanoseconds since 1970, in whole numbers of any size until they are cut."""
+    unit, count = np.datetime_data(cell.dtype)
+    if unit in ("Y", "M"):
+        cell, unit, count = cell.astype("datetime64[D]"), "D", 1
+    each = {"W": 604800, "D": 86400, "h": 3600, "m": 60, "s": 1}
+    per_unit = {name: seconds * 10**9 for name, seconds in each.items()}
+    per_unit |= {"ms": 10**6, "us": 10**3, "ns": 1}
+    ticks = int(cell.astype(np.int64)) * count
+    ticks = ticks * per_unit[unit] if unit in per_unit else ticks // 1000  # ps and finer
+    return max(-_FAR, min(ticks, _FAR))

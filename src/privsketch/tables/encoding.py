@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Block, Floats
-from privsketch.errors import RecordError
+from privsketch.errors import PrivsketchError, RecordError
 from privsketch.schema.columns import Column
 from privsketch.schema.table import Schema
 from privsketch.tables.cells import Raw, cells_of_objects, require_kind, text_cell, values_of
@@ -29,6 +29,17 @@ Persons = npt.NDArray[np.int64] | Any
 
 def encoded(batch: Any, schema: Schema, what: str = "table") -> tuple[Block, Persons | None]:
     """Records (n, dim) of a batch's rows that are not left out, and whose they are."""
+    failure = ""
+    try:
+        return _encoded(batch, schema, what)
+    except (PrivsketchError, MemoryError):
+        raise
+    except Exception as error:  # of a library, which may quote what it stumbles over
+        failure = type(error).__name__
+    raise RecordError(f"{what}: it cannot be read by the schema ({failure}): damaged text?")
+
+
+def _encoded(batch: Any, schema: Schema, what: str) -> tuple[Block, Persons | None]:
     points, kept = all_encoded(batch, schema, what)
     persons = None
     if schema.person is not None:
@@ -51,8 +62,7 @@ def all_encoded(
     points = np.empty((schema.dim, batch.num_rows))
     kept = np.ones(batch.num_rows, dtype=np.bool_)
     for column, place in schema.places():
-        values = values_of(column, batch.column(column.name), what)
-        values[~np.isfinite(values)] = np.nan
+        values = column.known(values_of(column, batch.column(column.name), what))
         missing = np.isnan(values)
         if missing.any():
             _settle(column, schema.rule(column), values, missing, kept, what)
@@ -98,25 +108,47 @@ def persons_of(array: Any, name: str, what: str) -> tuple[Persons, npt.NDArray[n
         return np.zeros(len(array), dtype=np.int64), np.ones(len(array), dtype=np.bool_)
     nobody = np.asarray(pc.is_null(array, nan_is_null=True).cast("uint8")).astype(np.bool_)
     if pa.types.is_floating(kind):
-        numbers = np.asarray(array.fill_null(0.0)).astype(np.float64)
+        numbers = _floats(array)
         numbers[nobody] = 0.0
-        if not ((np.floor(numbers) == numbers) & (np.abs(numbers) < 2.0**53)).all():
+        # Beyond its digits, a float stands for several numbers.
+        largest = 2.0 ** {16: 11, 32: 24, 64: 53}[kind.bit_width]
+        if not ((np.floor(numbers) == numbers) & (np.abs(numbers) < largest)).all():
             raise RecordError(
                 f"{what}: column {name!r}: a person is neither a whole number nor text"
             )
         return numbers.astype(np.int64), nobody
-    if pa.types.is_integer(kind):
-        # Those of 64 bits without a sign are told apart by their bits, too.
-        filled = np.asarray(array.fill_null(0))
-        return filled.astype(np.int64), nobody
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return np.asarray(array.fill_null(0)).astype(np.int64), nobody
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return array.fill_null(b"").cast(pa.large_binary()), nobody
-    if pa.types.is_fixed_size_binary(kind):
-        return array.cast(pa.binary()).fill_null(b"").cast(pa.large_binary()), nobody
+        array = array.fill_null(b"").cast(pa.large_binary())
+    elif pa.types.is_fixed_size_binary(kind):
+        array = array.cast(pa.binary()).fill_null(b"").cast(pa.large_binary())
+    else:
+        texts = person_texts(array)
+        spelled = pc.is_in(pc.utf8_lower(texts), value_set=pa.array(MISSING_WORDS, texts.type))
+        nobody |= np.asarray(spelled.fill_null(False).cast("uint8")).astype(np.bool_)
+        array = texts.fill_null("").cast(pa.large_binary())
+    nobody |= np.asarray(pc.equal(pc.binary_length(array), 0).cast("uint8")).astype(np.bool_)
+    return array.take(pa.array(np.arange(len(array)))), nobody  # a copy, whoever has the bytes
+
+
+def person_texts(array: Any) -> Any:
+    """Names of persons in one spelling: no blanks around them, and whole numbers as such.
+
+    7, 007 and 7.0 are one person: libraries drop zeros and add points where all cells are numbers,
+    or where one is missing.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     texts = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
-    spelled = pc.is_in(pc.utf8_lower(texts), value_set=pa.array(MISSING_WORDS, texts.type))
-    nobody |= np.asarray(spelled.fill_null(False).cast("uint8")).astype(np.bool_)
-    return texts.fill_null("").cast(pa.large_binary()), nobody
+    texts = pc.utf8_normalize(texts, form="NFC")
+    return pc.replace_substring_regex(texts, r"^\+?(-?)0*(\d+)(\.0*)?$", r"\1\2")
+
+
+def _floats(array: Any) -> Floats:
+    values = np.asarray(array.fill_null(0.0)).astype(np.float64)
+    return np.where(np.isnan(values), 0.0, values)
 
 
 def require_person_kind(kind: Any, name: str, what: str) -> None:
@@ -187,10 +219,13 @@ def array_batches(array: Any, chosen: Selection) -> Iterator[Any]:
     def cells(column: int, rows: slice) -> Any:
         place = places[column]
         part = plain[rows, place]
-        if masks is not None and masks[rows, place].any():
-            part = part.astype(object)
+        if masks is None:
+            return part
+        if part.dtype == object:
+            part = part.copy()
             part[masks[rows, place]] = None
-        return part
+            return part
+        return np.ma.array(part, mask=masks[rows, place])
 
     yield from _batches(schema, len(plain), cells, chosen.dim)
 
@@ -286,6 +321,7 @@ def _batches(
 
 def _array(column: Column, cells: Any) -> Any:
     """An Arrow array of cells; objects are read one by one, for no cell decides over others."""
+    cells = _own_type(cells)
     if cells.dtype == object:
         return cells_of_objects(column, cells, "table")
     try:
@@ -301,10 +337,17 @@ def _array(column: Column, cells: Any) -> Any:
 def _person_array(name: str, cells: Any) -> Any:
     import pyarrow as pa
 
+    cells = _own_type(cells)
     if cells.dtype == object:
         texts = [text_cell(cell, name, "table") for cell in cells]
         return pa.array(texts, pa.large_string())
     return _of_cells(cells, name)
+
+
+def _own_type(cells: Any) -> Any:
+    """Cells of their own types, where a library has put objects of several into categories."""
+    categories = getattr(getattr(cells.dtype, "categories", None), "dtype", None)
+    return cells.astype(object) if categories == np.dtype(object) else cells
 
 
 def _of_cells(cells: Any, name: str) -> Any:
@@ -312,7 +355,10 @@ def _of_cells(cells: Any, name: str) -> Any:
     import pyarrow as pa
 
     try:
-        array = pa.array(cells, from_pandas=True)  # the index of a frame is not part of a record
+        if isinstance(cells, np.ma.MaskedArray):
+            array = pa.array(np.asarray(cells.data), mask=np.ma.getmaskarray(cells))
+        else:  # the index of a frame is not part of a record
+            array = pa.array(cells, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise RecordError(f"table: column {name!r} is {cells.dtype}") from None
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -118,7 +118,7 @@ def _numbers(cells: Any, name: str) -> npt.NDArray[Any]:
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise RecordError(f"table: column {name!r} is not numeric but {cells.dtype}") from None
     require_numeric_type(array.type, name, "table")
-    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    return np.asarray(as_floats(array).to_numpy(zero_copy_only=False))
 
 
 def list_blocks(rows: Sequence[Any], chosen: Selection) -> Iterator[Block]:
@@ -225,10 +225,22 @@ def _batch_block(batch: Any, names: Sequence[str]) -> Block:
         column = batch.column(name)
         kind = column.type
         if column.null_count or not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
-            kind = pa.float32() if kind == pa.float32() else pa.float64()
-            column = column.cast(kind, safe=False)
+            column = column if kind == pa.float32() else as_floats(column)
         columns.append(_arrow_numbers(column))
     return _columns_block(columns)
+
+
+def as_floats(array: Any) -> Any:
+    """An Arrow array of numbers as float64, each rounded once.
+
+    Arrow divides decimals by a power of ten that depends on the type, and libraries infer that from
+    all cells: the text of a decimal is the same in every type.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.string())
+    return array.cast(pa.float64(), safe=False)
 
 
 def _arrow_numbers(column: Any) -> npt.NDArray[Any]:

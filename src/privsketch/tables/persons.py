@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -207,19 +207,32 @@ def _reduced(words: Words, texts: Any, most: int) -> _Chunk:
         sorted_rows = rows[order]
         least = np.minimum.reduceat(sorted_rows, starts)
         found = np.flatnonzero(sorted_rows == least[of_group])
-        # Equal rows of a person are one.
+        # Equal rows of a person are one; others with the same hash are told apart by their values.
         place = of_group[found]
         first = np.empty(len(found), dtype=np.bool_)
         first[0], first[1:] = True, place[1:] != place[:-1]
+        if _differ(words[order[found]], ~first):
+            values = words[order[found], 2:]
+            found = found[np.lexsort((*values.T, place))]
         chosen = order[found[first]]
     else:
         of_group = np.cumsum(new) - 1
         # Within groups, which stay where they are, by the hash of the row.
         again = np.lexsort((rows[order], of_group))
+        same = np.zeros(len(order), dtype=np.bool_)
+        same[1:] = (np.diff(rows[order][again]) == 0) & ~new[1:]
+        if _differ(words[order][again], same):
+            again = np.lexsort((*words[order, 2:].T, rows[order], of_group))
         rank = np.arange(len(order)) - starts[of_group]
         chosen = order[again][rank < most]
     kept = np.take(words, chosen, axis=0)
     return _Chunk(kept, None if texts is None else texts.take(_indices(chosen)))
+
+
+def _differ(words: Words, same: npt.NDArray[np.bool_]) -> bool:
+    """Whether a row that is marked has other values than the one before it."""
+    after = np.flatnonzero(same)
+    return bool(len(after)) and bool((words[after, 2:] != words[after - 1, 2:]).any())
 
 
 def _indices(places: npt.NDArray[np.int64]) -> Any:
@@ -321,33 +334,41 @@ def selected_blocks(
     yield from rows.blocks(n_threads)
 
 
+@dataclass(frozen=True)
+class Cut:
+    """Parts of some rows, and whether their persons are texts; None if there are no rows."""
+
+    parts: tuple[_Chunk | None, ...]
+    is_text: bool | None
+
+
 def cut_by_persons(
     pieces: Iterable[Piece], dim: int, max_records: int, key: Key, n_parts: int
-) -> list[_Chunk | None]:
+) -> Cut:
     """What of some pieces could count, cut into parts of which each has all rows of its persons.
 
     The same persons are in the same part wherever this is done, as long as the key is the same.
     """
     chunk = SelectedRows(dim, max_records, key=key).sorted_chunk(pieces)
     if chunk is None:
-        return [None] * n_parts
+        return Cut((None,) * n_parts, None)
     edges = np.array([(2**64 * j) // n_parts for j in range(1, n_parts)], dtype=np.uint64)
     places = [0, *np.searchsorted(chunk.words[:, 0], edges).tolist(), len(chunk.words)]
     found: list[_Chunk | None] = []
     for start, stop in itertools.pairwise(places):
         texts = None if chunk.texts is None else chunk.texts.slice(start, stop - start)
         found.append(_Chunk(chunk.words[start:stop], texts) if stop > start else None)
-    return found
+    return Cut(tuple(found), chunk.texts is not None)
 
 
-def joined_by_persons(chunks: Iterable[_Chunk | None], max_records: int) -> Iterator[Block]:
+def joined_by_persons(cuts: Sequence[Cut], place: int, max_records: int) -> Iterator[Block]:
     """Records that count, from the same part of all pieces."""
-    given = [chunk for chunk in chunks if chunk is not None]
+    if len({cut.is_text for cut in cuts} - {None}) > 1:  # whichever part it shows in
+        raise _mixed()
+    given = [chunk for cut in cuts if (chunk := cut.parts[place]) is not None]
     if not given:
         return
     texts = [chunk.texts for chunk in given if chunk.texts is not None]
-    if len(texts) not in (0, len(given)):
-        raise _mixed()
     words = np.concatenate([chunk.words for chunk in given])
     chosen = _reduced(words, _joined(texts) if texts else None, max_records)
     yield np.ascontiguousarray(chosen.words[:, 2:]).view(np.float64)
@@ -367,7 +388,7 @@ def _gathered(batches: Iterable[Any], dim: int) -> Iterator[_Batches]:
     n_rows, most = 0, max(1, CHUNK_BYTES // (8 * (dim + 2)))
     for batch in batches:
         waiting.append(batch)
-        n_rows += batch.num_rows
+        n_rows += len(batch[0]) if isinstance(batch, tuple) else batch.num_rows
         if n_rows >= most:
             yield _Batches(tuple(waiting), n_rows, n_rows * (dim + 2))
             waiting, n_rows = [], 0

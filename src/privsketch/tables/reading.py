@@ -127,10 +127,13 @@ def part_blocks(
         yield from own_errors(_pieces(part, chosen))
     elif names_persons(chosen):
         schema = chosen.schema
+        pieces = _pieces(part, chosen)
+        if not _is_held(part):  # they may be filled again before they are worked on
+            pieces = (encoded(batch, schema) for batch in pieces)
         yield from own_errors(
             selected_blocks(
-                _pieces(part, chosen),
-                lambda batch: encoded(batch, schema),
+                pieces,
+                lambda piece: piece if isinstance(piece, tuple) else encoded(piece, schema),
                 chosen.dim,
                 schema.max_records,
                 n_threads=n_threads,
@@ -139,6 +142,13 @@ def part_blocks(
         )
     else:
         yield from own_errors(encoded(b, chosen.schema)[0] for b in _pieces(part, chosen))
+
+
+def _is_held(data: Any) -> bool:
+    """Whether a table stays as it is while it is read: not if it is made on the way."""
+    if kind_of(data) != "parts":
+        return True
+    return isinstance(data, list | tuple) and all(map(_is_held, data))
 
 
 def _pieces(part: Any, chosen: Selection) -> Iterator[Any]:

@@ -198,7 +198,7 @@ def _sketch_design(
             task="kmeans",
             n_components=n_clusters,
             domain=Ball(dim=dim, radius=1.0),
-            budget=_part(budget, share),
+            budget=_part(budget, share).of_anybody,
             n_records=n_records,
             drawn=False,
         )
@@ -242,7 +242,7 @@ def missed_share(
             task="pca",
             n_components=n_directions,
             domain=Ball(dim=dim, radius=1.0),
-            budget=_part(budget, share),
+            budget=_part(budget, share).of_anybody,
             n_records=n_records,
             feature_map=None if pure else "second-moments",
             noise=None if pure else "gaussian",

@@ -79,7 +79,7 @@ def release_subspace(
         task="pca",
         n_components=n_directions,
         domain=enclosing_ball(passes.domain),
-        budget=account.budget(name, many=True),
+        budget=account.budget(name, many=True).of_anybody,
         # With Gaussian noise the whole matrix is best, whatever its size.
         feature_map=None if pure else "second-moments",
         noise=None if pure else "gaussian",  # whose rho is what is charged

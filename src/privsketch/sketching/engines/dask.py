@@ -1,7 +1,9 @@
 """Dask: parts of the records are summed on its workers, sums add up in a tree.
 
-Workers send integer sums and a count, never a record; noise is added later, by whoever
-called. If a worker dies, Dask does its tasks again, and one result of each enters the sum.
+Workers send integer sums and a count, never a record, but where a schema names persons: their rows
+may lie in all parts, and workers exchange encoded records, and whose they are, to bring them
+together. Noise is added later, by whoever called. If a worker dies, Dask does its tasks again, and
+one result of each enters the sum.
 
 Sums before noise are private. Their keys are random names, so that no result is found
 again by anybody, and they are freed when the total is known, or when anything fails.

@@ -63,8 +63,7 @@ def persons_sums(work: Work, place: int, parts: list[Any]) -> Outcome:
     for part in parts:
         if isinstance(part, PrivsketchError):
             return part
-    chunks = [part[place] for part in parts]
-    return _quietly(work, lambda: _sums(work, joined_by_persons(chunks, work.max_records)))
+    return _quietly(work, lambda: _sums(work, joined_by_persons(parts, place, work.max_records)))
 
 
 def _sums(work: Work, blocks: Iterable[Block]) -> ExactSums:
