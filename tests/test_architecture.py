@@ -155,7 +155,7 @@ PLAIN = frozenset(
     contribution covariance covariances cycle data date decode density describe description
     distances draw drops error errors explained false fill first flag format found fourth
     frequency from given half header here high highest ids interval inverse json k kept keys
-    kmeans kwargs label last level line load loadings loss lost low lowest mapping masking
+    kmeans known kwargs label last level line load loadings loss lost low lowest mapping masking
     matrices mean means mechanism median medians misfit missing moment moments more name nearest
     nonzero norm norms notes numeric of options others out outside pairs parse parts path period
     places plain points predict private privsketch proba process progress project protect
