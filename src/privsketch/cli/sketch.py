@@ -22,6 +22,10 @@ from privsketch.cli.output import (
 from privsketch.cli.spending import reported_spending
 
 _PATH = click.Path(path_type=Path)
+_PERSONS = (
+    "persons     finding the records of each that count is not included; rows wait for it in "
+    "memory, and\n            beyond 256 MB in a temporary file without a name"
+)
 
 
 @click.command()
@@ -99,7 +103,10 @@ def sketch(
             click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
         if dry_run:
             cost = ps.estimate_cost(recipe, n_threads=n_threads)
-            click.echo(f"{recipe.describe()}\n\n{cost}\n\nno record was read; nothing was spent")
+            told = str(cost)
+            if recipe.budget.unit.person is not None:
+                told = f"{cost}\n{_PERSONS}"
+            click.echo(f"{recipe.describe()}\n\n{told}\n\nno record was read; nothing was spent")
             return
         # Learn it before the budget is spent.
         output = required_output(output)
