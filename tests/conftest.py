@@ -11,6 +11,22 @@ from privsketch.testing import exact_answer, replaced_noise, without_noise
 # Tests that are slow, or mostly so, in files that do not say it themselves: every how many cases
 # is quick, 0 for none.
 SLOW = {
+    "clustering/test_edge.py::test_a_box_that_cuts_is_noticed": 12,
+    "clustering/test_edge.py::test_few_records_raise_no_concern_that_noise_could_raise": 0,
+    "clustering/test_edge.py::test_noise_alone_keeps_to_its_chance": 0,
+    "clustering/test_edge.py::test_records_inside_raise_no_concern": 12,
+    "clustering/test_edge.py::test_runs_with_a_schema_know_which_coordinates_are_cut": 3,
+    "clustering/test_edge.py::test_a_ball_that_cuts_is_noticed": 0,
+    "clustering/test_edge.py::test_values_on_the_bounds_are_not_beyond_them": 0,
+    "models/test_center_model.py::test_a_number_of_records_is_called_what_it_is": 0,
+    "privacy/test_neighbouring_persons.py::test_one_person_is_replaced": 19,
+    "privacy/test_neighbouring_persons.py::test_one_person_moves_one_record": 13,
+    "privacy/test_neighbouring_persons.py::test_several_records_of_a_person": 17,
+    "report/test_report.py::test_a_report_of_every_shape_can_be_made": 3,
+    "report/test_report.py::test_column_names_are_not_formulas": 3,
+    "report/test_units.py::test_date_and_versions_are_told": 2,
+    "report/test_units.py::test_names_values_and_units_are_escaped": 2,
+    "tables/test_files.py::test_results_are_not_written_into_a_folder_of_records": 3,
     "benchmarks/test_compare.py::test_what_has_its_row_is_not_run_again": 0,
     "estimators/test_estimators.py::test_bad_tables_are_refused_without_being_quoted": 4,
     "estimators/test_estimators.py::test_empty_clusters_are_not_called_precise": 0,

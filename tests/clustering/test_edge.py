@@ -56,7 +56,6 @@ def alarms(method, kind, domain, *, seeds, delta=1e-6, n=20_000):
     return found
 
 
-@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("domain", [BOX, ps.Ball(dim=2, radius=1.0)], ids=["box", "ball"])
@@ -65,7 +64,6 @@ def test_records_inside_raise_no_concern(method, delta, domain):
     assert alarms(method, "inside", domain, seeds=5, delta=delta, n=500) <= 1
 
 
-@pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("kind", ["one outside", "other units"])
@@ -73,7 +71,6 @@ def test_a_box_that_cuts_is_noticed(method, delta, kind):
     assert alarms(method, kind, BOX, seeds=5, delta=delta) >= 3
 
 
-@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_ball_that_cuts_is_noticed(method):
     ball = ps.Ball(dim=2, radius=1.0)
@@ -136,7 +133,6 @@ def test_labels_lie_on_their_bounds_by_nature():
         assert bool(on_the_edge(centers, np.ones(1), schema.box, schema)) == is_cut
 
 
-@pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("method", METHODS)
 def test_runs_with_a_schema_know_which_coordinates_are_cut(method):
     """A flag never raises the concern, a number in other units does: 5 runs of each."""

@@ -197,14 +197,12 @@ def require_private(method, schema, neighbours, change, seed=0):
     return found
 
 
-@pytest.mark.mostly_slow(quick_every=7)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("method", ALL, ids=NAMES)
 def test_one_person_moves_one_record(method, change):
     require_private(method, DROP, "add-remove", change)
 
 
-@pytest.mark.mostly_slow(quick_every=9)
 @pytest.mark.parametrize("change", NEW)
 @pytest.mark.parametrize("method", ALL, ids=NAMES)
 def test_one_person_is_replaced(method, change):
@@ -212,7 +210,6 @@ def test_one_person_is_replaced(method, change):
     require_private(method, FILL, "replace", change)
 
 
-@pytest.mark.mostly_slow(quick_every=9)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("method", [one for one in ALL if one.many], ids=lambda one: one.name)
 def test_several_records_of_a_person(method, change):

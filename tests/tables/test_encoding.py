@@ -26,7 +26,7 @@ from privsketch.tables.reading import chosen_columns, part_blocks, read_blocks, 
 from privsketch.tables.untyped import text
 
 SOME = settings(
-    max_examples=25,
+    max_examples=12,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -58,7 +58,7 @@ def selected(values, ids, most=1, cut=170, key=KEY, **options):
 @pytest.mark.parametrize("most", [1, 2, 7])
 @pytest.mark.parametrize("cut", [1, 170, 10_000])
 def test_the_rows_of_the_oracle_count(kind, most, cut):
-    values, ids = table(600 if cut == 1 else 3000, kind=kind)
+    values, ids = table(200 if cut == 1 else 3000, kind=kind)
     found = selected(values, ids, most, cut)
     assert (in_order(found) == in_order(by_person(values, ids, most))).all()
 
