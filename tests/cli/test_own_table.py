@@ -1,5 +1,7 @@
 """The first hour with one's own table: from CSV to a readable report, in the units of the table."""
 
+import json
+
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
@@ -86,3 +88,29 @@ def test_a_study_of_several_holders(folder, fixed_key):
     assert "years" in said
     assert ps.load("m.json").schema == SCHEMA
     assert "patient_id" in succeeded("inspect", "study.json").output
+
+
+def test_three_commands_and_an_editor(folder):
+    """draft, [fill in], check, cluster: as docs/tables.md has it."""
+    visits(400).to_csv(folder / "visits.csv", index=False)
+    succeeded("schema", "draft", "visits.csv", "-o", "schema.json")
+    drafted = json.loads((folder / "schema.json").read_text())
+    known = {column["name"]: column for column in SCHEMA.to_json()["columns"]}
+    assert [column["name"] for column in drafted["columns"]] == ["patient_id", *known]
+    assert all(column["kind"] is None for column in drafted["columns"])
+    drafted["columns"] = [
+        {**column, **known[column["name"]]}
+        for column in drafted["columns"]
+        if column["name"] in known
+    ]
+    drafted |= {"person": "patient_id", "missing": "drop"}
+    (folder / "schema.json").write_text(json.dumps(drafted))
+    assert ps.Schema.load("schema.json") == SCHEMA
+    looked = succeeded("check", "schema.json", "visits.csv").output
+    assert all(line.startswith("private: ") for line in looked.splitlines())
+    said = succeeded(
+        *("cluster", "visits.csv", "--schema", "schema.json", "-k", 3, *BUDGET),
+        *("--records", 400, "-o", "model.json", "--report", "report.html"),
+    ).output
+    assert "one person (patient_id)" in said
+    assert "private: " not in (folder / "report.html").read_text()
