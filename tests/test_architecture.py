@@ -151,7 +151,7 @@ def test_every_room_says_what_it_is_and_stands_in_the_architecture():
 PLAIN = frozenset(
     """
     all alone among amplitude anybody asked assumed assumption axis beyond block blocks bound
-    bytes calibration carried category centered charged checked clip cls composition
+    bytes calibration carried category cautions centered charged checked clip cls composition
     contribution covariance covariances cycle data date decode density describe description
     distances draw drops error errors explained false fill first flag format found fourth
     frequency from given half header here high highest ids interval inverse json k kept keys
@@ -159,11 +159,11 @@ PLAIN = frozenset(
     matrices mean means mechanism median medians misfit missing moment moments more name nearest
     nonzero norm norms notes numeric of options others out outside pairs parse parts path period
     places plain points predict private privsketch proba process progress project protect
-    protecting protection quadratic queries radians radius rate ratio refusals repetition
-    residual reused rounds rows rule same sample sampler samples save scheduler score second
-    seed self sensitivity slopes smooth spread squared standard standing state std strength
-    summary task text threshold told total transform true trust type unit used value values
-    variance vector was weights what width widths with without workers written x y
+    protecting protection quadratic queries radians radius rate ratio readable refusals
+    repetition residual reused rounds rows rule same sample sampler samples save scheduler score
+    second seed self sensitivity slopes smooth spread squared standard standing state std
+    strength summary task text threshold told total transform true trust type unit used value
+    values variance vector was weights what width widths with without workers written x y
     """.split()  # noqa: SIM905 - a table of words
 )
 # One thing, one word: what these would be called here.

@@ -13,9 +13,10 @@ from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.projection.description import ReleaseDescription
+from privsketch.schema.table import Schema
 from privsketch.sketching.sketch import Sketch
 
-Loaded: TypeAlias = Sketch | Design | Model | ReleaseDescription
+Loaded: TypeAlias = Sketch | Design | Schema | Model | ReleaseDescription
 _MODELS: tuple[type[Model], ...] = (ClusterModel, GaussianMixtureModel, PCAModel)
 
 
@@ -27,11 +28,11 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     Parameters
     ----------
     path : str or path
-        File of a sketch, a design, a model, or the receipt beside released rows.
+        File of a sketch, a design, a schema, a model, or the receipt beside released rows.
 
     Returns
     -------
-    Sketch, Design, ClusterModel, GaussianMixtureModel, PCAModel or ReleaseDescription
+    Sketch, Design, Schema, ClusterModel, GaussianMixtureModel, PCAModel or ReleaseDescription
 
     Examples
     --------
@@ -48,6 +49,8 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     if data.startswith(SKETCH_MAGIC):
         return Sketch.from_bytes(data, what)
     kind = document_kind(data, what)
+    if kind is None and b'"columns"' in data:  # a schema is JSON that people write
+        return Schema.load(path)
     if kind == "design":
         return Design.load(path)
     if kind == "release":

@@ -19,6 +19,7 @@ Neighbours = Literal["add-remove", "replace"]
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
 MAX_EPSILON = 100.0  # e^100 protects nothing: benchmarks take it for no noise
 WEAK_EPSILON = 10.0  # above it a record can be told from its absence almost surely: e^10 = 22,000
+WEAK_DELTA = 1e-3  # studies of fewer than a thousand records are hopeless anyway
 # Noise of one count does not fit 64-bit integers below 1e-17; shares of shares of a budget may be
 # a trillion times smaller and must not fail where the whole did not. No chance is so small that a
 # delta of 0 would not be meant. Formulas are tried down to here.
@@ -135,10 +136,17 @@ def epsilon_caution(epsilon: float, unit: str = UNIT) -> str | None:
 def delta_caution(delta: float, n_records: object) -> str | None:
     """What a delta above 1 / number of records means, in words; None for others.
 
-    Also None where `n_records` is no public number, because nobody stated one.
+    Where `n_records` is no public number, because nobody stated one, only a delta that is too
+    large for any table is told.
     """
     if isinstance(n_records, bool) or not isinstance(n_records, Real):
-        return None
+        if delta <= WEAK_DELTA:
+            return None
+        return (
+            f"delta = {number_text(delta)} is above {WEAK_DELTA:g}: of any table, to publish one "
+            "record in a thousand as it is would keep to it; use a delta far below 1 / number of "
+            "records"
+        )
     number = float(n_records)
     if not 1 <= number < math.inf or exact(delta) * exact(number) <= 1:
         return None
@@ -267,6 +275,12 @@ class Receipt:
     composition: Literal["single", "sequential", "parallel", "concentrated"] = "single"
     assumption: str = ""
     parts: tuple[Receipt, ...] = field(default=())
+
+    @property
+    def cautions(self) -> list[str]:
+        """Why this cost protects little, in words; empty where it protects."""
+        found = [epsilon_caution(self.epsilon, self.unit), delta_caution(self.delta, None)]
+        return [text for text in found if text is not None]
 
     @property
     def _meaning(self) -> str:

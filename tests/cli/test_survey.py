@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import privsketch as ps
-from tests.commands import contents, refused, succeeded
+from tests.commands import contents, refused, run, succeeded
 
 SCHEMA = ps.Schema(
     [ps.Number("age", 18, 100), ps.Number("income", 0, 500_000)], missing="drop", person="patient"
@@ -51,7 +51,9 @@ def test_a_look_is_marked_and_leaves_nothing(visits, spent):
     assert "3,000" in told[0]
     plain = succeeded("check", "plain.json", "data.csv", "--missing", "center").stdout
     assert all(line.startswith("private: ") for line in plain.splitlines())
-    assert "refused" in succeeded("check", "plain.json", "data.csv").stdout
+    refusing = run("check", "plain.json", "data.csv")
+    assert refusing.exit_code == 2
+    assert "refused" in refusing.stdout
     assert contents(visits) == before
     assert spent == []
 

@@ -97,8 +97,9 @@ def test_budgets_that_hide_next_to_nothing():
     assert delta_caution(1e-5, 1e5) is None
     assert delta_caution(1e-5, 100_001) is not None
     assert delta_caution(0.0, 1e9) is None
-    for unknown in (None, True, "many", float("nan"), float("inf"), 0, -5):
-        assert delta_caution(0.5, unknown) is None
+    for unknown in (None, True, "many"):
+        assert delta_caution(1e-3, unknown) is None
+        assert "above 0.001" in delta_caution(0.0011, unknown)
 
 
 def test_plans_warn_once():
@@ -134,9 +135,10 @@ def test_principal_components_warn_of_budgets():
 def test_a_number_of_records_that_nobody_stated_is_taken_only_where_it_is_public(estimator):
     facts = {"epsilon": 1.0, "delta": 0.011, "domain": ps.Box(0, 5e5)}  # of 100 records
     estimator = clone(estimator).set_params(**facts)
-    assert cautions_during(lambda: estimator.set_params(neighbours="add-remove").fit(TABLE)) == []
+    (weak,) = cautions_during(lambda: estimator.set_params(neighbours="add-remove").fit(TABLE))
+    assert "of any table" in weak
     (text,) = cautions_during(lambda: estimator.set_params(neighbours="replace").fit(TABLE))
-    assert "delta" in text
+    assert "1 / number of records, which is about" in text
     estimator.set_params(delta=0.01)  # 1 / 100 is not above it
     assert cautions_during(lambda: estimator.fit(TABLE)) == []
 

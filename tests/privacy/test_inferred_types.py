@@ -255,6 +255,114 @@ def test_a_tie_of_hashes_is_settled_by_values(monkeypatch):
         assert len(found) == 1
 
 
+@pytest.mark.parametrize("first", [2**53, 2**60, 2**64])
+@pytest.mark.parametrize("new", ["walk-in", None])
+def test_long_numbers_of_persons_keep_all_their_digits(first, new):
+    """One id that is a word makes objects of all others."""
+    numbers = [first + step for step in range(40)]
+    before = pd.DataFrame({"who": numbers, "x": np.linspace(0, 1, 40)})
+    who = pd.Series([*numbers, new], dtype=object)
+    after = pd.DataFrame({"who": who, "x": [*before["x"], 0.5]})
+    schema = ps.Schema([ps.Number("x", 0, 1)], missing_person="drop", **WHO)
+    found = [len(np.concatenate(list(read_blocks(t, 1, schema=schema)))) for t in (before, after)]
+    assert found == [40, 40 + (new is not None)]
+
+
+def test_a_file_whose_chunks_pandas_reads_as_numbers_and_as_text():
+    who = pd.Series([*[5, 6, 7] * 3, *["5", "6", "7", "unknown"]], dtype=object)
+    frame = pd.DataFrame({"who": who, "x": np.linspace(0, 1, len(who))})
+    schema = ps.Schema([ps.Number("x", 0, 1)], **WHO)
+    assert len(np.concatenate(list(read_blocks(frame, 1, schema=schema)))) == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("1e3", "1000"), ("1E5", "100000"), ("-0", "0"), (".0", "0"), ("1e0", "1")]
+)
+def test_numbers_in_other_spellings_are_one_person(one, other):
+    test_spellings_of_one_person(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("\u0661", "1"), ("1e20", "100000000000000000000"), ("1.5e0", "1")]
+)
+def test_what_only_looks_like_a_number_is_none(one, other):
+    test_spellings_of_two_persons(one, other)
+
+
+def test_bytes_name_the_same_persons_as_text():
+    names = ["007", "0042", "é", " 7", "NA"]
+    kinds = [pa.string(), pa.binary(), pa.large_binary()]
+    schema = ps.Schema([ps.Number("x", 0, 1)], missing_person="drop", **WHO)
+    tables = [
+        pa.table(
+            {
+                "who": pa.array([n if kind == pa.string() else n.encode() for n in names], kind),
+                "x": [0.1] * 5,
+            }
+        )
+        for kind in kinds
+    ]
+    assert len(np.concatenate(list(read_blocks(tables, 1, schema=schema)))) == 3
+    fixed = pa.table({"who": pa.array([b"ab"], pa.binary(2)), "x": [0.1]})
+    with pytest.raises(RecordError, match="not numbers or text"):
+        list(read_blocks(fixed, 1, schema=schema))
+    damaged = pa.table({"who": pa.array([b"\xff\xfe"], pa.binary()), "x": [0.1]})
+    with pytest.raises(RecordError, match="cannot be read"):
+        list(read_blocks(damaged, 1, schema=schema))
+
+
+def test_a_decimal_comma_in_labels_and_persons(tmp_path):
+    from privsketch.tables.untyped.format import FileFormat
+
+    schema = ps.Schema([ps.Category("ward", [1, 2]), ps.Flag("ok"), ps.Number("x", 0, 9)], **WHO)
+    lines = ["who;ward;ok;x", "1;1;1;0,5", "2;2;0;1,5", "3;1;1;2"]
+    gaps = ["who;ward;ok;x", "1,0;1,0;1,0;0,5", "2,0;2,0;0,0;1,5"]
+    for name, content in (("a", lines), ("b", gaps)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(content) + "\n")
+    written = FileFormat(delimiter=";", decimal=",")
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    found = np.concatenate(list(read_blocks(files, schema.dim, schema=schema, format=written)))
+    assert len(found) == 3
+    assert (found[:, 2] == 0).all()  # nothing is "other"
+
+
+@pytest.mark.parametrize(
+    ("format", "cells"),
+    [
+        ("%G-W%V-%u", ["2020-W10-3", "2020-W11-1"]),
+        ("%d.%m.%Y", ["01.02.2020", "31.12.2020"]),
+        ("%d.%m.%Y %H:%M:%S.%f", ["01.02.2020 10:00:00.25", "02.02.2020 00:00:00.5"]),
+    ],
+)
+def test_dates_have_one_reading_in_text_and_in_objects(tmp_path, format, cells):
+    schema = ps.Schema([ps.Date("day", "2020-01-01", "2021-01-01", format=format)])
+    text = pd.DataFrame({"day": cells})
+    text.to_csv(tmp_path / "t.csv", index=False)
+    objects = pd.DataFrame({"day": pd.Series([*cells, dt.date(2020, 5, 5)], dtype=object)})
+    found = [
+        np.concatenate(list(read_blocks(data, 1, schema=schema)))[:2]
+        for data in (text, tmp_path / "t.csv", objects)
+    ]
+    assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
+    assert (np.abs(found[0]) < 1).all()
+
+
+@pytest.mark.parametrize("cell", ["31.02.2020", "1.2.20", "29.02.2021"])
+@pytest.mark.parametrize("kind", ["text", "objects"])
+def test_dates_that_are_none_are_refused(cell, kind):
+    schema = ps.Schema([ps.Date("day", "2020-01-01", "2021-01-01", format="%d.%m.%Y")])
+    frame = pd.DataFrame({"day": pd.Series([cell], dtype=object if kind == "objects" else "str")})
+    with pytest.raises(RecordError, match="no date"):
+        list(read_blocks(frame, 1, schema=schema))
+
+
+def test_rows_that_are_mappings_have_no_order():
+    schema = ps.Schema([ps.Category("c", ["a"])])
+    for rows in ([{"c": "a"}], [{"a"}]):
+        with pytest.raises(RecordError, match="no order"):
+            ps.encode(rows, schema)
+
+
 # ---------------------------------------------------------------- doors beside the schema
 
 

@@ -177,7 +177,10 @@ BAD = {
     "no date": (lambda: ps.Date("d", "01.01.2020", "2025-01-01"), "2020-01-31"),
     "format": (lambda: ps.Date("d", "2020-01-01", "2021-01-01", format="dmy"), "%d"),
     "period": (lambda: ps.Cycle("h", 0), "above 0"),
-    "flag words": (lambda: ps.Flag("f", true="J", false="J"), "too"),
+    "flag words": (lambda: ps.Flag("f", true="J", false="j"), "too"),
+    "flag numbers": (lambda: ps.Flag("f", true="1.0", false="1"), "too"),
+    "infinite label": (lambda: ps.Category("c", ["a", "-inf"]), "no number"),
+    "far": (lambda: ps.Date("d", "1500-01-01", "2020-01-01"), "1700"),
     "name": (lambda: ps.Number("", 0, 1), "name of a column"),
 }
 

@@ -148,7 +148,7 @@ def test_what_does_not_go_with_replacing():
         (make(), "missing='drop'"),
         (make(missing="error", missing_person="drop"), "missing='drop'"),
         (make(missing="error", max_records=2), "max_records=2"),
-        (ps.Schema([AGE], rows_per_person=4), "max_records=4"),
+        (ps.Schema([AGE], rows_per_person=4), "rows_per_person=4"),
     ):
         with pytest.raises(ps.PrivsketchError, match=words):
             plan(schema, "replace")

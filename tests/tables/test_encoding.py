@@ -275,7 +275,7 @@ def test_a_name_that_the_table_lacks(tmp_path, spent):
             ps.sketch(good_frame().drop(columns=name), design)
     with pytest.raises(RecordError, match="'patient' is unknown"):
         list(read_blocks(good_frame(), 13, schema=ps.Schema(COLUMNS, person="patient")))
-    with pytest.raises(RecordError, match="the schema names them"):
+    with pytest.raises(RecordError, match="the schema names 6 of them"):
         ps.sketch(good_frame(), design, columns=["age"])
     with pytest.raises(ps.PrivsketchError, match="the schema says it"):
         ps.sketch(good_frame(), design, missing="center")

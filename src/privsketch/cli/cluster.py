@@ -148,7 +148,8 @@ def cluster(
         if not dry_run:
             _require_outputs(data, required_output(output), report, force)
         domain = stated_domain(box, ball, center, None, schema)
-        files = _record_files(data, chosen_columns(columns, data), written, domain)
+        stated = chosen_columns(columns, data)
+        files = _record_files(data, stated, written, domain)
         study = _Study(
             domain=domain_of(domain, files.dim),
             budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
@@ -163,7 +164,7 @@ def cluster(
         output = required_output(output)
         named = source_name(source, output)
         options = {
-            "columns": None if schema else files.chosen.columns or files.chosen.names,
+            "columns": stated if schema else files.chosen.columns or files.chosen.names,
             "format": files.chosen.format,
             "missing": missing,
             "n_threads": n_threads,

@@ -54,6 +54,12 @@ def draft(data: Path, output: Path, written: dict[str, Any], force: bool) -> Non
     text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     write(lambda path: write_file(path, text.encode()), output)
     n_columns = len(found["columns"])
+    if n_columns == 1 and any(mark in found["columns"][0]["name"] for mark in ";\t|,"):
+        say(
+            "careful     one column with marks in its name: are cells separated by them? "
+            "say --delimiter ';', for instance",
+            output,
+        )
     say(f"{n_columns} columns, by their names and types; no record was read", output)
     say(f"next        fill in what is null; then `privsketch schema check {output}`", output)
     say_written(output)

@@ -60,6 +60,8 @@ def check(
             **written,
         )
     click.echo(found.describe())
+    if not found.is_readable:
+        click.get_current_context().exit(2)
 
 
 def design_or_schema(path: Path) -> Design | Schema:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from inspect import signature
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,6 +38,8 @@ from privsketch.noise.laws import saturating_add
 from privsketch.schema.table import Schema, schema_of
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
+from privsketch.tables.files import expanded
+from privsketch.tables.kinds import kind_of
 from privsketch.tables.persons import kept_rows
 from privsketch.tables.reading import chosen_columns, naming_columns, part_blocks, read_blocks
 from privsketch.tables.spill import KeptRows
@@ -111,7 +114,7 @@ class Run:
             raise ParameterError(
                 "budget: its unit is a person, and only a schema says which records are whose"
             )
-        self.data, self.domain, self.budget = data, domain, budget
+        self.data, self.domain, self.budget = _looked_up(data), domain, budget
         self._kept: KeptRows | None = None  # of persons
         self.n_records = None if n_records is None else require_records(n_records)
         self.columns, self.names, self.format = columns, names, format
@@ -143,7 +146,7 @@ class Run:
             within=within,
             missing_to_center=self.missing_to_center,
             schema=None if has_persons else self.schema,
-            **self.reading(),
+            **(self.reading() | ({"columns": None} if has_persons else {})),
         )
 
     def _records_of_persons(self) -> KeptRows:
@@ -185,7 +188,7 @@ class Run:
     def reading(self) -> dict[str, Any]:
         """What passes of any kind are told."""
         return {
-            "columns": self.columns if self.schema is None else None,
+            "columns": self.columns,
             "format": self.format,
             "n_threads": self.n_threads,
             "neighbours": self.budget.neighbours,
@@ -310,6 +313,16 @@ def shares_of(sizes: Floats) -> Floats:
     counts = np.maximum(sizes, 0.0)
     total = float(counts.sum())
     return counts / total if total > 0 else np.full(len(counts), 1 / len(counts))
+
+
+def _looked_up(data: Any) -> Any:
+    """Files of folders and patterns, once: every pass must see the same ones."""
+    if kind_of(data) == "path":
+        return expanded(Path(data))
+    if isinstance(data, list | tuple) and any(kind_of(part) == "path" for part in data):
+        found = [_looked_up(part) for part in data]
+        return [one for part in found for one in (part if isinstance(part, list) else [part])]
+    return data
 
 
 def _domain_of(schema: Schema, budget: Budget) -> Domain:

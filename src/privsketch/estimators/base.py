@@ -214,6 +214,8 @@ def centers_of(model: ClusterModel) -> npt.NDArray[np.float64]:
 
 def seen(estimator: Any, X: Any) -> None:
     """Note the number and the names of the columns of X, which are public."""
+    if isinstance(X, str | bytes | os.PathLike):
+        raise RecordError(_NO_PATH)
     failure = ""
     try:
         validate_data(estimator, X, reset=True, skip_check_array=True)
@@ -239,7 +241,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> A
     if masked or isinstance(X, np.ma.MaskedArray):
         raise RecordError("X: masked arrays are not supported; fill the mask with NaN")
     if isinstance(X, str | bytes | os.PathLike):
-        raise RecordError("X: expected an array or a data frame; privsketch.sketch reads files")
+        raise RecordError(_NO_PATH)
     keep_missing = reset or estimator.missing == "center"
     table = _numbers_of_objects(X)
     failure: Exception | None = None
@@ -319,6 +321,7 @@ def _object_numbers(cells: Any, otherwise: str = "") -> npt.NDArray[np.float64]:
         raise CellError(otherwise or _NOT_NUMERIC) from None
 
 
+_NO_PATH = "X: expected an array or a data frame; privsketch.sketch and the commands read files"
 _NOT_NUMERIC = (
     "X: a column is not numeric; argument must be neither a string nor another object but a "
     "number in every cell"

@@ -262,11 +262,20 @@ def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:
     try:
         rows = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise ParameterError(f"{name}: X is not a table of numbers") from None
+        raise ParameterError(
+            f"{name}: X is not a table of numbers; with a schema, encode it first: "
+            "privsketch.encode(X, model.schema)"
+        ) from None
     if rows.ndim != 2 or rows.shape[1] != dim:
-        raise ParameterError(f"{name}: expected a table with {dim} columns, got shape {rows.shape}")
+        raise ParameterError(
+            f"{name}: expected a table with {dim} columns, got shape {rows.shape}; with a schema, "
+            "encode it first: privsketch.encode(X, model.schema)"
+        )
     if not np.isfinite(rows).all():
-        raise ParameterError(f"{name}: X has missing or infinite values")
+        raise ParameterError(
+            f"{name}: X has missing or infinite values, or rows that a schema leaves out (NaN); "
+            "leave them out of X"
+        )
     return rows
 
 

@@ -19,7 +19,14 @@ from privsketch.models.base import (
     turned_lines,
 )
 from privsketch.schema.table import Schema
-from privsketch.schema.units import field_columns, field_names, frame, slopes, step_text
+from privsketch.schema.units import (
+    field_columns,
+    field_names,
+    field_values,
+    frame,
+    slopes,
+    step_text,
+)
 
 FITS = ("eigenvectors", "burer-monteiro", "convex")
 
@@ -156,7 +163,10 @@ class PCAModel(Model):
         steps = self.components * np.sqrt(self.explained_variance)[:, np.newaxis]
         if self.schema is None:
             return tuple(self.column_names), steps
-        return field_names(self.schema), steps @ slopes(self.schema, self.mean).T
+        moved = steps @ slopes(self.schema, self.mean).T
+        # A cycle about whose middle nothing is known has no direction to move in.
+        unknown = np.isnan(field_values(self.schema, self.mean[np.newaxis]))[0]
+        return field_names(self.schema), np.where(unknown, np.nan, moved)
 
     def table(self, what: str = "components") -> Any:
         """Components as a pandas frame, a row each.

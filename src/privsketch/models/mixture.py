@@ -24,9 +24,11 @@ from privsketch.models.base import (
     require_fingerprint,
     require_numbers,
 )
+from privsketch.schema.columns import Date, Number
 from privsketch.schema.table import Schema
 from privsketch.schema.units import field_covariance, field_names, frame, records_of
 
+_REDRAWS = 30  # of records outside of their bounds: leaves 1e-9 of those with an even chance
 ROWS_PER_BLOCK = 8192  # 64 KB of float64 for each column
 
 
@@ -154,15 +156,44 @@ class GaussianMixtureModel(Model):
         return records, labels.astype(np.int64)
 
     def sample_table(self, n_samples: int = 1, random_state: int | None = None) -> Any:
-        """Synthetic records as a pandas frame, in the units of the table.
+        """Synthetic records as a pandas frame, in the units of the table and in no order.
 
-        Numbers are moved into their bounds, categories are the nearest ones. A function of the
-        model alone, that may be published.
+        Categories and flags are drawn by the shares of their component, numbers and dates within
+        their bounds. A function of the model alone, that may be published.
         """
-        records, _ = self.sample(n_samples, random_state)
+        return frame(self.sample_columns(n_samples, random_state))
+
+    def sample_columns(
+        self, n_samples: int = 1, random_state: int | None = None
+    ) -> dict[str, npt.NDArray[Any]]:
+        """The same as columns of a table, by their names."""
+        records, component = self.sample(n_samples, random_state)
+        rng = np.random.default_rng([public_seed(random_state), 1])
+        order = rng.permutation(len(records))
+        records, component = records[order], component[order]
         if self.schema is None:
-            return frame(dict(zip(self.column_names, records.T, strict=True)))
-        return frame(records_of(self.schema, records))
+            return dict(zip(self.column_names, records.T, strict=True))
+        self._redraw_outside(records, component, rng)
+        return records_of(self.schema, records, self.means[component], rng)
+
+    def _redraw_outside(
+        self, records: Floats, component: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> None:
+        """Draw records again whose numbers or dates lie outside; what stays there is cut later."""
+        if self.schema is None:
+            return
+        numbers = [place for c, place in self.schema.places() if isinstance(c, Number | Date)]
+        places = np.r_[tuple(numbers)] if numbers else np.zeros(0, dtype=int)
+        low, high = self.schema.box.center_vector, self.schema.box.half_widths
+        factors = np.linalg.cholesky(self.covariance_matrices())
+        for _ in range(_REDRAWS):
+            beyond = np.abs(records - low)[:, places] > high[places]
+            again = np.flatnonzero(beyond.any(axis=1))
+            if len(again) == 0:
+                return
+            normal = rng.standard_normal((len(again), records.shape[1]))
+            steps = np.einsum("nij,nj->ni", factors[component[again]], normal)
+            records[again] = self.means[component[again]] + steps
 
     @property
     def widths(self) -> Floats:

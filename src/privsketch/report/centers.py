@@ -57,10 +57,14 @@ def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
             (escape(model.method), "method"),
         ],
         notes=notes_of(
-            model.concerns,
+            (*model.receipt.cautions, *model.concerns),
             f"Centers that make the {_COST[model.loss]} of records to their nearest center small "
-            f"({model.task}), with noise on the way that hides single "
-            f"{protected_thing(model.receipt)}s.",
+            f"({model.task}), with noise on the way"
+            + (
+                "."
+                if model.receipt.cautions
+                else f" that hides single {protected_thing(model.receipt)}s."
+            ),
         ),
         sections=[
             "<h2>Clusters</h2>",

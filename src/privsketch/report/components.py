@@ -37,7 +37,7 @@ def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content
             records,
             (f"{share:.1%}", f"of the variance about {about}"),
         ],
-        notes=notes_of(model.concerns, _all_well(model)),
+        notes=notes_of((*model.receipt.cautions, *model.concerns), _all_well(model)),
         sections=sections,
         public_fact="the directions in which records vary",
     )

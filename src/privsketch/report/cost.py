@@ -33,9 +33,10 @@ def receipt_words(receipt: Receipt, release: str, further: str, not_protected: s
             f" Every holder spent this on its own {thing}s; a {thing} sits with one holder, so the "
             "costs of different holders do not add up."
         )
+    can = "can hardly tell" if not receipt.cautions else "may well be able to tell"
     assuming = f" Assuming that {escape(receipt.assumption)}." if receipt.assumption else ""
     return (
-        f'<div class="note">Whoever sees this page and {release} can hardly tell '
+        f'<div class="note">Whoever sees this page and {release} {can} '
         f"{change}: it changes the probability of anything they may see by a factor of at most "
         f"e<sup>{number_text(receipt.epsilon)}</sup>{factor}{but}.{parts} {further}</div>"
         f"<p>Cost: {escape(receipt.summary())}.{assuming}</p>"

@@ -26,6 +26,7 @@ from privsketch.schema.units import (
     field_columns,
     field_errors,
     field_values,
+    is_anywhere,
     span_text,
 )
 
@@ -33,7 +34,6 @@ MAX_COLUMNS = 50  # of a table; beyond, only those in which centers differ most;
 TELLING_COLUMNS = 20  # shown of more columns than that
 MAX_LABELS = 8  # of a category; the others are shown as one; by trial
 _MONTH, _YEAR = 15.0, 180.0  # days of error from which a date is told by its month, its year
-_NO_CYCLE = 0.9  # of the error of a place that may be anywhere on the circle
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +199,7 @@ def _column_rows(
         text, small = field_text(column, float(value), error)
         if isinstance(column, Cycle):
             place, spread = None, 0.0
-            if _is_anywhere(column, coordinates[k], error):
+            if is_anywhere(column, coordinates[k], error):
                 text, small = "all around", ""
         elif isinstance(column, Flag):
             place, spread = float(value), 0.0
@@ -208,13 +208,6 @@ def _column_rows(
             spread = 0.0 if widths is None else float(widths[k, 0] / column.weight / 2)
         cells.append(Cell(text, small, place, spread))
     yield Row(column.name, bounds_words(column), tuple(cells), is_share=isinstance(column, Flag))
-
-
-def _is_anywhere(column: Cycle, coordinates: Floats, error: float | None) -> bool:
-    """Whether nothing is known of a place on a circle."""
-    if error is None:
-        return float(column.strength(coordinates[np.newaxis])[0]) < 0.1
-    return error > _NO_CYCLE * column.period / math.sqrt(12)
 
 
 def _label_rows(column: Category | Flag, shares: Floats, errors: Floats | None) -> Iterator[Row]:

@@ -203,7 +203,7 @@ def _content(
             record_card(picture.n_records, sketch),
             (f"{picture.misfit:.2f}", "misfit / what noise leaves"),
         ],
-        notes=notes_of(picture.concerns, _all_well(picture)),
+        notes=notes_of((*picture.receipt.cautions, *picture.concerns), _all_well(picture)),
         sections=[
             f"<h2>{picture.noun.title()}s</h2>",
             portraits(parts),

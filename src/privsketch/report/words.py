@@ -144,7 +144,7 @@ def _flag_words(column: Flag, difference: _Difference) -> str:
         share, away = float(difference.own[0] + 0.5), float(difference.away[0])
     else:
         share, away = float(difference.own[1]), float(difference.away[1])
-        if not difference.places()[:2].any():
+        if difference.places()[2] and abs(difference.away[2]) > abs(away):  # the larger difference
             return f"{column.name} {'more' if difference.away[2] > 0 else 'less'} often missing"
     if away > 0:
         return f"mostly {column.name}" if share >= _MOSTLY else f"{column.name} more often"

@@ -218,7 +218,8 @@ class Flag(Labelled):
             word = getattr(self, name)
             if word is not None and (not isinstance(word, str) or not word.strip()):
                 raise self._error(name, word, "expected a word")
-        if self.true is not None and self.true == self.false:
+        words = [label_text(w).lower() for w in (self.true, self.false) if w is not None]
+        if len(words) == 2 and words[0] == words[1]:
             raise self._error("true", self.true, "is the word for false, too")
         if self.fill is not None and not isinstance(self.fill, bool):
             raise self._error("fill", self.fill, "expected True or False")

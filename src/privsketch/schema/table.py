@@ -204,8 +204,9 @@ class Schema:
                 "there, and would tell who was left out; use fill values, or 'add-remove'"
             )
         if budget.neighbours == "replace" and self.unit.max_records > 1:
+            bound = "rows_per_person" if self.person is None else "max_records"
             raise ParameterError(
-                f"`max_records={self.unit.max_records}` with `neighbours='replace'`: the number "
+                f"`{bound}={self.unit.max_records}` with `neighbours='replace'`: the number "
                 "of records that are kept would have to be public; keep one of each person"
             )
         return replace(budget, unit=self.unit)
@@ -220,8 +221,10 @@ class Schema:
 
     @property
     def _kept_words(self) -> str:
+        if self.person is None and self._trusted == 1:
+            return "; if a person may have several rows, name the column that tells: person="
         if self.person is None:
-            return "" if self._trusted == 1 else ", which is taken on trust"
+            return ", which is taken on trust"
         count = "one record" if self.max_records == 1 else f"up to {self.max_records} records"
         others = "; rows without a person are left out" if self.missing_person == "drop" else ""
         return f": {count} of each counts{others}"

@@ -20,6 +20,16 @@ from privsketch.schema.columns import DAY, Column, Cycle, Date, Number
 from privsketch.schema.labels import Category, Flag
 from privsketch.schema.table import Schema
 
+NO_CYCLE = 0.9  # of the deviation of a uniform place on a circle: nothing is known of it
+_WEAK = 0.1  # of the radius: values are all around
+
+
+def is_anywhere(column: Cycle, coordinates: Floats, error: float | None) -> bool:
+    """Whether nothing is known of a place on a circle, (2,) coordinates of it."""
+    if error is None:
+        return float(column.strength(coordinates[np.newaxis])[0]) < _WEAK
+    return error > NO_CYCLE * column.period / math.sqrt(12)
+
 
 def field_names(schema: Schema) -> tuple[str, ...]:
     """Names of all fields: columns, and a share for each label of a category."""
@@ -38,7 +48,13 @@ def field_columns(schema: Schema) -> Iterator[tuple[Column, slice]]:
 def field_values(schema: Schema, points: npt.ArrayLike) -> Floats:
     """Fields (n, n_fields) of points (n, dim); dates are seconds since 1970."""
     rows = np.asarray(points, dtype=np.float64)
-    return np.concatenate([c.decode(rows[:, place]) for c, place in schema.places()], axis=1)
+    parts = []
+    for column, place in schema.places():
+        found = column.decode(rows[:, place])
+        if isinstance(column, Cycle):  # of values that lie all around there is no middle
+            found = np.where(column.strength(rows[:, place])[:, np.newaxis] < _WEAK, np.nan, found)
+        parts.append(found)
+    return np.concatenate(parts, axis=1)
 
 
 def slopes(schema: Schema, point: npt.ArrayLike) -> Floats:
@@ -82,14 +98,28 @@ def _largest_errors(schema: Schema) -> Floats:
     return np.array(found)
 
 
-def records_of(schema: Schema, points: npt.ArrayLike) -> dict[str, npt.NDArray[Any]]:
-    """Columns of a table, for points that stand for records: categories are the nearest ones."""
+def records_of(
+    schema: Schema,
+    points: npt.ArrayLike,
+    means: npt.ArrayLike | None = None,
+    rng: np.random.Generator | None = None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Columns of a table, for points (n, dim) that stand for records.
+
+    With `means` (n, dim), those of what the points were drawn from, labels are drawn by the shares
+    there, from public randomness: the nearest corner would swallow rare ones. Without, the nearest.
+    """
     rows = np.asarray(points, dtype=np.float64)
+    centers = None if means is None else np.asarray(means, dtype=np.float64)
     found: dict[str, npt.NDArray[Any]] = {}
     for column, place in schema.places():
         here = rows[:, place]
         if isinstance(column, Category | Flag):
             label = column.shares(here).argmax(axis=1)
+            if centers is not None and rng is not None:
+                up_to = np.cumsum(column.shares(centers[:, place]), axis=1)
+                drawn = rng.random((len(rows), 1)) * up_to[:, -1:]
+                label = np.minimum((drawn >= up_to).sum(axis=1), up_to.shape[1] - 1)
             if isinstance(column, Flag) and column.is_line:
                 found[column.name] = label == 1
             else:
@@ -128,6 +158,8 @@ def written(column: Column, value: float, error: float | None = None) -> str:
     """A field as people write it, with the digits that its error leaves."""
     if isinstance(column, Date):
         return str(as_dates(np.array([value]))[0])
+    if math.isnan(value):
+        return "all around"
     if isinstance(column, Category | Flag):
         return f"{value:.0%}"
     unit = f" {column.unit}" if isinstance(column, Number) and column.unit else ""
@@ -153,6 +185,8 @@ def span_text(days: float) -> str:
 
 def step_text(column: Column, step: float, *, with_unit: bool = False) -> str:
     """A change of a field: with its sign, in days or years of a date, in points of a share."""
+    if math.isnan(step):
+        return "\u2013"
     sign, size = "\u2212" if step < 0 else "+", abs(step)
     if isinstance(column, Date):
         return f"{sign}{span_text(size)}"

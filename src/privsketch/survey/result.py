@@ -89,6 +89,11 @@ class Check:
     columns: tuple[ColumnCheck, ...]
     refusals: tuple[str, ...]
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether a release would read this table."""
+        return not self.refusals
+
     def __repr__(self) -> str:
         return f"<{MARK}a check of {len(self.columns)} columns; describe() tells it>"
 

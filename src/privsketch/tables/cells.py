@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -258,7 +259,7 @@ def _flags(column: Flag, array: Any) -> Parsed:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_boolean(array.type):
+    if pa.types.is_boolean(array.type) and column.true is None and column.false is None:
         return _numbers(array), None
     texts = pc.utf8_lower(texts_of(array))
     own = [
@@ -298,10 +299,11 @@ def _moments(column: Date, texts: Any) -> tuple[Any, Bits | None]:
     import pyarrow.compute as pc
 
     if column.format is not None:
-        found = pc.strptime(texts, format=column.format, unit="s", error_is_null=True)
-        if found.null_count == texts.null_count:
-            return found, None
-        return found, _bits(pc.is_null(found)) & ~_bits(pc.is_null(texts))
+        codes = texts.dictionary_encode()
+        ticks = [spelled_date(word, column.format) for word in codes.dictionary.to_pylist()]
+        found = pa.array(ticks, pa.timestamp("ns")).take(codes.indices)
+        faults = _bits(pc.is_null(found)) & ~_bits(pc.is_null(texts))
+        return found, faults if faults.any() else None
     has_zone = pc.match_substring_regex(texts, _ZONE)
     nothing = pa.scalar(None, texts.type)
     plain, wrong = _cast(pc.if_else(has_zone, nothing, texts), pa.timestamp("us"), _DAY)
@@ -309,8 +311,43 @@ def _moments(column: Date, texts: Any) -> tuple[Any, Bits | None]:
         return plain, wrong
     zoned, also = _cast(pc.if_else(has_zone, texts, nothing), pa.timestamp("us", "UTC"), _DAY)
     found = pc.coalesce(plain, zoned.cast(pa.timestamp("us")))
-    faults = [bits for bits in (wrong, also) if bits is not None]
-    return found, np.logical_or.reduce(faults) if faults else None
+    told = [bits for bits in (wrong, also) if bits is not None]
+    return found, np.logical_or.reduce(told) if told else None
+
+
+@lru_cache(maxsize=2**16)  # days come again and again
+def spelled_date(text: str, format: str | None) -> int | None:
+    """Nanoseconds since 1970 of a date in its format, or in the usual one; None if it is neither.
+
+    The one way to read a date, whether a column is text or holds objects. Dates of sheets come in
+    the usual spelling, whatever that of text is.
+    """
+    import pyarrow as pa
+
+    if format is not None:
+        try:
+            return _since_1970(datetime.strptime(text, format))
+        except ValueError:
+            pass
+    usual, _ = _moments(_USUAL, pa.array([text], pa.large_string()))
+    ticks = usual.cast(pa.int64())[0].as_py()
+    return None if ticks is None else _cut(ticks * 1000)
+
+
+_USUAL = Date("day", "2000-01-01", "2001-01-01")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FAR = 2**63 - 1
+
+
+def _since_1970(moment: datetime, extra: int = 0) -> int:
+    """Nanoseconds; `extra` are those below a microsecond."""
+    zoned = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return _cut((zoned - _EPOCH) // timedelta(microseconds=1) * 1000 + extra)
+
+
+def _cut(ticks: int) -> int:
+    """Those that 64 bits do not hold lie beyond all bounds."""
+    return max(-_FAR, min(int(ticks), _FAR))
 
 
 def cells_of_objects(column: Column, cells: Iterable[Any], what: str) -> Any:
@@ -369,35 +406,25 @@ def text_cell(cell: Any, name: str, what: str) -> str | None:
     raise RecordError(f"{what}: column {name!r}: a cell is neither a text nor a number")
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FAR = 2**63 - 1
-
-
 def _moment(cell: Any, column: Date, what: str) -> int | None:
-    """Nanoseconds since 1970; those that 64 bits do not hold lie beyond all bounds."""
+    """Nanoseconds since 1970."""
     if is_missing_cell(cell) or (isinstance(cell, str) and cell.strip().lower() in MISSING_WORDS):
         return None
+    found: int | None = None
     try:
         if isinstance(cell, np.datetime64):
             return _ticks(cell)
-        extra = 0
         if isinstance(cell, str):
-            text = cell.strip()
-            cell = (
-                datetime.fromisoformat(text)
-                if column.format is None
-                else datetime.strptime(text, column.format)
-            )
-        elif isinstance(cell, date) and not isinstance(cell, datetime):
-            cell = datetime(cell.year, cell.month, cell.day)
-        else:
-            extra = int(getattr(cell, "nanosecond", 0))  # of pandas, below a microsecond
-        moment: datetime = cell.replace(tzinfo=UTC) if cell.tzinfo is None else cell.astimezone(UTC)
-        ticks = (moment - _EPOCH) // timedelta(microseconds=1) * 1000 + extra
-        return max(-_FAR, min(int(ticks), _FAR))
+            found = spelled_date(cell.strip(), column.format)
+        elif isinstance(cell, datetime):  # of pandas, with more digits
+            found = _since_1970(cell, int(getattr(cell, "nanosecond", 0)))
+        elif isinstance(cell, date):
+            found = _since_1970(datetime(cell.year, cell.month, cell.day))
     except (AttributeError, TypeError, ValueError, OverflowError):
         pass
-    raise RecordError(f"{what}: column {column.name!r}: a cell is no date")
+    if found is None:
+        raise RecordError(f"{what}: column {column.name!r}: a cell is no date")
+    return found
 
 
 def _ticks(cell: np.datetime64) -> int:
@@ -409,5 +436,4 @@ def _ticks(cell: np.datetime64) -> int:
     per_unit = {name: seconds * 10**9 for name, seconds in each.items()}
     per_unit |= {"ms": 10**6, "us": 10**3, "ns": 1}
     ticks = int(cell.astype(np.int64)) * count
-    ticks = ticks * per_unit[unit] if unit in per_unit else ticks // 1000  # ps and finer
-    return max(-_FAR, min(ticks, _FAR))
+    return _cut(ticks * per_unit[unit] if unit in per_unit else ticks // 1000)  # ps and finer

@@ -8,7 +8,8 @@ names persons, whose they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,13 @@ from privsketch.schema.columns import Column
 from privsketch.schema.table import Schema
 from privsketch.tables.cells import Raw, cells_of_objects, require_kind, text_cell, values_of
 from privsketch.tables.kinds import Kind
-from privsketch.tables.memory import Selection, array_places, rows_per_block, selected_names
+from privsketch.tables.memory import (
+    Selection,
+    array_places,
+    is_missing_cell,
+    rows_per_block,
+    selected_names,
+)
 from privsketch.tables.untyped.text import MISSING_WORDS
 
 # Persons of some rows: whole numbers, or an Arrow array of bytes.
@@ -119,31 +126,56 @@ def persons_of(array: Any, name: str, what: str) -> tuple[Persons, npt.NDArray[n
         return numbers.astype(np.int64), nobody
     if pa.types.is_integer(kind) and kind != pa.uint64():
         return np.asarray(array.fill_null(0)).astype(np.int64), nobody
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        array = array.fill_null(b"").cast(pa.large_binary())
-    elif pa.types.is_fixed_size_binary(kind):
-        array = array.cast(pa.binary()).fill_null(b"").cast(pa.large_binary())
-    else:
-        texts = person_texts(array)
-        spelled = pc.is_in(pc.utf8_lower(texts), value_set=pa.array(MISSING_WORDS, texts.type))
-        nobody |= np.asarray(spelled.fill_null(False).cast("uint8")).astype(np.bool_)
-        array = texts.fill_null("").cast(pa.large_binary())
-    nobody |= np.asarray(pc.equal(pc.binary_length(array), 0).cast("uint8")).astype(np.bool_)
-    return array.take(pa.array(np.arange(len(array)))), nobody  # a copy, whoever has the bytes
+    texts = person_texts(array)
+    spelled = pc.is_in(pc.utf8_lower(texts), value_set=pa.array(MISSING_WORDS, texts.type))
+    nobody |= np.asarray(spelled.fill_null(False).cast("uint8")).astype(np.bool_)
+    names = texts.fill_null("").cast(pa.large_binary())
+    nobody |= np.asarray(pc.equal(pc.binary_length(names), 0).cast("uint8")).astype(np.bool_)
+    return names.take(pa.array(np.arange(len(names)))), nobody  # a copy, whoever has the bytes
 
 
 def person_texts(array: Any) -> Any:
     """Names of persons in one spelling: no blanks around them, and whole numbers as such.
 
-    7, 007 and 7.0 are one person: libraries drop zeros and add points where all cells are numbers,
-    or where one is missing.
+    7, 007, 7.0 and 7e0 are one person: libraries drop zeros and add points where all cells are
+    numbers, or where one is missing. Bytes are text.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     texts = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
     texts = pc.utf8_normalize(texts, form="NFC")
-    return pc.replace_substring_regex(texts, r"^\+?(-?)0*(\d+)(\.0*)?$", r"\1\2")
+    texts = pc.replace_substring_regex(texts, r"^\+?(-?)0*(\d+)(\.0*)?$", r"\1\2")
+    # What is left of numbers are fractions, exponents and minus zero: few, and one by one.
+    odd = pc.match_substring_regex(texts, r"^[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?$")
+    odd = pc.and_(odd, pc.invert(pc.match_substring_regex(texts, r"^(-?[1-9]\d*|0)$")))
+    if not pc.any(odd).as_py():
+        return texts
+    spelled = [_whole_text(text) for text in texts.filter(odd).to_pylist()]
+    return pc.replace_with_mask(texts, odd, pa.array(spelled, texts.type))
+
+
+def _whole_text(text: str) -> str:
+    """A number in the spelling of a whole one, if it is one that all types hold."""
+    number = Decimal(text)
+    is_whole = number == number.to_integral_value() and abs(number) < 2**53
+    return str(int(number)) if is_whole else text
+
+
+def person_cell(cell: Any, name: str, what: str) -> str | None:
+    """A person's name or number as text, every digit of it; None if it is missing."""
+    if is_missing_cell(cell) or isinstance(cell, str):
+        return text_cell(cell, name, what)
+    is_number = isinstance(cell, int | np.integer) and not isinstance(cell, np.timedelta64 | bool)
+    if is_number and abs(int(cell)) < 2**4096:
+        return str(int(cell))
+    if isinstance(cell, float | np.floating | Decimal):
+        number = Decimal(cell) if isinstance(cell, Decimal) else Decimal(float(cell))
+        if number.is_finite() and number == number.to_integral_value() and abs(number) < 2**53:
+            return str(int(number))
+    elif isinstance(cell, bool | np.bool_):
+        return text_cell(cell, name, what)
+    raise RecordError(f"{what}: column {name!r}: a person is neither a whole number nor text")
 
 
 def _floats(array: Any) -> Floats:
@@ -160,7 +192,7 @@ def require_person_kind(kind: Any, name: str, what: str) -> None:
     known = (
         *(types.is_integer, types.is_floating, types.is_null),
         *(types.is_string, types.is_large_string, types.is_string_view),
-        *(types.is_binary, types.is_large_binary, types.is_fixed_size_binary),
+        *(types.is_binary, types.is_large_binary),
     )
     if not any(is_kind(kind) for is_kind in known):
         raise RecordError(
@@ -247,6 +279,8 @@ def pandas_batches(frame: Any, chosen: Selection) -> Iterator[Any]:
 
 def list_batches(rows: Sequence[Any], chosen: Selection) -> Iterator[Any]:
     """Batches of a list of rows, whose cells keep their own types."""
+    if any(isinstance(row, Mapping | Set) for row in rows):
+        raise RecordError("the rows of the list have no order of cells; give a frame of them")
     lists = [list(row) for row in rows]
     if len({len(row) for row in lists}) > 1:
         raise RecordError("the rows of the list do not all have the same length")
@@ -339,7 +373,7 @@ def _person_array(name: str, cells: Any) -> Any:
 
     cells = _own_type(cells)
     if cells.dtype == object:
-        texts = [text_cell(cell, name, "table") for cell in cells]
+        texts = [person_cell(cell, name, "table") for cell in cells]
         return pa.array(texts, pa.large_string())
     return _of_cells(cells, name)
 

@@ -235,10 +235,15 @@ def chosen_columns(
     are written. A `schema` names its columns itself.
     """
     if schema is not None:
-        if columns is not None and tuple(columns) not in (schema.names, schema.coordinates):
-            raise RecordError("columns: the schema names them; leave them out")
-        person = () if schema.person is None else (schema.person,)
-        return Selection(dim, None, (*schema.names, *person), format=format, schema=schema)
+        own = schema.all_names
+        if columns is None or tuple(columns) in (schema.names, schema.coordinates, own):
+            return Selection(dim, None, tuple(own), format=format, schema=schema)
+        if len(columns) != len(own):
+            raise RecordError(
+                f"columns: the schema names {len(own)} of them, a person last; leave them out, or "
+                "say what the table calls each, in that order"
+            )
+        return Selection(dim, tuple(columns), None, format=format, schema=schema)
     if columns is not None:
         if isinstance(columns, str) or not isinstance(columns, Iterable):
             raise RecordError("columns: expected a list of column names or column numbers")

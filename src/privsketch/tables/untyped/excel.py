@@ -11,6 +11,7 @@ filtered are records like all others.
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -109,7 +110,9 @@ def _text(cell: Any, which: str) -> str | None:
     if isinstance(cell, bool):
         return str(cell).lower()
     if isinstance(cell, int | float):
-        return str(int(cell)) if cell == int(cell) and abs(cell) < 2**53 else repr(cell)
+        if not math.isfinite(cell):
+            return None
+        return str(int(cell)) if cell == int(cell) else repr(cell)
     if isinstance(cell, datetime.datetime):
         return cell.isoformat(sep=" ")
     if isinstance(cell, datetime.date | datetime.time):

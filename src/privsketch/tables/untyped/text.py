@@ -419,13 +419,34 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
             for batch in reader:
                 if batch.num_rows:
                     if held is not None:
-                        yield from chosen_rows(held, names, chosen)
+                        yield from chosen_rows(_with_points(held, names, chosen), names, chosen)
                     held = batch
-            yield from chosen_rows(_without_last(held, names, mark, path), names, chosen)
+            rest = _without_last(held, names, mark, path)
+            yield from chosen_rows(_with_points(rest, names, chosen), names, chosen)
         finally:
             source.let_go()
             reader = None  # of which no other frame knows: with it go the blocks that it holds
             source.wait_released()
+
+
+def _with_points(batch: Any, names: Sequence[str], chosen: Selection) -> Any:
+    """The same with a point in numbers that stand in columns of text, where a comma is its mark.
+
+    Labels and persons may be numbers: 1,0 is 1, as it would be in a column of numbers.
+    """
+    import pyarrow.compute as pc
+
+    mark = chosen.format.decimal
+    if chosen.schema is None or mark == ".":
+        return batch
+    kinds = [getattr(column, "column", column).READS_TEXT for column in chosen.schema.columns]
+    pattern = rf"^(\s*[+-]?\d+){re.escape(mark)}(\d*([eE][+-]?\d+)?\s*)$"
+    for name, is_text in zip(names, [*kinds, True], strict=False):
+        if is_text:
+            place = batch.schema.get_field_index(name)
+            texts = pc.replace_substring_regex(batch.column(place), pattern, r"\1.\2")
+            batch = batch.set_column(place, name, texts)
+    return batch
 
 
 def _without_last(held: Any, names: Sequence[str], mark: int, path: Path) -> Any:
