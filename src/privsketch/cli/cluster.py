@@ -332,6 +332,7 @@ def _forecast(
     Cautions that were `said` are not said again.
     """
     import privsketch as ps
+    from privsketch.clustering.pipeline.method import DOUBTFUL, TOO_NOISY
     from privsketch.clustering.pipeline.plan import plan_pipeline
     from privsketch.design.words import describe_design
 
@@ -352,6 +353,8 @@ def _forecast(
         dim = len(study.box.half_widths)
         plan = plan_pipeline(study.n_clusters, dim, budget, study.n_records)
         lines.append(f"plan        {plan.describe()}")
+        if plan.excess > DOUBTFUL:
+            lines.append(f"careful     {TOO_NOISY}")
     return "\n".join([*lines, files.looked_at, "nothing was spent"])
 
 

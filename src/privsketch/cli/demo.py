@@ -21,7 +21,6 @@ from privsketch.cli.progress import record_bar, spinner
 from privsketch.errors import FileError
 from privsketch.models.base import nearest
 from privsketch.report.html import save_report
-from privsketch.schema.units import records_of
 from privsketch.tables.reading import read_blocks
 
 N_SITES, N_CLUSTERS = 5, 6  # rows of _MIX, rows of _GROUPS
@@ -227,10 +226,10 @@ def _write_synthetic(mixture: ps.GaussianMixtureModel, path: Path) -> str:
     import pyarrow as pa
     import pyarrow.csv
 
-    records, _ = mixture.sample(1000, random_state=7)
+    made_up = mixture.sample_columns(1000, random_state=7)
     columns = {
         name: values.round(1) if values.dtype == np.float64 else values
-        for name, values in records_of(SCHEMA, records).items()
+        for name, values in made_up.items()
     }
     pyarrow.csv.write_csv(pa.table(columns), path)
     shown = [[*columns], *zip(*(values[::290] for values in columns.values()), strict=True)]
