@@ -11,6 +11,24 @@ from privsketch.testing import exact_answer, replaced_noise, without_noise
 # Tests that are slow, or mostly so, in files that do not say it themselves: every how many cases
 # is quick, 0 for none.
 SLOW = {
+    "benchmarks/test_compare.py::test_receipts_of_rounds_add_up": 5,
+    "cli/test_cli.py::test_the_demo_tells_the_whole_story": 0,
+    "cli/test_cli_cautions.py::test_commands_say_it_once_on_stderr": 3,
+    "clustering/test_em.py::test_the_worst_record_costs_the_budget_and_no_more": 4,
+    "clustering/test_points.py::test_odd_tables_give_a_model_in_the_domain_without_a_word": 4,
+    "clustering/test_run.py::test_a_number_is_what_it_is_called": 4,
+    "design/test_cautions.py::test_fits_warn_once": 4,
+    "estimators/test_projection_estimator.py::"
+    "test_no_neighbour_moves_the_integers_by_more_than_the_noise_hides": 4,
+    "kernels/test_hadamard.py::"
+    "test_means_of_features_are_as_close_to_the_kernel_as_with_dense_frequencies": 3,
+    "kernels/test_processors.py::test_kernels_agree_on_every_processor_that_runs_here": 3,
+    "kernels/test_self_checks.py::test_one_record_of_two_left_out": 2,
+    "privacy/test_neighbouring_tables.py::test_an_array_that_is_filled_again_and_again": 3,
+    "privacy/test_neighbouring_tables.py::test_no_cell_stops_an_estimator": 4,
+    "sketching/test_engines.py::test_a_worker_killed_from_outside": 0,
+    "survey/test_check.py::test_a_look_takes_cells_of_text_files_as_a_release_does": 4,
+    "tables/test_persons.py::test_the_rows_of_the_oracle_count": 3,
     "clustering/test_edge.py::test_a_box_that_cuts_is_noticed": 12,
     "clustering/test_edge.py::test_few_records_raise_no_concern_that_noise_could_raise": 0,
     "clustering/test_edge.py::test_noise_alone_keeps_to_its_chance": 0,

@@ -172,7 +172,7 @@ def test_missing_values_in_fit_and_predict(blobs):
 
 
 def test_files_are_for_sketch_not_for_fit():
-    with pytest.raises(ps.PrivsketchError, match="sketch reads files"):
+    with pytest.raises(ps.PrivsketchError, match="commands read files"):
         fitted("records.csv")
 
 
