@@ -11,6 +11,13 @@ from privsketch.testing import exact_answer, replaced_noise, without_noise
 # Tests that are slow, or mostly so, in files that do not say it themselves: every how many cases
 # is quick, 0 for none.
 SLOW = {
+    "clustering/test_choose.py::test_the_same_records_ask_the_same_questions": 4,
+    "clustering/test_medians.py::test_one_receipt_with_its_parts": 3,
+    "kernels/test_quantiser.py::test_numbers_of_every_type": 4,
+    "kernels/test_self_checks.py::test_one_wrong_phase_of_65536": 0,
+    "learning/test_mixture.py::test_errors_of_the_means_are_as_large_as_stated": 0,
+    "noise/test_noise.py::test_cube_scale_is_accepted_and_wrong_ones_are_rejected": 0,
+    "sketching/test_estimate.py::test_every_design_has_a_cost": 4,
     "benchmarks/test_compare.py::test_receipts_of_rounds_add_up": 5,
     "cli/test_cli.py::test_the_demo_tells_the_whole_story": 0,
     "cli/test_cli_cautions.py::test_commands_say_it_once_on_stderr": 3,
