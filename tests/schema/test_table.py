@@ -172,6 +172,7 @@ def test_several_records_of_a_person_need_more_noise():
 def test_units_are_told():
     design = plan(make())
     assert "one person (patient_id)" in design.describe()
+    assert "all rows of a person lie at one holder" in design.describe()
     frame = pd.DataFrame({"age": [30.0] * 4, "patient_id": [1, 1, 2, 3]})
     released = ps.sketch(frame, plan(ps.Schema([AGE], person="patient_id")))
     assert released.receipt.unit == "one person (patient_id)"

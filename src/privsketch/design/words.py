@@ -91,6 +91,8 @@ def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
     else:
         lines.append(f"size        {capacity(design)}")
     lines += [f"count       {_COUNTS[design.count]}", f"budget      {design.budget.describe()}"]
+    if design.budget.unit.assumption:
+        lines.append(f"assuming    {design.budget.unit.assumption}")
     lines += [f"careful     {text}" for text in cautions(design) if text not in said]
     return "\n".join(lines)
 
