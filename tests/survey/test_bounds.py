@@ -331,10 +331,18 @@ TABLES = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_bounds_hold_nearly_all_values(name):
-    """A doubling with twice the threshold is missed with a chance below 1e-6, all of them."""
+    """A doubling with twice the threshold is missed with a chance below 1e-6, all of them.
+
+    Noise alone may reach the threshold beyond all doublings, in one of 6,000 releases, and then
+    there are no bounds: of three releases one has some but for a chance of 1e-11.
+    """
     n, epsilon = 40_000, 1.0
     values = TABLES[name](np.random.default_rng(1), n)
-    found = ps.private_bounds(values[:, np.newaxis], [0], epsilon=epsilon, max_outside=0.0)
+    releases = (
+        ps.private_bounds(values[:, np.newaxis], [0], epsilon=epsilon, max_outside=0.0)
+        for _ in range(3)
+    )
+    found = next(release for release in releases if release.columns)
     counts = np.bincount(cells_of(values).astype(int), minlength=N_CELLS)
     scale = 1 / epsilon
     seen = found.threshold + scale * math.log(N_CELLS / FALSE_ALARMS)
@@ -361,9 +369,10 @@ def test_the_smallest_doublings_are_proposed():
 
 def test_a_few_typing_errors_do_not_decide():
     values = np.random.default_rng(0).uniform(20, 100, 50_000)
-    values[:30] = 99_999_999  # 20 more or less by noise: a chance of 1e-9
-    wide = ps.private_bounds(values[:, np.newaxis], [0], epsilon=1.0, max_outside=0.0)
-    found = ps.private_bounds(values[:, np.newaxis], [0], epsilon=1.0)
+    values[:30] = 99_999_999
+    with without_noise():  # which reaches the threshold somewhere in one of a hundred releases
+        wide = ps.private_bounds(values[:, np.newaxis], [0], epsilon=1.0, max_outside=0.0)
+        found = ps.private_bounds(values[:, np.newaxis], [0], epsilon=1.0)
     assert wide.high["0"] == 2.0**27
     assert (found.low["0"], found.high["0"]) == (16.0, 128.0)
 
