@@ -11,6 +11,8 @@ from privsketch.testing import exact_answer, replaced_noise, without_noise
 # Tests that are slow, or mostly so, in files that do not say it themselves: every how many cases
 # is quick, 0 for none.
 SLOW = {
+    "privacy/test_neighbouring_tables.py::test_excel": 0,
+    "privacy/test_neighbouring_tables.py::test_folders_and_patterns": 0,
     "clustering/test_choose.py::test_the_same_records_ask_the_same_questions": 4,
     "clustering/test_medians.py::test_one_receipt_with_its_parts": 3,
     "kernels/test_quantiser.py::test_numbers_of_every_type": 4,

@@ -4,7 +4,7 @@ Means of these records lie at 0.6 of the way to the edge. An alarm takes one tha
 0.95, by more than `sure` standard errors: a chance below 1e-4 in each run, and below 1e-7 for the
 two of five that a test does not allow. Where alarms are due they came in 3,318 of
 3,320 runs of these cases; the two others were rounds of Lloyd's, one of which had lost a cluster.
-At most two of five may be missing.
+At most one of five may be missing.
 """
 
 import math
@@ -68,7 +68,7 @@ def test_records_inside_raise_no_concern(method, delta, domain):
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("kind", ["one outside", "other units"])
 def test_a_box_that_cuts_is_noticed(method, delta, kind):
-    assert alarms(method, kind, BOX, seeds=5, delta=delta) >= 3
+    assert alarms(method, kind, BOX, seeds=5, delta=delta) >= 4
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -635,8 +635,7 @@ def test_every_mixture_survives_its_file(tmp_path, covariance_type, n, k, width)
 
 @pytest.mark.slow
 def test_few_far_clusters_are_all_found_by_the_mixture_too():
-    # One Gaussian fitted to such a cloud may settle on one of the clusters, and leaves a residual
-    # far above. Of 240 right fits the largest ratio was 1.4; one in some thousands is above 1.5.
+    # One Gaussian fitted to such a cloud may settle on one of the clusters.
     for seed in range(4):
         rng = np.random.default_rng(seed)
         centers = 0.8 * rng.choice([-1.0, 1.0], size=(2, 5))
@@ -651,7 +650,7 @@ def test_few_far_clusters_are_all_found_by_the_mixture_too():
             random_state=seed,
         )
         model = ps.learn_gaussian_mixture(ps.sketch(records, design), 3, covariance_type="diag")
-        assert model.residual < 2 * model.expected_residual
+        assert model.residual < 1.5 * model.expected_residual
         assert model.n_records == pytest.approx(20_000, rel=0.02)
 
 

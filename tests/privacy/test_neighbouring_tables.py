@@ -48,7 +48,7 @@ from privsketch.tables.untyped.format import FileFormat
 from tests.workbooks import Fault, Formula, write_workbook
 
 BATTERY = settings(
-    max_examples=40,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

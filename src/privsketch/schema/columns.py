@@ -175,8 +175,27 @@ MISSING_WORDS: dict[str, str] = {
 }
 
 
+class Line(Column):
+    """A column whose values lie on a line between public bounds: one coordinate in [-w, w]."""
+
+    @property
+    def lowest(self) -> Floats:
+        """-w."""
+        return np.array([-self.weight])
+
+    @property
+    def highest(self) -> Floats:
+        """W."""
+        return np.array([self.weight])
+
+    @property
+    def squared_radius(self) -> float:
+        """w^2."""
+        return self.weight**2
+
+
 @dataclass(frozen=True)
-class Number(Column):
+class Number(Line):
     """A number between public bounds; what lies outside is moved to them.
 
     Parameters
@@ -237,21 +256,6 @@ class Number(Column):
             if not self.low <= self.fill <= self.high:
                 raise self._error("fill", self.fill, "lies outside of the bounds")
 
-    @property
-    def lowest(self) -> Floats:
-        """-w."""
-        return np.array([-self.weight])
-
-    @property
-    def highest(self) -> Floats:
-        """W."""
-        return np.array([self.weight])
-
-    @property
-    def squared_radius(self) -> float:
-        """w^2."""
-        return self.weight**2
-
     def encode(self, values: Floats) -> Floats:
         """-w at `low`, w at `high`."""
         low, high = self.low, self.high
@@ -305,7 +309,7 @@ class Number(Column):
 
 
 @dataclass(frozen=True)
-class Date(Column):
+class Date(Line):
     """A day, or a moment, between public dates.
 
     Parameters
@@ -375,21 +379,6 @@ class Date(Column):
     @property
     def _bounds(self) -> tuple[float, float]:
         return self._seconds(self.first), self._seconds(self.last)
-
-    @property
-    def lowest(self) -> Floats:
-        """-w."""
-        return np.array([-self.weight])
-
-    @property
-    def highest(self) -> Floats:
-        """W."""
-        return np.array([self.weight])
-
-    @property
-    def squared_radius(self) -> float:
-        """w^2."""
-        return self.weight**2
 
     def encode(self, values: Floats) -> Floats:
         """-w at the first date, w at the last, from seconds since 1970."""

@@ -25,9 +25,11 @@ from privsketch.tables.memory import (
     Selection,
     array_places,
     is_missing_cell,
+    opened_stream,
     rows_per_block,
     selected_names,
 )
+from privsketch.tables.sparse import sparse_blocks
 from privsketch.tables.untyped.text import MISSING_WORDS
 
 # Persons of some rows: whole numbers, or an Arrow array of bytes.
@@ -292,35 +294,19 @@ def list_batches(rows: Sequence[Any], chosen: Selection) -> Iterator[Any]:
 
 def sparse_batches(matrix: Any, chosen: Selection) -> Iterator[Any]:
     """Batches of a matrix of SciPy."""
-    from privsketch.tables.memory import Selection as Plain
-    from privsketch.tables.sparse import sparse_blocks
-
-    for block in sparse_blocks(matrix, Plain(matrix.shape[1], None, None)):
+    for block in sparse_blocks(matrix, Selection(matrix.shape[1], None, None)):
         yield from array_batches(block, chosen)
 
 
 def stream_batches(data: Any, chosen: Selection) -> Iterator[Any]:
     """Batches of anything that offers an Arrow stream or array."""
-    import pyarrow as pa
-
     schema = _schema(chosen)
-    try:
-        if hasattr(data, "__arrow_c_stream__"):
-            reader = pa.RecordBatchReader.from_stream(data)
-        else:
-            batch = pa.record_batch(data)
-            reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
-        with reader:
-            names = selected_names(reader.schema.names, chosen, "table")
-            require_kinds(reader.schema, schema, "table", names)
-            for batch in reader:
-                own = batch.select(names).rename_columns(schema.all_names)
-                yield from sliced(own, chosen.dim)
-    except RecordError:
-        raise
-    except Exception:
-        # Whatever produces the stream may fail while it is read, and quote a record.
-        raise RecordError("table: its Arrow stream cannot be read as a table") from None
+    with opened_stream(data) as reader:
+        names = selected_names(reader.schema.names, chosen, "table")
+        require_kinds(reader.schema, schema, "table", names)
+        for batch in reader:
+            own = batch.select(names).rename_columns(schema.all_names)
+            yield from sliced(own, chosen.dim)
 
 
 def sliced(batch: Any, dim: int) -> Iterator[Any]:

@@ -6,6 +6,7 @@ And what all readers share: which columns of a table make a record, and whether 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -175,6 +176,16 @@ def is_missing_cell(cell: Any) -> bool:
 
 def stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
     """Blocks of anything that offers an Arrow stream or array."""
+    with opened_stream(data) as reader:
+        names = selected(reader.schema, chosen, "table")
+        for batch in reader:
+            for block, _ in batch_rows(batch, names):
+                yield block
+
+
+@contextmanager
+def opened_stream(data: Any) -> Iterator[Any]:
+    """Batches of an Arrow stream or array, and their schema; foreign errors become ours."""
     import pyarrow as pa
 
     try:
@@ -184,10 +195,7 @@ def stream_blocks(data: Any, chosen: Selection) -> Iterator[Block]:
             batch = pa.record_batch(data)
             reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
         with reader:
-            names = selected(reader.schema, chosen, "table")
-            for batch in reader:
-                for block, _ in batch_rows(batch, names):
-                    yield block
+            yield reader
     except RecordError:
         raise
     except Exception:
