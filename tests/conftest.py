@@ -11,6 +11,11 @@ from privsketch.testing import exact_answer, replaced_noise, without_noise
 # Tests that are slow, or mostly so, in files that do not say it themselves: every how many cases
 # is quick, 0 for none.
 SLOW = {
+    "privacy/test_neighbouring_tables.py::test_a_quote_that_never_ends_is_refused_elsewhere_too": 0,
+    "privacy/test_neighbouring_tables.py::test_csv_as_it_is_written_elsewhere": 0,
+    "tables/test_encoding.py::test_all_readers_give_the_records_of_the_oracle": 0,
+    "cli/test_own_table.py::test_a_study_of_several_holders": 0,
+    "estimators/test_tables.py::test_centers_are_in_units_where_all_columns_are_numbers": 3,
     "privacy/test_neighbouring_tables.py::test_excel": 0,
     "privacy/test_neighbouring_tables.py::test_folders_and_patterns": 0,
     "clustering/test_choose.py::test_the_same_records_ask_the_same_questions": 4,
