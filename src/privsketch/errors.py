@@ -153,6 +153,14 @@ class MergeError(PrivsketchError):
     """Sketches that must not be added up."""
 
 
+class BudgetError(PrivsketchError):
+    """A release would cost more than its holder allows; nothing was spent."""
+
+
+class SignatureError(FileError):
+    """A file whose signature is missing, wrong, or not of somebody who is trusted."""
+
+
 class KernelError(PrivsketchError, RuntimeError):
     """Compiled code that does not compute what its definition says; it is not used."""
 
