@@ -20,6 +20,7 @@ ROOMS = [
     ["_elementary"],
     ["formats", "_parallel"],
     ["domain", "budget"],
+    ["receipt"],
     ["schema"],
     ["features"],
     ["noise"],

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.budget import (
+from privsketch.domain import domain_from_json, domain_to_json
+from privsketch.receipt import (
     Receipt,
     compose_parallel,
     compose_sequential,
     receipt_from_json,
     receipt_to_json,
 )
-from privsketch.domain import domain_from_json, domain_to_json
 
 
 @pytest.mark.parametrize(

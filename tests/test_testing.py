@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.budget import compose_sequential
 from privsketch.noise.choice import choice_law, picks_law, threshold_law
 from privsketch.noise.mechanism import add_noise, gaussian_law, laplace_law
+from privsketch.receipt import compose_sequential
 from privsketch.testing import (
     Tape,
     exact_answer,

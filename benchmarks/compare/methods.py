@@ -17,10 +17,11 @@ import privsketch as ps
 from benchmarks.datasets import DataSet
 from benchmarks.peers.protocol import Peer, PeerError
 from privsketch._typing import Floats
-from privsketch.budget import Receipt, exact
+from privsketch.budget import exact
 from privsketch.clustering import lloyd
 from privsketch.clustering.choose import METHODS
 from privsketch.clustering.run import clustered
+from privsketch.receipt import Receipt
 
 OURS = ("auto", "pipeline", "sketch")
 LAPLACE, UNIFORM = "lloyd laplace", "lloyd uniform"

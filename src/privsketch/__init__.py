@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privsketch._load import load
-    from privsketch.budget import Budget, Receipt
+    from privsketch.budget import Budget
     from privsketch.design.recipe import Design
     from privsketch.domain import Ball, Box
     from privsketch.errors import PrivsketchError, PrivsketchWarning
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from privsketch.models.clusters import ClusterModel
     from privsketch.models.components import PCAModel
     from privsketch.models.mixture import GaussianMixtureModel
+    from privsketch.noise.composition import Composition, compose
     from privsketch.projection.description import ReleaseDescription
     from privsketch.projection.distances import Distances, Released
     from privsketch.projection.kmeans import cluster_released
     from privsketch.projection.neighbours import nearest_rows
     from privsketch.projection.rows import Projection
+    from privsketch.receipt import Receipt
     from privsketch.schema.columns import Cycle, Date, Number
     from privsketch.schema.labels import Category, Flag
     from privsketch.schema.table import Schema
@@ -64,6 +66,7 @@ _HOMES = {
     "Distances": "projection.distances",
     "GaussianMixtureModel": "models.mixture",
     "ClusterModel": "models.clusters",
+    "Composition": "noise.composition",
     "Cost": "sketching.estimate",
     "KMeansOptions": "estimators.kmeans",
     "Masks": "features.masks",
@@ -76,11 +79,12 @@ _HOMES = {
     "PrivsketchError": "errors",
     "PrivsketchWarning": "errors",
     "Projection": "projection.rows",
-    "Receipt": "budget",
+    "Receipt": "receipt",
     "ReleaseDescription": "projection.description",
     "Released": "projection.distances",
     "Sketch": "sketching.sketch",
     "check": "survey.check",
+    "compose": "noise.composition",
     "cluster_released": "projection.kmeans",
     "load": "_load",
     "encode": "tables.reading",
@@ -110,6 +114,7 @@ __all__ = [
     "Distances",
     "GaussianMixtureModel",
     "ClusterModel",
+    "Composition",
     "Cost",
     "KMeansOptions",
     "Masks",
@@ -128,6 +133,7 @@ __all__ = [
     "Sketch",
     "check",
     "cluster_released",
+    "compose",
     "encode",
     "estimate_cost",
     "learn_gaussian_mixture",

@@ -1,4 +1,4 @@
-"""The privacy budget and the receipt of what was spent of it.
+"""The privacy budget: what one release may reveal, and about whom.
 
 Numbers are exact: a float means the decimal number it prints as, so that 0.1 is one
 tenth and shares of a budget add up to it exactly. The unit protected is one record, or one person.
@@ -7,11 +7,11 @@ tenth and shares of a budget add up to it exactly. The unit protected is one rec
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Real
-from typing import Any, Literal
+from typing import Literal
 
 from privsketch.errors import ParameterError, require_count
 
@@ -26,7 +26,6 @@ WEAK_DELTA = 1e-3  # studies of fewer than a thousand records are hopeless anywa
 MIN_EPSILON, MIN_DELTA = 1e-30, 1e-100
 UNIT = "one record"
 PERSON = "one person"
-INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value) and value.isprintable()
 
 
-def _meaning(neighbours: str, unit: str) -> str:
+def meaning_of(neighbours: str, unit: str) -> str:
     """What is hidden, in words; less than a record if the unit is less."""
     for known, thing in ((UNIT, "record"), (PERSON, "person")):
         if unit.startswith(known):
@@ -99,17 +98,22 @@ def number_text(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-def _cost(epsilon: float, delta: float) -> str:
+def cost_text(epsilon: float, delta: float) -> str:
+    """Both numbers, with all their digits."""
     return f"epsilon = {number_text(epsilon)}, delta = {number_text(delta)}"
 
 
 def exact_sum(values: Sequence[float]) -> float:
     """Sum of decimal numbers, rounded up to the next float: a budget is never understated."""
-    total = sum((exact(value) for value in values), Fraction(0))
-    result = float(total)
-    while exact(result) < total:
-        result = math.nextafter(result, math.inf)
-    return result
+    return round_up(sum((exact(value) for value in values), Fraction(0)))
+
+
+def round_up(value: Fraction) -> float:
+    """The least float whose decimal text is not below `value`."""
+    number = float(value)
+    while exact(number) < value:
+        number = math.nextafter(number, math.inf)
+    return number
 
 
 def _as_float(name: str, value: object) -> float:
@@ -229,129 +233,8 @@ class Budget:
 
     def describe(self) -> str:
         """One line in words."""
-        cost, unit = _cost(self.epsilon, self.delta), self.unit.text
-        return f"{cost} for {unit}, neighbours {_meaning(self.neighbours, unit)}"
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What one release cost: a plain record kept with the release.
-
-    Attributes
-    ----------
-    mechanism : str
-        What was released, with which noise.
-    epsilon, delta : float
-        The whole cost.
-    neighbours : {"add-remove", "replace"}
-    source : str or None
-        The holder's public name of the records.
-    sensitivity, calibration : str
-        How far one record moves what was released, and how the noise follows from it.
-    scale : float or None
-        Of the noise.
-    sampler : str
-        What drew the noise.
-    unit : str
-        What is protected.
-    composition : {"single", "sequential", "parallel", "concentrated"}
-        How `parts` add up: costs add; the largest counts, because one record sits in one part only,
-        which `assumption` spells out; or the rho of Gaussian parts add.
-    assumption : str
-    parts : tuple of Receipt
-        Shares of one release, steps of a run, or the releases of several holders.
-    """
-
-    mechanism: str
-    epsilon: float
-    delta: float
-    neighbours: Neighbours
-    source: str | None = None
-    sensitivity: str = ""
-    scale: float | None = None
-    calibration: str = ""
-    sampler: str = ""
-    unit: str = UNIT
-    composition: Literal["single", "sequential", "parallel", "concentrated"] = "single"
-    assumption: str = ""
-    parts: tuple[Receipt, ...] = field(default=())
-
-    @property
-    def cautions(self) -> list[str]:
-        """Why this cost protects little, in words; empty where it protects."""
-        found = [epsilon_caution(self.epsilon, self.unit), delta_caution(self.delta, None)]
-        return [text for text in found if text is not None]
-
-    @property
-    def _meaning(self) -> str:
-        return _meaning(self.neighbours, self.unit)
-
-    def protecting(self, unit: Unit) -> Receipt:
-        """The same cost for another unit, whose records the noise was made for."""
-        if unit == ONE_RECORD:
-            return self
-        told, assumption = self.unit, self.assumption
-        if told.startswith(UNIT):
-            told = told.replace(UNIT, unit.text, 1)
-        elif told.startswith(PERSON):  # a part that was made for as many records, of whomever
-            told, assumption = unit.text, ""
-        assumptions = [text for text in (assumption, unit.assumption) if text]
-        return replace(
-            self,
-            unit=told,
-            assumption="; ".join(dict.fromkeys(assumptions)),
-            parts=tuple(part.protecting(unit) for part in self.parts),
-        )
-
-    def summary(self) -> str:
-        """The whole cost in one line."""
-        meaning = self._meaning
-        return f"{_cost(self.epsilon, self.delta)} for {self.unit}, neighbours {meaning}"
-
-    def describe(self) -> str:
-        """The receipt in plain words, several lines."""
-        lines = [
-            f"mechanism   {self.mechanism}",
-            f"unit        {self.unit}",
-            f"neighbours  {self._meaning}",
-            f"cost        {_cost(self.epsilon, self.delta)}",
-        ]
-        weak = epsilon_caution(self.epsilon, self.unit)
-        if weak is not None:
-            lines.append(f"careful     {weak}")
-        if self.source is not None:
-            lines.append(f"source      {self.source}")
-        if self.sensitivity:
-            lines.append(f"sensitivity {self.sensitivity}")
-        if self.scale is not None:
-            lines.append(f"scale       {self.scale:.10g}")
-        if self.calibration:
-            lines.append(f"calibration {self.calibration}")
-        if self.sampler:
-            lines.append(f"sampler     {self.sampler}")
-        if self.parts:
-            how = _HOW.get(self.composition, "")
-            lines.append(f"parts       {len(self.parts)}, {self.composition}: {how}")
-        if self.assumption:
-            lines.append(f"assuming    {self.assumption}")
-        return "\n".join([*lines, *self._part_lines("  ")])
-
-    def _part_lines(self, indent: str) -> Iterator[str]:
-        """All parts, and what they are made of themselves, further in."""
-        for part in self.parts:
-            where = f"{part.source}: " if part.source else ""
-            yield f"{indent}- {where}{part.mechanism}, {_cost(part.epsilon, part.delta)}"
-            if self.composition != "parallel" and part.calibration:
-                yield f"{indent}  {part.calibration}"
-            if self.composition != "parallel":
-                yield from part._part_lines(f"{indent}  ")
-
-
-_HOW = {
-    "sequential": "costs add",
-    "parallel": "the largest counts",
-    "concentrated": "their rho add, which is less than their costs would",
-}
+        cost, unit = cost_text(self.epsilon, self.delta), self.unit.text
+        return f"{cost} for {unit}, neighbours {meaning_of(self.neighbours, unit)}"
 
 
 def checked_source(source: object) -> str:
@@ -359,123 +242,3 @@ def checked_source(source: object) -> str:
     if not isinstance(source, str) or not 1 <= len(source) <= 200 or not source.isprintable():
         raise ParameterError("source", source, "expected a printable name of 1 to 200 characters")
     return source
-
-
-def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
-    """Several releases about the same records: epsilons and deltas add."""
-    return Receipt(
-        mechanism=mechanism,
-        epsilon=exact_sum([part.epsilon for part in parts]),
-        delta=exact_sum([part.delta for part in parts]),
-        neighbours=parts[0].neighbours,
-        source=source,
-        unit=_shared([part.unit for part in parts]) or UNIT,
-        sampler=_common_sampler(parts),
-        composition="sequential",
-        assumption=_shared([part.assumption for part in parts]),
-        parts=tuple(parts),
-    )
-
-
-def compose_concentrated(
-    mechanism: str, parts: Sequence[Receipt], budget: Budget, rho: float, source: str | None
-) -> Receipt:
-    """Gaussian releases about the same records, whose rho add up to at most that of the budget."""
-    return Receipt(
-        mechanism=mechanism,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        neighbours=budget.neighbours,
-        source=source,
-        calibration=f"zCDP, rho = {rho:.12g} for all parts together",
-        sampler=_common_sampler(parts),
-        composition="concentrated",
-        parts=tuple(parts),
-    )
-
-
-def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
-    """Releases about disjoint sets of records: the largest cost counts.
-
-    Adding or removing a record changes one part only, so all parts together cost what the
-    most expensive one does, also for delta > 0. Under "replace" the number of records of
-    every part is public, and the statement is about replacing a record by another one of
-    the same part (ICASSP Proposition 2 claims it for all; docs/theory.md).
-    """
-    return Receipt(
-        mechanism=mechanism,
-        epsilon=max(part.epsilon for part in parts),
-        delta=max(part.delta for part in parts),
-        neighbours=parts[0].neighbours,
-        source=source,
-        unit=_common_unit(parts),
-        sampler=_common_sampler(parts),
-        composition="parallel",
-        assumption=_common_assumption(parts),
-        parts=tuple(parts),
-    )
-
-
-_ASSUMPTIONS = {
-    "add-remove": "every record belongs to one source only",
-    "replace": "every record belongs to one source only; it is replaced within its source, whose "
-    "number of records is public: a move to another source is not hidden",
-}
-
-
-def _shared(texts: Sequence[str]) -> str:
-    """What all parts say, or nothing."""
-    return texts[0] if len(set(texts)) == 1 else ""
-
-
-def _common_unit(parts: Sequence[Receipt]) -> str:
-    """What all parts protect, which is the same for sketches of one design."""
-    unit = parts[0].unit
-    stays = ", staying with its holder"
-    return unit if parts[0].neighbours == "add-remove" or unit.endswith(stays) else unit + stays
-
-
-def _common_assumption(parts: Sequence[Receipt]) -> str:
-    given = [part.assumption for part in parts if part.assumption]
-    return "; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *given]))
-
-
-def _common_sampler(parts: Sequence[Receipt]) -> str:
-    """The samplers of all parts, or the first one that is marked insecure."""
-    insecure = [part.sampler for part in parts if part.sampler.startswith(INSECURE)]
-    named = [name for part in parts for name in part.sampler.split("; ")]
-    return insecure[0] if insecure else "; ".join(dict.fromkeys(named))
-
-
-def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
-    """The receipt as plain JSON values."""
-    values = {name: getattr(receipt, name) for name in Receipt.__dataclass_fields__}
-    values["parts"] = [receipt_to_json(part) for part in receipt.parts]
-    return values
-
-
-_MAX_NESTING = 8  # twice the levels of our deepest, a partition tree; no file exhausts the stack
-
-
-def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
-    """The receipt from `receipt_to_json`; errors for anything else."""
-    if not isinstance(value, dict) or set(value) != set(Receipt.__dataclass_fields__):
-        raise ParameterError("receipt: unknown or missing fields")
-    texts = ("mechanism", "sensitivity", "calibration", "sampler", "unit", "assumption")
-    if not all(isinstance(value[name], str) for name in texts):
-        raise ParameterError("receipt: a text is missing")
-    if not isinstance(value["source"], str | None) or not isinstance(value["scale"], float | None):
-        raise ParameterError("receipt: source or scale has the wrong type")
-    if value["composition"] not in ("single", *_HOW):
-        raise ParameterError("receipt: unknown composition")
-    if value["neighbours"] not in NEIGHBOURS:
-        raise ParameterError("receipt: unknown neighbours")
-    # Costs of several releases may add up beyond what one budget allows.
-    if not all(type(value[name]) is float for name in ("epsilon", "delta")):
-        raise ParameterError("receipt: epsilon and delta must be numbers")
-    if not (value["epsilon"] > 0 and value["delta"] >= 0):
-        raise ParameterError("receipt: epsilon or delta out of range")
-    if not isinstance(value["parts"], list) or depth > _MAX_NESTING:
-        raise ParameterError("receipt: parts must be a list, and not nested for ever")
-    parts = tuple(receipt_from_json(part, depth + 1) for part in value["parts"])
-    return Receipt(**{**value, "parts": parts})

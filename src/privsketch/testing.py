@@ -21,10 +21,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from privsketch._typing import Floats, Integers
-from privsketch.budget import Neighbours, Receipt, exact
+from privsketch.budget import Neighbours, exact
 from privsketch.domain import Domain
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import NoiseLaw, Sampler, _insecure_sampler
+from privsketch.receipt import Receipt
 
 Answer = Callable[[Integers, NoiseLaw], Integers]
 Result = TypeVar("Result")

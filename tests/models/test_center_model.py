@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.budget import Receipt
 from privsketch.clustering.choose import cluster_by
 from privsketch.formats import fingerprint
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares
+from privsketch.receipt import Receipt
 from privsketch.report import html
 from privsketch.report.html import report_page, save_report
 from tests.pages import Page

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import privsketch as ps
-from privsketch.budget import compose_sequential, exact
+from privsketch.budget import exact
 from privsketch.noise import mechanism
 from privsketch.noise.mechanism import (
     MANY_VALUES,
@@ -28,6 +28,7 @@ from privsketch.noise.mechanism import (
     watched_noise,
 )
 from privsketch.noise.samplers import _coin, _geometric, draw_cube
+from privsketch.receipt import compose_sequential
 
 FALSE_ALARM = 1e-6
 Z = float(stats.norm.isf(FALSE_ALARM / 2))

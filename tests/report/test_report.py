@@ -103,7 +103,7 @@ def test_the_mechanism_and_its_scale_are_stated(example, page):
     receipt = example[1].receipt
     text = Page(page).text
     assert receipt.mechanism in text
-    assert receipt.sensitivity in text
+    assert receipt.sensitivity_text in text
     assert f"scale {receipt.scale:.6g}" in text
 
 

@@ -123,8 +123,8 @@ def bounds(
     """
     with reported_spending() as spending:
         import privsketch as ps
-        from privsketch.budget import receipt_to_json
         from privsketch.cli.progress import record_bar
+        from privsketch.receipt import receipt_to_json
 
         with record_bar(data, "counting") as advance:
 

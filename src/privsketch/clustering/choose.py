@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from privsketch.budget import Budget, Receipt
+from privsketch.budget import Budget
 from privsketch.clustering import aggregate, grid, lloyd, variates
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import MAX_COLUMNS, plan_pipeline, sketch_excess
@@ -23,6 +23,7 @@ from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count, require_one_of, require_records
 from privsketch.models.clusters import ClusterModel
+from privsketch.receipt import Receipt
 
 _RUNS: dict[str, Callable[..., ClusterModel]] = {
     "pipeline": pipeline.cluster,

@@ -32,7 +32,6 @@ import numpy.typing as npt
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats, Integers, Whole
-from privsketch.budget import Receipt
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import start_centers
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
@@ -41,6 +40,7 @@ from privsketch.errors import require_count, require_one_of
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.noise.account import Account
 from privsketch.noise.laws import saturating_multiply
+from privsketch.receipt import Receipt
 
 Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 N_ROUNDS = 10  # each divides the budget; by trial

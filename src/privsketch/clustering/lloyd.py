@@ -218,7 +218,7 @@ def _cube(account: Account, name: str, passes: Passes, sums: Integers, counts: I
         replace(
             receipt,
             mechanism=f"{receipt.mechanism}, for each of {len(sums)} clusters",
-            sensitivity=f"{law.sensitivity:.12g} (largest components, added up over clusters)",
+            norm="largest components, added up over clusters",
         ),
         0.0,
     )

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from privsketch._parallel import chunks, in_threads
 from privsketch._typing import Block, Floats, Integers, Whole
-from privsketch.budget import Budget, Neighbours, Receipt
+from privsketch.budget import Budget, Neighbours
 from privsketch.design.plan import plan_design
 from privsketch.domain import Ball, Box, Domain, enclosing_ball, enclosing_box
 from privsketch.errors import ParameterError, RecordError, require_records
@@ -35,6 +35,7 @@ from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
 from privsketch.noise.laws import saturating_add
+from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema, schema_of
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch

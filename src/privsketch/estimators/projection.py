@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from privsketch._parallel import checked_threads
 from privsketch._typing import Floats
-from privsketch.budget import Receipt, compose_sequential
 from privsketch.domain import Domain
 from privsketch.errors import MissingError, ParameterError, RecordError
 from privsketch.estimators.base import PrivateEstimator, documented, seen, validated
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
+from privsketch.receipt import Receipt, compose_sequential
 from privsketch.schema.table import Schema, domain_of_rows
 from privsketch.tables.reading import checked_missing, read_points
 

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
-from privsketch.budget import Receipt, receipt_from_json, receipt_to_json
 from privsketch.domain import domain_to_json
 from privsketch.errors import ParameterError
 from privsketch.formats import (
@@ -22,6 +21,7 @@ from privsketch.formats import (
     require_fields,
     write_file,
 )
+from privsketch.receipt import Receipt, receipt_from_json, receipt_to_json
 from privsketch.schema.columns import Number
 from privsketch.schema.table import Schema
 from privsketch.schema.units import (

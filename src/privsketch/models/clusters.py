@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
-from privsketch.budget import Receipt
 from privsketch.domain import Domain, domain_from_json
 from privsketch.errors import ParameterError, require_one_of
 from privsketch.models.base import (
@@ -24,6 +23,7 @@ from privsketch.models.base import (
     require_fingerprint,
     require_numbers,
 )
+from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema
 
 DECODERS = ("joint", "cl-ompr")

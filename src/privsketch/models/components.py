@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
-from privsketch.budget import Receipt
 from privsketch.errors import ParameterError, require_one_of
 from privsketch.models.base import (
     Model,
@@ -18,6 +17,7 @@ from privsketch.models.base import (
     require_numbers,
     turned_lines,
 )
+from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema
 from privsketch.schema.units import (
     field_columns,

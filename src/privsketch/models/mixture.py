@@ -12,7 +12,6 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from privsketch._typing import Floats
-from privsketch.budget import Receipt
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.errors import ParameterError, require_one_of
 from privsketch.features.frequencies import public_seed
@@ -24,6 +23,7 @@ from privsketch.models.base import (
     require_fingerprint,
     require_numbers,
 )
+from privsketch.receipt import Receipt
 from privsketch.schema.columns import Date, Number
 from privsketch.schema.table import Schema
 from privsketch.schema.units import field_covariance, field_names, frame, records_of

@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from privsketch._typing import Floats, Integers
-from privsketch.budget import Budget, Receipt, compose_concentrated, compose_sequential, exact
+from privsketch.budget import Budget, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import log_delta_zcdp, rho_of_budget, round_down
 from privsketch.noise.choice import choice_law
@@ -32,6 +32,7 @@ from privsketch.noise.mechanism import (
     gaussian_law,
     laplace_law,
 )
+from privsketch.receipt import Receipt, compose_concentrated, compose_sequential
 
 _LEAST = 1e-6  # epsilon of a part, in units of the whole
 # Far above the rounding of what connects rho and delta.

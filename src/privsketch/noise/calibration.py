@@ -102,6 +102,24 @@ def rho_of_budget(epsilon: float, delta: float) -> float:
             high = middle
 
 
+def epsilon_of_rho(rho: float, delta: float) -> float:
+    """Least epsilon that rho-zCDP implies at a delta, rounded up."""
+    _require_delta(delta)
+    rho *= _ROUND_UP
+    low, high = 0.0, max(1.0, rho)
+    while log_delta_zcdp(rho, high) > math.log(delta):
+        low, high = high, 2 * high
+    while high - low > 1e-14 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if log_delta_zcdp(rho, middle) <= math.log(delta):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
 def kappa_discrete(epsilon: float, delta: float) -> float:
     """Standard deviation of discrete Gaussian noise at L2 sensitivity 1: 1 / sqrt(2 rho)."""
     return math.sqrt(1 / (2 * rho_of_budget(epsilon, delta))) * _ROUND_UP

@@ -39,12 +39,13 @@ from typing import Any
 import numpy as np
 
 from privsketch._typing import Integers
-from privsketch.budget import Neighbours, Receipt, exact
+from privsketch.budget import Neighbours, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.bulk import RandomBytes, discrete_laplace
 from privsketch.noise.calibration import discrete_laplace_variance, laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.samplers import RandomBelow
+from privsketch.receipt import Receipt
 
 _MAX_EXPONENT = 10**6  # threshold / scale, for the digits that Binomial numbers have to spare
 MAX_TRIALS = 2**62  # children of cubes, whose places are 64-bit integers
@@ -64,6 +65,8 @@ def pure_receipt(law: NoiseLaw, scale: float, source: str | None, sampler: str) 
         delta=0.0,
         neighbours=law.neighbours,
         source=source,
+        law=law.kind,
+        sensitivity=float(law.sensitivity),
         scale=scale,
         calibration="scale = sensitivity / epsilon",
         sampler=sampler,
@@ -80,7 +83,7 @@ class ChoiceLaw(NoiseLaw):
         return replace(
             pure_receipt(self, scale, source, sampler),
             mechanism=f"permute-and-flip among {self.n_components} losses",
-            sensitivity=f"{self.sensitivity:.12g} (width of a record's loss)",
+            norm="width of a record's loss",
             calibration=f"scale = {doubled}width / epsilon",
         )
 
@@ -97,7 +100,7 @@ class ThresholdLaw(NoiseLaw):
             pure_receipt(self, scale, source, sampler),
             mechanism=f"which of {self.n_components} counts reach {self.threshold} with "
             "discrete Laplace noise",
-            sensitivity=f"{self.sensitivity:.12g} (L1)",
+            norm="L1",
         )
 
     def chance(self, count: int) -> float:
@@ -311,7 +314,7 @@ class PicksLaw(NoiseLaw):
             pure_receipt(self, scale, source, sampler),
             mechanism=f"exponential mechanism: {self.n_picks} of {self.n_components} sums, "
             "one after another",
-            sensitivity=f"{self.sensitivity:.12g} (picks times the largest entry, and L1)",
+            norm="picks times the largest entry, and L1",
             calibration=f"scale = {doubled}sensitivity / epsilon",
         )
 

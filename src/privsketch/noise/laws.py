@@ -29,15 +29,7 @@ from typing import Literal
 import numpy as np
 
 from privsketch._typing import Integers
-from privsketch.budget import (
-    ONE_RECORD,
-    Budget,
-    Neighbours,
-    Receipt,
-    Unit,
-    compose_sequential,
-    exact,
-)
+from privsketch.budget import ONE_RECORD, Budget, Neighbours, Unit, exact
 from privsketch.errors import MANY, ParameterError
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import Contribution, RepeatedContribution
@@ -65,6 +57,7 @@ from privsketch.noise.subsampling import (
     mean_exponential_scale,
     poisson_features_sigma,
 )
+from privsketch.receipt import Receipt, compose_sequential
 
 _ALL = Masks()
 CountMode = Literal["released", "omitted", "public"]
@@ -315,10 +308,25 @@ class SumNoise:
             if leaf.scale is None or leaf.scale < law.scale * (1 - 1e-9):
                 return False
             expected = law.receipt(leaf.scale, leaf.source, leaf.sampler).protecting(self.unit)
-            expected = replace(expected, sensitivity=leaf.sensitivity, calibration=leaf.calibration)
+            known = (leaf.sensitivity, expected.sensitivity), (leaf.rho, expected.rho)
+            if not all(_is_near(*pair) for pair in known):
+                return False
+            expected = replace(
+                expected,
+                sensitivity=leaf.sensitivity,
+                rho=leaf.rho,
+                calibration=leaf.calibration,
+            )
             if leaf != expected or leaf.sampler not in SAMPLERS:
                 return False
         return len(laws) == 1 or receipt == _composed(leaves, receipt.source)
+
+
+def _is_near(found: float | None, expected: float | None) -> bool:
+    """Whether two numbers are one but for the last digits of another machine."""
+    if found is None or expected is None:
+        return found is expected
+    return math.isclose(found, expected, rel_tol=1e-9)
 
 
 def _composed(parts: list[Receipt], source: str | None) -> Receipt:

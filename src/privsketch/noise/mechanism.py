@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from privsketch._typing import Integers
-from privsketch.budget import INSECURE, Neighbours, Receipt, exact
+from privsketch.budget import Neighbours, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
 from privsketch.noise.calibration import (
@@ -31,6 +31,7 @@ from privsketch.noise.calibration import (
     round_up_sqrt,
 )
 from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace, draw_cube
+from privsketch.receipt import INSECURE, Receipt
 
 NoiseKind = Literal["laplace", "gaussian", "cube"]
 ChoiceKind = Literal["choice", "threshold", "picks"]  # noise/choice.py
@@ -47,7 +48,8 @@ class NoiseLaw:
 
     `sensitivity` is in the norm of the law: L1 (laplace), L2 (gaussian), largest
     component (cube). `scale` is b, sigma, or sensitivity / epsilon. `variance` is that
-    of one component. `rho` is the zCDP budget of Gaussian noise, else 0. `inner` is what
+    of one component. `rho` is the zCDP budget of Gaussian noise, else 0; `zcdp` is what the
+    release is known to have of it, None where its cost was found otherwise. `inner` is what
     pure noise costs by itself: epsilon, or more under masks, which are then worth the
     difference (noise/subsampling.py); `masking` says in words which.
     """
@@ -63,6 +65,7 @@ class NoiseLaw:
     rho: float = 0.0
     inner: float = 0.0
     masking: str = ""
+    zcdp: float | None = None
 
     def __post_init__(self) -> None:
         if self.inner == 0.0:
@@ -71,8 +74,20 @@ class NoiseLaw:
     def charged(
         self, epsilon: float, delta: float, neighbours: Neighbours, masking: str = ""
     ) -> NoiseLaw:
-        """The same noise with another cost: under masks, or behind a random matrix."""
-        return replace(self, epsilon=epsilon, delta=delta, neighbours=neighbours, masking=masking)
+        """The same noise with another cost: under masks, or behind a random matrix.
+
+        Its rho stays only if the cost does: masks that keep a fixed number of features are drawn
+        whatever the records are, so that the worst of them bounds the divergence.
+        """
+        same = (epsilon, delta, neighbours) == (self.epsilon, self.delta, self.neighbours)
+        return replace(
+            self,
+            epsilon=epsilon,
+            delta=delta,
+            neighbours=neighbours,
+            masking=masking,
+            zcdp=self.zcdp if same else None,
+        )
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
         """What one release of this noise costs, drawn at a scale not below the law's."""
@@ -87,8 +102,11 @@ class NoiseLaw:
             delta=self.delta,
             neighbours=self.neighbours,
             source=source,
-            sensitivity=f"{self.sensitivity:.12g} ({_NORMS[self.kind]})",
+            law=self.kind,
+            sensitivity=float(self.sensitivity),
+            norm=_NORMS[self.kind],
             scale=scale,
+            rho=self.zcdp,
             calibration=f"{calibration}; {self.masking}" if self.masking else calibration,
             sampler=sampler,
         )
@@ -135,7 +153,16 @@ def gaussian_law(
     while Fraction(scale) ** 2 * 2 * Fraction(rho) < Fraction(sensitivity) ** 2:
         scale = math.nextafter(scale, math.inf)
     return NoiseLaw(
-        "gaussian", n_components, sensitivity, epsilon, delta, neighbours, scale, scale**2, rho
+        "gaussian",
+        n_components,
+        sensitivity,
+        epsilon,
+        delta,
+        neighbours,
+        scale,
+        scale**2,
+        rho=rho,
+        zcdp=rho,
     )
 
 

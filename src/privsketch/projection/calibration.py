@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from privsketch.budget import Budget, exact, number_text
+from privsketch.budget import Budget, number_text, round_up
 from privsketch.errors import ParameterError, require_gaussian_delta
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.fresh import (
@@ -220,7 +220,7 @@ def paper_noise(change: Change, matrix: Matrix, budget: Budget, protect: str) ->
     if matrix.is_public:
         actual = change.l1(matrix)
         actual = -(-actual >> shift) + (k if shift else 0)
-        spent = _round_up(Fraction(actual) / Fraction(law.scale))
+        spent = round_up(Fraction(actual) / Fraction(law.scale))
         spent = max(spent, epsilon)
         law = replace(law, epsilon=spent, inner=spent, sensitivity=max(actual, l1))
         note = f"{words}; this matrix makes it epsilon = {number_text(spent)}"
@@ -298,10 +298,3 @@ def _shift(scale: float) -> int:
 
 def _step(shift: int) -> float:
     return 2.0**shift if shift else 0.0
-
-
-def _round_up(value: Fraction) -> float:
-    number = float(value)
-    while exact(number) < value:
-        number = math.nextafter(number, math.inf)
-    return number

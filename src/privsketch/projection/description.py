@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.budget import Receipt, receipt_from_json, receipt_to_json
 from privsketch.domain import Domain, domain_from_json, domain_to_json
 from privsketch.errors import FileError, ParameterError
 from privsketch.formats import document, document_content, read_file, write_file
@@ -23,6 +22,7 @@ from privsketch.projection.calibration import CALIBRATIONS, NOISES
 from privsketch.projection.change import PROTECTS
 from privsketch.projection.matrix import public_matrix
 from privsketch.projection.rows import Projection
+from privsketch.receipt import Receipt, receipt_from_json, receipt_to_json
 
 KIND = "release"
 _KNOWN = {

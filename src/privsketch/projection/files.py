@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from privsketch._typing import Block, Floats
-from privsketch.budget import Receipt, checked_source
+from privsketch.budget import checked_source
 from privsketch.errors import FileError, RecordError
 from privsketch.formats import require_writable
 from privsketch.projection.description import ReleaseDescription, released_names
 from privsketch.projection.rows import Projection
+from privsketch.receipt import Receipt
 from privsketch.tables.carried import RecordFiles
 from privsketch.tables.reading import naming_columns
 from privsketch.tables.writing import KINDS, require_carried, table_writer

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from privsketch._parallel import checked_threads, chunks, in_threads
 from privsketch._typing import Floats
-from privsketch.budget import Budget, Receipt, checked_source
+from privsketch.budget import Budget, checked_source
 from privsketch.domain import Box, Domain
 from privsketch.errors import ParameterError, RecordError, require_count
 from privsketch.features.frequencies import public_seed
@@ -37,6 +37,7 @@ from privsketch.projection.calibration import (
 )
 from privsketch.projection.change import Protection
 from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
+from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema, domain_of_rows
 from privsketch.tables.reading import stable_parts
 
@@ -232,7 +233,8 @@ class Projection:
             mechanism=f"{names[law.kind]} noise on {law.n_components} projections of each record",
             unit=self.protection.unit_in_words,
             scale=law.scale * self.unit,
-            sensitivity=_sensitivity_in_words(self.noise, self.unit),
+            sensitivity=float(law.sensitivity) * self.unit,
+            norm=_norm_in_words(self.noise),
             calibration=f"{self.noise.calibration}: {self.noise.words}",
         )
 
@@ -317,9 +319,9 @@ class Projection:
             raise ParameterError("dim: too many columns for exact products; release fewer columns")
 
 
-def _sensitivity_in_words(noise: RowNoise, unit: float) -> str:
+def _norm_in_words(noise: RowNoise) -> str:
     norm = "L1" if noise.law.kind == "laplace" else "L2"
     where = "records" if noise.calibration == "fresh" and norm == "L2" else "projections"
     if noise.calibration != "realised" and norm == "L1":
         where += "; of some matrices it is larger, which delta is for"
-    return f"{noise.law.sensitivity * unit:.12g} ({norm} distance of {where})"
+    return f"{norm} distance of {where}"

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
-from privsketch.budget import Receipt
 from privsketch.errors import ParameterError
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.receipt import Receipt
 from privsketch.report.drawing import (
     GREY,
     INK,

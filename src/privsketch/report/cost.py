@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 from html import escape
 
-from privsketch.budget import PERSON, Receipt, exact, number_text
+from privsketch.budget import PERSON, exact, number_text
 from privsketch.noise.calibration import rho_of_budget
+from privsketch.receipt import Receipt
 
 
 def receipt_words(receipt: Receipt, release: str, further: str, not_protected: str) -> str:
@@ -100,7 +101,7 @@ def receipt_table(receipt: Receipt) -> str:
     rows = []
     for entry in leaves(receipt):
         scale = "" if entry.scale is None else f", scale {entry.scale:.6g}"
-        how = f"sensitivity {entry.sensitivity}{scale}; {entry.calibration}; {entry.sampler}"
+        how = f"sensitivity {entry.sensitivity_text}{scale}; {entry.calibration}; {entry.sampler}"
         cells = (
             escape(entry.source or ""),
             number_text(entry.epsilon),

@@ -13,13 +13,14 @@ from html import escape
 from importlib.util import find_spec
 
 from privsketch import __version__
-from privsketch.budget import Receipt, number_text
+from privsketch.budget import number_text
 from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError
 from privsketch.formats import write_file
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
 from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.receipt import Receipt
 from privsketch.report.centers import center_content, center_cost, center_facts
 from privsketch.report.clusters import Picture, all_plots, fit_plots, picture_of
 from privsketch.report.components import pca_content

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from privsketch.budget import INSECURE
 from privsketch.errors import MergeError, require_count
 from privsketch.noise.laws import saturating_add, saturating_multiply
+from privsketch.receipt import INSECURE
 from privsketch.sketching.sketch import MAX_WEIGHT, Sketch, merged_receipt, releases_of
 
 

@@ -15,13 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Integers
-from privsketch.budget import (
-    Receipt,
-    compose_parallel,
-    compose_sequential,
-    receipt_from_json,
-    receipt_to_json,
-)
 from privsketch.design.recipe import Design
 from privsketch.errors import FileError, ParameterError
 from privsketch.features.fixedpoint import RECORD_UNIT
@@ -33,6 +26,13 @@ from privsketch.formats import (
     require_fields,
     unpack_sketch,
     write_file,
+)
+from privsketch.receipt import (
+    Receipt,
+    compose_parallel,
+    compose_sequential,
+    receipt_from_json,
+    receipt_to_json,
 )
 
 MAX_WEIGHT = 10**6  # of one release in a sum

@@ -27,10 +27,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privsketch._typing import Floats, Integers
-from privsketch.budget import Budget, Neighbours, Receipt, checked_source, exact, number_text
+from privsketch.budget import Budget, Neighbours, checked_source, exact, number_text
 from privsketch.errors import ParameterError
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import discrete_laplace_variance
+from privsketch.receipt import Receipt
 from privsketch.schema.columns import Column, Number, Rule
 from privsketch.schema.table import Schema
 from privsketch.tables.memory import Selection

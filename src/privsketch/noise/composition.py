@@ -1,0 +1,242 @@
+"""What several releases about the same records cost together, by every bound that is valid.
+
+Basic composition adds epsilons and deltas. Gaussian noise and pure releases have a rho, which adds
+up too and is turned into an epsilon at a delta once, at the end (Bun and Steinke, 2016; Canonne,
+Kamath and Steinke, 2020). dp-accounting does the same by Renyi divergences of many orders, and by
+distributions of privacy losses: of all releases that cost (epsilon, delta), one pair of
+distributions dominates (Kairouz, Oh and Viswanath, 2015). No such distribution is proven for
+discrete Gaussian vectors, which enter by their rho.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from privsketch.budget import exact, exact_sum, number_text, round_up
+from privsketch.errors import ParameterError
+from privsketch.noise.calibration import epsilon_of_rho, round_down
+from privsketch.receipt import Receipt, compose_sequential, require_alike
+
+# How much of a delta the pure releases get where Gaussian ones need some too. Any is valid.
+_SPLITS = (0.5, 0.1, 0.9, 0.01, 0.99)
+_MAX_STEPS = 2e6  # of a distribution of losses
+_WHOLE = "releases about the same records"
+
+
+@dataclass(frozen=True)
+class CostBound:
+    """One valid statement about several releases together.
+
+    Parameters
+    ----------
+    name : {"basic", "zcdp", "rdp", "pld"}
+    epsilon, delta : float
+    how : str
+        In words.
+    """
+
+    name: str
+    epsilon: float
+    delta: float
+    how: str
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What several releases cost together: all bounds side by side.
+
+    Attributes
+    ----------
+    receipts : tuple of Receipt
+    delta : float
+        At which bounds other than the basic one are taken.
+    bounds : tuple of CostBound
+        Each of them holds by itself.
+    """
+
+    receipts: tuple[Receipt, ...]
+    delta: float
+    bounds: tuple[CostBound, ...]
+
+    @property
+    def best(self) -> CostBound:
+        """The least epsilon among bounds whose delta is not above the one asked for."""
+        fitting = [bound for bound in self.bounds if bound.delta <= self.delta]
+        return min(fitting or self.bounds, key=lambda bound: bound.epsilon)
+
+    @property
+    def receipt(self) -> Receipt:
+        """The receipt of all of them, by basic composition, with the sum of rho."""
+        sources = {receipt.source for receipt in self.receipts}
+        source = sources.pop() if len(sources) == 1 else None
+        return compose_sequential(_WHOLE, self.receipts, source)
+
+    def describe(self) -> str:
+        """All bounds in plain words, several lines."""
+        first, best = self.receipts[0], self.best
+        lines = [
+            f"releases    {len(self.receipts)}, about the same records",
+            f"unit        {first.unit}",
+            f"neighbours  {first.neighbours}",
+        ]
+        for bound in self.bounds:
+            mark = "  <- best" if bound is best else ""
+            cost = f"epsilon = {bound.epsilon:.6g}, delta = {number_text(bound.delta)}"
+            lines.append(f"{bound.name:<11} {cost} ({bound.how}){mark}")
+        if self.delta == 0:
+            lines.append("note        with a delta above 0 there are tighter bounds: state one")
+        sources = {receipt.source for receipt in self.receipts}
+        if None not in sources and len(sources) > 1:
+            lines.append(
+                f"note        {len(sources)} sources: if no record lies at two of them, releases "
+                "of different sources do not add up"
+            )
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "n_releases": len(self.receipts),
+            "neighbours": self.receipts[0].neighbours,
+            "unit": self.receipts[0].unit,
+            "delta": self.delta,
+            "best": self.best.name,
+            "bounds": [dict(vars(bound)) for bound in self.bounds],
+            "receipt": self.receipt.to_json(),
+        }
+
+
+def compose(receipts: Iterable[Receipt], *, delta: float | None = None) -> Composition:
+    """What releases about the same records cost together.
+
+    Every bound holds whatever the later releases made of the earlier ones.
+
+    Parameters
+    ----------
+    receipts : list of Receipt
+        Of releases about the same records; neighbours and unit must be the same.
+    delta : float, optional
+        At which epsilon is asked for; the sum of all deltas if left out.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=0.5, delta=1e-6), random_state=0)
+    >>> released = [ps.sketch(np.zeros((1000, 2)), design, source="site-1") for _ in range(20)]
+    >>> together = ps.compose([one.receipt for one in released])
+    >>> together.bounds[0].epsilon, together.best.epsilon < 3
+    (10.0, True)
+    """
+    parts = tuple(receipts)
+    if not parts or not all(isinstance(part, Receipt) for part in parts):
+        raise ParameterError("receipts: expected receipts, at least one, in a list")
+    require_alike(parts)
+    spent = exact_sum([part.delta for part in parts])
+    if delta is None:
+        delta = spent
+    elif isinstance(delta, bool) or not (isinstance(delta, int | float) and 0 <= delta < 1):
+        raise ParameterError("delta", delta, "expected a number of at least 0 and below 1")
+    basic = CostBound(
+        "basic", exact_sum([part.epsilon for part in parts]), spent, "epsilons and deltas add"
+    )
+    bounds = [basic]
+    if 0 < delta < 1 and spent < 1:
+        bounds += _with_delta([leaf for part in parts for leaf in _leaves(part)], float(delta))
+    return Composition(parts, float(delta), tuple(bounds))
+
+
+def _leaves(receipt: Receipt) -> Iterator[Receipt]:
+    """What adds up to a receipt; one that is accounted otherwise is one."""
+    if receipt.composition != "sequential":
+        yield receipt
+    for part in receipt.parts if receipt.composition == "sequential" else ():
+        yield from _leaves(part)
+
+
+def _with_delta(parts: Sequence[Receipt], delta: float) -> Iterator[CostBound]:
+    """Bounds that trade delta for epsilon."""
+    bare = [part for part in parts if part.rho is None]
+    known = [part for part in parts if part.rho is not None]
+    left = round_down(exact(delta) - exact(exact_sum([part.delta for part in bare])))
+    if known and left > 0:  # releases without a rho add up beside the others
+        rest = f"; {len(bare)} of them add up beside it" if bare else ""
+        beside = exact(exact_sum([part.epsilon for part in bare]))
+        total = exact_sum([part.rho for part in known if part.rho is not None])
+        found = [("zcdp", epsilon_of_rho(total, left), f"rho adds up to {total:.6g}")]
+        if _has_dp_accounting():
+            found.append(("rdp", _by_moments(known, left), "Renyi divergences, by dp-accounting"))
+        for name, epsilon, how in found:
+            if math.isfinite(epsilon):
+                yield CostBound(name, round_up(exact(epsilon) + beside), delta, how + rest)
+    if _has_dp_accounting() and any(part.delta == 0 or part.rho is None for part in parts):
+        epsilon = _by_losses(parts, delta)
+        if math.isfinite(epsilon):
+            how = "distributions of the privacy loss, by dp-accounting"
+            if any(part.delta > 0 and part.rho is not None for part in parts):
+                how += ", and rho of Gaussian noise"
+            yield CostBound("pld", epsilon, delta, how)
+
+
+def _has_dp_accounting() -> bool:
+    return find_spec("dp_accounting") is not None
+
+
+def _by_moments(parts: Sequence[Receipt], delta: float) -> float:
+    """Epsilon by Renyi divergences: an accountant of dp-accounting."""
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.rdp import RdpAccountant
+
+    # Randomised response is about a value that is replaced. Which change of a table an event hides
+    # is settled before, by its rho or its epsilon.
+    accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
+    for event, count in Counter(part.dp_event() for part in parts).items():
+        accountant.compose(event, count)
+    return float(accountant.get_epsilon(delta))
+
+
+def _by_losses(parts: Sequence[Receipt], delta: float) -> float:
+    """Epsilon by the losses of releases that are not Gaussian; rho of those beside it.
+
+    Distributions are composed here and not by dp-accounting's `PLDAccountant`, which forgets how
+    often a randomised response was made (0.6.0).
+    """
+    others = [part.rho for part in parts if part.delta > 0 and part.rho is not None]
+    costs = Counter(
+        (part.epsilon, part.delta) for part in parts if part.delta == 0 or part.rho is None
+    )
+    losses = loss_distribution(costs)
+    if not others:
+        return float(losses.get_epsilon_for_delta(delta))
+    rho = exact_sum(others)
+    splits = []
+    for share in _SPLITS:
+        one = delta * share
+        other = epsilon_of_rho(rho, round_down(exact(delta) - exact(one)))
+        splits.append(float(losses.get_epsilon_for_delta(one)) + other)
+    return min(splits) * (1 + 1e-15)
+
+
+def loss_distribution(costs: Mapping[tuple[float, float], int]) -> Any:
+    """Privacy losses, by dp-accounting, of releases that cost (epsilon, delta), so many of each.
+
+    Its steps are rounded up. They are finer than dp-accounting's own where an epsilon is small, and
+    coarser where the whole is so large that they would not fit in memory.
+    """
+    from dp_accounting.pld.common import DifferentialPrivacyParameters
+    from dp_accounting.pld.privacy_loss_distribution import from_privacy_parameters
+
+    whole = sum(epsilon * count for (epsilon, _), count in costs.items())
+    finest = min(1e-4, min(epsilon for epsilon, _ in costs) / 100)
+    step = max(finest, whole / _MAX_STEPS)
+    total: Any = None
+    for (epsilon, delta), count in costs.items():
+        one = from_privacy_parameters(DifferentialPrivacyParameters(epsilon, delta), step)
+        several = one.self_compose(count) if count > 1 else one
+        total = several if total is None else total.compose(several)
+    return total
