@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from privsketch.learning.kmeans.learner import learn_kmeans
     from privsketch.learning.mixture.learner import learn_gaussian_mixture
     from privsketch.learning.pca.learner import learn_pca
+    from privsketch.ledger.book import Ledger
     from privsketch.models.clusters import ClusterModel
     from privsketch.models.components import PCAModel
     from privsketch.models.mixture import GaussianMixtureModel
@@ -66,6 +67,7 @@ _HOMES = {
     "ClusterModel": "models.clusters",
     "Cost": "sketching.estimate",
     "KMeansOptions": "estimators.kmeans",
+    "Ledger": "ledger.book",
     "Masks": "features.masks",
     "PCAModel": "models.components",
     "PrivateGaussianMixture": "estimators.mixture",
@@ -112,6 +114,7 @@ __all__ = [
     "ClusterModel",
     "Cost",
     "KMeansOptions",
+    "Ledger",
     "Masks",
     "PCAModel",
     "PrivateGaussianMixture",
