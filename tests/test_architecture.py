@@ -25,6 +25,7 @@ ROOMS = [
     ["features"],
     ["noise"],
     ["design"],
+    ["ledger"],
     ["tables"],
     ["survey"],
     ["kernels"],
@@ -153,13 +154,13 @@ PLAIN = frozenset(
     """
     all alone among amplitude anybody asked assumed assumption axis beyond block blocks bound
     bytes calibration carried category cautions centered charged checked clip cls composition
-    contribution covariance covariances cycle data date decode density describe description
-    distances draw drops error errors explained false fill first flag format found fourth
+    contribution create covariance covariances cycle data date decode density describe description
+    distances draw drops error errors explained export false fill first flag format found fourth
     frequency from given half header here high highest ids interval inverse json k kept keys
     kmeans known kwargs label last level line load loadings loss lost low lowest mapping masking
     matrices mean means mechanism median medians misfit missing moment moments more name nearest
-    nonzero norm norms notes numeric of options others out outside pairs parse parts path period
-    places plain points predict private privsketch proba process progress project protect
+    nonzero norm norms notes numeric of options others out output outside pairs parse parts path
+    period places plain points predict private privsketch proba process progress project protect
     protecting protection quadratic queries radians radius rate ratio readable refusals
     repetition residual reused rounds rows rule same sample sampler samples save scheduler score
     second seed self sensitivity slopes smooth spread squared standard standing state std

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from privsketch.learning.kmeans.learner import learn_kmeans
     from privsketch.learning.mixture.learner import learn_gaussian_mixture
     from privsketch.learning.pca.learner import learn_pca
+    from privsketch.ledger.book import Ledger
     from privsketch.models.clusters import ClusterModel
     from privsketch.models.components import PCAModel
     from privsketch.models.mixture import GaussianMixtureModel
@@ -69,6 +70,7 @@ _HOMES = {
     "Composition": "noise.composition",
     "Cost": "sketching.estimate",
     "KMeansOptions": "estimators.kmeans",
+    "Ledger": "ledger.book",
     "Masks": "features.masks",
     "PCAModel": "models.components",
     "PrivateGaussianMixture": "estimators.mixture",
@@ -117,6 +119,7 @@ __all__ = [
     "Composition",
     "Cost",
     "KMeansOptions",
+    "Ledger",
     "Masks",
     "PCAModel",
     "PrivateGaussianMixture",

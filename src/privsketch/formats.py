@@ -17,12 +17,13 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from privsketch.errors import FileError, ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 SKETCH_MAGIC = b"\x89privsk\n"  # a byte above 127 and a newline: text-mode damage shows at once
 FORMAT_VERSION = 2  # that of docs/format.md
@@ -132,6 +133,8 @@ def document_content(data: bytes, kind: str, what: str) -> dict[str, Any]:
 
 def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:
     """The bytes of a sketch file."""
+    import numpy as np  # here: ledgers and keys have no use for it
+
     text = canonical_json(header)
     body = b"".join(
         [
@@ -145,6 +148,8 @@ def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:
 
 def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:
     """Header and values of a sketch file; FileError for anything but a whole, intact one."""
+    import numpy as np
+
     if not data.startswith(SKETCH_MAGIC):
         raise FileError(f"{what}: not a privsketch sketch file")
     if len(data) < _PREAMBLE.size + _DIGEST_BYTES:

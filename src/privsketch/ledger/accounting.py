@@ -1,0 +1,246 @@
+"""Totals of costs, and whether a limit allows them: exact comparisons of fractions.
+
+Costs are chosen one after the other by people who have seen earlier releases. So a rule is used
+here only if it holds for the whole sequence, however it was chosen (a *filter*):
+
+* basic: sums of epsilon and of delta (Rogers et al., 2016, Theorem 3.6);
+* zcdp: the sum of rho, turned into epsilon and delta (Feldman and Zrnic, 2021; Whitehouse et al.,
+  2023). What has no rho is counted by basic composition, in a share of the limit that was kept
+  apart when the data set was added.
+
+"Whichever of two rules allows it" is none of them in general: which one holds in the end may
+depend on what was released. It is one where all that was released is pure, because the sequences
+that end there add nothing to delta. docs/ledger.md has the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, reduce
+from typing import Any, Literal, NamedTuple
+
+from privsketch.budget import exact
+from privsketch.ledger.cost import amounts_text, fraction_text
+
+Accounting = Literal["basic", "zcdp"]
+ACCOUNTINGS: tuple[Accounting, ...] = ("basic", "zcdp")
+_ROUND_UP = 1 + 1e-9  # bisections end far closer than this
+
+
+class Amount(NamedTuple):
+    """What one entry adds to the total of its data set."""
+
+    epsilon: Fraction
+    delta: Fraction
+    rho: Fraction | None
+
+    @property
+    def without_rho(self) -> Amount:
+        """The same, counted by epsilon and delta."""
+        return self._replace(rho=None)
+
+
+@dataclass(frozen=True)
+class Total:
+    """Sums over entries: all of them, those that have a rho, and those that have none."""
+
+    epsilon: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
+    epsilon_without_rho: Fraction = Fraction(0)
+    delta_without_rho: Fraction = Fraction(0)
+    n_entries: int = 0
+
+    def plus(self, amount: Amount) -> Total:
+        """With one entry more."""
+        epsilon, delta, rho = amount
+        has_rho = rho is not None
+        return Total(
+            self.epsilon + epsilon,
+            self.delta + delta,
+            self.rho + (rho if rho is not None else 0),
+            self.epsilon_without_rho + (0 if has_rho else epsilon),
+            self.delta_without_rho + (0 if has_rho else delta),
+            self.n_entries + 1,
+        )
+
+    @classmethod
+    def of(cls, amounts: Iterable[Amount]) -> Total:
+        """Of these entries."""
+        return reduce(cls.plus, amounts, cls())
+
+    def to_json(self) -> dict[str, str]:
+        """Fractions as text."""
+        return {
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "rho": str(self.rho),
+            "epsilon_without_rho": str(self.epsilon_without_rho),
+            "delta_without_rho": str(self.delta_without_rho),
+        }
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a limit still allows; None where the accounting has no such number.
+
+    Attributes
+    ----------
+    epsilon, delta : Fraction
+        For releases by their epsilon and delta; of a ledger of zcdp, for those without a rho.
+    rho : Fraction or None
+        For releases that have one.
+    pure_epsilon : Fraction or None
+        For pure releases, in a ledger of zcdp, as long as all were pure.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    rho: Fraction | None = None
+    pure_epsilon: Fraction | None = None
+
+    def to_json(self) -> dict[str, str | None]:
+        """Fractions as text."""
+        return {
+            name: None if (value := getattr(self, name)) is None else str(value)
+            for name in ("epsilon", "delta", "rho", "pure_epsilon")
+        }
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most that may be spent on one data set.
+
+    Parameters
+    ----------
+    epsilon, delta : Fraction
+    accounting : {"basic", "zcdp"}
+    without_rho : Fraction
+        Share of epsilon and delta that is kept apart for releases without a rho; zcdp only.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    accounting: Accounting = "basic"
+    without_rho: Fraction = Fraction(0)
+
+    @property
+    def rho(self) -> Fraction | None:
+        """Largest sum of rho; None for basic composition."""
+        if self.accounting == "basic":
+            return None
+        rest = 1 - self.without_rho
+        return _largest_rho(self.epsilon * rest, self.delta * rest)
+
+    def allows(self, total: Total) -> bool:
+        """Whether all entries together keep to the limit."""
+        if self.accounting == "basic":
+            return total.epsilon <= self.epsilon and total.delta <= self.delta
+        if total.delta == 0 and total.epsilon <= self.epsilon:
+            return True
+        rho = self.rho
+        return (
+            rho is not None
+            and total.rho <= rho
+            and total.epsilon_without_rho <= self.without_rho * self.epsilon
+            and total.delta_without_rho <= self.without_rho * self.delta
+        )
+
+    def left(self, total: Total) -> Left:
+        """What is left of it."""
+        zero, rho = Fraction(0), self.rho
+        if rho is None:
+            return Left(max(zero, self.epsilon - total.epsilon), self.delta - total.delta)
+        is_pure = total.delta == 0
+        return Left(
+            max(zero, self.without_rho * self.epsilon - total.epsilon_without_rho),
+            max(zero, self.without_rho * self.delta - total.delta_without_rho),
+            max(zero, rho - total.rho),
+            max(zero, self.epsilon - total.epsilon) if is_pure else None,
+        )
+
+    def left_text(self, total: Total) -> str:
+        """What is left of it, in words, rounded down."""
+        left = self.left(total)
+        if left.rho is None:
+            return amounts_text(left.epsilon, left.delta, up=False)
+        words = f"rho = {fraction_text(left.rho, up=False)}"
+        if self.without_rho:
+            apart = amounts_text(left.epsilon, left.delta, up=False)
+            words += f", and {apart} for what has no rho"
+        if left.pure_epsilon is not None:
+            pure = fraction_text(left.pure_epsilon, up=False)
+            words += f"; or epsilon = {pure} if all of it is pure"
+        return words
+
+    def spent_text(self, total: Total) -> str:
+        """What was spent, in words, rounded up."""
+        if self.accounting == "basic":
+            return amounts_text(total.epsilon, total.delta)
+        words = f"rho = {fraction_text(total.rho)}"
+        implied = self.implied_epsilon(total)
+        if implied is not None:
+            words += f" (epsilon = {fraction_text(implied)} at the limit's delta)"
+        if total.epsilon_without_rho or total.delta_without_rho:
+            apart = amounts_text(total.epsilon_without_rho, total.delta_without_rho)
+            words += f", and {apart} of what has no rho"
+        return words
+
+    def implied_epsilon(self, total: Total) -> Fraction | None:
+        """Epsilon at the limit's delta that the sum of rho implies; None without one."""
+        if self.accounting == "basic" or total.rho == 0:
+            return None
+        found = epsilon_of_rho(total.rho, self.delta * (1 - self.without_rho))
+        return min(found, total.epsilon) if total.delta == 0 else found
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        words = amounts_text(self.epsilon, self.delta, up=False)
+        if self.rho is None:
+            return words
+        words += f" (rho = {fraction_text(self.rho, up=False)}"
+        apart = f"; {fraction_text(self.without_rho)} of it apart" if self.without_rho else ""
+        return f"{words}{apart})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Fractions as text."""
+        rho = self.rho
+        return {
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "rho": None if rho is None else str(rho),
+            "without_rho": str(self.without_rho),
+        }
+
+
+@lru_cache(maxsize=256)
+def _largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """A rho that implies (epsilon, delta), as large as is known; exact."""
+    from privsketch.noise.calibration import rho_of_budget, round_down
+
+    rho = rho_of_budget(round_down(epsilon), round_down(delta))
+    # A receipt has it as the decimal number that the float prints as, which is above or below it
+    # by less than the margin that rho_of_budget keeps.
+    return max(exact(rho), Fraction(rho))
+
+
+@lru_cache(maxsize=256)
+def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
+    """Epsilon that rho implies at this delta, rounded up."""
+    from privsketch.noise.calibration import log_delta_zcdp, round_down
+
+    loss, log_delta = float(rho) * _ROUND_UP, math.log(round_down(delta))
+    low, high = 0.0, 1.0
+    while log_delta_zcdp(loss, high) > log_delta:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        if log_delta_zcdp(loss, middle) <= log_delta:
+            high = middle
+        else:
+            low = middle
+    return exact(high * _ROUND_UP)

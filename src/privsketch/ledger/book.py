@@ -1,0 +1,598 @@
+"""`Ledger`: data sets with limits, and what was released of them.
+
+A release is reserved before any noise is drawn, and committed with its receipt afterwards. What
+was reserved is spent for good: whatever happens in between, nobody can say that nothing was seen.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from privsketch.budget import NEIGHBOURS, Neighbours, Unit, checked_source, is_name
+from privsketch.errors import BudgetError, ParameterError, require_one_of
+from privsketch.formats import canonical_json, reading
+from privsketch.ledger import store
+from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount, Left, Limit, Total
+from privsketch.ledger.cost import Cost, as_fraction
+from privsketch.ledger.marks import Marks, Match, close_ones, recognised
+
+MAX_NAME = 200
+MAX_NOTE = 10_000
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A set of records that limits are kept for, as it stands.
+
+    Attributes
+    ----------
+    name, note, time : str
+        `time` is when it was added.
+    limit : Limit
+    neighbours : {"add-remove", "replace"}
+    unit : Unit
+        One record, or one person.
+    spent : Total
+    n_entries, n_open : int
+        All entries, and those that were reserved and never committed; both count.
+    """
+
+    name: str
+    limit: Limit
+    neighbours: Neighbours
+    unit: Unit
+    note: str
+    time: str
+    spent: Total = field(default=Total())
+    n_entries: int = 0
+    n_open: int = 0
+
+    @property
+    def left(self) -> Left:
+        """What the limit still allows."""
+        return self.limit.left(self.spent)
+
+    def to_json(self) -> dict[str, Any]:
+        """Fractions as text."""
+        return {
+            "name": self.name,
+            "note": self.note,
+            "time": self.time,
+            "neighbours": self.neighbours,
+            "person": self.unit.person,
+            "limit": self.limit.to_json(),
+            "spent": self.spent.to_json(),
+            "left": self.left.to_json(),
+            "n_entries": self.n_entries,
+            "n_open": self.n_open,
+        }
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One release, or what was reserved for one.
+
+    Attributes
+    ----------
+    id, data_set : str
+    time, time_committed : str
+        UTC, in seconds; None if it was not committed.
+    state : {"reserved", "committed"}
+    cost : Cost
+        As the release states it.
+    charged : Amount
+        What it counts under the neighbours of the data set.
+    what, source, output : str
+        What is released, the name of the records, where the result went.
+    receipt : dict or None
+    """
+
+    id: str
+    data_set: str
+    time: str
+    state: Literal["reserved", "committed"]
+    cost: Cost
+    charged: Amount
+    what: str
+    source: str | None
+    receipt: dict[str, Any] | None = None
+    output: str | None = None
+    time_committed: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Fractions as text."""
+        epsilon, delta, rho = self.charged
+        return {
+            "id": self.id,
+            "data_set": self.data_set,
+            "time": self.time,
+            "time_committed": self.time_committed,
+            "state": self.state,
+            "cost": self.cost.to_json(),
+            "charged": {
+                "epsilon": str(epsilon),
+                "delta": str(delta),
+                "rho": None if rho is None else str(rho),
+            },
+            "what": self.what,
+            "source": self.source,
+            "output": self.output,
+            "receipt": self.receipt,
+        }
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What a release would cost, and whether the limit allows it."""
+
+    allowed: bool
+    charged: Amount
+    after: Total
+    left: Left
+    words: str
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A cost that is spent from now on.
+
+    Attributes
+    ----------
+    id : str
+        Of the entry; `commit` takes it.
+    charged : Amount
+    matches : tuple of Match
+        Other data sets of the ledger that have the same records, or mostly; to be told.
+    is_unlike : bool
+        Whether nothing was recognised of what was released under this name before.
+    """
+
+    id: str
+    data_set: str
+    charged: Amount
+    matches: tuple[Match, ...] = ()
+    is_unlike: bool = False
+
+    @property
+    def cautions(self) -> list[str]:
+        """What the holder should know about these records, in sentences."""
+        found = [
+            f"{match.words}; their costs add up, and the ledger counts them apart"
+            for match in self.matches
+        ]
+        if self.is_unlike:
+            found.append(
+                f"no record of data set {self.data_set!r} was recognised among these: is it the "
+                "right name?"
+            )
+        return found
+
+
+class Ledger:
+    """What all releases of a holder have cost together, in one file of SQLite.
+
+    Data sets have a name, a unit and a limit. A release is *reserved* before any noise is drawn,
+    which is refused above the limit, and *committed* with its receipt once it is made. What was
+    reserved is spent, whatever happens after that. Any number of processes may use a ledger at a
+    time, on a local file system. It is for its holder alone: names and times are the holder's, and
+    a secret key is in it.
+
+    Parameters
+    ----------
+    path : str or path
+        An existing ledger; `Ledger.create` makes one.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import privsketch as ps
+    >>> from privsketch.ledger.cost import Cost
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "budget.ledger"
+    >>> ledger = ps.Ledger.create(path)
+    >>> ledger.add("visits", epsilon=1.0, delta=1e-6)
+    >>> print(ledger.quote("visits", Cost(0.3, 1e-7)).words)
+    allowed; epsilon = 0.7, delta = 9e-07 would be left
+    >>> entry = ledger.reserve("visits", Cost(0.3, 1e-7), what="a sketch")
+    >>> ledger.commit(entry)
+    >>> ledger.total("visits").epsilon
+    Fraction(3, 10)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        with store.opened(self._path) as log:
+            self._accounting = log.accounting
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], accounting: Accounting = "basic") -> Ledger:
+        """Make a new ledger, which only its owner can read.
+
+        Parameters
+        ----------
+        path : str or path
+            Where nothing is yet.
+        accounting : {"basic", "zcdp"}
+            What decides at a limit: sums of epsilon and delta, or the sum of rho.
+        """
+        require_one_of("accounting", accounting, ACCOUNTINGS)
+        store.create(Path(path), accounting)
+        return cls(path)
+
+    @property
+    def path(self) -> Path:
+        """Of the file."""
+        return self._path
+
+    @property
+    def accounting(self) -> Accounting:
+        """What decides at a limit."""
+        return self._accounting
+
+    @property
+    def key(self) -> bytes:
+        """The secret key of marks. It stays in the ledger."""
+        with store.opened(self._path) as log:
+            return bytes(log.key)
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self._path)!r})"
+
+    def add(
+        self,
+        name: str,
+        *,
+        epsilon: float | Fraction,
+        delta: float | Fraction = 0,
+        neighbours: Neighbours = "add-remove",
+        person: str | None = None,
+        without_rho: float | Fraction = 0,
+        note: str = "",
+    ) -> None:
+        """Add a data set with its limit, which stays as it is.
+
+        Parameters
+        ----------
+        name : str
+            Of 1 to 200 printable characters.
+        epsilon, delta : float or Fraction
+            The most that all releases together may cost.
+        neighbours : {"add-remove", "replace"}
+            What has to stay hidden.
+        person : str, optional
+            The column that names persons, if persons are protected instead of records.
+        without_rho : float or Fraction
+            In a ledger of zcdp, the share of the limit that is kept apart for releases without a
+            rho, such as masked sketches; without one they are refused.
+        note : str
+            For people.
+        """
+        limit = self._limit(epsilon, delta, without_rho)
+        require_one_of("neighbours", neighbours, NEIGHBOURS)
+        if not is_name(name) or len(name) > MAX_NAME:
+            expected = f"expected a printable name of 1 to {MAX_NAME} characters"
+            raise ParameterError("name", name, expected)
+        if not isinstance(note, str) or len(note) > MAX_NOTE or not _is_text(note):
+            raise ParameterError("note", note, f"expected a text of at most {MAX_NOTE} characters")
+        unit = Unit(person)
+        content = {
+            "neighbours": neighbours,
+            "person": unit.person,
+            "without_rho": str(limit.without_rho),
+            "note": note,
+        }
+        with store.opened(self._path, write=True) as log:
+            if any(True for _ in log.lines(name, kind="add")):
+                raise ParameterError(
+                    "name", name, "the ledger has a data set of this name", "its limit stays"
+                )
+            log.append("add", name, None, Amount(limit.epsilon, limit.delta, None), content)
+
+    def _limit(self, epsilon: object, delta: object, without_rho: object) -> Limit:
+        limit = Limit(
+            as_fraction("epsilon", epsilon),
+            as_fraction("delta", delta),
+            self._accounting,
+            as_fraction("without_rho", without_rho),
+        )
+        if limit.epsilon == 0:
+            raise ParameterError("epsilon", epsilon, "expected a number above 0")
+        if limit.delta >= 1:
+            raise ParameterError("delta", delta, "expected a number below 1")
+        if limit.without_rho and self._accounting == "basic":
+            raise ParameterError(
+                "without_rho", without_rho, "this ledger adds up epsilon and delta of everything"
+            )
+        if limit.without_rho >= 1:
+            raise ParameterError("without_rho", without_rho, "expected a share below 1")
+        if self._accounting == "zcdp" and limit.delta == 0:
+            raise ParameterError(
+                "delta",
+                delta,
+                "this ledger adds up rho (zcdp), which needs a delta above 0 at the limit",
+                "use a ledger of basic composition for a pure limit",
+            )
+        return limit
+
+    def datasets(self) -> list[DataSet]:
+        """All data sets as they stand, in the order in which they were added."""
+        with store.opened(self._path) as log, reading(str(self._path)):
+            return [self._standing(log, line) for line in list(log.lines(kind="add"))]
+
+    def total(self, name: str) -> Total:
+        """What all entries of a data set cost together, exactly."""
+        with store.opened(self._path) as log:
+            return self._data_set(log, name).spent
+
+    def quote(self, name: str, cost: Cost) -> Quote:
+        """What a release would cost and whether it would be allowed; nothing changes.
+
+        Parameters
+        ----------
+        name : str
+            Of the data set.
+        cost : Cost
+        """
+        with store.opened(self._path) as log:
+            found = self._data_set(log, name)
+        try:
+            charged = charge(cost, found)
+        except BudgetError as error:
+            nothing = Amount(Fraction(0), Fraction(0), Fraction(0))
+            return Quote(False, nothing, found.spent, found.left, f"refused: {error}")
+        after = found.spent.plus(charged)
+        allowed = found.limit.allows(after)
+        if allowed:
+            words = f"allowed; {found.limit.left_text(after)} would be left"
+        else:
+            words = f"refused: {_refusal(found, cost, charged)}"
+        return Quote(allowed, charged, after, found.left, words)
+
+    def reserve(
+        self,
+        name: str,
+        cost: Cost,
+        *,
+        what: str,
+        source: str | None = None,
+        marks: Marks | None = None,
+    ) -> Reservation:
+        """Spend a cost, before anything is drawn; on disk when this returns.
+
+        Parameters
+        ----------
+        name : str
+            Of the data set.
+        cost : Cost
+            At least what the release will cost.
+        what : str
+            What is about to be released, for people.
+        source : str, optional
+            The name of the records in receipts.
+        marks : Marks, optional
+            Of the records; other data sets that have the same ones are told.
+
+        Raises
+        ------
+        BudgetError
+            The limit does not allow it. Nothing was spent.
+        """
+        if not isinstance(what, str) or not _is_text(what):
+            raise ParameterError("what", what, "expected a text")
+        if source is not None:
+            checked_source(source)
+        content = {"cost": cost.to_json(), "what": what, "source": source}
+        entry = secrets.token_hex(8)
+        with store.opened(self._path, write=True) as log:
+            found = self._data_set(log, name)
+            try:
+                charged = charge(cost, found)
+            except BudgetError as error:
+                raise BudgetError(f"data set {name!r}: {error.text}; nothing was spent") from None
+            if not found.limit.allows(found.spent.plus(charged)):
+                raise BudgetError(
+                    f"data set {name!r}: {_refusal(found, cost, charged)}; nothing was spent"
+                )
+            log.append("reserve", name, entry, charged, content)
+            if marks is None:
+                return Reservation(entry, name, charged)
+            known = [(other, Marks.from_bytes(kept)) for other, kept in log.marks()]
+            log.keep_marks(name, marks.to_bytes())
+        matches = recognised(marks, known)
+        is_unlike = any(other == name for other, _ in known) and all(
+            match.data_set != name for match in matches
+        )
+        others = tuple(match for match in close_ones(matches) if match.data_set != name)
+        return Reservation(entry, name, charged, others, is_unlike and bool(marks.values))
+
+    def commit(
+        self,
+        entry: str | Reservation,
+        *,
+        receipt: dict[str, Any] | None = None,
+        cost: Cost | None = None,
+        output: str | None = None,
+    ) -> None:
+        """Add the receipt of what was reserved; once.
+
+        Parameters
+        ----------
+        entry : str or Reservation
+        receipt : dict, optional
+            As JSON.
+        cost : Cost, optional
+            What the release cost, if that is less than what was reserved. More is an error, and
+            the reservation stays.
+        output : str, optional
+            Where the result went.
+        """
+        entry = entry.id if isinstance(entry, Reservation) else entry
+        if output is not None and not (isinstance(output, str) and _is_text(output)):
+            raise ParameterError("output", output, "expected a text")
+        try:
+            canonical_json(receipt)
+        except (TypeError, ValueError, RecursionError):
+            raise ParameterError("receipt", receipt, "expected JSON of finite numbers") from None
+        with store.opened(self._path, write=True) as log:
+            lines = {line.kind: line for line in log.lines(entry=str(entry))}
+            if "reserve" not in lines:
+                raise ParameterError("entry", entry, "no such entry was reserved in this ledger")
+            if "commit" in lines:
+                raise ParameterError("entry", entry, "it was committed already")
+            line = lines["reserve"]
+            reserved = Cost.from_json(store.content_of(line)["cost"])
+            charged = store.amount_of(line.epsilon, line.delta, line.rho)
+            if cost is not None:
+                if not cost.is_within(reserved):
+                    raise BudgetError(
+                        f"entry {entry}: the release cost {cost.text}, which is not within what "
+                        f"was reserved, {reserved.text}; the reservation stays"
+                    )
+                lower = charge(cost, self._data_set(log, line.data_set))
+                # What was counted without a rho stays so: its share was kept apart for it.
+                charged = lower if charged.rho is not None else lower.without_rho
+            content = {
+                "cost": None if cost is None else cost.to_json(),
+                "receipt": receipt,
+                "output": output,
+            }
+            log.append("commit", line.data_set, line.entry, charged, content)
+
+    def entries(self, name: str | None = None) -> list[Entry]:
+        """What was released, in order: of one data set, or of all."""
+        with store.opened(self._path) as log, reading(str(self._path)):
+            if name is not None:
+                self._data_set(log, name)
+            return _entries(log.lines(name))
+
+    def recognise(self, marks: Marks) -> list[Match]:
+        """Data sets that have something in common with these records, the closest first."""
+        with store.opened(self._path) as log:
+            kept = log.marks()
+        return recognised(marks, ((name, Marks.from_bytes(data)) for name, data in kept))
+
+    def check(self) -> list[str]:
+        """What is wrong with the file, in sentences; empty if nothing is.
+
+        SQLite's own check, the chain of hashes over all lines, every cost, and at every entry
+        whether the limit was kept.
+        """
+        from privsketch.ledger.verify import problems
+
+        with store.opened(self._path) as log:
+            return problems(log)
+
+    def export(self) -> dict[str, Any]:
+        """All data sets and entries with their receipts, as JSON; neither marks nor the key."""
+        with store.opened(self._path) as log, reading(str(self._path)):
+            number, head = log.head
+            return {
+                "format": "privsketch-ledger-export",
+                "version": store.VERSION,
+                "accounting": log.accounting,
+                "time": log.time,
+                "n_lines": number,
+                "head": head,
+                "data_sets": [
+                    self._standing(log, line).to_json() for line in list(log.lines(kind="add"))
+                ],
+                "entries": [entry.to_json() for entry in _entries(log.lines())],
+            }
+
+    def _data_set(self, log: store.Log, name: object) -> DataSet:
+        if not isinstance(name, str):
+            raise ParameterError("name", name, "expected the name of a data set")
+        with reading(str(self._path)):
+            for line in log.lines(name, kind="add"):
+                return self._standing(log, line)
+        raise ParameterError(
+            "name",
+            name,
+            "the ledger has no data set of this name",
+            "add it with its limit: Ledger.add, `privsketch ledger add`".replace("`", ""),
+        )
+
+    def _standing(self, log: store.Log, line: store.Line) -> DataSet:
+        amounts = log.amounts(line.data_set)
+        n_committed = sum(1 for _ in log.lines(line.data_set, kind="commit"))
+        return replace(
+            stated(line, self._accounting),
+            spent=Total.of(amounts.values()),
+            n_entries=len(amounts),
+            n_open=len(amounts) - n_committed,
+        )
+
+
+def stated(line: store.Line, accounting: Accounting) -> DataSet:
+    """A data set as it was added, from its line."""
+    content = store.content_of(line)
+    epsilon, delta, _ = store.amount_of(line.epsilon, line.delta, None)
+    limit = Limit(epsilon, delta, accounting, Fraction(content["without_rho"]))
+    neighbours = require_one_of("neighbours", content["neighbours"], NEIGHBOURS)
+    unit = Unit(content["person"])
+    return DataSet(line.data_set, limit, neighbours, unit, content["note"], content["time"])
+
+
+def charge(cost: Cost, data_set: DataSet) -> Amount:
+    """What a cost adds to the total of a data set."""
+    charged = cost.charged(data_set.neighbours, data_set.unit.person)
+    return Amount(charged.epsilon, charged.delta, charged.rho)
+
+
+def _refusal(found: DataSet, cost: Cost, charged: Amount) -> str:
+    words = f"the release costs {cost.text}"
+    limit = found.limit
+    if limit.accounting == "zcdp":
+        words += ", no rho" if charged.rho is None else f", rho = {float(charged.rho):.6g}"
+    if charged.epsilon != cost.epsilon:
+        words += " (twice and more under the data set's neighbours, replace)"
+    words += f"; left are {limit.left_text(found.spent)}, of the limit {limit.text}"
+    if limit.accounting == "zcdp" and charged.rho is None and not limit.without_rho:
+        words += "; a release without a rho needs a data set with a share apart (`without_rho`)"
+    return words
+
+
+def _entries(lines: Iterable[store.Line]) -> list[Entry]:
+    found: dict[str, Entry] = {}
+    for line in lines:
+        if line.entry is None:
+            continue
+        content = store.content_of(line)
+        charged = store.amount_of(line.epsilon, line.delta, line.rho)
+        if line.kind == "reserve":
+            found[line.entry] = Entry(
+                line.entry,
+                line.data_set,
+                content["time"],
+                "reserved",
+                Cost.from_json(content["cost"]),
+                charged,
+                content["what"],
+                content["source"],
+            )
+            continue
+        before = found[line.entry]
+        found[line.entry] = replace(
+            before,
+            state="committed",
+            time_committed=content["time"],
+            cost=before.cost if content["cost"] is None else Cost.from_json(content["cost"]),
+            charged=charged,
+            receipt=content["receipt"],
+            output=content["output"],
+        )
+    return list(found.values())
+
+
+def _is_text(value: str) -> bool:
+    """Whether a text can be written down: no halves of characters."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""Whether records were seen before: the smallest keyed hashes of their rows, compared.
+
+A *mark* is a 64-bit hash of one row under a key that the ledger keeps for itself; a set of records
+is known by the 256 smallest marks of its distinct rows, whatever their order and their file. Below
+the smaller one of two largest marks both sets are known in full, and hashes fall there by chance
+alone: what is common among them estimates what is common of all. Sets of fewer rows are whole, and
+compared exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from privsketch.errors import FileError, ParameterError
+
+MAX_MARKS = 256
+_BYTES = 8
+_FEW = 8  # marks below which a share says next to nothing: its standard error is above 0.1
+Kind = Literal["same", "grown", "part", "mostly", "some"]
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The 256 smallest marks of a set of rows, or all of fewer.
+
+    Parameters
+    ----------
+    values : iterable of int
+        Keyed hashes, 0 to 2^64 - 1; repeated ones and those beyond the smallest are dropped.
+    """
+
+    values: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        found = tuple(sorted({int(value) for value in self.values})[:MAX_MARKS])
+        if found and not (found[0] >= 0 and found[-1] < 2**64):
+            raise ParameterError("marks", "", "expected integers of 64 bits")
+        object.__setattr__(self, "values", found)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is a mark for every row."""
+        return len(self.values) < MAX_MARKS
+
+    def to_bytes(self) -> bytes:
+        """As the ledger keeps them."""
+        return b"".join(value.to_bytes(_BYTES, "big") for value in self.values)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Marks:
+        """The same again."""
+        if len(data) % _BYTES or len(data) > _BYTES * MAX_MARKS:
+            raise FileError("marks of impossible length; the ledger is damaged")
+        starts = range(0, len(data), _BYTES)
+        return cls(tuple(int.from_bytes(data[place : place + _BYTES], "big") for place in starts))
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a set of records has in common with those of a data set.
+
+    Attributes
+    ----------
+    data_set : str
+        The name in the ledger.
+    share : float
+        Estimated share of the new rows that are among the old ones.
+    error : float
+        Its standard error; 0 where all rows could be compared.
+    old_share : float
+        Estimated share of the old rows that are among the new ones.
+    kind : {"same", "grown", "part", "mostly", "some"}
+        No mark differs; all old rows are among the new ones; all new rows are among the old ones;
+        at least half of either; less.
+    """
+
+    data_set: str
+    share: float
+    error: float
+    old_share: float
+    kind: Kind
+
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        about = f"{100 * self.share:.0f} % (give or take {100 * self.error:.0f})"
+        if not self.error:
+            about = f"{100 * self.share:.0f} %"
+        name = repr(self.data_set)
+        return {
+            "same": f"these are the records of data set {name}",
+            "grown": f"all records of data set {name} are among these: about {about} of these",
+            "part": f"these are part of the records of data set {name}: about "
+            f"{100 * self.old_share:.0f} % of them",
+            "mostly": f"about {about} of these records are in data set {name} already",
+            "some": f"some of these records, about {about}, are in data set {name} already",
+        }[self.kind]
+
+
+def compared(new: Marks, old: Marks, data_set: str) -> Match | None:
+    """What two sets have in common; None if nothing was found."""
+    ends = [marks.values[-1] for marks in (new, old) if not marks.is_whole]
+    # The mark that ends a set was not drawn by chance: it is where the set was cut.
+    end = min(ends, default=2**64)
+    seen = {value for value in new.values if value < end}
+    known = {value for value in old.values if value < end}
+    common = len(seen & known)
+    if not common:
+        return None
+    share, old_share = common / len(seen), common / len(known)
+    error = _standard_error(common, len(seen)) if ends else 0.0
+    kind: Kind = "some"
+    if not ends or min(len(seen), len(known)) >= _FEW:
+        if common == len(seen) == len(known):
+            kind = "same"
+        elif common == len(known):
+            kind = "grown"
+        elif common == len(seen):
+            kind = "part"
+        elif 2 * common >= min(len(seen), len(known)):
+            kind = "mostly"
+    return Match(data_set, share, error, old_share, kind)
+
+
+def _standard_error(common: int, n_seen: int) -> float:
+    """Of a share of a sample; two found and two missed more, since none missed is no proof."""
+    share = (common + 2) / (n_seen + 4)
+    return math.sqrt(share * (1 - share) / (n_seen + 4))
+
+
+_ORDER: tuple[Kind, ...] = ("same", "grown", "part", "mostly", "some")
+
+
+def recognised(new: Marks, known: Iterable[tuple[str, Marks]]) -> list[Match]:
+    """The best match of every data set that has something in common, the closest first."""
+    best: dict[str, Match] = {}
+    for data_set, old in known:
+        match = compared(new, old, data_set)
+        if match is not None and (
+            data_set not in best or _closeness(match) < _closeness(best[data_set])
+        ):
+            best[data_set] = match
+    return sorted(best.values(), key=_closeness)
+
+
+def _closeness(match: Match) -> tuple[int, float]:
+    return _ORDER.index(match.kind), -match.share
+
+
+def close_ones(matches: Sequence[Match]) -> list[Match]:
+    """Those that somebody should look at before a data set counts as a new one."""
+    return [match for match in matches if match.kind != "some"]

@@ -1,0 +1,317 @@
+"""The ledger's file: SQLite, one log to which lines are added, and never changed.
+
+A line adds a data set, reserves a cost, or commits a release; its hash covers the line before it.
+Everything else is computed from the lines. Costs are text, "p/q": SQL never adds them.
+
+Processes: a write is one transaction under SQLite's lock, and on disk when it returns. The journal
+is a rollback journal, so that the ledger is one file between writes, and `synchronous = EXTRA`
+because with less of it the last transaction may be undone by a power cut. A process that is killed
+leaves its transaction undone or done. Connections live for one operation, and none is open in a
+process while it forks: a child would inherit what SQLite believes about locks, but not the locks.
+For the same reason (POSIX drops all of a file's locks when any descriptor of it is closed) nothing
+here opens the file but SQLite.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from privsketch.errors import FileError
+from privsketch.formats import canonical_json, require_writable
+from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount
+
+APPLICATION_ID = 0x70736B6C  # "pskl", at byte 68 of the file: file(1) and SQLite's tools show it
+VERSION = 1
+KEY_BYTES = 32
+BUSY_SECONDS = 120.0  # that one operation waits for others; each takes some milliseconds
+
+_SCHEMA = """
+CREATE TABLE ledger (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    accounting TEXT NOT NULL,
+    time TEXT NOT NULL,
+    key BLOB NOT NULL
+) STRICT;
+CREATE TABLE log (
+    number INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    data_set TEXT NOT NULL,
+    entry TEXT,
+    epsilon TEXT NOT NULL,
+    delta TEXT NOT NULL,
+    rho TEXT,
+    content TEXT NOT NULL,
+    hash TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX one_name ON log (data_set) WHERE kind = 'add';
+CREATE UNIQUE INDEX one_step ON log (entry, kind) WHERE entry IS NOT NULL;
+CREATE INDEX of_data_set ON log (data_set, number);
+CREATE TABLE marks (
+    data_set TEXT NOT NULL,
+    marks BLOB NOT NULL,
+    PRIMARY KEY (data_set, marks)
+) STRICT;
+CREATE TRIGGER no_change BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'lines stay'); END;
+CREATE TRIGGER no_removal BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'lines stay'); END;
+"""
+
+# While a thread works on a ledger, no other thread of the process forks.
+_at_work = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_at_work.acquire,
+        after_in_parent=_at_work.release,
+        after_in_child=_at_work.release,
+    )
+
+
+class Line(NamedTuple):
+    """One line of the log."""
+
+    number: int
+    kind: str
+    data_set: str
+    entry: str | None
+    epsilon: str
+    delta: str
+    rho: str | None
+    content: str
+    hash: str
+
+    def digest(self, before: str) -> str:
+        """What its hash must be after a line with the hash `before`."""
+        return hashlib.sha256(before.encode() + canonical_json(self[:-1])).hexdigest()
+
+
+def now() -> str:
+    """The time, UTC, in seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Log:
+    """The lines, inside of one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, what: str) -> None:
+        self._connection = connection
+        (application,) = self._one("PRAGMA application_id")
+        if application != APPLICATION_ID:
+            raise FileError(f"{what}: not a privsketch ledger")
+        (version,) = self._one("PRAGMA user_version")
+        if version > VERSION:
+            raise FileError(
+                f"{what}: a ledger of version {version}, this privsketch reads version {VERSION}; "
+                "install a newer privsketch"
+            )
+        found = self._connection.execute("SELECT accounting, time, key FROM ledger").fetchall()
+        if version != VERSION or len(found) != 1 or found[0][0] not in ACCOUNTINGS:
+            raise FileError(f"{what}: damaged; no ledger says so of itself")
+        self.accounting: Accounting
+        self.accounting, self.time, self.key = found[0]
+
+    def _one(self, query: str, *values: object) -> Any:
+        return self._connection.execute(query, values).fetchone()
+
+    @property
+    def beginning(self) -> str:
+        """What the first line's hash covers in place of a line before it."""
+        return hashlib.sha256(canonical_json([self.accounting, self.time])).hexdigest()
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """Number and hash of the last line."""
+        found = self._one("SELECT number, hash FROM log ORDER BY number DESC LIMIT 1")
+        return (0, self.beginning) if found is None else found
+
+    def append(
+        self,
+        kind: str,
+        data_set: str,
+        entry: str | None,
+        amount: Amount,
+        content: dict[str, Any],
+    ) -> None:
+        """One line more."""
+        number, before = self.head
+        epsilon, delta, rho = (None if value is None else str(value) for value in amount)
+        text = canonical_json({"time": now(), **content}).decode("ascii")
+        line = Line(number + 1, kind, data_set, entry, str(epsilon), str(delta), rho, text, "")
+        line = line._replace(hash=line.digest(before))
+        self._connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", line)
+
+    def lines(
+        self, data_set: str | None = None, entry: str | None = None, kind: str | None = None
+    ) -> Iterator[Line]:
+        """Lines in their order: all, or those of a data set, an entry, a kind."""
+        chosen = {"data_set": data_set, "entry": entry, "kind": kind}
+        given = {name: value for name, value in chosen.items() if value is not None}
+        where = " AND ".join(f"{name} = ?" for name in given) or "1"
+        query = f"SELECT * FROM log WHERE {where} ORDER BY number"  # noqa: S608 - names of columns
+        for row in self._connection.execute(query, tuple(given.values())):
+            yield Line(*row)
+
+    def amounts(self, data_set: str) -> dict[str, Amount]:
+        """What every entry of a data set adds to its total."""
+        found = {}
+        query = (
+            "SELECT entry, epsilon, delta, rho FROM log "
+            "WHERE data_set = ? AND entry IS NOT NULL ORDER BY number"
+        )
+        for entry, *amount in self._connection.execute(query, (data_set,)):
+            found[entry] = amount_of(*amount)  # a commit stands after what it commits
+        return found
+
+    def keep_marks(self, data_set: str, marks: bytes) -> None:
+        """Marks of a data set, once."""
+        self._connection.execute("INSERT OR IGNORE INTO marks VALUES (?, ?)", (data_set, marks))
+
+    def marks(self) -> list[tuple[str, bytes]]:
+        """All marks with their data sets."""
+        return self._connection.execute("SELECT data_set, marks FROM marks").fetchall()
+
+    def faults(self) -> list[str]:
+        """What SQLite itself finds wrong with the file."""
+        found = self._connection.execute("PRAGMA integrity_check").fetchall()
+        return [] if found == [("ok",)] else [f"SQLite: {text}" for (text,) in found]
+
+
+def amount_of(epsilon: str, delta: str, rho: str | None) -> Amount:
+    """An amount from its texts."""
+    return Amount(Fraction(epsilon), Fraction(delta), None if rho is None else Fraction(rho))
+
+
+def content_of(line: Line) -> dict[str, Any]:
+    """What a line says beside its cost."""
+    content = json.loads(line.content)
+    if not isinstance(content, dict):
+        raise ValueError("no object")
+    return content
+
+
+@contextmanager
+def opened(path: Path, *, write: bool = False) -> Iterator[Log]:
+    """One transaction on a ledger; what was written is on disk when it ends without an error."""
+    with _at_work, told_errors(path):
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            isolation_level=None,
+            timeout=BUSY_SECONDS,
+        )
+        try:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            _patiently(connection, "BEGIN IMMEDIATE" if write else "BEGIN")
+            yield Log(connection, str(path))
+            _patiently(connection, "COMMIT")
+        finally:
+            connection.close()  # undoes what was not committed
+
+
+def _patiently(connection: sqlite3.Connection, statement: str) -> None:
+    """Begin or commit, however many others do; SQLite gives up early in some races."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute(statement)
+            return
+        except sqlite3.OperationalError as error:
+            if _name(error) != "SQLITE_BUSY" or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
+
+
+def _name(error: sqlite3.Error) -> str:
+    """SQLite's name of an error without its details: SQLITE_BUSY, SQLITE_FULL, ..."""
+    return "_".join(getattr(error, "sqlite_errorname", "SQLITE_ERROR").split("_")[:2])
+
+
+_REASONS = {
+    "SQLITE_NOTADB": "not a privsketch ledger",
+    "SQLITE_CORRUPT": "damaged; bring back a copy, and count what was released since as spent",
+    "SQLITE_BUSY": f"other processes kept the ledger for {BUSY_SECONDS:.0f} seconds; try again",
+    "SQLITE_FULL": "no space is left for it; nothing was reserved",
+    "SQLITE_READONLY": "the file or its folder cannot be written; nothing was reserved",
+    "SQLITE_IOERR": "the file system refused to read or write it; nothing was released",
+}
+
+
+@contextmanager
+def told_errors(path: Path) -> Iterator[None]:
+    """SQLite's errors as errors of a file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        reason = _REASONS.get(_name(error))
+        if _name(error) == "SQLITE_CANTOPEN":
+            is_there = os.path.exists(path)
+            reason = "it or its folder cannot be written" if is_there else "no such ledger"
+        if reason is None:
+            reason = f"damaged or of another kind ({error})"
+        raise FileError(f"{path}: {reason}") from None
+
+
+def create(path: Path, accounting: Accounting) -> None:
+    """A new, empty ledger under a name that nothing has; it appears whole or not at all."""
+    require_writable(path)
+    if os.path.lexists(path):
+        raise FileError(f"{path} exists; a ledger is never replaced")
+    temporary = path.parent / f".{secrets.token_hex(8)}.part"
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with _at_work, told_errors(path):
+            _fill(temporary, accounting)
+        _name_it(temporary, path)
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or 'cannot be written'}") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    with suppress(OSError):  # some systems cannot; the name is there in any case
+        _sync_folder(path.parent)
+
+
+def _fill(path: Path, accounting: Accounting) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.executescript(_SCHEMA)
+        values = (1, accounting, now(), secrets.token_bytes(KEY_BYTES))
+        connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?)", values)
+    finally:
+        connection.close()
+
+
+def _name_it(temporary: Path, path: Path) -> None:
+    """Give a file its name; only one of several creators can, and the others fail."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise FileError(f"{path} exists; a ledger is never replaced") from None
+    except OSError:  # no hard links here: take the name first, then put the file there
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise FileError(f"{path} exists; a ledger is never replaced") from None
+        os.replace(temporary, path)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

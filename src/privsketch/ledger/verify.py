@@ -1,0 +1,117 @@
+"""What is wrong with a ledger: its lines are read again from the first, and believed in nothing.
+
+Hashes show damage and edits by hand. They do not show that somebody who can compute them wrote the
+whole file anew, or took lines off its end: an export that was kept elsewhere has the hash of the
+last line at its time.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from privsketch.errors import PrivsketchError
+from privsketch.ledger.accounting import Amount, Total
+from privsketch.ledger.book import DataSet, charge, stated
+from privsketch.ledger.cost import Cost
+from privsketch.ledger.marks import Marks
+from privsketch.ledger.store import KEY_BYTES, Line, Log, amount_of, content_of
+
+
+def problems(log: Log) -> list[str]:
+    """All that is found, in sentences."""
+    found = log.faults()
+    if found:
+        return found  # pages are damaged: what else is read means nothing
+    if not isinstance(log.key, bytes) or len(log.key) != KEY_BYTES:
+        found.append("the key has an impossible length")
+    replay = _Replay(log)
+    before, number = log.beginning, 0
+    for line in log.lines():
+        number += 1
+        if line.number != number:
+            found.append(f"line {number} is missing")
+            number = line.number
+        if line.digest(before) != line.hash:
+            found.append(f"line {line.number}: its hash does not match; it was altered")
+        before = line.hash
+        try:
+            found += [f"line {line.number}: {text}" for text in replay.faults(line)]
+        except (PrivsketchError, ValueError, TypeError, KeyError, ZeroDivisionError):
+            found.append(f"line {line.number}: it cannot be read")
+    for name, data_set in replay.data_sets.items():
+        if replay.total(name) != Total.of(log.amounts(name).values()):
+            found.append(f"data set {data_set.name!r}: the total is not the sum of its entries")
+    for name, marks in log.marks():
+        try:
+            Marks.from_bytes(marks)
+        except PrivsketchError:
+            found.append(f"data set {name!r}: marks of impossible length")
+    return found
+
+
+class _Replay:
+    """The ledger as it was after each of its lines."""
+
+    def __init__(self, log: Log) -> None:
+        self._accounting = log.accounting
+        self.data_sets: dict[str, DataSet] = {}
+        self._amounts: dict[str, dict[str, Amount]] = {}
+        self._reserved: dict[str, Cost] = {}
+        self._committed: set[str] = set()
+
+    def total(self, name: str) -> Total:
+        return Total.of(self._amounts[name].values())
+
+    def faults(self, line: Line) -> list[str]:
+        if line.kind == "add":
+            return self._add(line)
+        if line.data_set not in self.data_sets or line.entry is None:
+            return ["its data set was never added"]
+        if line.kind == "reserve":
+            return self._reserve(line)
+        if line.kind == "commit":
+            return self._commit(line)
+        return ["of an unknown kind"]
+
+    def _add(self, line: Line) -> list[str]:
+        if line.data_set in self.data_sets:
+            return ["the data set was added before"]
+        self.data_sets[line.data_set] = stated(line, self._accounting)
+        self._amounts[line.data_set] = {}
+        return []
+
+    def _reserve(self, line: Line) -> list[str]:
+        found = []
+        if line.entry in self._reserved:
+            return ["the entry was reserved before"]
+        data_set = self.data_sets[line.data_set]
+        cost = Cost.from_json(content_of(line)["cost"])
+        amount = amount_of(line.epsilon, line.delta, line.rho)
+        if amount != charge(cost, data_set):
+            found.append("what is charged is not what the cost comes to")
+        self._reserved[str(line.entry)] = cost
+        self._amounts[line.data_set][str(line.entry)] = amount
+        if min(amount.epsilon, amount.delta, amount.rho or Fraction(0)) < 0:
+            found.append("a negative cost")
+        if not data_set.limit.allows(self.total(line.data_set)):
+            found.append(f"data set {line.data_set!r} is above its limit")
+        return found
+
+    def _commit(self, line: Line) -> list[str]:
+        entry = str(line.entry)
+        before = self._amounts[line.data_set].get(entry)
+        if before is None or entry in self._committed:
+            return ["no entry of this data set waits for it"]
+        self._committed.add(entry)
+        amount = amount_of(line.epsilon, line.delta, line.rho)
+        self._amounts[line.data_set][entry] = amount
+        told = content_of(line)["cost"]
+        if told is None:
+            return [] if amount == before else ["the charge has changed without a cost"]
+        cost = Cost.from_json(told)
+        expected = charge(cost, self.data_sets[line.data_set])
+        if before.rho is None:
+            expected = expected.without_rho
+        if amount != expected or not cost.is_within(self._reserved[entry]):
+            return ["the cost is not within what was reserved"]
+        return []
