@@ -32,6 +32,9 @@ from privsketch.errors import ParameterError, RecordError, require_records
 from privsketch.features.fixedpoint import FAR
 from privsketch.features.frequencies import public_seed
 from privsketch.kernels.quantiser import CompiledQuantiser
+from privsketch.ledger.cost import Cost
+from privsketch.ledger.entry import LedgerName, OpenEntry, cost_of_budget, entered
+from privsketch.models.base import Model
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
 from privsketch.noise.laws import saturating_add
@@ -41,6 +44,7 @@ from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.files import expanded
 from privsketch.tables.kinds import kind_of
+from privsketch.tables.marks import Noter, noter_of
 from privsketch.tables.persons import kept_rows
 from privsketch.tables.reading import chosen_columns, naming_columns, part_blocks, read_blocks
 from privsketch.tables.spill import KeptRows
@@ -50,7 +54,7 @@ COUNT = "number of records"
 PERSONS = "persons"
 REST = "clusters"
 COUNT_SHARE = Fraction(1, 50)  # of the budget, for a number of records that nobody gave
-_Model = TypeVar("_Model")
+_Model = TypeVar("_Model", bound=Model)
 Progress = Callable[[str, int], None]
 Work = Callable[[Whole], tuple[Integers, ...]]
 BlockWork = Callable[[Iterable[Whole]], tuple[Integers, ...]]
@@ -86,6 +90,8 @@ class Run:
         What a given `n_records` is; "public" if it is the very number, under "replace".
     names : list of str, optional
         What errors call the columns of an array.
+    ledger : (path, name), optional
+        Where the run is entered before it draws noise.
     """
 
     def __init__(
@@ -104,7 +110,10 @@ class Run:
         progress: Progress | None = None,
         count: str = "stated",
         names: Sequence[str] | None = None,
+        ledger: LedgerName = None,
     ) -> None:
+        self.ledger = ledger
+        self.noter: Noter | None = None
         self.schema = schema_of(domain)
         if self.schema is not None:
             budget = self.schema.charged(budget)
@@ -124,6 +133,16 @@ class Run:
         self.seed = public_seed(random_state)
         self.count = count
         self._account: Account | None = None
+
+    def cost(self) -> Cost:
+        """What the run costs, for a ledger."""
+        return cost_of_budget(self.budget)
+
+    def note_for(self, entry: OpenEntry) -> None:
+        """Let an entry of a ledger know which records the first pass reads."""
+        self.noter = noter_of(entry.key, self.schema)
+        if self.noter is not None:
+            entry.saw(self.noter)
 
     def without_delta(self) -> None:
         """Spend no delta, for methods whose noise is pure."""
@@ -147,6 +166,7 @@ class Run:
             within=within,
             missing_to_center=self.missing_to_center,
             schema=None if has_persons else self.schema,
+            noter=None if has_persons else self.noter,
             **(self.reading() | ({"columns": None} if has_persons else {})),
         )
 
@@ -155,6 +175,7 @@ class Run:
         schema = self.schema
         if self._kept is None and schema is not None:
             chosen = chosen_columns(schema.dim, self.columns, None, self.format, schema)
+            chosen = replace(chosen, noter=self.noter)
             tell = self.progress or (lambda name, count: None)
             tell(PERSONS, 0)
             blocks = part_blocks(
@@ -346,8 +367,14 @@ def clustered(
     run = Run(data, **{name: options.pop(name) for name in _OWN & options.keys()})
     dim, is_plain = len(run.domain.half_widths), run.schema is None
     stated = (run.columns, run.names) if is_plain else (None, None)
-    with naming_columns(data, chosen_columns(dim, *stated, run.format, run.schema)):
-        return method(run, n_clusters, **options)
+    with (
+        naming_columns(data, chosen_columns(dim, *stated, run.format, run.schema)),
+        entered(run.ledger, run.cost, what="run", source=run.source) as entry,
+    ):
+        run.note_for(entry)
+        model = method(run, n_clusters, **options)
+        entry.commit(model.receipt)
+        return model
 
 
 class Passes:
@@ -373,6 +400,7 @@ class Passes:
         max_bits: int | None = None,
         within: Box | None = None,
         schema: Schema | None = None,
+        noter: Noter | None = None,
     ) -> None:
         parts = data if isinstance(data, list | tuple) else [data]
         if any(isinstance(part, Iterator) for part in parts):
@@ -382,7 +410,7 @@ class Passes:
             )
         self.domain, self._neighbours = domain, neighbours
         self._data, self._columns, self._format = data, columns, format
-        self._schema = schema
+        self._schema, self._noter = schema, noter
         self._n_threads, self._progress = n_threads, progress
         self._n_found: int | None = None  # by the first pass
         self.dim = len(domain.half_widths)
@@ -473,8 +501,15 @@ class Passes:
             )
 
     def _read(self) -> Iterator[Any]:
+        # Later passes see the same records.
+        noter = self._noter if self._n_found is None else None
         return read_blocks(
-            self._data, self.dim, self._columns, format=self._format, schema=self._schema
+            self._data,
+            self.dim,
+            self._columns,
+            format=self._format,
+            schema=self._schema,
+            noter=noter,
         )
 
     def quantised(self, block: npt.NDArray[Any]) -> Whole:

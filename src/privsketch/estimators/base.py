@@ -23,6 +23,7 @@ from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
+from privsketch.ledger.entry import LedgerName
 from privsketch.models.clusters import ClusterModel
 from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema, schema_of
@@ -47,7 +48,11 @@ _SHARED = {
     "reading": """missing : {"error", "center"}
         Refuse missing and infinite values, or put them at the center of the domain.
     n_threads : int, optional
-        All cores if left out.""",
+        All cores if left out.
+    ledger : (path, name), optional
+        A `Ledger`'s file and the name of the data set that the records belong to. Every release is
+        refused above its limit, and entered before noise is drawn. What PRIVSKETCH_LEDGER names
+        if left out.""",
     "seed": """random_state : int, optional
         Governs public randomness only: frequencies, directions, starts of a search. The noise has
         no seed, so two fits differ.""",
@@ -79,6 +84,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     missing: str = "error"
     n_threads: int | None = None
     random_state: int | None = None
+    ledger: LedgerName = None
 
     def _public_facts(self, neighbours: Neighbours) -> tuple[Budget, Domain | Schema]:
         """Budget and domain; an error if one is missing, for none is guessed."""
@@ -170,7 +176,9 @@ class PrivateLearner(PrivateEstimator):
 
         Charges: the design's budget, once.
         """
-        released = sketch(table, design, missing=self.missing, n_threads=self.n_threads)
+        released = sketch(
+            table, design, missing=self.missing, n_threads=self.n_threads, ledger=self.ledger
+        )
         # What was paid for stays, even if learning is interrupted.
         self.sketch_: Sketch | None = released
         self.receipt_: Receipt = released.receipt
@@ -182,6 +190,7 @@ class PrivateLearner(PrivateEstimator):
             "missing_to_center": checked_missing(self.missing),
             "n_threads": self.n_threads,
             "random_state": self.random_state,
+            "ledger": self.ledger,
         }
 
     def _completed(self, X: Any) -> npt.NDArray[Any]:

@@ -208,6 +208,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             missing_to_center=self.missing == "center",
             n_threads=self.n_threads,
             on_receipt=receipts.append,
+            ledger=self.ledger,
         ):
             released[first : first + len(rows)] = rows
             first += len(rows)

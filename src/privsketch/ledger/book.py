@@ -401,14 +401,9 @@ class Ledger:
             log.append("reserve", name, entry, charged, content)
             if marks is None:
                 return Reservation(entry, name, charged)
-            known = [(other, Marks.from_bytes(kept)) for other, kept in log.marks()]
+            known = _known(log)
             log.keep_marks(name, marks.to_bytes())
-        matches = recognised(marks, known)
-        is_unlike = any(other == name for other, _ in known) and all(
-            match.data_set != name for match in matches
-        )
-        others = tuple(match for match in close_ones(matches) if match.data_set != name)
-        return Reservation(entry, name, charged, others, is_unlike and bool(marks.values))
+        return Reservation(entry, name, charged, *_noticed(name, marks, known))
 
     def commit(
         self,
@@ -417,6 +412,7 @@ class Ledger:
         receipt: dict[str, Any] | None = None,
         cost: Cost | None = None,
         output: str | None = None,
+        marks: Marks | None = None,
     ) -> None:
         """Add the receipt of what was reserved; once.
 
@@ -430,6 +426,8 @@ class Ledger:
             the reservation stays.
         output : str, optional
             Where the result went.
+        marks : Marks, optional
+            Of records that were read after the cost was reserved.
         """
         entry = entry.id if isinstance(entry, Reservation) else entry
         if output is not None and not (isinstance(output, str) and _is_text(output)):
@@ -462,6 +460,8 @@ class Ledger:
                 "output": output,
             }
             log.append("commit", line.data_set, line.entry, charged, content)
+            if marks is not None:
+                log.keep_marks(line.data_set, marks.to_bytes())
 
     def entries(self, name: str | None = None) -> list[Entry]:
         """What was released, in order: of one data set, or of all."""
@@ -473,8 +473,23 @@ class Ledger:
     def recognise(self, marks: Marks) -> list[Match]:
         """Data sets that have something in common with these records, the closest first."""
         with store.opened(self._path) as log:
-            kept = log.marks()
-        return recognised(marks, ((name, Marks.from_bytes(data)) for name, data in kept))
+            known = _known(log)
+        return recognised(marks, known)
+
+    def cautions(self, name: str, marks: Marks) -> list[str]:
+        """What the holder should know before these records are released under a name.
+
+        Parameters
+        ----------
+        name : str
+            Of the data set.
+        marks : Marks
+            Of the records.
+        """
+        with store.opened(self._path) as log:
+            known = _known(log)
+        nothing = Amount(Fraction(0), Fraction(0), None)
+        return Reservation("", name, nothing, *_noticed(name, marks, known)).cautions
 
     def check(self) -> list[str]:
         """What is wrong with the file, in sentences; empty if nothing is.
@@ -526,6 +541,21 @@ class Ledger:
             n_entries=len(amounts),
             n_open=len(amounts) - n_committed,
         )
+
+
+def _known(log: store.Log) -> list[tuple[str, Marks]]:
+    return [(name, Marks.from_bytes(kept)) for name, kept in log.marks()]
+
+
+def _noticed(
+    name: str, marks: Marks, known: list[tuple[str, Marks]]
+) -> tuple[tuple[Match, ...], bool]:
+    """Other data sets with the same records, and whether none of this one's was recognised."""
+    matches = recognised(marks, known)
+    others = tuple(match for match in close_ones(matches) if match.data_set != name)
+    own = [old for data_set, old in known if data_set == name and old.encoding == marks.encoding]
+    is_unlike = bool(own and marks.values) and all(match.data_set != name for match in matches)
+    return others, is_unlike
 
 
 def stated(line: store.Line, accounting: Accounting) -> DataSet:

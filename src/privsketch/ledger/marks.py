@@ -30,9 +30,12 @@ class Marks:
     ----------
     values : iterable of int
         Keyed hashes, 0 to 2^64 - 1; repeated ones and those beyond the smallest are dropped.
+    encoding : bytes
+        Eight of them, the same for rows that were encoded alike; others are not compared.
     """
 
     values: tuple[int, ...]
+    encoding: bytes = bytes(8)
 
     def __post_init__(self) -> None:
         found = tuple(sorted({int(value) for value in self.values})[:MAX_MARKS])
@@ -47,15 +50,17 @@ class Marks:
 
     def to_bytes(self) -> bytes:
         """As the ledger keeps them."""
-        return b"".join(value.to_bytes(_BYTES, "big") for value in self.values)
+        values = (value.to_bytes(_BYTES, "big") for value in self.values)
+        return self.encoding + b"".join(values)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Marks:
         """The same again."""
-        if len(data) % _BYTES or len(data) > _BYTES * MAX_MARKS:
+        if not 0 < len(data) <= _BYTES * (MAX_MARKS + 1) or len(data) % _BYTES:
             raise FileError("marks of impossible length; the ledger is damaged")
-        starts = range(0, len(data), _BYTES)
-        return cls(tuple(int.from_bytes(data[place : place + _BYTES], "big") for place in starts))
+        starts = range(_BYTES, len(data), _BYTES)
+        values = (int.from_bytes(data[place : place + _BYTES], "big") for place in starts)
+        return cls(tuple(values), data[:_BYTES])
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,9 @@ class Match:
 
 
 def compared(new: Marks, old: Marks, data_set: str) -> Match | None:
-    """What two sets have in common; None if nothing was found."""
+    """What two sets have in common; None if nothing was found, or they were encoded otherwise."""
+    if new.encoding != old.encoding:
+        return None
     ends = [marks.values[-1] for marks in (new, old) if not marks.is_whole]
     # The mark that ends a set was not drawn by chance: it is where the set was cut.
     end = min(ends, default=2**64)

@@ -8,6 +8,7 @@ Nothing else in the package may draw noise.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,7 +20,7 @@ import numpy as np
 
 from privsketch._typing import Integers
 from privsketch.budget import Neighbours, exact
-from privsketch.errors import ParameterError
+from privsketch.errors import BudgetError, ParameterError
 from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
 from privsketch.noise.calibration import (
     MAX_SCALE,
@@ -228,10 +229,33 @@ def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Inte
 def _drawn(values: Integers, law: NoiseLaw, source: str | None) -> tuple[Integers, Receipt]:
     """What the sampler makes of the values, and the receipt; watchers are told before it draws."""
     _require_usable(law)
+    _require_entry()
     sampler = _sampler.get()
     _tell_watchers()
     drawn, scale = sampler(values, law)
     return drawn, law.receipt(scale, source, _sampler_name(values, law))
+
+
+LEDGER = "PRIVSKETCH_LEDGER"  # the file in which everything is entered that is released
+_entered: ContextVar[bool] = ContextVar("privsketch_entered", default=False)
+
+
+@contextmanager
+def entered_noise() -> Iterator[None]:
+    """Noise inside of this block has an entry in a ledger (ledger/entry.py)."""
+    token = _entered.set(True)
+    try:
+        yield
+    finally:
+        _entered.reset(token)
+
+
+def _require_entry() -> None:
+    """Refuse noise without an entry where the environment names a ledger."""
+    if os.environ.get(LEDGER) and not _entered.get():
+        raise BudgetError(
+            f"{LEDGER} is set, and this release has no entry in a ledger; nothing was spent"
+        )
 
 
 def _require_usable(law: NoiseLaw) -> None:

@@ -19,6 +19,7 @@ from privsketch._typing import Block, Floats
 from privsketch.budget import checked_source
 from privsketch.errors import FileError, RecordError
 from privsketch.formats import require_writable
+from privsketch.ledger.entry import LedgerName
 from privsketch.projection.description import ReleaseDescription, released_names
 from privsketch.projection.rows import Projection
 from privsketch.receipt import Receipt
@@ -50,6 +51,7 @@ def release_files(
     n_threads: int | None = None,
     progress: Callable[[int], None] | None = None,
     finish: Callable[[], None] | None = None,
+    ledger: LedgerName = None,
 ) -> tuple[ReleaseDescription, int]:
     """Release all records, replacing what stands at `output`; its description, and how many rows.
 
@@ -81,6 +83,7 @@ def release_files(
                     missing_to_center=missing_to_center,
                     n_threads=n_threads,
                     on_receipt=receipts.append,
+                    ledger=ledger,
                 ),
                 write,
                 progress,

@@ -21,10 +21,13 @@ import numpy.typing as npt
 
 from privsketch._parallel import checked_threads, chunks, in_threads
 from privsketch._typing import Floats
-from privsketch.budget import Budget, checked_source
+from privsketch.budget import ONE_RECORD, Budget, checked_source
+from privsketch.budget import UNIT as WHOLE_RECORD
 from privsketch.domain import Box, Domain
-from privsketch.errors import ParameterError, RecordError, require_count
+from privsketch.errors import BudgetError, ParameterError, RecordError, require_count
 from privsketch.features.frequencies import public_seed
+from privsketch.ledger.cost import Cost
+from privsketch.ledger.entry import LedgerName, OpenEntry, cost_of_receipt, open_entry
 from privsketch.noise.mechanism import OWN, add_noise
 from privsketch.projection.calibration import (
     RowNoise,
@@ -39,6 +42,7 @@ from privsketch.projection.change import Protection
 from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
 from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema, domain_of_rows
+from privsketch.tables.marks import noter_of
 from privsketch.tables.reading import stable_parts
 
 MAX_COMPONENTS = 1024  # bounds of norms need eigenvalues of a matrix of this size; by trial
@@ -246,6 +250,7 @@ class Projection:
         missing_to_center: bool = False,
         n_threads: int | None = None,
         on_receipt: Callable[[Receipt], None] | None = None,
+        ledger: LedgerName = None,
     ) -> Iterator[Floats]:
         """Released rows for blocks (n, dim) of records, in their order, in constant memory.
 
@@ -257,8 +262,18 @@ class Projection:
         with _one_at_a_time:
             if self.was_used_here and not self._may_be_reused:
                 raise self._used_up()
+            entry = open_entry(ledger, self._cost, what="rows", source=source)
             self.was_used = True
-        return self._releases(blocks, source, missing_to_center, n_threads, on_receipt)
+        return self._releases(blocks, source, missing_to_center, n_threads, on_receipt, entry)
+
+    def _cost(self) -> Cost:
+        """What a release costs, for a ledger."""
+        if self.protection.unit_in_words != WHOLE_RECORD:
+            raise BudgetError(
+                f"the release protects {self.protection.unit_in_words}: a ledger counts what is "
+                "revealed of whole records; nothing was spent"
+            )
+        return cost_of_receipt(self.receipt(), ONE_RECORD)
 
     def _releases(
         self,
@@ -267,12 +282,13 @@ class Projection:
         missing_to_center: bool,
         n_threads: int | None,
         on_receipt: Callable[[Receipt], None] | None,
+        entry: OpenEntry,
     ) -> Iterator[Floats]:
         if isinstance(blocks, np.ndarray):
             blocks = [blocks]
         quantise = self.protection.quantiser(missing_to_center=missing_to_center)
         matrix = self.matrix.integers.astype(np.float64)
-        unit = self.unit
+        unit, noter = self.unit, noter_of(entry.key, None)
 
         def work(chunk: npt.NDArray[Any]) -> tuple[Floats, Receipt]:
             exact = np.empty((len(chunk), self.n_components), dtype=np.float64)
@@ -281,7 +297,10 @@ class Projection:
                 np.matmul(quantise.whole_numbers(chunk[rows]), matrix, out=exact[rows])
             integers = exact.astype(np.int64)
             integers >>= self.noise.shift
-            noisy, receipt = add_noise(integers, self.noise.law, source=source)
+            with entry.entered():
+                noisy, receipt = add_noise(integers, self.noise.law, source=source)
+            if noter is not None:
+                noter.see(chunk)
             return np.multiply(noisy, unit, dtype=np.float64), receipt
 
         rows = max(1, _CHUNK_VALUES // max(self.dim, self.n_components))
@@ -291,6 +310,7 @@ class Projection:
                 on_receipt(self.receipt(source, receipt.sampler))
             is_first = False
             yield released
+        entry.commit(self.receipt(source), None if noter is None else noter.marks)
 
     def _checked(self, blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
         """Tables only: anything else could be stretched to one, with records in it twice."""

@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from privsketch.budget import checked_source
+from privsketch.budget import checked_source, exact
 from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError, RecordError, require_count, require_one_of
+from privsketch.ledger.cost import Cost
+from privsketch.ledger.entry import LedgerName, entered
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sketch import Sketch
 from privsketch.sketching.sums import ExactSums, exact_sums
 from privsketch.tables.device import is_device_table
 from privsketch.tables.kinds import kind_of
+from privsketch.tables.marks import Noter, noter_of
 from privsketch.tables.reading import (
     checked_missing,
     chosen_columns,
@@ -65,6 +69,7 @@ def sketch(
     n_workers: int | None = None,
     scheduler: Any = None,
     progress: Callable[[int], None] | None = None,
+    ledger: LedgerName = None,
 ) -> Sketch:
     """Read records once and release their sketch.
 
@@ -112,6 +117,9 @@ def sketch(
         Of the Dask cluster; the current client, or threads of this process, if left out.
     progress : callable, optional
         Called with numbers of records done. For the holder only: it counts records.
+    ledger : (path, name), optional
+        A `Ledger`'s file and the name of the data set that the records belong to: refused above its
+        limit, and entered before noise is drawn. What PRIVSKETCH_LEDGER names if left out.
 
     Examples
     --------
@@ -128,29 +136,48 @@ def sketch(
     source = checked_source(f"unnamed-{identity[:12]}" if source is None else source)
     missing_to_center = checked_missing(missing, design.schema)
 
-    exact = engine_sums(
-        data,
-        design,
-        engine=engine,
-        columns=columns,
-        format=FileFormat(header, delimiter, decimal, encoding, sheet),
-        missing_to_center=missing_to_center,
-        n_threads=n_threads,
-        n_workers=n_workers,
-        scheduler=scheduler,
-        progress=progress,
-    )
     is_public = design.count == "public"
-    if is_public and exact.n_records == 0:
-        raise RecordError(
-            "the table has no records: under `neighbours='replace'` the number of records is "
-            "public and must be at least 1; under 'add-remove' an empty table is fine"
+    with entered(ledger, lambda: _cost_of(design), what="sketch", source=source) as entry:
+        noter = noter_of(entry.key, design.schema)
+        found = engine_sums(
+            data,
+            design,
+            engine=engine,
+            columns=columns,
+            format=FileFormat(header, delimiter, decimal, encoding, sheet),
+            missing_to_center=missing_to_center,
+            n_threads=n_threads,
+            n_workers=n_workers,
+            scheduler=scheduler,
+            progress=progress,
+            noter=noter,
         )
-    values, receipt = design.sum_noise.release(
-        exact.sums, exact.n_records, n_kept=exact.n_kept, source=source
-    )
-    public_count = exact.n_records if is_public else None
+        if is_public and found.n_records == 0:
+            raise RecordError(
+                "the table has no records: under `neighbours='replace'` the number of records is "
+                "public and must be at least 1; under 'add-remove' an empty table is fine"
+            )
+        if noter is not None:
+            noter.add(found.marks)
+            entry.saw(noter)
+        values, receipt = design.sum_noise.release(
+            found.sums, found.n_records, n_kept=found.n_kept, source=source
+        )
+        entry.commit(receipt)
+    public_count = found.n_records if is_public else None
     return Sketch(values, design, receipt, (identity,), (source,), public_count)
+
+
+def _cost_of(design: Design) -> Cost:
+    """What a sketch costs, for a ledger."""
+    budget, rho = design.budget, design.sum_noise.sums_law.zcdp
+    return Cost(
+        exact(budget.epsilon),
+        exact(budget.delta),
+        None if rho is None or budget.delta == 0 else exact(rho),
+        budget.neighbours,
+        budget.unit,
+    )
 
 
 def engine_sums(
@@ -165,6 +192,7 @@ def engine_sums(
     n_workers: int | None = None,
     scheduler: Any = None,
     progress: Callable[[int], None] | None = None,
+    noter: Noter | None = None,
 ) -> ExactSums:
     """Exact sums of a design over `data`, from the engine asked for."""
     engine = _checked_engine(engine, data)
@@ -177,7 +205,7 @@ def engine_sums(
         n_workers = require_count("n_workers", n_workers)
     schema = design.schema
     names = design.columns if schema is None else None
-    chosen = chosen_columns(design.dim, columns, names, format, schema)
+    chosen = replace(chosen_columns(design.dim, columns, names, format, schema), noter=noter)
     work = Work(design, chosen, missing_to_center)
     with naming_columns(data, chosen):
         if engine == "pool":

@@ -36,6 +36,7 @@ from privsketch.features.moments import moment_sums
 from privsketch.kernels.dense import BlockKernel, CompiledKernel, Quantised
 from privsketch.kernels.hadamard import StructuredKernel
 from privsketch.kernels.quantiser import CompiledQuantiser
+from privsketch.ledger.marks import MAX_MARKS
 from privsketch.noise.laws import saturating_add
 
 MASK_BYTES = 2**23  # of one thread
@@ -142,7 +143,10 @@ def add_exact(parts: Iterable[ExactSums]) -> ExactSums:
     """The sums of several parts, at least one."""
     return reduce(
         lambda a, b: ExactSums(
-            saturating_add(a.sums, b.sums), a.n_records + b.n_records, a.n_kept + b.n_kept
+            saturating_add(a.sums, b.sums),
+            a.n_records + b.n_records,
+            a.n_kept + b.n_kept,
+            tuple(sorted({*a.marks, *b.marks})[:MAX_MARKS]),
         ),
         parts,
     )
@@ -152,12 +156,14 @@ def add_exact(parts: Iterable[ExactSums]) -> ExactSums:
 class ExactSums:
     """Sums of features and number of records, before noise. Private: never leaves the holder.
 
-    `n_kept` of the records were kept by masks; all of them without.
+    `n_kept` of the records were kept by masks; all of them without. `marks` are those that a worker
+    noted of its records.
     """
 
     sums: Integers
     n_records: int
     n_kept: int
+    marks: tuple[int, ...] = ()
 
 
 class Summer(Protocol):

@@ -29,6 +29,7 @@ import numpy as np
 from privsketch._typing import Floats, Integers
 from privsketch.budget import Budget, Neighbours, checked_source, exact, number_text
 from privsketch.errors import ParameterError
+from privsketch.ledger.entry import LedgerName, cost_of_budget, entered
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.receipt import Receipt
@@ -178,6 +179,7 @@ def private_bounds(
     source: str | None = None,
     n_threads: int | None = None,
     progress: Callable[[int], None] | None = None,
+    ledger: LedgerName = None,
 ) -> Bounds:
     """Propose bounds for columns of numbers, from noisy histograms over doublings.
 
@@ -214,6 +216,8 @@ def private_bounds(
         As many as there are cores if left out.
     progress : callable, optional
         Called with numbers of rows done. For the holder only.
+    ledger : (path, name), optional
+        Where it is entered, as in `sketch`.
 
     Returns
     -------
@@ -247,11 +251,13 @@ def private_bounds(
     source = None if source is None else checked_source(source)
     persons = () if person is None else (person,)
     chosen = Selection(schema.dim, (*chosen_names, *persons), None, format=format, schema=schema)
-    counts = _counts(data, chosen, n_threads, progress)
-    account = Account(Shares(budget, {_SHARE: Fraction(1)}))
-    # A record is in one cell of each column.
-    noisy, scale = account.laplace(_SHARE, counts, schema.dim)
-    receipt = account.receipt(f"bounds of {schema.dim} column(s)", source)
+    with entered(ledger, lambda: cost_of_budget(budget), what="bounds", source=source) as entry:
+        counts = _counts(data, chosen, n_threads, progress)
+        account = Account(Shares(budget, {_SHARE: Fraction(1)}))
+        # A record is in one cell of each column.
+        noisy, scale = account.laplace(_SHARE, counts, schema.dim)
+        receipt = account.receipt(f"bounds of {schema.dim} column(s)", source)
+        entry.commit(receipt)
     return _proposed(schema.names, noisy, scale, float(max_outside), receipt)
 
 

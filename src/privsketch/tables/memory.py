@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from privsketch._typing import Block
 from privsketch.errors import RecordError
 from privsketch.schema.table import Schema
+from privsketch.tables.marks import Noter
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 
 # Records, and an Arrow batch of the carried columns of the same rows; None without such columns.
@@ -298,7 +299,8 @@ class Selection:
 
     `carried` are columns that come along beside the record (tables/carried.py). `format` is
     what the caller says of how files are written. With a `schema`, `names` are its columns,
-    persons at the end, and `dim` is that of encoded records.
+    persons at the end, and `dim` is that of encoded records. A `noter` sees all records that are
+    read, those of persons that will not count included.
     """
 
     dim: int
@@ -307,6 +309,7 @@ class Selection:
     carried: tuple[str, ...] = ()
     format: FileFormat = PLAIN
     schema: Schema | None = None
+    noter: Noter | None = field(default=None, compare=False)
 
     @property
     def stated(self) -> frozenset[str]:

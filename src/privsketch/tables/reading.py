@@ -36,6 +36,7 @@ from privsketch.tables.files import (
     require_new,
 )
 from privsketch.tables.kinds import Kind, kind_of
+from privsketch.tables.marks import Noter
 from privsketch.tables.memory import (
     Selection,
     array_blocks,
@@ -59,12 +60,14 @@ def read_blocks(
     *,
     format: FileFormat = PLAIN,
     schema: Schema | None = None,
+    noter: Noter | None = None,
 ) -> Iterator[Block]:
     """Blocks (n, dim) of records from `data`.
 
     See `chosen_columns` for the other parameters.
     """
-    yield from part_blocks(data, chosen_columns(dim, columns, names, format, schema))
+    chosen = chosen_columns(dim, columns, names, format, schema)
+    yield from part_blocks(data, replace(chosen, noter=noter))
 
 
 def read_sparse_blocks(
@@ -105,8 +108,13 @@ def read_parts(data: Any, chosen: Selection) -> Iterator[Part]:
 def file_pieces(data: Any, chosen: Selection) -> Iterator[Block | FilePart]:
     """Stretches of files, and records of all else."""
     for piece in own_errors(_blocks(data, chosen, file_parts)):
-        is_file = isinstance(piece, FilePart) or chosen.schema is None
-        yield piece if is_file or chosen.schema is None else encoded(piece, chosen.schema)[0]
+        if isinstance(piece, FilePart):
+            yield piece
+            continue
+        block = piece if chosen.schema is None else encoded(piece, chosen.schema)[0]
+        if chosen.noter is not None:
+            chosen.noter.see(block)
+        yield block
 
 
 def part_blocks(
@@ -124,16 +132,23 @@ def part_blocks(
     if isinstance(part, BlockPart):
         yield from part.blocks
     elif chosen.schema is None:
-        yield from own_errors(_pieces(part, chosen))
+        yield from own_errors(_noted(_pieces(part, chosen), chosen))
     elif names_persons(chosen):
         schema = chosen.schema
         pieces = _pieces(part, chosen)
         if not _is_held(part):  # they may be filled again before they are worked on
             pieces = (encoded(batch, schema) for batch in pieces)
+
+        def of_persons(piece: Any) -> tuple[Block, Any]:
+            found = piece if isinstance(piece, tuple) else encoded(piece, schema)
+            if chosen.noter is not None:  # all rows: which of them count is drawn by lot
+                chosen.noter.see(found[0])
+            return found
+
         yield from own_errors(
             selected_blocks(
                 pieces,
-                lambda piece: piece if isinstance(piece, tuple) else encoded(piece, schema),
+                of_persons,
                 chosen.dim,
                 schema.max_records,
                 n_threads=n_threads,
@@ -141,7 +156,12 @@ def part_blocks(
             )
         )
     else:
-        yield from own_errors(encoded(b, chosen.schema)[0] for b in _pieces(part, chosen))
+        records = (encoded(batch, chosen.schema)[0] for batch in _pieces(part, chosen))
+        yield from own_errors(_noted(records, chosen))
+
+
+def _noted(blocks: Iterator[Block], chosen: Selection) -> Iterator[Block]:
+    return blocks if chosen.noter is None else chosen.noter.passing(blocks)
 
 
 def _is_held(data: Any) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -304,7 +304,7 @@ def _frame_parts(frame: Any, chosen: Selection) -> DaskParts:
     # Workers choose by name again, and so depend on no optimisation that Dask applies.
     if chosen.schema is not None:
         return _delayed_parts(table.to_delayed(), chosen)
-    return _delayed_parts(table.to_delayed(), Selection(chosen.dim, tuple(names), None))
+    return _delayed_parts(table.to_delayed(), replace(chosen, columns=tuple(names), names=None))
 
 
 def _array_parts(array: Any, chosen: Selection) -> DaskParts:
@@ -321,7 +321,7 @@ def _array_parts(array: Any, chosen: Selection) -> DaskParts:
     if chosen.columns is not None:
         array = array[:, [int(column) for column in chosen.columns]]
     chunks = array.rechunk({1: -1}).to_delayed().ravel().tolist()
-    plain = Selection(chosen.dim, None, None) if chosen.schema is None else chosen
+    plain = replace(chosen, columns=None, names=None) if chosen.schema is None else chosen
     return _delayed_parts(chunks, plain)
 
 

@@ -1,0 +1,230 @@
+"""Releases under a ledger: nothing is drawn before it is reserved, and what was drawn is committed.
+
+`entered` is what every way to release goes through. Without a ledger it does nothing. With one it
+asks first whether the limit allows the cost, reserves it when noise is about to be drawn, and
+commits the receipt; a release inside of another, as a step of a run, belongs to that one's entry.
+
+The environment may name a ledger for everything. Then the noise function itself refuses to draw
+outside of an entry (noise/mechanism).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Lock
+from typing import Any, Protocol
+
+from privsketch.budget import Budget, Unit, exact
+from privsketch.design.cautions import warn_of
+from privsketch.errors import BudgetError, ParameterError
+from privsketch.ledger.book import Ledger, Reservation
+from privsketch.ledger.cost import Cost
+from privsketch.ledger.marks import Marks
+from privsketch.noise.calibration import rho_of_budget
+from privsketch.noise.mechanism import LEDGER, entered_noise, watched_noise
+from privsketch.receipt import Receipt
+
+DATASET = "PRIVSKETCH_DATASET"
+LedgerName = tuple[Any, str] | str | os.PathLike[str] | None  # a path and the name of a data set
+
+
+class Seen(Protocol):
+    """What has noted records."""
+
+    @property
+    def marks(self) -> Marks:
+        """Of all records so far."""
+
+
+class OpenEntry:
+    """One release, from the question whether it is allowed to its receipt."""
+
+    def __init__(
+        self, ledger: Ledger | None, name: str, cost: Callable[[], Cost], what: str, source: Any
+    ) -> None:
+        self._ledger, self._name, self._cost = ledger, name, cost
+        self._what, self._source = what, source
+        self._lock = Lock()
+        self._seen: Seen | None = None
+        self._has_marks = False
+        self._reserved: Reservation | None = None
+        if ledger is not None:
+            quote = ledger.quote(name, cost())
+            if not quote.allowed:
+                reason = quote.words.removeprefix("refused: ")
+                raise BudgetError(f"data set {name!r}: {reason}; nothing was spent")
+
+    @property
+    def key(self) -> bytes | None:
+        """The secret key of marks, for whoever reads the records first; None for all others."""
+        if self._ledger is None or self._has_marks:
+            return None
+        self._has_marks = True
+        return self._ledger.key
+
+    def saw(self, seen: Seen) -> None:
+        """Who knows the marks of the records when noise is about to be drawn."""
+        self._seen = seen
+
+    def reserve(self) -> None:
+        """Spend the cost, once; called before noise is drawn, by whatever thread draws first."""
+        with self._lock:
+            if self._ledger is None or self._reserved is not None:
+                return
+            cost = self._cost()
+            marks = None if self._seen is None else self._seen.marks
+            if marks is not None:  # people may make an error of it: before it is spent
+                warn_of(self._ledger.cautions(self._name, marks))
+            self._reserved = self._ledger.reserve(
+                self._name, cost, what=self._what, source=self._source, marks=marks
+            )
+        for listener in _listeners.get():
+            listener()
+
+    def commit(self, receipt: Receipt, marks: Marks | None = None) -> None:
+        """Add the receipt, and marks of records that were read while noise was drawn already."""
+        if self._ledger is None or self._reserved is None:
+            return
+        told = [] if marks is None else self._ledger.cautions(self._name, marks)
+        self._ledger.commit(
+            self._reserved,
+            receipt=receipt.to_json(),
+            cost=cost_of_receipt(receipt, self._cost().unit),
+            output=_output.get(),
+            marks=marks,
+        )
+        warn_of(told)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Noise may be drawn inside; it is reserved before the first draw."""
+        if self._ledger is None:
+            yield
+            return
+        with entered_noise(), watched_noise(self.reserve):
+            yield
+
+
+_active: ContextVar[OpenEntry | None] = ContextVar("privsketch_entry", default=None)
+_output: ContextVar[str | None] = ContextVar("privsketch_output", default=None)
+_listeners: ContextVar[tuple[Callable[[], None], ...]] = ContextVar(
+    "privsketch_reserved", default=()
+)
+
+
+class _Inside(OpenEntry):
+    """A step of a release that has an entry: all it does belongs to that one."""
+
+    def __init__(self) -> None:
+        super().__init__(None, "", lambda: Cost(exact(0.0)), "", None)
+
+
+def open_entry(
+    ledger: LedgerName, cost: Callable[[], Cost], *, what: str, source: str | None
+) -> OpenEntry:
+    """The entry of a release that is about to begin.
+
+    Parameters
+    ----------
+    ledger : (path, name), path or None
+        Where it is entered; what the environment names if None. A path alone will do for a ledger
+        with one data set.
+    cost : callable
+        At least what the release will cost; asked now, and again when noise is about to be drawn.
+    what : str
+        What is released, for people.
+    source : str or None
+        The name of the records in receipts.
+    """
+    if _active.get() is not None:
+        return _Inside()
+    found = named(ledger)
+    if found is None:
+        return OpenEntry(None, "", cost, what, source)
+    return OpenEntry(*found, cost, what, source)
+
+
+@contextmanager
+def entered(
+    ledger: LedgerName, cost: Callable[[], Cost], *, what: str, source: str | None
+) -> Iterator[OpenEntry]:
+    """A block that releases something, as `open_entry` has it; the block commits."""
+    entry = open_entry(ledger, cost, what=what, source=source)
+    if isinstance(entry, _Inside):
+        yield entry
+        return
+    token = _active.set(entry)
+    try:
+        with entry.entered():
+            yield entry
+    finally:
+        _active.reset(token)
+
+
+def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
+    """A ledger and a data set, as stated or as the environment names them; None without one."""
+    path, name = ledger, None
+    if isinstance(ledger, tuple | list):
+        if len(ledger) != 2:
+            raise ParameterError("ledger", ledger, "expected a path and the name of a data set")
+        path, name = ledger
+    if path is None:
+        path = os.environ.get(LEDGER) or None
+        if path is None and name is not None:
+            raise ParameterError("ledger", None, "a data set without a ledger", _STATE)
+    if path is None:
+        return None
+    if not isinstance(path, str | os.PathLike):
+        raise ParameterError("ledger", ledger, "expected a path and the name of a data set")
+    book = Ledger(path)
+    if name is None:
+        name = os.environ.get(DATASET) or None
+    if name is None:
+        known = [one.name for one in book.datasets()]
+        if len(known) != 1:
+            raise ParameterError(
+                "dataset",
+                None,
+                f"the ledger has {len(known)} data sets ({', '.join(map(repr, known[:8]))})",
+                f"say whose records these are: `ledger=(path, name)`, `dataset` or {DATASET}",
+            )
+        name = known[0]
+    return book, name
+
+
+_STATE = f"state the ledger's file, here or as {LEDGER}"
+
+
+def cost_of_budget(budget: Budget) -> Cost:
+    """What a run costs that pays with shares of a budget: pure noise, or rho that adds up."""
+    rho = None if budget.delta == 0 else exact(rho_of_budget(budget.epsilon, budget.delta))
+    return Cost(exact(budget.epsilon), exact(budget.delta), rho, budget.neighbours, budget.unit)
+
+
+def cost_of_receipt(receipt: Receipt, unit: Unit) -> Cost:
+    """What a release has cost."""
+    rho = None if receipt.rho is None else exact(receipt.rho)
+    return Cost(exact(receipt.epsilon), exact(receipt.delta), rho, receipt.neighbours, unit)
+
+
+@contextmanager
+def writing_to(output: str | None) -> Iterator[None]:
+    """Entries of this block tell where the result went."""
+    token = _output.set(output)
+    try:
+        yield
+    finally:
+        _output.reset(token)
+
+
+@contextmanager
+def watched_entries(listener: Callable[[], None]) -> Iterator[None]:
+    """Call `listener` when a cost was reserved inside of a block."""
+    token = _listeners.set((*_listeners.get(), listener))
+    try:
+        yield
+    finally:
+        _listeners.reset(token)
