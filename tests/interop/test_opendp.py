@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import opendp.prelude as dp
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -383,6 +384,18 @@ def test_persons_are_counted_as_persons(max_records):
     assert odometer.privacy_loss(3) == pytest.approx(18 * rho, rel=1e-15)
 
 
+@pytest.mark.parametrize("budget", [GAUSSIAN, PURE], ids=["gaussian", "cube"])
+def test_no_persons_cost_more_than_their_number(budget):
+    """Three rows of each count, so that which ones is not left to a secret key."""
+    measurement = make_sketch(of_persons(budget, max_records=3))
+    for distance in DISTANCES:
+        new = pd.DataFrame({"patient": [f"n{i // 3}" for i in range(3 * distance)], "age": 99.0})
+        asked = [questions(lambda t=t: measurement(t)) for t in (VISITS, pd.concat([VISITS, new]))]
+        costs = (moved(a.values, b.values, a.law)[1] for a, b in zip(*asked, strict=True))
+        cost, allowed = float(sum(costs)), measurement.map(distance)
+        assert 0.95 * allowed <= cost <= allowed  # all rows alike: nearly the worst
+
+
 @pytest.mark.parametrize("distance", [-1, 1.5, True, "1"])
 def test_persons_come_in_whole_numbers(distance):
     with pytest.raises(dp.OpenDPException, match="expected a number of records or persons"):
@@ -403,7 +416,7 @@ def test_persons_and_records_do_not_mix():
 # ---------------------------------------------------------------- tables
 
 
-@pytest.mark.parametrize("kind", ["array", "rows", "pandas", "arrow", "parts", "csv"])
+@pytest.mark.parametrize("kind", ["array", "rows", "pandas", "polars", "arrow", "parts", "csv"])
 def test_tables_of_all_kinds_stand_in_one_study(kind, tmp_path):
     frame = pd.DataFrame(TABLE, columns=["x", "y"])
     frame.to_csv(tmp_path / "table.csv", index=False)
@@ -411,6 +424,7 @@ def test_tables_of_all_kinds_stand_in_one_study(kind, tmp_path):
         "array": TABLE,
         "rows": TABLE.tolist(),
         "pandas": frame,
+        "polars": pl.from_pandas(frame),
         "arrow": pa.Table.from_pandas(frame),
         "parts": [TABLE[:50], TABLE[50:]],
         "csv": tmp_path / "table.csv",
