@@ -76,8 +76,7 @@ def closed_form(plan, distance):
     receipt = ps.sketch(TABLE, plan).receipt
     steps = Fraction(distance, plan.budget.unit.max_records)
     if plan.noise == "gaussian":
-        sensitivity = Fraction(receipt.sensitivity.removesuffix(" (L2)"))
-        return steps**2 * sensitivity**2 / (2 * Fraction(receipt.scale) ** 2)
+        return steps**2 * Fraction(receipt.sensitivity) ** 2 / (2 * Fraction(receipt.scale) ** 2)
     return steps * sum(exact(part.epsilon) for part in receipt.parts or (receipt,))
 
 
@@ -85,10 +84,7 @@ def closed_form(plan, distance):
 def test_costs_are_those_of_the_noise(any_design, distance):
     cost = Fraction(make_sketch(any_design).map(distance))
     expected = closed_form(any_design, distance)
-    if any_design.noise == "gaussian":  # texts of receipts have twelve digits
-        assert float(cost) == pytest.approx(float(expected), rel=1e-10)
-    else:
-        assert expected <= cost <= expected * (1 + Fraction(1, 2**52))
+    assert expected <= cost <= expected * (1 + Fraction(1, 2**48))
 
 
 def dearest(run, table, distance, neighbours):
@@ -240,7 +236,7 @@ def test_an_odometer_says_what_a_count_and_a_sketch_spend(study):
         assert total <= spent <= total * (1 + Fraction(1, 2**50))
         if study == "zCDP":
             total = count_cost(distance, 8) + closed_form(plan, distance)
-            assert float(spent) == pytest.approx(float(total), rel=1e-10)
+            assert total <= spent <= total * (1 + Fraction(1, 2**48))
 
 
 def test_a_sketch_learned_from_steers_the_next_question():

@@ -243,9 +243,11 @@ def _cost(design: Design) -> tuple[Measure, Callable[[Any], Any]]:
     if design.noise != "gaussian":
         epsilon = sum((exact(law.epsilon) for law in laws), Fraction(0)) / per_step
         return max_divergence(), lambda distance: _round_up(_steps(distance) * epsilon)
-    if _is_concentrated(design):
-        rho = sum((Fraction(law.rho) for law in laws), Fraction(0)) / per_step**2
+    known = [law.zcdp for law in laws if law.zcdp is not None]
+    if len(known) == len(laws):
+        rho = sum((Fraction(part) for part in known), Fraction(0)) / per_step**2
         return zero_concentrated_divergence(), lambda d: _round_up(_steps(d) ** 2 * rho)
+    # Records or features are left out at random: only epsilon and delta are known.
     pair = (_round_up(exact(design.budget.epsilon)), _round_up(exact(design.budget.delta)))
 
     def for_one(distance: Any) -> tuple[float, float]:
@@ -257,18 +259,6 @@ def _cost(design: Design) -> tuple[Measure, Callable[[Any], Any]]:
         return pair if distance else (0.0, 0.0)
 
     return approximate(max_divergence()), for_one
-
-
-def _is_concentrated(design: Design) -> bool:
-    """Whether the rho of Gaussian noise is that of the release.
-
-    It is for masks that keep a fixed number of features of every record: each choice of them has
-    that rho, and so has their mixture, since Renyi divergence is quasi-convex. Where records or
-    features are left out at random, the rho of the law is that before subsampling, or of one
-    feature, and the guarantee is a pair of epsilon and delta.
-    """
-    masks = design.masks
-    return masks is None or (masks.records == 1 and masks.features != "poisson")
 
 
 def _steps(distance: Any) -> int:
