@@ -37,6 +37,7 @@ ROOMS = [
     ["report"],
     ["_load"],
     ["estimators"],
+    ["interop"],
     ["cli"],
     ["testing"],
 ]
