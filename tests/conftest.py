@@ -11,6 +11,12 @@ from privsketch.testing import exact_answer, replaced_noise, without_noise
 # Tests that are slow, or mostly so, in files that do not say it themselves: every how many cases
 # is quick, 0 for none.
 SLOW = {
+    "ledger/test_entries.py::test_a_release_is_entered_with_its_receipt": 5,
+    "ledger/test_entries.py::test_nothing_is_drawn_before_it_is_reserved": 6,
+    "ledger/test_entries.py::test_the_environment_names_a_ledger_for_everything": 6,
+    "ledger/test_entries.py::test_engines_note_the_same_marks": 3,
+    "ledger/test_entries.py::test_a_killed_process_has_spent": 0,
+    "noise/test_composition.py::test_figures_are_those_of_dp_accounting": 4,
     "privacy/test_neighbouring_tables.py::test_a_quote_that_never_ends_is_refused_elsewhere_too": 0,
     "privacy/test_neighbouring_tables.py::test_csv_as_it_is_written_elsewhere": 0,
     "tables/test_encoding.py::test_all_readers_give_the_records_of_the_oracle": 0,

@@ -33,7 +33,7 @@ from privsketch.features.fixedpoint import FAR
 from privsketch.features.frequencies import public_seed
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.entry import LedgerName, OpenEntry, cost_of_budget, entered
+from privsketch.ledger.entry import Counted, LedgerName, OpenEntry, cost_of_budget, entered
 from privsketch.models.base import Model
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
@@ -110,7 +110,7 @@ class Run:
         progress: Progress | None = None,
         count: str = "stated",
         names: Sequence[str] | None = None,
-        ledger: LedgerName = None,
+        ledger: LedgerName | Counted = None,
     ) -> None:
         self.ledger = ledger
         self.noter: Noter | None = None

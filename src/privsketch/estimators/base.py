@@ -23,7 +23,7 @@ from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
-from privsketch.ledger.entry import LedgerName
+from privsketch.ledger.entry import Counted, LedgerName
 from privsketch.models.clusters import ClusterModel
 from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema, schema_of
@@ -177,7 +177,11 @@ class PrivateLearner(PrivateEstimator):
         Charges: the design's budget, once.
         """
         released = sketch(
-            table, design, missing=self.missing, n_threads=self.n_threads, ledger=self.ledger
+            table,
+            design,
+            missing=self.missing,
+            n_threads=self.n_threads,
+            ledger=Counted(self.ledger),
         )
         # What was paid for stays, even if learning is interrupted.
         self.sketch_: Sketch | None = released
@@ -190,7 +194,7 @@ class PrivateLearner(PrivateEstimator):
             "missing_to_center": checked_missing(self.missing),
             "n_threads": self.n_threads,
             "random_state": self.random_state,
-            "ledger": self.ledger,
+            "ledger": Counted(self.ledger),
         }
 
     def _completed(self, X: Any) -> npt.NDArray[Any]:

@@ -16,6 +16,7 @@ from privsketch._typing import Floats
 from privsketch.domain import Domain
 from privsketch.errors import MissingError, ParameterError, RecordError
 from privsketch.estimators.base import PrivateEstimator, documented, seen, validated
+from privsketch.ledger.entry import Counted
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
 from privsketch.receipt import Receipt, compose_sequential
@@ -208,7 +209,7 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             missing_to_center=self.missing == "center",
             n_threads=self.n_threads,
             on_receipt=receipts.append,
-            ledger=self.ledger,
+            ledger=Counted(self.ledger),
         ):
             released[first : first + len(rows)] = rows
             first += len(rows)

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol
 
@@ -23,12 +24,20 @@ from privsketch.errors import BudgetError, ParameterError
 from privsketch.ledger.book import Ledger, Reservation
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
+from privsketch.ledger.tally import KEY, TALLY
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import LEDGER, entered_noise, watched_noise
 from privsketch.receipt import Receipt
 
 DATASET = "PRIVSKETCH_DATASET"
 LedgerName = tuple[Any, str] | str | os.PathLike[str] | None  # a path and the name of a data set
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A ledger's name as estimators pass it on: their fits are counted, with a ledger or without."""
+
+    ledger: LedgerName
 
 
 class Seen(Protocol):
@@ -49,6 +58,7 @@ class OpenEntry:
         self._what, self._source = what, source
         self._lock = Lock()
         self._seen: Seen | None = None
+        self._is_counted = False
         self._has_marks = False
         self._reserved: Reservation | None = None
         if ledger is not None:
@@ -60,10 +70,15 @@ class OpenEntry:
     @property
     def key(self) -> bytes | None:
         """The secret key of marks, for whoever reads the records first; None for all others."""
-        if self._ledger is None or self._has_marks:
+        if self._has_marks or (self._ledger is None and not self._is_counted):
             return None
         self._has_marks = True
-        return self._ledger.key
+        return KEY if self._ledger is None else self._ledger.key
+
+    def count(self) -> OpenEntry:
+        """Let the process add up what its fits cost."""
+        self._is_counted = True
+        return self
 
     def saw(self, seen: Seen) -> None:
         """Who knows the marks of the records when noise is about to be drawn."""
@@ -86,6 +101,10 @@ class OpenEntry:
 
     def commit(self, receipt: Receipt, marks: Marks | None = None) -> None:
         """Add the receipt, and marks of records that were read while noise was drawn already."""
+        if self._is_counted:
+            known = marks if marks is not None else None if self._seen is None else self._seen.marks
+            if known is not None:
+                warn_of(TALLY.count(known, receipt))
         if self._ledger is None or self._reserved is None:
             return
         told = [] if marks is None else self._ledger.cautions(self._name, marks)
@@ -123,7 +142,7 @@ class _Inside(OpenEntry):
 
 
 def open_entry(
-    ledger: LedgerName, cost: Callable[[], Cost], *, what: str, source: str | None
+    ledger: LedgerName | Counted, cost: Callable[[], Cost], *, what: str, source: str | None
 ) -> OpenEntry:
     """The entry of a release that is about to begin.
 
@@ -141,15 +160,14 @@ def open_entry(
     """
     if _active.get() is not None:
         return _Inside()
-    found = named(ledger)
-    if found is None:
-        return OpenEntry(None, "", cost, what, source)
-    return OpenEntry(*found, cost, what, source)
+    stated = ledger.ledger if isinstance(ledger, Counted) else ledger
+    entry = OpenEntry(*(named(stated) or (None, "")), cost, what, source)
+    return entry.count() if isinstance(ledger, Counted) else entry
 
 
 @contextmanager
 def entered(
-    ledger: LedgerName, cost: Callable[[], Cost], *, what: str, source: str | None
+    ledger: LedgerName | Counted, cost: Callable[[], Cost], *, what: str, source: str | None
 ) -> Iterator[OpenEntry]:
     """A block that releases something, as `open_entry` has it; the block commits."""
     entry = open_entry(ledger, cost, what=what, source=source)

@@ -27,7 +27,7 @@ from privsketch.domain import Box, Domain
 from privsketch.errors import BudgetError, ParameterError, RecordError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.entry import LedgerName, OpenEntry, cost_of_receipt, open_entry
+from privsketch.ledger.entry import Counted, LedgerName, OpenEntry, cost_of_receipt, open_entry
 from privsketch.noise.mechanism import OWN, add_noise
 from privsketch.projection.calibration import (
     RowNoise,
@@ -250,7 +250,7 @@ class Projection:
         missing_to_center: bool = False,
         n_threads: int | None = None,
         on_receipt: Callable[[Receipt], None] | None = None,
-        ledger: LedgerName = None,
+        ledger: LedgerName | Counted = None,
     ) -> Iterator[Floats]:
         """Released rows for blocks (n, dim) of records, in their order, in constant memory.
 

@@ -1,0 +1,90 @@
+"""Estimators that fit again on the same records say so once, with the total."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import privsketch as ps
+from privsketch.ledger import entry
+from privsketch.ledger.tally import Tally
+
+BOX = ps.Box(-1, 1, dim=2)
+
+
+@pytest.fixture(autouse=True)
+def new_tally(monkeypatch):
+    monkeypatch.setattr(entry, "TALLY", Tally())
+
+
+def records(seed, count=2000):
+    return np.random.default_rng(seed).uniform(-1, 1, (count, 2))
+
+
+def estimator(**options):
+    return ps.PrivateKMeans(
+        2, epsilon=0.5, delta=1e-6, domain=BOX, n_records=2000, random_state=0, **options
+    )
+
+
+def told(work):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        work()
+    return [str(one.message) for one in found if "every fit is a release" in str(one.message)]
+
+
+@pytest.mark.parametrize("method", ["sketch", "pipeline"])
+def test_one_fit_says_nothing_and_the_second_the_total(method):
+    model, X = estimator(method=method), records(0)
+    assert told(lambda: model.fit(X)) == []
+    (words,) = told(lambda: clone(model).fit(X[::-1]))
+    assert "2 times" in words
+    assert "epsilon = 1, delta = 2e-06" in words
+    assert told(lambda: clone(model).fit(X)) == []  # once
+    assert told(lambda: model.fit(records(1))) == []  # other records
+    assert len(told(lambda: model.fit(records(1)))) == 1
+
+
+def test_a_search_says_it_once():
+    X = records(2)
+    search = GridSearchCV(estimator(method="sketch"), {"n_clusters": [2, 3]}, cv=KFold(5))
+    (words,) = told(lambda: search.fit(X))
+    assert "2 times" in words
+    assert np.isfinite(search.best_score_)
+
+
+def test_a_pipeline_and_halves():
+    X = records(3)
+    steps = make_pipeline(FunctionTransformer(), estimator(method="sketch"))
+    assert told(lambda: steps.fit(X)) == []
+    assert len(told(lambda: steps.fit(X))) == 1
+    # Disjoint halves hold different records: their costs do not add up.
+    model, Y = estimator(method="sketch"), records(4)
+    assert told(lambda: (model.fit(Y[:1000]), clone(model).fit(Y[1000:]))) == []
+
+
+def test_other_kinds_of_estimators_count_too():
+    X = records(5)
+    rows = ps.PrivateProjection(1, epsilon=1, delta=1e-6, domain=BOX, calibration="realised")
+    assert told(lambda: rows.fit_transform(X)) == []
+    assert len(told(lambda: rows.transform(X))) == 1
+    # Rows hide what a record says, sketches whether it is there: these costs have no sum.
+    assert told(lambda: estimator(method="sketch").fit(X)) == []
+
+
+def test_a_ledger_counts_as_well(tmp_path):
+    ps.Ledger.create(tmp_path / "l").add("x", epsilon=10, delta=1e-3)
+    model, X = estimator(method="sketch", ledger=(tmp_path / "l", "x")), records(6)
+    assert told(lambda: model.fit(X)) == []
+    assert len(told(lambda: model.fit(X))) == 1
+
+
+def test_functions_that_are_called_for_one_release_do_not_count():
+    design = ps.Design.plan(n_components=2, domain=BOX, budget=ps.Budget(1.0, 1e-6))
+    X = records(7)
+    assert told(lambda: [ps.sketch(X, design) for _ in range(3)]) == []
