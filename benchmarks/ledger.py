@@ -6,11 +6,11 @@
 A worker makes one to three releases: it reserves a random fraction, writes a line to a file of its
 own, as the result, and commits, sometimes for less. Up to half of the workers get SIGKILL: from
 outside, at moments uniform over the time that a schedule takes, or by themselves before a random
-line of Python that they would run, since they mostly wait. Then every result must have an entry, all
-entries together must be within the limit, and totals the exact sums of what the workers meant to
-spend, which follows from their seeds; the rest is spent exactly, and 1e-300 more is refused. Files
-lie in memory if there is a place for them: what a process leaves behind when it is killed does not
-depend on disks. This file imports nothing heavy, because it forks 64,000 times.
+line of Python that they would run, since they mostly wait. Then every result must have an entry,
+all entries together must be within the limit, and totals the exact sums of what the workers meant
+to spend, which follows from their seeds; the rest is spent exactly, and 1e-300 more is refused.
+Files lie in memory if there is a place for them: what a process leaves behind when it is killed
+does not depend on disks. This file imports nothing heavy, because it forks 64,000 times.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from privsketch.ledger.cost import Cost
 WORKERS = 64
 NAME = "records"
 MAX_LINES = 12_000  # of Python that three releases take, about
-MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
+MEMORY = Path("/dev/shm")
 
 
 def meant(schedule: int, worker: int) -> list[tuple[Cost, Cost | None]]:
