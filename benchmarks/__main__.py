@@ -17,6 +17,7 @@ NAMES = (
     "engines",
     "forecast",
     "interruptions",
+    "ledger",
     "masks",
     "memory",
     "mixtures",

@@ -227,5 +227,7 @@ def reading(what: str) -> Iterator[None]:
         yield
     except FileError:
         raise
+    except KeyError:
+        raise FileError(f"{what}: unknown or missing fields") from None
     except (ParameterError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise FileError(f"{what}: {error}") from None

@@ -347,7 +347,7 @@ def test_the_same_table_is_recognised_however_it_is_written(known, path, tmp_pat
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
 def test_a_tenth_changed_is_recognised_with_the_share(known, path, tmp_path, kind):
-    frame, ledger = known
+    frame, _ = known
     changed = frame.copy()
     changed.loc[changed.sample(frac=0.1, random_state=4).index, "a"] *= 0.5
     data = written(tmp_path, changed, kind)

@@ -16,6 +16,7 @@ import click
 from privsketch import __version__
 from privsketch.cli.cluster import cluster
 from privsketch.cli.learn import learn
+from privsketch.cli.ledger.commands import ledger
 from privsketch.cli.options import choice, listed_numbers, study_options
 from privsketch.cli.output import require_free, say, say_cautions, say_written, write
 from privsketch.cli.plan import plan
@@ -263,6 +264,7 @@ def merge(
 main.add_command(learn)
 main.add_command(cluster)
 main.add_command(release)
+main.add_command(ledger)
 
 
 @main.command()

@@ -162,6 +162,19 @@ class Limit:
             max(zero, self.epsilon - total.epsilon) if is_pure else None,
         )
 
+    def used(self, total: Total) -> Fraction:
+        """Which share of the limit was spent: 1 if nothing more is allowed."""
+        basic = _share(total.epsilon, self.epsilon)
+        rho = self.rho
+        if rho is None:
+            return max(basic, _share(total.delta, self.delta))
+        concentrated = max(
+            _share(total.rho, rho),
+            _share(total.epsilon_without_rho, self.without_rho * self.epsilon),
+            _share(total.delta_without_rho, self.without_rho * self.delta),
+        )
+        return min(basic, concentrated) if total.delta == 0 else concentrated
+
     def left_text(self, total: Total) -> str:
         """What is left of it, in words, rounded down."""
         left = self.left(total)
@@ -215,6 +228,10 @@ class Limit:
             "rho": None if rho is None else str(rho),
             "without_rho": str(self.without_rho),
         }
+
+
+def _share(part: Fraction, whole: Fraction) -> Fraction:
+    return part / whole if part else Fraction(0)
 
 
 @lru_cache(maxsize=256)

@@ -443,8 +443,9 @@ class Ledger:
             if "commit" in lines:
                 raise ParameterError("entry", entry, "it was committed already")
             line = lines["reserve"]
-            reserved = Cost.from_json(store.content_of(line)["cost"])
-            charged = store.amount_of(line.epsilon, line.delta, line.rho)
+            with reading(str(self._path)):
+                reserved = Cost.from_json(store.content_of(line)["cost"])
+                charged = store.amount_of(line.epsilon, line.delta, line.rho)
             if cost is not None:
                 if not cost.is_within(reserved):
                     raise BudgetError(
@@ -465,10 +466,11 @@ class Ledger:
 
     def entries(self, name: str | None = None) -> list[Entry]:
         """What was released, in order: of one data set, or of all."""
-        with store.opened(self._path) as log, reading(str(self._path)):
+        with store.opened(self._path) as log:
             if name is not None:
                 self._data_set(log, name)
-            return _entries(log.lines(name))
+            with reading(str(self._path)):
+                return _entries(log.lines(name))
 
     def recognise(self, marks: Marks) -> list[Match]:
         """Data sets that have something in common with these records, the closest first."""

@@ -18,7 +18,7 @@ from privsketch.budget import NEIGHBOURS, ONE_RECORD, Neighbours, Unit, exact, n
 from privsketch.errors import BudgetError, ParameterError, require_one_of
 
 _PRECISE = Context(prec=50, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)
-_SHORT, _DIGITS = 12, 6  # characters of a number in words, and digits of one that has more
+_DIGITS = 6  # of a number in words that has too many
 _MAX_EPSILON = 10**6  # far beyond what protects; e^epsilon can be written down
 
 
@@ -153,16 +153,17 @@ def exp_above(value: Fraction) -> Fraction:
     return Fraction(_PRECISE.next_plus(_PRECISE.exp(rounded)))
 
 
-def fraction_text(value: Fraction, *, up: bool = True) -> str:
-    """A fraction in words: all digits of short decimals, else six of them, rounded up or down."""
+def fraction_text(value: Fraction, *, up: bool = True, digits: int = _DIGITS) -> str:
+    """A fraction in words: all digits of short decimals, else some of them, rounded up or down."""
     number = float(value)
     text = number_text(number)
-    if exact(number) == value and len(text) <= _SHORT:
+    if exact(number) == value and len(text) <= 2 * digits:
         return text
     context = Context(
-        prec=_DIGITS, rounding=ROUND_CEILING if up else ROUND_FLOOR, Emin=-(10**9), Emax=10**9
+        prec=digits, rounding=ROUND_CEILING if up else ROUND_FLOOR, Emin=-(10**9), Emax=10**9
     )
-    return f"{context.divide(Decimal(value.numerator), Decimal(value.denominator)):g}"
+    rounded = context.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return number_text(float(rounded)) if float(rounded) else f"{rounded:g}"
 
 
 def amounts_text(epsilon: Fraction, delta: Fraction, *, up: bool = True) -> str:

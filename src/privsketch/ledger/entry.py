@@ -35,7 +35,7 @@ LedgerName = tuple[Any, str] | str | os.PathLike[str] | None  # a path and the n
 
 @dataclass(frozen=True)
 class Counted:
-    """A ledger's name as estimators pass it on: their fits are counted, with a ledger or without."""
+    """A ledger's name as estimators pass it on: their fits are counted, ledger or not."""
 
     ledger: LedgerName
 
@@ -161,7 +161,8 @@ def open_entry(
     if _active.get() is not None:
         return _Inside()
     stated = ledger.ledger if isinstance(ledger, Counted) else ledger
-    entry = OpenEntry(*(named(stated) or (None, "")), cost, what, source)
+    book, name = named(stated) or (None, "")
+    entry = OpenEntry(book, name, cost, what, source)
     return entry.count() if isinstance(ledger, Counted) else entry
 
 

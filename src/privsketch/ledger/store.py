@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import secrets
 import sqlite3
 import threading
@@ -36,6 +37,7 @@ APPLICATION_ID = 0x70736B6C  # "pskl", at byte 68 of the file: file(1) and SQLit
 VERSION = 1
 KEY_BYTES = 32
 BUSY_SECONDS = 120.0  # that one operation waits for others; each takes some milliseconds
+_PAUSE = 0.01  # seconds between two tries to begin, at most
 
 _SCHEMA = """
 CREATE TABLE ledger (
@@ -212,24 +214,33 @@ def opened(path: Path, *, write: bool = False) -> Iterator[Log]:
         try:
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA trusted_schema = OFF")
-            _patiently(connection, "BEGIN IMMEDIATE" if write else "BEGIN")
+            _take_turn(connection, write)
             yield Log(connection, str(path))
-            _patiently(connection, "COMMIT")
+            connection.execute("COMMIT")
         finally:
             connection.close()  # undoes what was not committed
 
 
-def _patiently(connection: sqlite3.Connection, statement: str) -> None:
-    """Begin or commit, however many others do; SQLite gives up early in some races."""
+def _take_turn(connection: sqlite3.Connection, write: bool) -> None:
+    """Begin to read or write, however many others do.
+
+    SQLite itself asks every tenth of a second after a while: with many who wait, the ledger is idle
+    most of the time, and whoever is new comes first.
+    """
     until = time.monotonic() + BUSY_SECONDS
+    connection.execute("PRAGMA busy_timeout = 0")
     while True:
         try:
-            connection.execute(statement)
-            return
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            connection.execute("PRAGMA user_version").fetchone()  # a reader's lock begins here
+            break
         except sqlite3.OperationalError as error:
             if _name(error) != "SQLITE_BUSY" or time.monotonic() > until:
                 raise
-        time.sleep(0.01)
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        time.sleep(random.uniform(0.0, _PAUSE))  # noqa: S311 - so that not all ask at once
+    connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
 
 def _name(error: sqlite3.Error) -> str:

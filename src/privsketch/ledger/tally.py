@@ -1,8 +1,8 @@
 """Fits of one process that spend again on the same records: said once, with the total.
 
-A search over parameters, a clone or a pipeline fits as often as it likes, and each fit is a release.
-Where no ledger is kept nobody adds up; so estimators let the process know which records they
-released, by marks under a key that it draws for itself and forgets with everything else.
+A search over parameters, a clone or a pipeline fits as often as it likes, and each fit is a
+release. Where no ledger is kept nobody adds up; so estimators let the process know which records
+they released, by marks under a key that it draws for itself and forgets with everything else.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""`privsketch ledger`: limits of data sets, and what was spent of them."""

@@ -1,0 +1,363 @@
+"""Make a ledger, state limits, see what was spent, check and export it. No record is read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privsketch.cli.options import choice
+from privsketch.cli.output import is_standard, require_free, say, say_written, write
+
+if TYPE_CHECKING:
+    from privsketch.ledger.book import DataSet, Entry, Ledger
+
+_PATH = click.Path(path_type=Path)
+_DAMAGED = 5  # exit code
+_JSON = click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object.")
+_WIDTH = 79
+
+
+@click.group()
+def ledger() -> None:
+    """Keep limits over time: what all releases of your data sets cost together.
+
+    A ledger is a file of yours alone. Data sets in it have a name and a limit; every release is
+    entered before noise is drawn, and refused above the limit.
+
+    \b
+    privsketch ledger create budget.ledger
+    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6
+    privsketch ledger show budget.ledger
+    """
+
+
+@ledger.command()
+@click.argument("file", type=_PATH)
+@choice(
+    "--accounting",
+    ["basic", "zcdp"],
+    help="What decides at a limit: sums of epsilon and delta, or of rho, which allows more "
+    "Gaussian releases and needs a delta.",
+)
+@_JSON
+def create(file: Path, accounting: str, as_json: bool) -> None:
+    """Make a new, empty ledger, which only you can read.
+
+    Keep it on a local file system: locks of network file systems are not to be trusted.
+
+    \b
+    privsketch ledger create budget.ledger --accounting zcdp
+    """
+    from privsketch.ledger.book import Ledger
+
+    made = Ledger.create(file, accounting)  # type: ignore[arg-type]
+    if as_json:
+        _print_json({"ledger": str(file), "accounting": made.accounting})
+        return
+    click.echo(f"ledger      {file}, accounting {made.accounting}; for you alone")
+    click.echo(
+        f"next        state a data set's limit: privsketch ledger add {file} NAME --epsilon ... "
+        "--delta ..."
+    )
+
+
+@ledger.command()
+@click.argument("file", type=_PATH)
+@click.argument("name")
+@click.option(
+    "--epsilon", type=float, required=True, help="The most that all releases may cost together."
+)
+@click.option("--delta", type=float, required=True, help="The same; 0 for pure releases only.")
+@choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden.")
+@click.option(
+    "--person",
+    metavar="COLUMN",
+    help="The column that names persons, if persons are protected; else records are.",
+)
+@click.option(
+    "--without-rho",
+    type=float,
+    default=0.0,
+    metavar="SHARE",
+    help="With zcdp: share of the limit kept apart for releases that have no rho, like masked "
+    "sketches; 0 if left out.",
+)
+@click.option("--note", default="", help="For people.")
+@_JSON
+def add(
+    file: Path,
+    name: str,
+    epsilon: float,
+    delta: float,
+    neighbours: str,
+    person: str | None,
+    without_rho: float,
+    note: str,
+    as_json: bool,
+) -> None:
+    """Add a data set with its limit, which stays as it is.
+
+    \b
+    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6 --person patient_id
+    """
+    from privsketch.ledger.book import Ledger
+
+    book = Ledger(file)
+    book.add(
+        name,
+        epsilon=epsilon,
+        delta=delta,
+        neighbours=neighbours,  # type: ignore[arg-type]
+        person=person,
+        without_rho=without_rho,
+        note=note,
+    )
+    (added,) = (found for found in book.datasets() if found.name == name)
+    if as_json:
+        _print_json({"ledger": str(file), "data_set": added.to_json()})
+        return
+    click.echo("\n".join(_stated(added)))
+
+
+@ledger.command()
+@click.argument("file", type=_PATH)
+@click.argument("name", required=False)
+@click.option("--entries", is_flag=True, help="List every entry.")
+@click.option(
+    "--report", type=_PATH, metavar="FILE", help="Write a page with pictures, HTML, as well."
+)
+@click.option("--force", is_flag=True, help="Replace an existing report.")
+@_JSON
+def show(
+    file: Path, name: str | None, entries: bool, report: Path | None, force: bool, as_json: bool
+) -> None:
+    """Show limits, what was spent and what is left, and draw the spending over time.
+
+    All data sets, or the one of that NAME. Costs are rounded up, and what is left down.
+
+    \b
+    privsketch ledger show budget.ledger
+    privsketch ledger show budget.ledger visits --entries
+    """
+    from privsketch.ledger.book import Ledger
+
+    if report is not None:
+        require_free(report, force, "it would be replaced")
+    book = Ledger(file)
+    chosen, listed = _chosen(book, name)
+    if report is not None:
+        from privsketch.formats import write_file
+        from privsketch.report.spending import spending_page
+
+        page = spending_page(file.name, book.accounting, chosen, listed)
+        write_file(report, page.encode())
+    if as_json:
+        _print_json(_shown(book, chosen, listed, report))
+        return
+    click.echo(f"ledger      {file}, accounting {book.accounting}; for its holder alone")
+    if not chosen:
+        click.echo(f"            no data set yet: privsketch ledger add {file} NAME ...")
+        return
+    click.echo("\n".join(["", *_table(chosen)]))
+    for data_set in chosen:
+        click.echo("\n".join(["", *_stated(data_set), *_spent(data_set, listed)]))
+        rows = [_entry_line(entry) for entry in listed if entry.data_set == data_set.name]
+        for row in rows if entries else ():
+            click.echo(row)
+    if report is not None:
+        say_written(report)
+
+
+@ledger.command()
+@click.argument("file", type=_PATH)
+@_JSON
+@click.pass_context
+def check(ctx: click.Context, file: Path, as_json: bool) -> None:
+    """Check that a ledger is whole: the file, every line's hash, every sum, every limit.
+
+    Exit code 5 if anything is wrong. The head is the last line's hash: written down elsewhere,
+    it shows later that no line before it was changed.
+
+    \b
+    privsketch ledger check budget.ledger
+    """
+    from privsketch.errors import FileError
+    from privsketch.ledger.book import Ledger
+
+    head: str | None = None
+    n_lines = 0
+    try:
+        book = Ledger(file)
+        problems = book.check()
+        if not problems:
+            exported = book.export()
+            head, n_lines = exported["head"], exported["n_lines"]
+    except FileError as error:
+        if not file.is_file():
+            raise
+        problems = [str(error)]
+    if as_json:
+        facts = {"is_whole": not problems, "problems": problems, "head": head, "n_lines": n_lines}
+        _print_json({"ledger": str(file), **facts})
+    else:
+        for text in problems:
+            click.echo(f"problem     {text}")
+        if not problems:
+            click.echo(f"whole       {n_lines} lines, all hashes, sums and limits hold")
+            click.echo(f"head        {head}")
+    if problems:
+        ctx.exit(_DAMAGED)
+
+
+@ledger.command()
+@click.argument("file", type=_PATH)
+@click.option(
+    "-o",
+    "--output",
+    type=_PATH,
+    default=Path("-"),
+    help="File of the export, JSON; standard output if left out.",
+)
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@_JSON
+def export(file: Path, output: Path, force: bool, as_json: bool) -> None:
+    """Write all data sets, entries and receipts as JSON; neither marks nor the key.
+
+    Names, times and outputs are yours: look before you hand it on.
+
+    \b
+    privsketch ledger export budget.ledger -o budget.json
+    """
+    from privsketch.formats import write_file
+    from privsketch.ledger.book import Ledger
+
+    text = json.dumps(Ledger(file).export(), indent=2) + "\n"
+    if is_standard(output):
+        click.echo(text, nl=False)
+        return
+    require_free(output, force, "it would be replaced")
+    write(lambda path: write_file(path, text.encode()), output)
+    if as_json:
+        _print_json({"ledger": str(file), "output": str(output)})
+        return
+    say("careful     it names your data sets and says when they were used", output)
+    say_written(output)
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    click.echo(json.dumps(value))
+
+
+def _chosen(book: Ledger, name: str | None) -> tuple[list[DataSet], list[Entry]]:
+    """Data sets that are asked for, and their entries."""
+    listed = book.entries(name)  # refuses a name that there is not
+    return [found for found in book.datasets() if name in (None, found.name)], listed
+
+
+def _shown(
+    book: Ledger, chosen: Sequence[DataSet], listed: Sequence[Entry], report: Path | None
+) -> dict[str, Any]:
+    from privsketch.ledger.history import spending
+
+    return {
+        "ledger": str(book.path),
+        "accounting": book.accounting,
+        "report": None if report is None else str(report),
+        "data_sets": [
+            {
+                **found.to_json(),
+                "used": float(found.limit.used(found.spent)),
+                "spending": [
+                    {"time": step.time.isoformat(), "entry": step.entry, "used": step.used}
+                    for step in spending(found, listed)
+                ],
+            }
+            for found in chosen
+        ],
+    }
+
+
+def _table(data_sets: Sequence[DataSet]) -> list[str]:
+    """A row for each data set."""
+    basic = data_sets[0].limit.accounting == "basic"
+    unit = "epsilon, delta" if basic else "rho"
+    head = f"{'data set':<22} {'limit':<16} {'spent':<16} {'left':<15} entries"
+    lines = [head, f"{'':<22} {unit:<16} {unit:<16} {unit:<15}".rstrip()]
+    for found in data_sets:
+        limit, spent, left = found.limit, found.spent, found.left
+        if left.rho is None or limit.rho is None:
+            cells = [
+                _pair(limit.epsilon, limit.delta, up=False),
+                _pair(spent.epsilon, spent.delta, up=True),
+                _pair(left.epsilon, left.delta, up=False),
+            ]
+        else:
+            cells = [_number(limit.rho, False), _number(spent.rho, True), _number(left.rho, False)]
+        name, n_entries = _short(found.name, 22), found.n_entries
+        lines.append(f"{name:<22} {cells[0]:<16} {cells[1]:<16} {cells[2]:<15} {n_entries:>7}")
+    return lines
+
+
+def _number(value: Any, up: bool) -> str:
+    from privsketch.ledger.cost import fraction_text
+
+    return fraction_text(value, up=up, digits=3)
+
+
+def _pair(epsilon: Any, delta: Any, *, up: bool) -> str:
+    return f"{_number(epsilon, up)}, {_number(delta, up)}"
+
+
+def _stated(found: DataSet) -> list[str]:
+    """A data set as it was added."""
+    lines = [
+        f"data set    {found.name}",
+        f"protects    {found.unit.text}, neighbours {found.neighbours}",
+        f"limit       {found.limit.text}",
+    ]
+    return [*lines, f"note        {found.note}"] if found.note else lines
+
+
+def _spent(found: DataSet, listed: Sequence[Entry]) -> list[str]:
+    """What was spent of it, and a picture of when."""
+    from datetime import UTC, datetime
+
+    from privsketch.cli.ledger.chart import chart
+    from privsketch.ledger.history import spending
+
+    share = 100 * found.limit.used(found.spent)
+    lines = [
+        f"spent       {found.limit.spent_text(found.spent)}",
+        f"left        {found.limit.left_text(found.spent)}",
+        f"entries     {found.n_entries}, {float(share):.3g} % of the limit"
+        + (f"; {found.n_open} reserved and never committed" if found.n_open else ""),
+    ]
+    steps = spending(found, listed)
+    if not steps:
+        return lines
+    begin, now = datetime.fromisoformat(found.time), datetime.now(UTC)
+    plain = not _has_blocks()
+    return [*lines, *chart(steps, begin, max(now, steps[-1].time), width=_WIDTH, plain=plain)]
+
+
+def _has_blocks() -> bool:
+    """Whether standard output can show the characters of the chart."""
+    try:
+        "▁█│".encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _entry_line(entry: Entry) -> str:
+    state = "" if entry.state == "committed" else "reserved: "
+    return _short(f"{entry.time[:19]}  {entry.cost.text}  {state}{entry.what}", _WIDTH)
+
+
+def _short(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,168 @@
+"""Ledgers from the shell: create, add, show, check, export."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from privsketch.cli.ledger.chart import chart
+from privsketch.ledger.book import Ledger
+from privsketch.ledger.cost import Cost
+from privsketch.ledger.history import Step
+from tests.commands import refused, run, succeeded
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "json"
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A ledger of two data sets, one of which was used."""
+    path = tmp_path / "budget.ledger"
+    succeeded("ledger", "create", path)
+    succeeded("ledger", "add", path, "visits", "--epsilon", 1, "--delta", 1e-6, "--note", "of 2024")
+    succeeded("ledger", "add", path, "a & <b>", "--epsilon", 0.5, "--delta", 0, "--person", "id")
+    book = Ledger(path)
+    book.commit(book.reserve("visits", Cost(0.25, 1e-7), what="a sketch"), receipt={"epsilon": 1})
+    book.reserve("visits", Cost(0.5), what="a model")
+    return path
+
+
+def validated(name, result):
+    jsonschema = pytest.importorskip("jsonschema")
+    answer = json.loads(result.stdout)
+    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(answer, schema)
+    return answer
+
+
+def test_show_says_what_is_left_and_fits_a_terminal(path):
+    said = succeeded("ledger", "show", path).stdout
+    assert "spent       epsilon = 0.75, delta = 1e-07" in said
+    assert "left        epsilon = 0.25, delta = 9e-07" in said
+    assert "entries     2, 75 % of the limit; 1 reserved and never committed" in said
+    assert "100 %" in said
+    rows = [line for line in said.splitlines() if not line.startswith("ledger ")]
+    assert max(map(len, rows)) <= 80
+
+
+def test_show_of_one_data_set_with_its_entries(path):
+    said = succeeded("ledger", "show", path, "visits", "--entries").stdout
+    assert "a sketch" in said
+    assert "reserved: a model" in said
+    assert "<b>" not in said
+    assert "no data set of this name" in refused(path.parent, "ledger", "show", path, "other")
+
+
+def test_answers_for_machines(tmp_path, path):
+    new = tmp_path / "new.ledger"
+    assert validated(
+        "ledger-create", succeeded("ledger", "create", new, "--accounting", "zcdp", "--json")
+    ) == {"ledger": str(new), "accounting": "zcdp"}
+    facts = ["--epsilon", 1, "--delta", 1e-6, "--without-rho", 0.25, "--json"]
+    added = validated("ledger-add", succeeded("ledger", "add", new, "x", *facts))
+    assert added["data_set"]["limit"]["without_rho"] == "1/4"
+    Ledger(new).reserve("x", Cost(0.1, 1e-8, 1e-4), what="")
+    validated("ledger-show", succeeded("ledger", "show", new, "--json"))
+    shown = validated("ledger-show", succeeded("ledger", "show", path, "--json"))
+    assert [found["used"] for found in shown["data_sets"]] == [0.75, 0]
+    assert [step["used"] for step in shown["data_sets"][0]["spending"]] == [0.25, 0.75]
+    whole = validated("ledger-check", succeeded("ledger", "check", path, "--json"))
+    assert whole["is_whole"]
+    export = validated("ledger-export", succeeded("ledger", "export", path, "--json"))
+    assert export == Ledger(path).export()
+    assert export["head"] == whole["head"]
+    output = tmp_path / "export.json"
+    told = validated("ledger-export", succeeded("ledger", "export", path, "-o", output, "--json"))
+    assert told["output"] == str(output)
+    assert json.loads(output.read_text()) == export
+
+
+def test_a_ledger_that_was_edited_fails_the_check(path):
+    assert "whole" in succeeded("ledger", "check", path).stdout
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TRIGGER no_change")
+    connection.execute("UPDATE log SET epsilon = '1/10' WHERE number = 3")
+    connection.commit()
+    connection.close()
+    result = run("ledger", "check", path)
+    assert result.exit_code == 5
+    assert "line 3: its hash does not match" in result.stdout
+    answer = run("ledger", "check", path, "--json")
+    assert answer.exit_code == 5
+    assert not validated("ledger-check", answer)["is_whole"]
+
+
+def test_files_that_are_no_ledgers(tmp_path):
+    other = tmp_path / "data.csv"
+    other.write_text("a,b\n1,2\n")
+    result = run("ledger", "check", other, "--json")
+    assert result.exit_code == 5
+    assert "not a privsketch ledger" in json.loads(result.stdout)["problems"][0]
+    assert run("ledger", "show", other).exit_code != 0
+    assert run("ledger", "check", tmp_path / "none").exit_code != 0
+    assert run("ledger", "create", other).exit_code != 0
+    assert other.read_text() == "a,b\n1,2\n"
+
+
+def test_exports_do_not_replace_files(tmp_path, path):
+    output = tmp_path / "export.json"
+    output.write_text("mine")
+    assert run("ledger", "export", path, "-o", output).exit_code != 0
+    assert output.read_text() == "mine"
+    said = succeeded("ledger", "export", path, "-o", output, "--force").stdout
+    assert "names your data sets" in said
+
+
+def test_the_page_has_pictures_and_escapes_names(tmp_path, path):
+    page = tmp_path / "spending.html"
+    succeeded("ledger", "show", path, "--report", page)
+    text = page.read_text()
+    assert "<h2>a &amp; &lt;b&gt;</h2>" in text
+    assert "For its holder alone" in text
+    picture = text[text.index("<svg") : text.index("</svg>") + 6]
+    assert "75% of the limit" in ElementTree.fromstring(picture).get("aria-label")
+    assert run("ledger", "show", path, "--report", page).exit_code != 0
+
+
+def test_terminals_without_blocks(path):
+    command = [sys.executable, "-m", "privsketch", "ledger", "show", str(path)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, capture_output=True, check=True, env=environment)
+    assert b"##" in done.stdout
+
+
+BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def steps(*pairs):
+    return [Step(BEGIN + timedelta(days=day), "x", used) for day, used in pairs]
+
+
+def test_the_chart_is_of_the_times_and_shares():
+    lines = chart(
+        steps((50, 0.5), (75, 1.0)), BEGIN, BEGIN + timedelta(days=100), width=108, height=4
+    )
+    drawn = [line.ljust(108)[8:] for line in lines[:4]]
+    assert drawn[0] == " " * 75 + "█" * 25
+    assert drawn[3] == " " * 50 + "█" * 50
+    assert drawn[2] == " " * 50 + "█" * 50
+    assert drawn[1] == " " * 75 + "█" * 25
+    assert lines[-1].split() == ["2024-01-01", "2024-04-10"]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_almost_nothing_is_seen_and_almost_all_is_not_full(plain):
+    end = BEGIN + timedelta(days=1)
+    little = chart(steps((0, 1e-9)), BEGIN, end, plain=plain)
+    assert little[-2][8:].strip()
+    nearly = chart(steps((0, 1 - 1e-9)), BEGIN, end, plain=False)
+    assert "▇" in nearly[0]
+    assert "█" not in nearly[0]
+    assert all(len(line) <= 79 for line in little + nearly)

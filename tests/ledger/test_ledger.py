@@ -1,0 +1,280 @@
+"""The ledger as its holder uses it: limits, quotes, reservations, receipts, exports."""
+
+import copy
+import json
+import pickle
+import sqlite3
+from fractions import Fraction
+
+import pytest
+
+import privsketch as ps
+from privsketch.budget import Unit
+from privsketch.errors import BudgetError, FileError, ParameterError
+from privsketch.ledger.book import Ledger
+from privsketch.ledger.cost import Cost
+from privsketch.ledger.marks import Marks
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    made = ps.Ledger.create(tmp_path / "budget.ledger")
+    made.add("visits", epsilon=1.0, delta=1e-6, note="of 2024")
+    return made
+
+
+def test_sums_of_decimals_are_exact(ledger):
+    for _ in range(10):
+        ledger.reserve("visits", Cost(0.1, 1e-7), what="a tenth")
+    total = ledger.total("visits")
+    assert (total.epsilon, total.delta) == (1, Fraction(1, 10**6))
+    for more in (Cost(Fraction("1e-300")), Cost(0, Fraction("1e-300"))):
+        with pytest.raises(BudgetError, match="left are epsilon = 0, delta = 0"):
+            ledger.reserve("visits", more, what="more")
+    assert len(ledger.entries()) == 10
+    ledger.reserve("visits", Cost(0), what="nothing")
+
+
+def test_a_refusal_says_what_is_left_and_changes_nothing(ledger):
+    ledger.reserve("visits", Cost(0.75), what="a sketch")
+    before = ledger.export()
+    with pytest.raises(BudgetError) as told:
+        ledger.reserve("visits", Cost(0.5), what="another")
+    assert "left are epsilon = 0.25, delta = 1e-06" in str(told.value)
+    assert "nothing was spent" in str(told.value)
+    assert ledger.export() == before
+
+
+def test_quotes_change_nothing_and_say_the_same_as_a_reservation(ledger):
+    before = ledger.export()
+    quote = ledger.quote("visits", Cost(0.4, 1e-7))
+    assert quote.allowed
+    assert quote.after.epsilon == Fraction(2, 5)
+    assert quote.words == "allowed; epsilon = 0.6, delta = 9e-07 would be left"
+    assert not ledger.quote("visits", Cost(1.1)).allowed
+    assert not ledger.quote("visits", Cost(0.1, unit=Unit("patient"))).allowed
+    assert ledger.export() == before
+
+
+def test_the_life_of_an_entry(ledger):
+    reserved = ledger.reserve("visits", Cost(0.5, 1e-7), what="a sketch", source="north")
+    (entry,) = ledger.entries("visits")
+    assert (entry.id, entry.state, entry.source) == (reserved.id, "reserved", "north")
+    assert entry.receipt is None
+    ledger.commit(reserved, receipt={"epsilon": 0.5}, output="north.sketch")
+    (entry,) = ledger.entries()
+    assert (entry.state, entry.receipt, entry.output) == (
+        "committed",
+        {"epsilon": 0.5},
+        "north.sketch",
+    )
+    assert entry.time.endswith("+00:00")
+    assert entry.time <= entry.time_committed
+    assert ledger.total("visits").epsilon == Fraction(1, 2)
+    with pytest.raises(ParameterError, match="committed already"):
+        ledger.commit(reserved.id)
+    with pytest.raises(ParameterError, match="no such entry"):
+        ledger.commit("0123")
+    assert ledger.check() == []
+
+
+def test_a_commit_may_cost_less_and_never_more(ledger):
+    entry = ledger.reserve("visits", Cost(0.5, 1e-7), what="a run")
+    for more in (
+        Cost(Fraction("0.5") + Fraction("1e-300"), 1e-7),
+        Cost(0.1, 2e-7),
+        Cost(0.1, unit=Unit("patient")),
+        Cost(0.1, neighbours="replace"),
+    ):
+        with pytest.raises(BudgetError, match="the reservation stays"):
+            ledger.commit(entry, cost=more)
+    assert ledger.total("visits").epsilon == Fraction(1, 2)
+    ledger.commit(entry, cost=Cost(0.3, 1e-7))
+    assert ledger.total("visits").epsilon == Fraction(3, 10)
+    assert ledger.entries()[0].cost.epsilon == Fraction(3, 10)
+    assert ledger.check() == []
+
+
+def test_what_was_counted_by_rho_stays_so(tmp_path):
+    ledger = Ledger.create(tmp_path / "z", accounting="zcdp")
+    ledger.add("visits", epsilon=1, delta=1e-6, without_rho=0.5)
+    by_rho = ledger.reserve("visits", Cost(0.4, 1e-7, 0.001), what="")
+    with pytest.raises(BudgetError, match="not within"):
+        ledger.commit(by_rho, cost=Cost(0.4, 1e-7))
+    without = ledger.reserve("visits", Cost(0.4, 1e-7), what="")
+    ledger.commit(without, cost=Cost(0.3, 1e-7, 0.1))
+    total = ledger.total("visits")
+    assert (total.rho, total.epsilon_without_rho) == (Fraction(1, 1000), Fraction(3, 10))
+    assert ledger.check() == []
+
+
+def test_a_ledger_of_zcdp_says_what_it_needs(tmp_path):
+    ledger = Ledger.create(tmp_path / "z", accounting="zcdp")
+    with pytest.raises(ParameterError, match="needs a delta above 0"):
+        ledger.add("visits", epsilon=1)
+    ledger.add("visits", epsilon=1, delta=1e-6)
+    with pytest.raises(BudgetError, match="without a rho needs a data set with a share apart"):
+        ledger.reserve("visits", Cost(0.1, 1e-9), what="masked")
+    (found,) = ledger.datasets()
+    assert found.left.rho == found.limit.rho
+
+
+def test_relations_and_units_of_a_data_set_decide(ledger):
+    ledger.add("persons", epsilon=1, delta=1e-6, neighbours="replace", person="patient")
+    unit = Unit("patient", 3)
+    cost = Cost(0.25, 1e-7, neighbours="add-remove", unit=unit)
+    ledger.commit(ledger.reserve("persons", cost, what="a sketch"), cost=cost)
+    total = ledger.total("persons")
+    assert total.epsilon == Fraction(1, 2)
+    assert total.delta > 2 * Fraction(1, 10**7)
+    with pytest.raises(BudgetError, match="twice and more"):
+        ledger.reserve("persons", Cost(0.3, unit=unit), what="a sketch")
+    with pytest.raises(BudgetError, match="nothing was spent"):
+        ledger.reserve("persons", Cost(0.1), what="a sketch")
+    with pytest.raises(BudgetError, match="public"):
+        ledger.reserve("visits", Cost(0.1, neighbours="replace"), what="a sketch")
+    assert ledger.check() == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": ""},
+        {"name": "a\nb"},
+        {"name": "x" * 201},
+        {"name": 3},
+        {"name": "visits"},
+        {"epsilon": 0},
+        {"epsilon": -1.0},
+        {"delta": 1},
+        {"neighbours": "swap"},
+        {"person": "a\nb"},
+        {"without_rho": 0.5},
+        {"note": 3},
+    ],
+)
+def test_data_sets_are_stated_well(ledger, wrong):
+    before = ledger.export()
+    stated = {"name": "new", "epsilon": 1.0, "delta": 1e-6} | wrong
+    with pytest.raises(ParameterError):
+        ledger.add(stated.pop("name"), **stated)
+    assert ledger.export() == before
+
+
+def test_unknown_data_sets_are_told_what_to_do(ledger):
+    for ask in (ledger.total, ledger.entries):
+        with pytest.raises(ParameterError, match="no data set of this name"):
+            ask("other")
+    with pytest.raises(ParameterError, match="no data set of this name"):
+        ledger.reserve("other", Cost(0.1), what="")
+
+
+def test_receipts_are_json(ledger):
+    entry = ledger.reserve("visits", Cost(0.1), what="")
+    for wrong in ({"a": float("nan")}, {"a": object()}):
+        with pytest.raises(ParameterError, match="receipt"):
+            ledger.commit(entry, receipt=wrong)
+    assert ledger.entries()[0].state == "reserved"
+
+
+def test_a_ledger_is_a_path_and_can_be_copied(ledger):
+    for same in (pickle.loads(pickle.dumps(ledger)), copy.deepcopy(ledger), Ledger(ledger.path)):
+        assert same.export() == ledger.export()
+        assert same.key == ledger.key
+
+
+def test_exports_have_neither_key_nor_marks(ledger):
+    marks = Marks(tuple(range(10**15, 10**15 + 256)))
+    entry = ledger.reserve("visits", Cost(0.1), what="a sketch", marks=marks)
+    ledger.commit(entry, receipt={"epsilon": 0.1})
+    text = json.dumps(ledger.export())
+    assert ledger.key.hex() not in text
+    assert str(10**15) not in text
+    assert marks.to_bytes()[:8].hex() not in text
+    assert json.loads(text)["entries"][0]["receipt"] == {"epsilon": 0.1}
+
+
+def test_records_are_recognised_under_another_name(ledger):
+    rows = Marks(tuple(range(1000, 1100)))
+    ledger.add("new", epsilon=1)
+    assert ledger.recognise(rows) == []
+    assert ledger.reserve("visits", Cost(0.1), what="", marks=rows).cautions == []
+    again = ledger.reserve("visits", Cost(0.1), what="", marks=rows)
+    assert again.cautions == []
+    other = ledger.reserve("new", Cost(0.1), what="", marks=rows)
+    assert [(match.data_set, match.kind) for match in other.matches] == [("visits", "same")]
+    assert "these are the records of data set 'visits'" in other.cautions[0]
+    assert {match.data_set for match in ledger.recognise(rows)} == {"visits", "new"}
+
+
+def test_a_name_with_other_records_than_before_is_told(ledger):
+    ledger.reserve("visits", Cost(0.1), what="", marks=Marks(tuple(range(100))))
+    unlike = ledger.reserve("visits", Cost(0.1), what="", marks=Marks(tuple(range(200, 300))))
+    assert unlike.is_unlike
+    assert "is it the right name?" in unlike.cautions[0]
+    grown = ledger.reserve("visits", Cost(0.1), what="", marks=Marks(tuple(range(150))))
+    assert grown.cautions == []
+
+
+# --- what the check finds ------------------------------------------------------------------------
+
+
+def edited(ledger, *statements):
+    connection = sqlite3.connect(ledger.path)
+    connection.execute("DROP TRIGGER no_change")
+    connection.execute("DROP TRIGGER no_removal")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("UPDATE log SET epsilon = '1/1000' WHERE number = 2", "its hash does not match"),
+        ("UPDATE log SET content = '{}' WHERE number = 3", "cannot be read"),
+        ("UPDATE log SET epsilon = '100' WHERE number = 1", "its hash does not match"),
+        ("DELETE FROM log WHERE number = 2", "line 2 is missing"),
+        ("UPDATE ledger SET accounting = 'zcdp'", "its hash does not match"),
+        ("UPDATE ledger SET key = x'00'", "key"),
+        ("INSERT INTO marks VALUES ('visits', x'00')", "marks of impossible length"),
+    ],
+)
+def test_edits_by_hand_are_found(ledger, statement, told):
+    ledger.commit(ledger.reserve("visits", Cost(0.5), what="a"), cost=Cost(0.4))
+    ledger.reserve("visits", Cost(0.5), what="b")
+    assert ledger.check() == []
+    edited(ledger, statement)
+    assert any(told in problem for problem in ledger.check())
+
+
+def test_a_ledger_above_its_limit_is_found(ledger, monkeypatch):
+    from privsketch.ledger.accounting import Limit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Limit, "allows", lambda *_: True)
+        for _ in range(3):
+            ledger.reserve("visits", Cost(0.5), what="")
+    assert [problem for problem in ledger.check() if "above its limit" in problem]
+
+
+def test_lines_stay_as_they_are(ledger):
+    connection = sqlite3.connect(ledger.path)
+    for statement in ("DELETE FROM log", "UPDATE log SET epsilon = '0'"):
+        with pytest.raises(sqlite3.IntegrityError, match="lines stay"):
+            connection.execute(statement)
+    connection.close()
+
+
+def test_a_damaged_ledger_is_no_crash(ledger):
+    ledger.reserve("visits", Cost(0.5), what="a" * 5000)
+    data = bytearray(ledger.path.read_bytes())
+    for place in range(4096, len(data), 997):
+        data[place] ^= 0x55
+    ledger.path.write_bytes(data)
+    try:
+        found = Ledger(ledger.path).check()
+    except FileError:
+        return
+    assert found
