@@ -28,9 +28,11 @@ def test_marks_are_the_smallest_distinct_ones():
     assert not found.is_whole
     assert Marks((4, 4)).is_whole
     assert Marks.from_bytes(found.to_bytes()) == found
-    assert Marks.from_bytes(b"") == Marks(())
-    with pytest.raises(FileError):
-        Marks.from_bytes(b"1234567")
+    assert Marks.from_bytes(bytes(8)) == Marks(())
+    assert Marks.from_bytes(Marks((7,), b"encoding").to_bytes()).encoding == b"encoding"
+    for damaged in (b"", b"1234567", bytes(8 * 258)):
+        with pytest.raises(FileError):
+            Marks.from_bytes(damaged)
     for wrong in (-1, 2**64):
         with pytest.raises(ParameterError):
             Marks((wrong,))
