@@ -148,7 +148,7 @@ def required_output(output: Path | None) -> Path:
 
 def require_file(path: Path | None, why: str) -> None:
     """Refuse standard output for what must be a file."""
-    from privsketch.errors import AccessError
+    from privsketch.errors import ParameterError
 
     if is_standard(path):
-        raise AccessError(f"-: {why}; give the name of a file")
+        raise ParameterError(f"-: {why}; give the name of a file")
