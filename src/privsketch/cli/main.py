@@ -20,7 +20,7 @@ from privsketch.cli.output import require_free, say, say_cautions, say_written, 
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.schema import schema
-from privsketch.cli.shell.answer import JSON, Answer, answer, begin, wants_json
+from privsketch.cli.shell.answer import JSON, Answer, answer, begin, begun, wants_json
 from privsketch.cli.shell.failure import Failure
 from privsketch.cli.sketch import sketch
 from privsketch.cli.spending import reported_spending
@@ -34,15 +34,16 @@ class _Group(click.Group):
     """Ends every command with its answer or its failure; lists commands in their order."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        asked = begin(ctx, args)
         try:
             return super().parse_args(ctx, args)
-        except click.exceptions.NoArgsIsHelpError:
-            raise
-        except click.UsageError as error:  # of an option before the command
-            return self._fail(ctx, error, Stop(), *begin(ctx, args))
+        except click.UsageError as error:  # of what stands before the command
+            if not args:  # click shows the help
+                raise
+            self._fail(ctx, error, Stop(), *asked)
 
     def invoke(self, ctx: click.Context) -> Any:
-        told, command = begin(ctx, [*ctx._protected_args, *ctx.args])
+        told, command = begun(ctx)
         with stoppable(ctx.obj) as stop:
             ctx.obj = stop
             try:
@@ -50,7 +51,7 @@ class _Group(click.Group):
                 stop.phase = "ending"
                 told.show()
                 return result
-            except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):
+            except click.exceptions.Exit:
                 raise
             except (Exception, KeyboardInterrupt) as error:
                 stop.phase = "ending"

@@ -67,7 +67,7 @@ def check(
     if wants_json():
         answer(**check_facts(found))
     if not found.is_readable:
-        raise RecordError("a release would refuse this table, as said")
+        raise RecordError("a release would refuse this table")
 
 
 def check_facts(found: Check) -> dict[str, Any]:

@@ -66,8 +66,8 @@ class Answer:
 def begin(context: click.Context, arguments: Sequence[str]) -> tuple[Answer, click.Command | None]:
     """The empty answer of what these arguments of the group ask for, and the command.
 
-    An option that is written is believed until click has read all of them: what is wrong with
-    the others is to be told to a machine, too.
+    A --json that is written is believed until click has read all options: what is wrong with the
+    others is to be told to a machine, too.
     """
     command, names = context.command, list[str]()
     for word in arguments:
@@ -78,13 +78,21 @@ def begin(context: click.Context, arguments: Sequence[str]) -> tuple[Answer, cli
     stated = list(arguments)
     if "--" in stated:
         stated = stated[: stated.index("--")]
-    answer = Answer(" ".join(names) or None, "--json" in stated)
-    context.meta[_PLACE] = answer
-    return answer, command if names else None
+    asked = Answer(" ".join(names) or None, "--json" in stated), command if names else None
+    context.meta[_PLACE] = asked
+    return asked
+
+
+def begun(context: click.Context | None) -> tuple[Answer, click.Command | None]:
+    """What `begin` found; for code of commands that no shell has called, nobody who listens."""
+    nobody = Answer(None, as_json=False), None
+    found: tuple[Answer, click.Command | None]
+    found = nobody if context is None else context.meta.get(_PLACE, nobody)
+    return found
 
 
 def _read(context: click.Context, _: click.Parameter, value: bool) -> None:
-    _current(context).as_json = value
+    begun(context)[0].as_json = value
 
 
 # Eager: read before other options can be wrong.
@@ -99,12 +107,8 @@ JSON = click.option(
 )
 
 
-def _current(context: click.Context | None = None) -> Answer:
-    context = context or click.get_current_context(silent=True)
-    if context is None:
-        return Answer(None, as_json=False)
-    found: Answer = context.meta.setdefault(_PLACE, Answer(None, as_json=False))
-    return found
+def _current() -> Answer:
+    return begun(click.get_current_context(silent=True))[0]
 
 
 def answer(**facts: Any) -> None:
