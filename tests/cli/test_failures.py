@@ -240,7 +240,46 @@ def test_an_entry_of_a_ledger_counts_whatever_follows():
     assert not spending.counts
     spending.reserved()
     assert spending.counts
-    assert spending.sentence().endswith(f"the ledger has an entry for it: {COUNTS}")
+    assert spending.sentence().endswith(f"a ledger may have an entry for it: {COUNTS}")
+
+
+@pytest.fixture
+def ledger(folder, monkeypatch):
+    """A ledger in which everything is entered; its limit allows one sketch."""
+    book = ps.Ledger.create(folder / "budget.ledger")
+    book.add("visits", epsilon=1.5, delta=1e-5)
+    monkeypatch.setenv("PRIVSKETCH_LEDGER", str(folder / "budget.ledger"))
+    return book
+
+
+def test_what_a_ledger_refuses_costs_nothing(ledger, spent):
+    assert run(*SKETCH).exit_code == 0
+    before = len(spent)
+    code, _, error = failed(*SKETCH, "--force")
+    assert (code, error["kind"], error["spent"]) == (BUDGET, "budget", "nothing")
+    assert len(spent) == before
+
+
+@pytest.mark.parametrize("error", [errors.AccessError("full"), KeyboardInterrupt()], ids=repr)
+def test_a_sketch_that_was_entered_counts_though_nothing_is_written(ledger, monkeypatch, error):
+    breaking(monkeypatch, "privsketch.sketching.sketch.Sketch.save", error)
+    result = run(*SKETCH, "--json")
+    assert json.loads(result.stdout)["error"]["spent"] == "counts as spent"
+    assert f"a ledger may have an entry for it: {COUNTS}" in result.stderr
+    assert len(ledger.entries("visits")) == 1
+
+
+def test_an_interrupt_while_the_entry_is_made_counts(ledger, monkeypatch):
+    reserve = ps.Ledger.reserve
+
+    def interrupted(*arguments, **options):
+        reserve(*arguments, **options)
+        raise KeyboardInterrupt  # which came while the disk was busy
+
+    monkeypatch.setattr(ps.Ledger, "reserve", interrupted)
+    result = run(*SKETCH, "--json")
+    assert json.loads(result.stdout)["error"]["spent"] == "counts as spent"
+    assert len(ledger.entries("visits")) == 1
 
 
 # ---------------------------------------------------------------- interrupts, closed pipes

@@ -66,7 +66,7 @@ class Spending:
         if self.was_begun:
             return f"part of the result may have been written: {_COUNTS}"
         if self.was_reserved:
-            return f"nothing was written, but the ledger has an entry for it: {_COUNTS}"
+            return f"nothing was written, but a ledger may have an entry for it: {_COUNTS}"
         if self.counts:
             return f"nothing was written, but noisy numbers may have been made: {_COUNTS}"
         return NOTHING
@@ -78,9 +78,10 @@ def reported_spending(*, adaptive: bool = False) -> Iterator[Spending]:
     stop: Stop = click.get_current_context().find_root().obj
     stop.spending = spending = Spending(stop, adaptive)
     try:
+        from privsketch.ledger.entry import watched_entries
         from privsketch.noise.mechanism import watched_noise
 
-        with watched_noise(spending.noise_drawn):
+        with watched_entries(spending.reserved), watched_noise(spending.noise_drawn):
             yield spending
     except BaseException:
         stop.phase = "ending"  # the sentence is said in any case

@@ -58,6 +58,7 @@ class Failure:
             kind, message = "interrupted", "interrupted"
         elif isinstance(error, PrivsketchError):
             kind, message = kind_of(error), error.told(shell_words(command))
+            message = message.removesuffix(f"; {NOTHING}")  # which is said of all, below
         elif isinstance(error, click.ClickException):
             kind, message, shown = "usage", error.format_message(), error
         elif isinstance(error, OSError) and error.errno is not None:
