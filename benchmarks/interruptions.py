@@ -28,7 +28,7 @@ import privsketch as ps
 from privsketch.models.clusters import ClusterModel
 
 PRIVSKETCH = str(Path(sys.executable).parent / "privsketch")
-SENTENCES = ("nothing was spent", "count the budget as spent")
+SENTENCES = ("nothing was spent", "the budget counts as spent")
 STARTING = 0.1  # seconds
 FACTS = ["-k", "3", "--box", "-4", "4", "--epsilon", "1", "--delta", "1e-6"]
 

@@ -7,6 +7,8 @@ from click.testing import CliRunner
 
 from privsketch.cli.main import main
 
+USAGE, DATA, BUDGET, INTEGRITY = 2, 3, 4, 5  # exit codes, as in docs/commands.md
+
 
 def run(*arguments):
     """What a command says, and its exit code."""
@@ -20,15 +22,16 @@ def succeeded(*arguments):
     return result
 
 
-def refused(folder, *arguments):
-    """The error line of a command that must fail: exit code 2, no traceback, no file changed."""
+def refused(folder, *arguments, code=USAGE):
+    """The error line of a command that must fail: its exit code, no traceback, no file changed."""
     before = contents(folder)
     result = run(*arguments)
     assert isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == 2
+    assert result.exit_code == code
     lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
     assert len(lines) == 1
     assert "Traceback" not in result.output
+    assert result.stderr.count("nothing was spent") == 1
     assert contents(folder) == before
     return lines[0]
 

@@ -149,6 +149,10 @@ class FileError(PrivsketchError):
     """A file is truncated, corrupted, foreign, or from a newer version."""
 
 
+class AccessError(FileError):
+    """A file that cannot be found, opened, written or replaced where it is asked for."""
+
+
 class MergeError(PrivsketchError):
     """Sketches that must not be added up."""
 

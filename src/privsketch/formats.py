@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privsketch.errors import FileError, ParameterError
+from privsketch.errors import AccessError, FileError, ParameterError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -175,7 +175,7 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
             raise FileError(f"{path}: {size} bytes is larger than any privsketch file")
         return path.read_bytes()
     except OSError as error:
-        raise FileError(f"{path}: {error.strerror or 'cannot be read'}") from None
+        raise AccessError(f"{path}: {error.strerror or 'cannot be read'}") from None
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
@@ -193,7 +193,7 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
         if isinstance(error, FileError):
             raise
         reason = getattr(error, "strerror", None) or "cannot be written"
-        raise FileError(f"{path}: {reason}") from None
+        raise AccessError(f"{path}: {reason}") from None
     finally:
         with suppress(OSError, ValueError):
             temporary.unlink(missing_ok=True)
@@ -204,13 +204,13 @@ def require_writable(path: str | os.PathLike[str]) -> None:
     path = Path(path)
     try:
         if not path.name or path.is_dir():
-            raise FileError(f"{path}: is a folder, not a file")
+            raise AccessError(f"{path}: is a folder, not a file")
         if not path.parent.is_dir():
-            raise FileError(f"{path.parent}: no such folder")
+            raise AccessError(f"{path.parent}: no such folder")
         if not path.exists() and len(os.fsencode(path.name)) > 255:
-            raise FileError(f"{path.name[:40]}...: the name is too long")
+            raise AccessError(f"{path.name[:40]}...: the name is too long")
     except OSError as error:
-        raise FileError(f"{path}: {error.strerror or 'cannot be written'}") from None
+        raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
 
 
 def require_fields(value: Any, names: Iterable[str], what: str) -> dict[str, Any]:

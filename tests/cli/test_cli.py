@@ -11,7 +11,7 @@ import pytest
 import privsketch as ps
 from privsketch.cli.main import main
 from privsketch.schema.units import field_values
-from tests.commands import refused, run
+from tests.commands import DATA, INTEGRITY, USAGE, refused, run
 
 COMMANDS = [
     "demo",
@@ -70,8 +70,8 @@ def sketches(study):
     return study
 
 
-def refused_in_one_line(folder, *arguments):
-    line = refused(folder, *arguments)
+def refused_in_one_line(folder, *arguments, code=USAGE):
+    line = refused(folder, *arguments, code=code)
     assert run(*arguments).stderr.strip() == line
     return line
 
@@ -152,7 +152,9 @@ def test_options_that_do_not_go_together_are_refused(sketches, arguments, words)
 
 def test_a_model_never_replaces_a_design(sketches):
     before = (sketches / "study.json").read_bytes()
-    assert "study.json" in refused(sketches, "learn", "site-1.sketch", "-o", "study.json")
+    assert "study.json" in refused(
+        sketches, "learn", "site-1.sketch", "-o", "study.json", code=DATA
+    )
     assert (sketches / "study.json").read_bytes() == before
 
 
@@ -384,7 +386,7 @@ def test_wrong_usage_gets_a_clear_line(folder, changes, word):
 @pytest.mark.parametrize("output", ["nowhere/study.json", "file/study.json", "", "."])
 def test_a_design_that_cannot_be_written_is_an_error(folder, output):
     (folder / "file").write_text("old")
-    refused(folder, *design_arguments(), "-o", output)
+    refused(folder, *design_arguments(), "-o", output, code=DATA)
 
 
 # ---------------------------------------------------------------- errors of sketch
@@ -408,7 +410,7 @@ BAD_DATA = {
 def test_bad_data_get_one_clear_line_and_spend_nothing(study, spent, name, content, word):
     if content is not None:
         (study / name).write_bytes(content)
-    line = refused_in_one_line(study, "sketch", "study.json", name, "-o", "out.sketch")
+    line = refused_in_one_line(study, "sketch", "study.json", name, "-o", "out.sketch", code=DATA)
     assert word in line
     assert "confidential" not in line
     assert spent == []
@@ -417,7 +419,7 @@ def test_bad_data_get_one_clear_line_and_spend_nothing(study, spent, name, conte
 def test_an_existing_sketch_is_not_replaced(sketches, spent):
     before = (sketches / "site-1.sketch").read_bytes()
     line = refused_in_one_line(
-        sketches, "sketch", "study.json", "site-1.csv", "-o", "site-1.sketch"
+        sketches, "sketch", "study.json", "site-1.csv", "-o", "site-1.sketch", code=DATA
     )
     assert "spend the budget again" in line
     assert (sketches / "site-1.sketch").read_bytes() == before
@@ -426,37 +428,40 @@ def test_an_existing_sketch_is_not_replaced(sketches, spent):
 
 @pytest.mark.parametrize("output", ["nowhere/out.sketch", "site-1.csv/out.sketch"])
 def test_a_missing_folder_is_found_before_anything_is_spent(study, spent, output):
-    refused_in_one_line(study, "sketch", "study.json", "site-1.csv", "-o", output)
+    refused_in_one_line(study, "sketch", "study.json", "site-1.csv", "-o", output, code=DATA)
     assert spent == []
 
 
 def test_force_does_not_spend_on_a_folder(study, spent):
     (study / "out").mkdir()
-    refused_in_one_line(study, "sketch", "study.json", "site-1.csv", "-o", "out", "--force")
+    refused_in_one_line(
+        study, "sketch", "study.json", "site-1.csv", "-o", "out", "--force", code=DATA
+    )
     assert spent == []
 
 
 @pytest.mark.parametrize(
-    ("options", "word"),
+    ("options", "word", "code"),
     [
-        (["--columns", "a,b,x"], "'x' is unknown"),
-        (["--columns", "a,b,b"], "twice"),
-        (["--columns", "a,b"], "2 named"),
-        (["--threads", "0"], "--threads 0:"),
-        (["--source", "x" * 201], "--source x"),
+        (["--columns", "a,b,x"], "'x' is unknown", DATA),
+        (["--columns", "a,b,b"], "twice", DATA),
+        (["--columns", "a,b"], "2 named", DATA),
+        (["--threads", "0"], "--threads 0:", USAGE),
+        (["--source", "x" * 201], "--source x", USAGE),
     ],
     ids=str,
 )
-def test_bad_options_of_sketch_spend_nothing(study, spent, options, word):
+def test_bad_options_of_sketch_spend_nothing(study, spent, options, word, code):
     arguments = ["sketch", "study.json", "site-1.csv", "-o", "out.sketch", *options]
-    assert word in refused_in_one_line(study, *arguments)
+    assert word in refused_in_one_line(study, *arguments, code=code)
     assert spent == []
 
 
 def test_a_sketch_of_an_altered_design_is_refused(study, spent):
     text = (study / "study.json").read_text()
     (study / "study.json").write_text(text.replace('"epsilon": 1.0', '"epsilon": 50.0'))
-    line = refused_in_one_line(study, "sketch", "study.json", "site-1.csv", "-o", "out.sketch")
+    arguments = ["sketch", "study.json", "site-1.csv", "-o", "out.sketch"]
+    line = refused_in_one_line(study, *arguments, code=INTEGRITY)
     assert "altered" in line
     assert spent == []
 
@@ -472,14 +477,14 @@ def test_sketches_of_different_studies_do_not_merge(sketches):
     run(*design_arguments(epsilon="2"), "-o", "other.json")
     run("sketch", "other.json", "site-2.csv", "-o", "other.sketch")
     line = refused_in_one_line(
-        sketches, "merge", "site-1.sketch", "other.sketch", "-o", "all.sketch"
+        sketches, "merge", "site-1.sketch", "other.sketch", "-o", "all.sketch", code=INTEGRITY
     )
     assert "same study" in line
 
 
 def test_the_same_sketch_does_not_merge_with_itself(sketches):
     line = refused_in_one_line(
-        sketches, "merge", "site-1.sketch", "site-1.sketch", "-o", "all.sketch"
+        sketches, "merge", "site-1.sketch", "site-1.sketch", "-o", "all.sketch", code=INTEGRITY
     )
     assert "twice" in line
 
@@ -487,7 +492,7 @@ def test_the_same_sketch_does_not_merge_with_itself(sketches):
 def test_the_same_source_does_not_merge(sketches):
     run("sketch", "study.json", "site-1.csv", "-o", "again.sketch", "--source", "site-1")
     line = refused_in_one_line(
-        sketches, "merge", "site-1.sketch", "again.sketch", "-o", "all.sketch"
+        sketches, "merge", "site-1.sketch", "again.sketch", "-o", "all.sketch", code=INTEGRITY
     )
     assert "'site-1' occurs more than once" in line
 
@@ -506,7 +511,7 @@ def test_too_many_or_no_clusters_are_refused(sketches, k):
     ids=["model", "report"],
 )
 def test_learn_writes_all_or_nothing(sketches, options):
-    refused_in_one_line(sketches, "learn", "site-1.sketch", *options, "--n-init", 1)
+    refused_in_one_line(sketches, "learn", "site-1.sketch", *options, "--n-init", 1, code=DATA)
 
 
 @pytest.mark.parametrize("command", ["merge", "learn", "inspect"])
@@ -515,7 +520,7 @@ def test_a_corrupted_sketch_is_refused(sketches, command):
     data[len(data) // 2] ^= 1
     (sketches / "bad.sketch").write_bytes(data)
     options = [] if command == "inspect" else ["-o", "out"]
-    line = refused_in_one_line(sketches, command, "bad.sketch", *options)
+    line = refused_in_one_line(sketches, command, "bad.sketch", *options, code=INTEGRITY)
     assert "bad.sketch: truncated or corrupted" in line
 
 
@@ -532,30 +537,32 @@ FOREIGN = {
 @pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
 def test_a_foreign_file_is_refused(folder, content):
     (folder / "foreign").write_bytes(content)
-    assert "foreign: " in refused_in_one_line(folder, "inspect", "foreign")
+    assert "foreign: " in refused_in_one_line(folder, "inspect", "foreign", code=INTEGRITY)
 
 
 @pytest.mark.parametrize("command", ["sketch", "merge", "learn", "inspect"])
 def test_a_missing_input_is_refused(folder, command):
     options = {"sketch": ["data.csv", "-o", "out"], "inspect": []}.get(command, ["-o", "out"])
-    assert "nowhere: " in refused_in_one_line(folder, command, "nowhere", *options)
+    line = refused_in_one_line(folder, command, "nowhere", *options, code=DATA)
+    assert "nowhere: " in line
 
 
 def test_a_model_is_not_a_sketch(sketches):
     run("learn", "site-1.sketch", "-o", "model.json", "--n-init", 1)
     assert json.loads((sketches / "model.json").read_text())
-    assert "not a privsketch sketch" in refused_in_one_line(sketches, "learn", "model.json")
+    line = refused_in_one_line(sketches, "learn", "model.json", code=INTEGRITY)
+    assert "not a privsketch sketch" in line
 
 
 def test_a_demo_that_cannot_write_is_an_error(folder):
     (folder / "file").write_text("old")
-    refused(folder, "demo", "--records", 100, "-o", "file")
+    refused(folder, "demo", "--records", 100, "-o", "file", code=DATA)
 
 
 def test_files_of_value_are_not_replaced_unawares(study):
     before = (study / "study.json").read_bytes()
     refused = run(*design_arguments(), "-o", "study.json")
-    assert refused.exit_code == 2
+    assert refused.exit_code == DATA
     assert "--force" in refused.output
     assert (study / "study.json").read_bytes() == before
     assert run(*design_arguments(seed="8"), "-o", "study.json", "--force").exit_code == 0
@@ -564,9 +571,9 @@ def test_files_of_value_are_not_replaced_unawares(study):
     assert run("sketch", "study.json", "site-1.csv", "-o", "s1.sketch").exit_code == 0
     assert run("sketch", "study.json", "site-2.csv", "-o", "s2.sketch").exit_code == 0
     contents = {path.name: path.read_bytes() for path in study.iterdir()}
-    assert run("merge", "s1.sketch", "s2.sketch", "-o", "s1.sketch").exit_code == 2
-    assert run("learn", "s1.sketch", "-o", "s1.sketch").exit_code == 2
-    assert run("learn", "s1.sketch", "--report", "site-1.csv").exit_code == 2
+    assert run("merge", "s1.sketch", "s2.sketch", "-o", "s1.sketch").exit_code == DATA
+    assert run("learn", "s1.sketch", "-o", "s1.sketch").exit_code == DATA
+    assert run("learn", "s1.sketch", "--report", "site-1.csv").exit_code == DATA
     assert {path.name: path.read_bytes() for path in study.iterdir()} == contents
     for _ in range(2):  # models and reports may be replaced by newer ones
         result = run("learn", "s1.sketch", "-o", "model.json", "--report", "report.html")
@@ -577,7 +584,7 @@ def test_a_holder_can_insist_on_the_design_agreed_upon(study):
     fingerprint = ps.Design.load("study.json").fingerprint
     arguments = ["sketch", "study.json", "site-1.csv", "-o", "s1.sketch", "--expect"]
     for wrong in ("0" * 16, fingerprint[:4], "x"):
-        assert run(*arguments, wrong).exit_code == 2
+        assert run(*arguments, wrong).exit_code == INTEGRITY
         assert not (study / "s1.sketch").exists()
     assert run(*arguments, fingerprint[:16]).exit_code == 0
 
@@ -590,7 +597,7 @@ def test_columns_of_an_array_are_named_by_number(study):
 
 def test_the_same_file_twice_is_refused(study):
     result = run("sketch", "study.json", "site-1.csv", "./site-1.csv", "-o", "s1.sketch")
-    assert result.exit_code == 2
+    assert result.exit_code == DATA
     assert "twice" in result.output
 
 
@@ -634,7 +641,7 @@ def test_plan_for_machines(folder):
     told = run(*plan_arguments(), "--json", "--rate", "0.25")
     assert told.exit_code == 0
     found = json.loads(told.stdout)
-    assert set(found) == {"recommended", "reasons", "alternatives"}
+    assert {"recommended", "reasons", "alternatives"} <= set(found)
     first = found["alternatives"][0]
     assert found["recommended"] == first["name"] == "planned"
     assert first["verdict"] == "good"

@@ -24,7 +24,7 @@ from privsketch.projection.matrix import public_matrix
 from privsketch.tables import memory as selection
 from privsketch.testing import replaced_noise
 from tests import commands
-from tests.commands import run
+from tests.commands import DATA, INTEGRITY, USAGE, run
 
 DIM, K = 3, 2
 OPTIONS = ["--epsilon", "4", "-k", str(K), "--ball", "3", "--seed", "5"]
@@ -43,9 +43,9 @@ def released(*arguments):
     return commands.succeeded("release", *arguments)
 
 
-def refused(folder, *arguments):
+def refused(folder, *arguments, code=DATA):
     """The error line of a release that must fail."""
-    return commands.refused(folder, "release", *arguments)
+    return commands.refused(folder, "release", *arguments, code=code)
 
 
 def some_records(n_records=50, seed=0):
@@ -404,8 +404,8 @@ def test_inspect_takes_no_other_file_for_a_released_table(folder):
     np.save("data.npy", some_records())
     released("data.npy", *OPTIONS, "-o", "out.parquet")
     Path("out.sketch").write_bytes(b"something")
-    assert run("inspect", "out.sketch").exit_code == 2
-    assert run("inspect", "data.npy").exit_code == 2
+    assert run("inspect", "out.sketch").exit_code == INTEGRITY
+    assert run("inspect", "data.npy").exit_code == INTEGRITY
 
 
 def test_an_altered_receipt_is_refused(folder):
@@ -414,7 +414,7 @@ def test_an_altered_receipt_is_refused(folder):
     text = Path("out.receipt.json").read_text()
     Path("out.receipt.json").write_text(text.replace('"epsilon": 4.0', '"epsilon": 0.4'))
     told = run("inspect", "out.receipt.json")
-    assert told.exit_code == 2
+    assert told.exit_code == INTEGRITY
     assert "altered" in told.stderr
 
 
@@ -512,7 +512,7 @@ def full_disk(monkeypatch):
 def test_a_full_disk_leaves_nothing(folder, full_disk, output):
     np.save("data.npy", some_records())
     line = refused(folder, "data.npy", *OPTIONS, "-o", output)
-    assert line == f"Error: {output}: No space left on device; nothing was spent or written"
+    assert line == f"Error: {output}: No space left on device; nothing was spent"
 
 
 @pytest.mark.parametrize("failing", [1, 2])
@@ -534,7 +534,7 @@ def test_a_table_never_stands_without_its_own_receipt(folder, monkeypatch, faili
 
     monkeypatch.setattr(os, "replace", sometimes)
     result = run("release", "data.npy", *OPTIONS, "--force", "-o", "out.npy")
-    assert result.exit_code == 2
+    assert result.exit_code == DATA
     assert "Input/output error" in result.stderr
     assert count == failing
     assert [path.name for path in folder.iterdir()] == ["data.npy"]
@@ -627,6 +627,8 @@ BAD = {
     "compressed output": (["data.parquet", "-o", "out.csv.gz"], "unknown kind"),
     "folder": (["data.parquet", "-o", "nowhere/out.csv"], "no such folder"),
     "matrix": (["data.parquet", "--publish-matrix", "P.csv"], ".npy"),
+}
+BAD_USAGE = {
     "components": (["data.parquet", "-k", 0], "--components 0:"),
     "epsilon": (["data.parquet", "--epsilon", -1], "--epsilon -1.0:"),
     "threads": (["data.parquet", "--threads", 0], "--threads 0:"),
@@ -658,10 +660,17 @@ def tables(folder):
     return folder
 
 
-@pytest.mark.parametrize(("arguments", "word"), BAD.values(), ids=BAD)
-def test_mistakes_get_one_clear_line_and_release_nothing(tables, arguments, word):
+@pytest.mark.parametrize(
+    ("arguments", "word", "code"),
+    [
+        pytest.param(*case, code, id=name)
+        for cases, code in ((BAD, DATA), (BAD_USAGE, USAGE))
+        for name, case in cases.items()
+    ],
+)
+def test_mistakes_get_one_clear_line_and_release_nothing(tables, arguments, word, code):
     output = [] if "-o" in arguments else ["-o", "out.parquet"]
-    line = refused(tables, *OPTIONS, *arguments, *output)
+    line = refused(tables, *OPTIONS, *arguments, *output, code=code)
     assert word in line
     assert "confidential" not in line
 

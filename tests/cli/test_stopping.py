@@ -14,12 +14,13 @@ import pytest
 import privsketch as ps
 from privsketch.cli import progress
 from privsketch.cli.stopping import Stop, stoppable
+from privsketch.errors import AccessError
 from privsketch.models.clusters import ClusterModel
 from privsketch.report import html
-from tests.commands import modules_after, run
+from tests.commands import DATA, USAGE, modules_after, run
 
 PRIVSKETCH = Path(sys.executable).parent / "privsketch"
-NOTHING = "nothing was spent or written"
+NOTHING = "nothing was spent"
 COST = ["--epsilon", "1", "--delta", "1e-6"]
 
 
@@ -104,7 +105,7 @@ def test_an_interrupt_that_is_lost_while_noise_is_drawn_stops_the_command(
     result = run(*SPENDING[what])
     assert result.exit_code == 1
     # A sketch that is not written has told nobody anything; a run goes on from its own numbers.
-    told = NOTHING if what == "sketch" else "count the budget as spent"
+    told = NOTHING if what == "sketch" else "the budget counts as spent"
     assert result.stderr.count(told) == 1
     assert names(folder) == before
 
@@ -130,7 +131,7 @@ def test_a_failure_says_in_its_one_line_what_it_cost(folder, command):
     holes[-1, 0] = np.nan
     np.save("data.npy", holes)
     result = run(*command)
-    assert result.exit_code == 2
+    assert result.exit_code == DATA
     (line,) = result.stderr.splitlines()
     assert line.startswith("Error: column number 0 (from 0) has a missing")
     assert line.endswith(NOTHING)
@@ -138,18 +139,18 @@ def test_a_failure_says_in_its_one_line_what_it_cost(folder, command):
 
 def test_a_failure_after_the_model_was_written_says_that(folder, monkeypatch):
     def full(*_):
-        raise ps.PrivsketchError("report.html: no space left")
+        raise AccessError("report.html: no space left")
 
     monkeypatch.setattr("privsketch.formats.write_file", full)
     result = run(*SPENDING["cluster"], "--report", "report.html")
-    assert result.exit_code == 2
-    assert "out.json was written before that: the budget is spent" in result.stderr
+    assert result.exit_code == DATA
+    assert "out.json was written before that: the budget counts as spent" in result.stderr
     assert ClusterModel.load("out.json").n_clusters == 2
 
 
 def test_a_wrong_option_spends_nothing(folder):
     result = run(*SPENDING["cluster"], "--loss", "distances")
-    assert result.exit_code == 2
+    assert result.exit_code == USAGE
     assert NOTHING in result.stderr
 
 
@@ -170,11 +171,11 @@ def test_other_commands_have_nothing_to_spend_and_write_nothing_either(folder, m
 def test_a_model_and_its_report_are_two_files(folder):
     run(*SPENDING["sketch"])
     result = run("learn", "out.sketch", "-k", 2, "-o", "both", "--report", "both")
-    assert result.exit_code == 2
+    assert result.exit_code == DATA
     assert "given twice" in result.stderr
     Path("notes.txt").write_text("mine")
     result = run("learn", "out.sketch", "-k", 2, "-o", "notes.txt")
-    assert result.exit_code == 2
+    assert result.exit_code == DATA
     assert "--force" not in result.stderr
     assert Path("notes.txt").read_text() == "mine"
 
@@ -289,7 +290,7 @@ def test_a_pipe_that_is_closed_early_may_have_been_read(folder, unbuffered):
     process.stdout.close()
     said = process.stderr.read().decode()
     assert process.wait() != 0
-    assert "part of the result may have been written: count the budget as spent" in said
+    assert "part of the result may have been written: the budget counts as spent" in said
     assert "Traceback" not in said
     assert "nothing was spent" not in said
 
@@ -313,7 +314,7 @@ def test_a_sketch_without_a_name_has_a_source_of_its_own(folder):
 def test_what_must_be_a_file_is_no_stream(folder, arguments):
     before = names(folder)
     result = run(*arguments)
-    assert result.exit_code == 2
+    assert result.exit_code == USAGE
     assert "give the name of a file" in result.stderr
     assert NOTHING in result.stderr
     assert names(folder) == before
@@ -331,13 +332,13 @@ def test_the_shell_says_whether_there_is_a_header(folder):
         ["release", "bare.csv", "-k", 1, "--ball", 4, "--epsilon", 1, "-o", "a.npy"],
     ):
         refused = run(*command)
-        assert refused.exit_code == 2
+        assert refused.exit_code == DATA
         assert "--no-header for a record" in refused.stderr
         assert f"{records[0, 0]:.4f}" not in refused.stderr
         assert run(*command, "--no-header").exit_code == 0
         run(*command, "--header", "--force")
         wrong = run(*command, "--header", "--columns", "a,b,c", "--force")
-        assert wrong.exit_code == 2
+        assert wrong.exit_code == DATA
         assert f"{records[0, 0]:.4f}" not in wrong.stderr  # even so it may be a record
     assert len(np.load("a.npy")) == len(records) - 1  # because somebody said so
 
@@ -386,7 +387,7 @@ def test_words_of_a_header_are_in_no_error_of_a_command(folder, method):
         ["release", "words.csv", "-k", 1, "--box", 0, 3, "--epsilon", 1, "-o", "rows.npy"],
     ):
         result = run(*command)
-        assert result.exit_code == 2
+        assert result.exit_code == DATA
         assert "hiddenjones" not in result.output
         assert "secretsmith" not in result.output
 
@@ -394,7 +395,7 @@ def test_words_of_a_header_are_in_no_error_of_a_command(folder, method):
 def test_a_sketch_does_not_replace_its_own_records(folder):
     before = Path("data.npy").read_bytes()
     result = run("sketch", "study.json", "data.npy", "-o", "data.npy", "--force")
-    assert result.exit_code == 2
+    assert result.exit_code == DATA
     assert "given twice" in result.stderr
     assert Path("data.npy").read_bytes() == before
 
@@ -438,7 +439,7 @@ def test_a_dry_run_needs_no_output_and_minds_none(folder, what):
     Path(command[-1]).write_text("old")
     assert run(*command, "--dry-run").exit_code == 0
     missing = run(*without)
-    assert missing.exit_code == 2
+    assert missing.exit_code == USAGE
     assert "Missing option '-o'" in missing.stderr
 
 
@@ -446,7 +447,7 @@ def test_a_dry_run_needs_no_output_and_minds_none(folder, what):
 def test_a_domain_of_other_columns_says_how_to_choose_them(folder, what):
     command = [word for word in SPENDING[what] if word not in ("--box", "--ball", -4, 4)]
     result = run(*command, "--box", "0,0", "1,1")
-    assert result.exit_code == 2
+    assert result.exit_code == DATA
     assert "name the columns to use with --columns" in result.stderr
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import privsketch as ps
-from tests.commands import contents, refused, run, succeeded
+from tests.commands import DATA, INTEGRITY, USAGE, contents, refused, run, succeeded
 
 SCHEMA = ps.Schema(
     [ps.Number("age", 18, 100), ps.Number("income", 0, 500_000)], missing="drop", person="patient"
@@ -52,24 +52,25 @@ def test_a_look_is_marked_and_leaves_nothing(visits, spent):
     plain = succeeded("check", "plain.json", "data.csv", "--missing", "center").stdout
     assert all(line.startswith("private: ") for line in plain.splitlines())
     refusing = run("check", "plain.json", "data.csv")
-    assert refusing.exit_code == 2
+    assert refusing.exit_code == DATA
+    assert "nothing was spent" in refusing.stderr
     assert "refused" in refusing.stdout
     assert contents(visits) == before
     assert spent == []
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "code"),
     [
-        ("nothing.json", "data.csv"),
-        ("data.csv", "data.csv"),
-        ("schema.json", "nothing.csv"),
-        ("schema.json", "data.csv", "--columns", "age,income"),
+        (("nothing.json", "data.csv"), DATA),
+        (("data.csv", "data.csv"), INTEGRITY),
+        (("schema.json", "nothing.csv"), DATA),
+        (("schema.json", "data.csv", "--columns", "age,income"), USAGE),
     ],
     ids=str,
 )
-def test_what_cannot_be_looked_at_is_one_line(visits, arguments):
-    assert refused(visits, "check", *arguments)
+def test_what_cannot_be_looked_at_is_one_line(visits, arguments, code):
+    assert refused(visits, "check", *arguments, code=code)
 
 
 def test_bounds_cost_what_was_asked_for(visits):
@@ -89,18 +90,18 @@ def test_bounds_cost_what_was_asked_for(visits):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "words", "code"),
     [
-        (("--columns", "age", "--epsilon", "0"), "--epsilon"),
-        (("--columns", "weight", "--epsilon", "1"), "weight"),
-        (("--columns", "age,age", "--epsilon", "1"), "twice"),
-        (("--columns", "age", "--epsilon", "1", "--max-outside", "3"), "--max-outside"),
-        (("--columns", "age", "--epsilon", "1", "--person", "nobody"), "nobody"),
+        (("--columns", "age", "--epsilon", "0"), "--epsilon", USAGE),
+        (("--columns", "weight", "--epsilon", "1"), "weight", DATA),
+        (("--columns", "age,age", "--epsilon", "1"), "twice", USAGE),
+        (("--columns", "age", "--epsilon", "1", "--max-outside", "3"), "--max-outside", USAGE),
+        (("--columns", "age", "--epsilon", "1", "--person", "nobody"), "nobody", DATA),
     ],
     ids=str,
 )
-def test_what_cannot_be_bought_costs_nothing(visits, spent, arguments, words):
-    line = refused(visits, "bounds", "data.csv", *arguments)
+def test_what_cannot_be_bought_costs_nothing(visits, spent, arguments, words, code):
+    line = refused(visits, "bounds", "data.csv", *arguments, code=code)
     assert words in line
     assert "nothing was spent" in line
     assert spent == []

@@ -10,7 +10,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.survey.draft import drafted, misfits, names_a_person, open_places
-from tests.commands import contents, refused, run, succeeded
+from tests.commands import DATA, INTEGRITY, contents, refused, run, succeeded
 
 SECRET = "4711"
 
@@ -132,7 +132,7 @@ def test_from_a_draft_to_a_schema(parquet, folder):
     assert "no record was read" in told
     draft = json.loads((folder / "schema.json").read_text())
     assert draft == drafted(parquet)
-    exists = refused(folder, "schema", "draft", "data.parquet", "-o", "schema.json")
+    exists = refused(folder, "schema", "draft", "data.parquet", "-o", "schema.json", code=DATA)
     assert "--force" in exists
     assert "11 thing(s)" in refused(folder, "schema", "check", "schema.json")
     told = run("schema", "check", "schema.json").stdout
@@ -148,19 +148,20 @@ def test_from_a_draft_to_a_schema(parquet, folder):
     assert SECRET not in told
     assert contents(folder) == before
     (folder / "other.csv").write_text("Age,patient_id\n1,2\n")
-    assert "1 thing(s)" in refused(folder, "schema", "check", "schema.json", "other.csv")
+    misfit = refused(folder, "schema", "check", "schema.json", "other.csv", code=DATA)
+    assert "1 thing(s)" in misfit
     succeeded("schema", "draft", "other.csv", "-o", "schema.json", "--force")
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "code"),
     [
-        ("schema", "check", "nothing.json"),
-        ("schema", "check", "data.parquet"),
-        ("schema", "draft", "nothing.csv", "-o", "s.json"),
-        ("schema", "draft", "data.parquet", "-o", "no/where.json"),
+        (("schema", "check", "nothing.json"), DATA),
+        (("schema", "check", "data.parquet"), INTEGRITY),
+        (("schema", "draft", "nothing.csv", "-o", "s.json"), DATA),
+        (("schema", "draft", "data.parquet", "-o", "no/where.json"), DATA),
     ],
     ids=str,
 )
-def test_what_cannot_be_done_is_one_line(parquet, folder, arguments):
-    assert refused(folder, *arguments)
+def test_what_cannot_be_done_is_one_line(parquet, folder, arguments, code):
+    assert refused(folder, *arguments, code=code)

@@ -21,7 +21,7 @@ from privsketch.tables.carried import RecordFiles
 from privsketch.tables.files import expanded, record_files
 from privsketch.tables.reading import count_records, read_blocks
 from privsketch.tables.untyped.format import FileFormat
-from tests.commands import refused, run, succeeded
+from tests.commands import DATA, refused, run, succeeded
 from tests.workbooks import write_workbook
 
 SECRET = "confidential"
@@ -513,35 +513,35 @@ def test_every_command_reads_files_as_they_come(folder, command):
 def test_every_command_says_what_is_to_be_said(folder, command, spent):
     columns = [] if command[0] == "sketch" else ["--columns", "größe,gewicht"]
     command = [*command, *columns]
-    line = refused(folder, *command)
+    line = refused(folder, *command, code=DATA)
     assert "UTF-8" in line
     assert "--encoding latin-1" in line
-    line = refused(folder, *command, "--encoding", "latin-1")
+    line = refused(folder, *command, "--encoding", "latin-1", code=DATA)
     assert "--delimiter ';'" in line
-    line = refused(folder, *command, *WRITTEN[:2], *WRITTEN[4:])
+    line = refused(folder, *command, *WRITTEN[:2], *WRITTEN[4:], code=DATA)
     assert "column 'größe' is not numeric" in line
     assert "--decimal ," in line
-    line = refused(folder, *command, *WRITTEN[2:])
+    line = refused(folder, *command, *WRITTEN[2:], code=DATA)
     assert "--decimal , is what separates its cells" in line
     line = refused(folder, *command, *WRITTEN, "--delimiter", ";;")
     assert "--delimiter ';;': expected one character" in line
     for error in (line, refused(folder, *command, *WRITTEN, "--encoding", "klingon")):
-        assert error.endswith("nothing was spent or written")
+        assert error.endswith("nothing was spent")
     assert spent == []
 
 
 @pytest.mark.parametrize("name", ["sketch", "cluster"])
 def test_results_are_not_written_into_a_folder_of_records(folder, name, spent):
     command = [*COMMANDS[name][:-1], "data/out"]
-    assert "in a folder of records" in refused(folder, *command, *WRITTEN)
+    assert "in a folder of records" in refused(folder, *command, *WRITTEN, code=DATA)
     command = [*COMMANDS[name][:-1], "data/a.csv", "--force"]
-    assert "given twice" in refused(folder, *command, *WRITTEN)
+    assert "given twice" in refused(folder, *command, *WRITTEN, code=DATA)
     assert spent == []
 
 
 def test_the_same_file_through_a_folder_is_refused(folder):
     command = ["release", "data", "data/a.csv", *COMMANDS["release"][2:]]
-    assert "the same file is given twice" in refused(folder, *command, *WRITTEN)
+    assert "the same file is given twice" in refused(folder, *command, *WRITTEN, code=DATA)
 
 
 def test_help_says_how_files_are_written():

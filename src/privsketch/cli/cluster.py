@@ -23,6 +23,7 @@ from privsketch.cli.options import (
     with_options,
 )
 from privsketch.cli.output import (
+    note,
     require_apart,
     require_file,
     require_free,
@@ -34,6 +35,7 @@ from privsketch.cli.output import (
     source_name,
     write,
 )
+from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.spending import Spending, reported_spending
 from privsketch.errors import PrivsketchError
 
@@ -107,6 +109,7 @@ METHODS = {
     help="Say which method would be used and what it would cost, without reading a record.",
 )
 @click.option("--force", is_flag=True, help="Replace existing outputs: spends the budget again.")
+@JSON
 def cluster(
     data: tuple[Path, ...],
     box: tuple[str, str] | None,
@@ -159,7 +162,10 @@ def cluster(
         choice = _choice(method, loss, study)
         said = say_cautions(study.domain, study.budget, study.n_records, study.names)
         if dry_run:
-            click.echo(_forecast(study, choice, files, n_threads, said))
+            say(_forecast(study, choice, files, n_threads, said), None)
+            if wants_json():
+                found = _forecast_facts(study, choice, n_threads)
+                answer(dry_run=True, looked_at=files.looked_at, **found)
             return
         output = required_output(output)
         named = source_name(source, output)
@@ -178,9 +184,9 @@ def cluster(
         say(model.describe(), output)
         say_source(source, output, "run on")
         if files.chosen.is_found:
-            say(
-                "note        names in the header of a text file are not published: state them with "
-                "--columns to have them in the model",
+            note(
+                "names in the header of a text file are not published: state them with --columns "
+                "to have them in the model",
                 output,
             )
         say_written(output)
@@ -189,6 +195,11 @@ def cluster(
         if page is not None and report is not None:
             write_file(report, page)
             say(f"written to {report}", output)
+        if wants_json():
+            from privsketch.cli.shell.facts import model_facts
+
+            files_written = [path for path in (output, report) if path]
+            answer(dry_run=False, written=files_written, **model_facts(model))
 
 
 def _run(
@@ -244,6 +255,14 @@ class _Study:
         from privsketch.schema.table import Schema
 
         return self.domain.box if isinstance(self.domain, Schema) else self.domain
+
+    @property
+    def charged(self) -> Budget:
+        """The budget, for the unit that the schema protects."""
+        from privsketch.schema.table import Schema
+
+        schema = self.domain
+        return schema.charged(self.budget) if isinstance(schema, Schema) else self.budget
 
     def design(self) -> Design:
         """For a sketch of the records."""
@@ -336,9 +355,7 @@ def _forecast(
     from privsketch.clustering.pipeline.plan import plan_pipeline
     from privsketch.design.words import describe_design
 
-    described = study.domain.describe().splitlines()
-    is_schema = isinstance(study.domain, ps.Schema)
-    budget = study.domain.charged(study.budget) if is_schema else study.budget  # type: ignore[union-attr]
+    described, budget = study.domain.describe().splitlines(), study.charged
     lines = [
         _method_line(choice),
         f"record      {study.domain.dim} columns",
@@ -356,6 +373,32 @@ def _forecast(
         if plan.excess > DOUBTFUL:
             lines.append(f"careful     {TOO_NOISY}")
     return "\n".join([*lines, files.looked_at, "nothing was spent"])
+
+
+def _forecast_facts(study: _Study, choice: Choice, n_threads: int | None) -> dict[str, Any]:
+    """The same for machines."""
+    import privsketch as ps
+    from privsketch.cli.shell.facts import cost_facts, design_facts
+    from privsketch.clustering.pipeline.plan import plan_pipeline
+
+    facts = {
+        "method": choice.method,
+        "reason": choice.reason or None,
+        "dim": study.domain.dim,
+        "cost": cost_facts(study.charged),
+    }
+    if choice.method == "sketch":
+        design = study.design()
+        planned = design_facts(design)
+        estimate = asdict(ps.estimate_cost(design, n_threads=n_threads))
+        facts |= {name: planned[name] for name in ("design", "forecast", "noise_std")}
+        facts |= {"estimate": estimate}
+    elif choice.method == "pipeline" and study.n_records is not None:
+        dim = len(study.box.half_widths)
+        plan = plan_pipeline(study.n_clusters, dim, study.charged, study.n_records)
+        shares = {name: float(share) for name, share in plan.weights}
+        facts["plan"] = {**asdict(plan), "weights": shares}
+    return facts
 
 
 def _method_line(choice: Choice) -> str:

@@ -12,13 +12,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import numpy.typing as npt
 
 import privsketch as ps
 from privsketch.cli.progress import record_bar, spinner
-from privsketch.errors import FileError
+from privsketch.cli.shell.answer import answer, say, wants_json
+from privsketch.cli.shell.facts import model_facts
+from privsketch.cli.spending import Spending
+from privsketch.errors import AccessError
 from privsketch.models.base import nearest
 from privsketch.report.html import save_report
 from privsketch.tables.reading import read_blocks
@@ -70,6 +72,10 @@ _WARDS = np.array(
 )
 _SMOKERS = np.array([0.45, 0.30, 0.25, 0.10, 0.05, 0.50])
 _TIMES = np.array([0.5, 0.5, 0.5, 0.3, 0.5, 0.75])  # of admission, from the first day to the last
+_FILES = (
+    *("schema.json", "study.json", "all.sketch", "model.json", "report.html"),
+    *("mixture.json", "mixture.html", "synthetic.csv"),
+)
 _MISSING = 0.02  # of the values in six columns: one row of nine lacks something
 # Not every site sees the same patients.
 _MIX = np.array(
@@ -108,21 +114,21 @@ def site_table(site: int, n_patients: int) -> Any:
     return pa.table(columns).take(pa.array(rng.permutation(size)))
 
 
-def run_demo(folder: Path, n_records: int) -> None:
+def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> None:
     """Run the whole story, of `n_records` patients a site, and leave its files in `folder`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileError(f"{folder}: {error.strerror or 'cannot be made'}") from None
+        raise AccessError(f"{folder}: {error.strerror or 'cannot be made'}") from None
     started = time.perf_counter()
-    click.echo("Five hospitals have tables of visits that may not move: several visits a patient,")
-    click.echo("numbers in their units, a ward, yes and no, dates, and missing values.")
+    say("Five hospitals have tables of visits that may not move: several visits a patient,")
+    say("numbers in their units, a ward, yes and no, dates, and missing values.")
     paths = _write_tables(folder, n_records)
 
-    click.secho("\nThey write down what is public about such a table: schema.json", bold=True)
+    say("\nThey write down what is public about such a table: schema.json", bold=True)
     SCHEMA.save(folder / "schema.json")
     columns = [json.dumps(column.to_json()) for column in SCHEMA.columns]
-    click.echo(_indent("\n".join([*columns[:2], "...", *columns[-3:]])))
+    say(_indent("\n".join([*columns[:2], "...", *columns[-3:]])))
 
     _step(
         "They agree on a public recipe",
@@ -137,7 +143,7 @@ def run_demo(folder: Path, n_records: int) -> None:
         random_state=7,
     )
     design.save(folder / "study.json")
-    click.echo(_indent(design.describe()))
+    say(_indent(design.describe()))
 
     _step(
         "Every site reads its table once and publishes a sketch: one visit of each patient counts",
@@ -148,8 +154,10 @@ def run_demo(folder: Path, n_records: int) -> None:
         with record_bar([path]) as advance:
             released = ps.sketch(path, study, source=path.stem, progress=advance)
         released.save(path.with_suffix(".sketch"))
+        if spending is not None:
+            spending.wrote(path.with_suffix(".sketch"))
         size = path.with_suffix(".sketch").stat().st_size
-        click.echo(
+        say(
             f"    {path.stem}.sketch  {size:,} bytes for {path.stat().st_size:,} bytes of "
             f"visits, epsilon = {released.receipt.epsilon:g} for {released.receipt.unit}"
         )
@@ -157,7 +165,7 @@ def run_demo(folder: Path, n_records: int) -> None:
     _step("The collector adds them up", "privsketch merge site-*.sketch -o all.sketch")
     total = ps.merge(ps.Sketch.load(path.with_suffix(".sketch")) for path in paths)
     total.save(folder / "all.sketch")
-    click.echo(_indent(total.receipt.describe()))
+    say(_indent(total.receipt.describe()))
 
     title = "Five hospitals, six groups"
     _step(
@@ -168,7 +176,7 @@ def run_demo(folder: Path, n_records: int) -> None:
         model = ps.learn_kmeans(total, N_CLUSTERS)
     model.save(folder / "model.json")
     save_report(model, total, folder / "report.html", title=title)
-    click.echo(_indent(model.describe()))
+    say(_indent(model.describe()))
 
     _step(
         "The sketch is paid for: further questions cost nothing. How many groups are there?",
@@ -176,7 +184,7 @@ def run_demo(folder: Path, n_records: int) -> None:
     )
     with spinner("learning"):
         number = ps.learn_kmeans(total, "auto").n_clusters
-    click.echo(f"    {number} clusters explain the sketch")
+    say(f"    {number} clusters explain the sketch")
 
     _step(
         "And what would such records look like? A Gaussian mixture makes synthetic ones",
@@ -187,21 +195,31 @@ def run_demo(folder: Path, n_records: int) -> None:
         mixture = ps.learn_gaussian_mixture(total, N_CLUSTERS, covariance_type="diag", n_init=1)
     mixture.save(folder / "mixture.json")
     save_report(mixture, total, folder / "mixture.html", title=f"{title}, as a mixture")
-    click.echo(_indent(_write_synthetic(mixture, folder / "synthetic.csv")))
-    click.echo("    1,000 of them, free to publish, are in synthetic.csv")
+    say(_indent(_write_synthetic(mixture, folder / "synthetic.csv")))
+    say("    1,000 of them, free to publish, are in synthetic.csv")
 
     _step("How good is it? Only a demo can tell, because its records are public", None)
     with spinner("k-means on all records"):
         records = np.concatenate([_kept_records(path) for path in paths])
         ratio = _compare(records, model)
-    click.echo(
+    say(
         f"    squared error {ratio:.3f} times that of k-means on the {len(records):,} records that "
         "counted"
     )
-    click.echo(
+    say(
         f"\nDone in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} and "
         f"{folder / 'mixture.html'}"
     )
+    if wants_json():
+        files = [*paths, *(path.with_suffix(".sketch") for path in paths)]
+        answer(
+            written=[*files, *(folder / name for name in _FILES)],
+            fingerprint=study.fingerprint,
+            n_clusters_found=number,
+            error_ratio=ratio,
+            seconds=time.perf_counter() - started,
+            **model_facts(model),
+        )
 
 
 def _write_tables(folder: Path, n_patients: int) -> list[Path]:
@@ -257,9 +275,9 @@ def _compare(records: npt.NDArray[np.float64], model: ps.ClusterModel) -> float:
 
 
 def _step(title: str, command: str | None) -> None:
-    click.secho(f"\n{title}", bold=True)
+    say(f"\n{title}", bold=True)
     if command is not None:
-        click.secho(f"  $ {command}", fg="cyan")
+        say(f"  $ {command}", fg="cyan")
 
 
 def _indent(text: str) -> str:

@@ -9,6 +9,7 @@ import click
 
 from privsketch.cli.options import choice
 from privsketch.cli.output import is_standard, require_file, require_free, say, say_written, write
+from privsketch.cli.shell.answer import JSON, answer, wants_json
 
 if TYPE_CHECKING:
     from privsketch import ClusterModel, GaussianMixtureModel, PCAModel, Sketch
@@ -74,6 +75,7 @@ class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
     help="Most searches; fewer are made if one explains the sketch.",
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the searches.")
+@JSON
 def learn(
     sketch_file: Path,
     task: str | None,
@@ -89,17 +91,17 @@ def learn(
     """
     import privsketch as ps
     from privsketch.cli.progress import spinner
-    from privsketch.errors import FileError
+    from privsketch.errors import AccessError
     from privsketch.formats import write_file
 
     require_file(report, "a report is a page of its own")
     if output is not None and report is not None and output.resolve() == report.resolve():
-        raise FileError(f"{report}: given twice; model and report need a file each")
+        raise AccessError(f"{report}: given twice; model and report need a file each")
     for path, starts in ((output, _MODEL_STARTS), (report, (b"<!doctype html",))):
         if path is not None:
             is_old_result = any(_starts_with(path, start) for start in starts)
             if path.exists() and not is_standard(path) and not is_old_result:
-                raise FileError(f"{path} exists, and is no earlier result of this kind; move it")
+                raise AccessError(f"{path} exists, and is no earlier result of this kind; move it")
             require_free(path, True, "")
     released = ps.Sketch.load(sketch_file)
     task = task or released.design.task
@@ -121,6 +123,10 @@ def learn(
         say_written(output)
     if report is not None:
         say(f"written to {report}", output)
+    if wants_json():
+        from privsketch.cli.shell.facts import model_facts
+
+        answer(written=[path for path in (output, report) if path], **model_facts(model))
 
 
 def _learn(

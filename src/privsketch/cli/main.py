@@ -6,10 +6,9 @@ it, so that --help answers at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 import click
 
@@ -22,73 +21,63 @@ from privsketch.cli.output import require_free, say, say_cautions, say_written, 
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.schema import schema
+from privsketch.cli.shell.answer import JSON, Answer, answer, begin, begun, wants_json
+from privsketch.cli.shell.failure import Failure
 from privsketch.cli.sketch import sketch
-from privsketch.cli.stopping import stoppable
+from privsketch.cli.spending import reported_spending
+from privsketch.cli.stopping import Stop, stoppable
 from privsketch.cli.survey import bounds, check
-
-if TYPE_CHECKING:
-    pass
 
 _PATH = click.Path(path_type=Path)
 
 
-class _Failure(click.ClickException):
-    exit_code = 2
-
-
-def shell_words(command: click.Command | None) -> Callable[[str, str | None], str]:
-    """How a command's parameters are said in a shell; those it does not have, as in Python."""
-    options = {
-        option.name: option
-        for option in (command.params if command is not None else ())
-        if isinstance(option, click.Option)
-    }
-
-    def words(name: str, value: str | None) -> str:
-        option = options.get(name)
-        if option is None:
-            return name if value is None else f"{name}={value}"
-        told = max(option.opts, key=len)
-        if option.is_flag:
-            return max(option.secondary_opts, key=len) if value == "False" else told
-        if value is None:
-            return told
-        return f"{told} {'a,b,c' if value == '[...]' else quote(value.strip(chr(39)))}"
-
-    return words
-
-
 class _Group(click.Group):
-    """Turns our errors into one line on stderr and exit code 2; lists commands in their order."""
+    """Ends every command with its answer or its failure; lists commands in their order."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        asked = begin(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:  # of what stands before the command
+            if not args:  # click shows the help
+                raise
+            self._fail(ctx, error, Stop(), *asked)
 
     def invoke(self, ctx: click.Context) -> Any:
-        from privsketch.errors import PrivsketchError
-
+        told, command = begun(ctx)
         with stoppable(ctx.obj) as stop:
             ctx.obj = stop
             try:
-                return super().invoke(ctx)
-            except PrivsketchError as error:
-                if not stop.was_asked:
-                    notes = getattr(error, "__notes__", ())
-                    words = shell_words(self.get_command(ctx, ctx.invoked_subcommand or ""))
-                    raise _Failure("; ".join([error.told(words), *notes])) from None
-            except click.ClickException as error:
-                error.show()
-                for note in getattr(error, "__notes__", ()):
-                    click.echo(note, err=True)
-                ctx.exit(error.exit_code)
-            except Exception:
-                if not stop.was_asked:
-                    raise
-            except KeyboardInterrupt:
-                pass
+                result = super().invoke(ctx)
+                stop.phase = "ending"
+                told.show()
+                return result
+            except click.exceptions.Exit:
+                raise
+            except (Exception, KeyboardInterrupt) as error:
+                stop.phase = "ending"
+                self._fail(ctx, error, stop, told, command)
             finally:
                 stop.phase = "ending"
-            # Whatever error an interrupt has become on its way, it is no other one's.
-            if not stop.told:  # by a command that reads records; no other one can spend
-                click.echo("nothing was spent", err=True)
-            raise click.Abort
+
+    def _fail(
+        self,
+        ctx: click.Context,
+        error: BaseException,
+        stop: Stop,
+        told: Answer,
+        command: click.Command | None,
+    ) -> NoReturn:
+        """Say what happened and what it cost; the exit code says it too."""
+        from privsketch.errors import AccessError
+
+        failure = Failure.of(error, stop, command)
+        failure.show()
+        with suppress(AccessError):  # of a standard output that nobody reads
+            told.show(failure.to_json())
+        if failure.kind == "interrupted":
+            raise click.Abort from None
+        ctx.exit(failure.exit_code)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -120,11 +109,13 @@ def main() -> None:
     show_default=True,
     help="Patients of each of the five sites.",
 )
+@JSON
 def demo(output: Path, records: int) -> None:
     """Five hospitals, one study: schema, sketch, merge, learn, report."""
-    from privsketch.cli.demo import run_demo
+    with reported_spending() as spending:
+        from privsketch.cli.demo import run_demo
 
-    run_demo(output, records)
+        run_demo(output, records, spending)
 
 
 main.add_command(schema)
@@ -193,6 +184,7 @@ main.add_command(plan)
     help="File of the design, JSON; - for standard output.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing design: its sketches are lost.")
+@JSON
 def design(
     study: dict[str, Any],
     frequency_scale: str | None,
@@ -215,6 +207,10 @@ def design(
     write(planned.save, output)
     say(describe_design(planned, said=said), output)
     say_written(output)
+    if wants_json():
+        from privsketch.cli.shell.facts import design_facts
+
+        answer(written=[output], **design_facts(planned))
 
 
 main.add_command(sketch)
@@ -233,6 +229,7 @@ main.add_command(sketch)
     help="Whole numbers, one for each sketch: how often its records count; once if left out.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing output.")
+@JSON
 def merge(
     sketches: tuple[Path, ...],
     output: Path,
@@ -259,6 +256,10 @@ def merge(
     write(total.save, output)
     say(total.receipt.describe(), output)
     say_written(output)
+    if wants_json():
+        from privsketch.cli.shell.facts import sketch_facts
+
+        answer(written=[output], **sketch_facts(total))
 
 
 main.add_command(learn)
@@ -269,17 +270,22 @@ main.add_command(ledger)
 
 @main.command()
 @click.argument("file", type=_PATH)
+@JSON
 def inspect(file: Path) -> None:
     """Say what a design, sketch, model or receipt contains; of a released table, its receipt."""
     import privsketch as ps
     from privsketch.models.base import Model
     from privsketch.projection.files import receipt_beside
 
-    receipt = receipt_beside(file)
+    table, receipt = file, receipt_beside(file)
     if receipt is not None:
-        click.echo(f"table       {file}, described by {receipt}")
+        say(f"table       {file}, described by {receipt}", None)
         file = receipt
     found = ps.load(file)
-    click.echo(found.describe())
+    say(found.describe(), None)
     if isinstance(found, Model):
-        click.echo("\n" + found.receipt.describe())
+        say("\n" + found.receipt.describe(), None)
+    if wants_json():
+        from privsketch.cli.shell.facts import file_facts
+
+        answer(table=None if receipt is None else table, file=file, **file_facts(found))

@@ -5,7 +5,6 @@ Words of a command go to standard output, unless the result does: then to standa
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from privsketch.cli.shell import answer
 
 if TYPE_CHECKING:
     from privsketch.budget import Budget
@@ -34,7 +35,7 @@ def source_name(source: str | None, output: Path) -> str | None:
 
 def say(text: str, output: Path | None) -> None:
     """Words about a result, where they are not mistaken for it."""
-    click.echo(text, err=is_standard(output))
+    answer.say(text, err=is_standard(output))
 
 
 def say_cautions(
@@ -49,23 +50,30 @@ def say_cautions(
     found = stated_cautions(domain, budget, n_records, names)
     for text in found:
         click.echo(f"careful     {text}", err=True)
+        answer.remark("cautions", text)
     return found
 
 
 def say_source(source: str | None, output: Path, what: str) -> None:
     """How the source was named, if nobody named it."""
     if source is None and is_standard(output):
-        say(
-            f"note        the source has a name drawn by chance: another {what} these records "
+        note(
+            f"the source has a name drawn by chance: another {what} these records "
             "costs again, and nobody can tell; name them with --source",
             output,
         )
     elif source is None:
-        say(
-            f"note        the source is named after the output, {output.stem}: another {what} "
+        note(
+            f"the source is named after the output, {output.stem}: another {what} "
             "these records, whatever its name, costs again",
             output,
         )
+
+
+def note(text: str, output: Path | None) -> None:
+    """What to know about a result."""
+    say(f"note        {text}", output)
+    answer.remark("notes", text)
 
 
 def write(
@@ -76,8 +84,6 @@ def write(
     `begin` is called before the first byte goes to standard output: from then on somebody may
     have read it, whatever happens to the rest.
     """
-    from privsketch.errors import FileError
-
     if not is_standard(output):
         save(output)
         return
@@ -87,15 +93,11 @@ def write(
         content = memoryview(file.read_bytes())
     if begin is not None:
         begin()
-    try:
+    with answer.standard_output():
         sys.stdout.flush()
         while content:  # without a buffer of Python's, a write may be short
             content = content[sys.stdout.buffer.write(content) :]
         sys.stdout.buffer.flush()
-    except OSError as error:
-        # Python would try once more to write what is left when it ends, and complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise FileError(f"standard output: {error.strerror or 'cannot be written'}") from None
 
 
 def say_written(output: Path) -> None:
@@ -105,23 +107,25 @@ def say_written(output: Path) -> None:
 
 def require_free(path: Path, force: bool, reason: str) -> None:
     """Refuse an output that cannot be written or would replace a file of value."""
-    from privsketch.errors import FileError
+    from privsketch.errors import AccessError
     from privsketch.formats import require_writable
 
     if is_standard(path):
+        if answer.wants_json():
+            raise click.UsageError("--json and the output - both need standard output; name a file")
         if sys.stdout is None:
-            raise FileError("-: there is no standard output")
+            raise AccessError("-: there is no standard output")
         if sys.stdout.isatty():
-            raise FileError("-: standard output is a terminal; send it to a file or a pipe")
+            raise AccessError("-: standard output is a terminal; send it to a file or a pipe")
         return
     require_writable(path)
     if path.exists() and not force:
-        raise FileError(f"{path} exists; {reason} (--force if that is meant)")
+        raise AccessError(f"{path} exists; {reason} (--force if that is meant)")
 
 
 def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:
     """Refuse a result in the place of records, among them, or of another result."""
-    from privsketch.errors import FileError
+    from privsketch.errors import AccessError
     from privsketch.tables.files import record_files
 
     taken = [path.resolve() for path in (*record_files(data), *outputs)]
@@ -130,9 +134,9 @@ def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:
         if is_standard(path):
             continue
         if taken.count(path.resolve()) > 1:
-            raise FileError(f"{path}: given twice; records and results need a file each")
+            raise AccessError(f"{path}: given twice; records and results need a file each")
         if path.resolve().parent in folders:
-            raise FileError(f"{path}: in a folder of records, of which it would be one next time")
+            raise AccessError(f"{path}: in a folder of records, of which it would be one next time")
 
 
 def required_output(output: Path | None) -> Path:
@@ -144,7 +148,7 @@ def required_output(output: Path | None) -> Path:
 
 def require_file(path: Path | None, why: str) -> None:
     """Refuse standard output for what must be a file."""
-    from privsketch.errors import FileError
+    from privsketch.errors import ParameterError
 
     if is_standard(path):
-        raise FileError(f"-: {why}; give the name of a file")
+        raise ParameterError(f"-: {why}; give the name of a file")

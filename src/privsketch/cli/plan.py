@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from privsketch.cli.options import study_options
 from privsketch.cli.output import say_cautions
+from privsketch.cli.shell.answer import JSON, answer, wants_json
 
 if TYPE_CHECKING:
     from privsketch.design.alternatives import Alternative, Plan
@@ -41,8 +41,8 @@ _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
     show_default=True,
     help="Share of features or records that masks keep.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object.")
-def plan(study: dict[str, Any], rate: float, as_json: bool, **choices: Any) -> None:
+@JSON
+def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
     """Compare designs for a study: accuracy, time and size, from public facts alone.
 
     Nothing is read and nothing is spent. The error is by how much the cost of k-means, the
@@ -64,8 +64,8 @@ def plan(study: dict[str, Any], rate: float, as_json: bool, **choices: Any) -> N
         found = alternatives({**study, **given}, design_cost, rate=rate)
     budget, names = study["budget"], study["columns"]
     said = say_cautions(study["domain"], budget, choices.get("n_records"), names)
-    if as_json:
-        click.echo(json.dumps(plan_to_json(found), indent=2, allow_nan=False))
+    if wants_json():
+        answer(**plan_to_json(found))
         return
     _show(found, said)
 

@@ -25,9 +25,11 @@ from privsketch.cli.output import (
     require_file,
     require_free,
     required_output,
+    say,
     say_cautions,
     say_source,
 )
+from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.spending import reported_spending
 
 _PATH = click.Path(path_type=Path)
@@ -122,6 +124,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Say how much noise each number would have, without reading a record or spending.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
+@JSON
 def release(
     data: tuple[Path, ...],
     output: Path | None,
@@ -188,7 +191,16 @@ def release(
                 bold=True,
             )
         if dry_run:
-            click.echo(_forecast(projection, records))
+            say(_forecast(projection, records), None)
+            if wants_json():
+                from privsketch.cli.shell.facts import receipt_facts
+
+                answer(
+                    dry_run=True,
+                    looked_at=records.looked_at,
+                    **_forecast_facts(projection),
+                    **receipt_facts(projection.receipt()),
+                )
             return
         output = required_output(output)
         with record_bar(data, "releasing") as advance:
@@ -208,19 +220,25 @@ def release(
                 finish=spending.stop.finish,
             )
         spending.wrote(output)
-        click.echo(description.describe())
+        say(description.describe(), None)
         say_source(source, output, "release of")
-        click.echo(f"written to {output}, {n_rows} rows, and {receipt_path(output)}")
+        say(f"written to {output}, {n_rows} rows, and {receipt_path(output)}", None)
         if matrix_file is not None:
             _write_matrix(matrix_file, projection)
-            click.echo(f"written to {matrix_file}, the matrix of this release")
+            say(f"written to {matrix_file}, the matrix of this release", None)
+        if wants_json():
+            from privsketch.cli.shell.facts import receipt_facts
+
+            files = [output, receipt_path(output), *([matrix_file] if matrix_file else [])]
+            told = {"description": description.to_json(), **receipt_facts(description.receipt)}
+            answer(dry_run=False, written=files, **told)
 
 
 def _require_outputs(
     data: tuple[Path, ...], output: Path, matrix_file: Path | None, force: bool
 ) -> None:
     """Refuse outputs that cannot be written, that meet, or that would replace what is of value."""
-    from privsketch.errors import FileError
+    from privsketch.errors import AccessError
     from privsketch.projection.files import receipt_path
     from privsketch.tables.writing import table_kind
 
@@ -228,7 +246,7 @@ def _require_outputs(
     outputs = [output, receipt_path(output) if output.name else output]
     if matrix_file is not None:
         if matrix_file.suffix.lower() != ".npy":
-            raise FileError(f"{matrix_file}: a matrix is written as .npy")
+            raise AccessError(f"{matrix_file}: a matrix is written as .npy")
         outputs.append(matrix_file)
     for path in outputs:
         require_free(path, force, "choose another name" if path is matrix_file else _AGAIN)
@@ -251,6 +269,17 @@ def _forecast(projection: Any, records: Any) -> str:
             "noise of calibrations that follow it",
         ]
     )
+
+
+def _forecast_facts(projection: Any) -> dict[str, Any]:
+    """The same for machines."""
+    return {
+        "dim": projection.dim,
+        "n_components": projection.n_components,
+        "signal": projection.protection.reach / projection.n_components**0.5,
+        "noise": projection.noise.law.kind,
+        "noise_std": projection.noise_variance**0.5,
+    }
 
 
 def _write_matrix(path: Path, projection: Any) -> None:

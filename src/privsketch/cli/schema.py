@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from privsketch.cli.options import file_options
 from privsketch.cli.output import require_free, say, say_written, write
+from privsketch.cli.shell.answer import JSON, answer, remark
+
+if TYPE_CHECKING:
+    from privsketch.errors import PrivsketchError
 
 _PATH = click.Path(path_type=Path)
 
@@ -37,6 +41,7 @@ def schema() -> None:
 )
 @file_options
 @click.option("--force", is_flag=True, help="Replace an existing schema, and what you wrote in it.")
+@JSON
 def draft(data: Path, output: Path, written: dict[str, Any], force: bool) -> None:
     """Begin a schema from the names and types of a file's columns.
 
@@ -55,20 +60,23 @@ def draft(data: Path, output: Path, written: dict[str, Any], force: bool) -> Non
     write(lambda path: write_file(path, text.encode()), output)
     n_columns = len(found["columns"])
     if n_columns == 1 and any(mark in found["columns"][0]["name"] for mark in ";\t|,"):
-        say(
-            "careful     one column with marks in its name: are cells separated by them? "
-            "say --delimiter ';', for instance",
-            output,
+        doubt = (
+            "one column with marks in its name: are cells separated by them? "
+            "say --delimiter ';', for instance"
         )
+        say(f"careful     {doubt}", output)
+        remark("cautions", doubt)
     say(f"{n_columns} columns, by their names and types; no record was read", output)
     say(f"next        fill in what is null; then `privsketch schema check {output}`", output)
     say_written(output)
+    answer(written=[output], n_columns=n_columns)
 
 
 @schema.command("check")
 @click.argument("file", metavar="SCHEMA", type=_PATH)
 @click.argument("data", nargs=-1, type=_PATH)
 @file_options
+@JSON
 def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) -> None:
     """Say what is open or wrong in a schema, and whether files have its columns.
 
@@ -77,7 +85,7 @@ def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) ->
     \b
     privsketch schema check schema.json data.parquet
     """
-    from privsketch.errors import ParameterError
+    from privsketch.errors import ParameterError, RecordError
     from privsketch.formats import parse_json, read_file
     from privsketch.schema.table import Schema
     from privsketch.survey.draft import misfits, open_places
@@ -85,14 +93,18 @@ def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) ->
 
     content = parse_json(read_file(file), str(file))
     found = open_places(content)
+    failing: type[PrivsketchError] = ParameterError
+    facts: dict[str, Any] = {"schema": None, "dim": None}
     if not found:
         described = Schema.from_json(content)
-        click.echo(described.describe())
-        click.echo(f"{'record':<12} {described.dim} numbers")
-        format = FileFormat(**written)
+        say(described.describe(), None)
+        say(f"{'record':<12} {described.dim} numbers", None)
+        facts = {"schema": described.to_json(), "dim": described.dim}
+        failing, format = RecordError, FileFormat(**written)
         found = [text for path in data for text in misfits(described, path, format)]
     for text in found:
-        click.echo(f"open         {text}")
+        say(f"open         {text}", None)
+    answer(ready=not found, open=found, **facts)
     if found:
-        raise ParameterError(f"{file}: {len(found)} thing(s) to mend before it can be used")
-    click.echo("ready        nothing is open" + ("; names and types of all files fit" * bool(data)))
+        raise failing(f"{file}: {len(found)} thing(s) to mend before it can be used")
+    say("ready        nothing is open" + ("; names and types of all files fit" * bool(data)), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from privsketch.cli.output import (
     source_name,
     write,
 )
+from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.spending import reported_spending
 
 _PATH = click.Path(path_type=Path)
@@ -62,6 +64,7 @@ _PERSONS = (
     help="Say what the sketch would cost and how long it would take, without reading a record.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing output: spends the budget again.")
+@JSON
 def sketch(
     design_file: Path,
     data: tuple[Path, ...],
@@ -89,7 +92,7 @@ def sketch(
     with reported_spending() as spending:
         import privsketch as ps
         from privsketch.cli.progress import record_bar
-        from privsketch.errors import FileError
+        from privsketch.errors import AccessError, FileError
 
         if not dry_run:
             required_output(output)
@@ -106,14 +109,18 @@ def sketch(
             told = str(cost)
             if recipe.budget.unit.person is not None:
                 told = f"{cost}\n{_PERSONS}"
-            click.echo(f"{recipe.describe()}\n\n{told}\n\nno record was read; nothing was spent")
+            say(f"{recipe.describe()}\n\n{told}\n\nno record was read; nothing was spent", None)
+            if wants_json():
+                from privsketch.cli.shell.facts import design_facts
+
+                answer(dry_run=True, **design_facts(recipe), estimate=asdict(cost))
             return
         # Learn it before the budget is spent.
         output = required_output(output)
         require_free(output, force, "sketching its records again would spend the budget again")
         require_apart(data, [output])
         if output.resolve() == design_file.resolve():
-            raise FileError(f"{output}: given twice; designs and results need a file each")
+            raise AccessError(f"{output}: given twice; designs and results need a file each")
         with record_bar(data) as advance:
 
             def progress(done: int) -> None:
@@ -139,3 +146,7 @@ def sketch(
         say(released.receipt.describe(), output)
         say_source(source, output, "sketch of")
         say_written(output)
+        if wants_json():
+            from privsketch.cli.shell.facts import sketch_facts
+
+            answer(dry_run=False, written=[output], **sketch_facts(released))

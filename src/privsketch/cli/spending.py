@@ -1,4 +1,8 @@
-"""Whether a command that failed or was stopped cost anything: one sentence, on stderr."""
+"""Whether a command that failed or was stopped cost anything.
+
+Every command that can spend works inside `reported_spending`; whatever ends it early, the group
+then says one sentence (shell/failure.py): "nothing was spent" or "... the budget counts as spent".
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,8 @@ from pathlib import Path
 import click
 
 from privsketch.cli.stopping import NOTHING, Stop
-from privsketch.errors import PrivsketchError
 
-_MAYBE = "nothing was written, but noisy numbers may have been made: count the budget as spent"
+_COUNTS = "the budget counts as spent"
 
 
 @dataclass
@@ -20,14 +23,23 @@ class Spending:
     """What a command did so far.
 
     A command that releases once, at its end, spends when its result is written. One that goes on
-    from noisy numbers of its own (`adaptive`) spends with the first of them.
+    from noisy numbers of its own (`adaptive`) spends with the first of them. Where a ledger is
+    kept, its entry is what counts: from `reserved` on, whatever follows.
     """
 
     stop: Stop
     adaptive: bool = False
+    was_reserved: bool = False
     was_drawn: bool = False
     was_begun: bool = False
     written: Path | None = None
+
+    def reserved(self) -> None:
+        """A ledger has an entry for this release: it counts as spent, even if nothing is written.
+
+        Called as soon as the entry stands, before any noise is drawn.
+        """
+        self.was_reserved = True
 
     def noise_drawn(self) -> None:
         """Called before noise is drawn."""
@@ -41,34 +53,36 @@ class Spending:
         """The result stands under its name."""
         self.written = output
 
+    @property
+    def counts(self) -> bool:
+        """Whether the budget counts as spent when the command ends here."""
+        was_told = self.adaptive and self.was_drawn
+        return self.written is not None or self.was_begun or self.was_reserved or was_told
+
     def sentence(self) -> str:
         """What there is to say when the command ends here."""
         if self.written is not None:
-            return f"{self.written} was written before that: the budget is spent"
+            return f"{self.written} was written before that: {_COUNTS}"
         if self.was_begun:
-            return "part of the result may have been written: count the budget as spent"
-        return _MAYBE if self.adaptive and self.was_drawn else NOTHING
+            return f"part of the result may have been written: {_COUNTS}"
+        if self.was_reserved:
+            return f"nothing was written, but a ledger may have an entry for it: {_COUNTS}"
+        if self.counts:
+            return f"nothing was written, but noisy numbers may have been made: {_COUNTS}"
+        return NOTHING
 
 
 @contextmanager
 def reported_spending(*, adaptive: bool = False) -> Iterator[Spending]:
-    """Say, whatever ends the work early, whether it cost anything.
-
-    Errors of ours carry it as a note, so that there is one message.
-    """
-    spending = Spending(click.get_current_context().find_root().obj, adaptive)
+    """Let it be known, whatever ends the work early, whether it cost anything."""
+    stop: Stop = click.get_current_context().find_root().obj
+    stop.spending = spending = Spending(stop, adaptive)
     try:
+        from privsketch.ledger.entry import watched_entries
         from privsketch.noise.mechanism import watched_noise
 
-        with watched_noise(spending.noise_drawn):
+        with watched_entries(spending.reserved), watched_noise(spending.noise_drawn):
             yield spending
-    except BaseException as error:
-        spending.stop.phase = "ending"  # the sentence is said in any case
-        if isinstance(error, PrivsketchError | click.ClickException) and not (
-            spending.stop.was_asked
-        ):
-            error.add_note(spending.sentence())
-        else:
-            click.echo(spending.sentence(), err=True)
-            spending.stop.told = True
+    except BaseException:
+        stop.phase = "ending"  # the sentence is said in any case
         raise

@@ -16,7 +16,11 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-NOTHING = "nothing was spent or written"
+NOTHING = "nothing was spent"
+_EARLY = (
+    '{"command": null, "error": {"kind": "interrupted", "exit_code": 1, '
+    '"message": "interrupted", "spent": "nothing"}}\n'
+)
 
 
 class Stop:
@@ -29,7 +33,7 @@ class Stop:
     def __init__(self, phase: Literal["early", "working"] = "working") -> None:
         self.phase: Literal["early", "working", "ending"] = phase
         self.was_asked = False
-        self.told = False  # whether the command said what it cost
+        self.spending: Any = None  # of a command that can spend: cli/spending.py
 
     def __call__(self, number: int, frame: Any) -> None:
         """What happens when a signal arrives."""
@@ -39,6 +43,8 @@ class Stop:
         if self.phase == "early":
             # Half-done imports are in no state to handle an exception.
             os.write(sys.stderr.fileno(), f"Aborted! {NOTHING}\n".encode())
+            if "--json" in sys.argv:
+                os.write(sys.stdout.fileno(), _EARLY.encode())
             os._exit(1)
         raise KeyboardInterrupt
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from privsketch.cli.options import MISSING, SOURCE, THREADS, choice, chosen_columns, file_options
+from privsketch.cli.shell.answer import JSON, answer, say, standard_output, wants_json
 from privsketch.cli.spending import reported_spending
 
 if TYPE_CHECKING:
+    from privsketch import Check
     from privsketch.design.recipe import Design
     from privsketch.schema.table import Schema
 
@@ -24,6 +26,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
 @file_options
 @MISSING
+@JSON
 def check(
     design_file: Path,
     data: tuple[Path, ...],
@@ -42,6 +45,7 @@ def check(
     """
     import privsketch as ps
     from privsketch.cli.progress import record_bar
+    from privsketch.errors import RecordError
 
     wanted = design_or_schema(design_file)
     stop = click.get_current_context().find_root().obj
@@ -59,9 +63,28 @@ def check(
             progress=progress,
             **written,
         )
-    click.echo(found.describe())
+    say(found.describe())
+    if wants_json():
+        answer(**check_facts(found))
     if not found.is_readable:
-        click.get_current_context().exit(2)
+        raise RecordError("a release would refuse this table")
+
+
+def check_facts(found: Check) -> dict[str, Any]:
+    """All that was found: exact, for the holder alone, and marked so."""
+    facts = asdict(found)
+    columns = [
+        {**column, "faults": dict(column["faults"]), "n_wrong": one.n_wrong}
+        for column, one in zip(facts.pop("columns"), found.columns, strict=True)
+    ]
+    return {
+        "private": True,
+        "notice": "for the holder of these records alone: exact numbers, not to be published or "
+        "kept",
+        "readable": found.is_readable,
+        **facts,
+        "columns": columns,
+    }
 
 
 def design_or_schema(path: Path) -> Design | Schema:
@@ -105,12 +128,11 @@ def design_or_schema(path: Path) -> Design | Schema:
 @file_options
 @SOURCE
 @THREADS
-@click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object.")
+@JSON
 def bounds(
     data: tuple[Path, ...],
     columns: str,
     written: dict[str, Any],
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Propose bounds for a schema from noisy counts, at a share of the budget.
@@ -141,8 +163,9 @@ def bounds(
             )
         spending.stop.finish()
         spending.begin()
-        if as_json:
-            told = {**found.to_json(), "receipt": receipt_to_json(found.receipt)}
-            click.echo(json.dumps(told, indent=2, allow_nan=False))
-        else:
-            click.echo(found.describe())
+        with standard_output():
+            say(found.describe())
+        if wants_json():
+            from privsketch.cli.shell.facts import receipt_facts
+
+            answer(**found.to_json(), **receipt_facts(found.receipt))

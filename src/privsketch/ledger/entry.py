@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from privsketch.budget import Budget, Unit, exact
 from privsketch.design.cautions import warn_of
-from privsketch.errors import BudgetError, ParameterError
+from privsketch.errors import BudgetError, ParameterError, PrivsketchError
 from privsketch.ledger.book import Ledger, Reservation
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
@@ -93,11 +93,16 @@ class OpenEntry:
             marks = None if self._seen is None else self._seen.marks
             if marks is not None:  # people may make an error of it: before it is spent
                 warn_of(self._ledger.cautions(self._name, marks))
-            self._reserved = self._ledger.reserve(
-                self._name, cost, what=self._what, source=self._source, marks=marks
-            )
-        for listener in _listeners.get():
-            listener()
+            try:
+                self._reserved = self._ledger.reserve(
+                    self._name, cost, what=self._what, source=self._source, marks=marks
+                )
+            except PrivsketchError:
+                raise
+            except BaseException:  # an interrupt, perhaps when the entry stood already
+                _tell_listeners()
+                raise
+        _tell_listeners()
 
     def commit(self, receipt: Receipt, marks: Marks | None = None) -> None:
         """Add the receipt, and marks of records that were read while noise was drawn already."""
@@ -132,6 +137,11 @@ _output: ContextVar[str | None] = ContextVar("privsketch_output", default=None)
 _listeners: ContextVar[tuple[Callable[[], None], ...]] = ContextVar(
     "privsketch_reserved", default=()
 )
+
+
+def _tell_listeners() -> None:
+    for listener in _listeners.get():
+        listener()
 
 
 class _Inside(OpenEntry):

@@ -29,7 +29,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privsketch.errors import FileError
+from privsketch.errors import AccessError, FileError
 from privsketch.formats import canonical_json, require_writable
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount
 
@@ -270,14 +270,15 @@ def told_errors(path: Path) -> Iterator[None]:
             reason = "it or its folder cannot be written" if is_there else "no such ledger"
         if reason is None:
             reason = f"damaged or of another kind ({error})"
-        raise FileError(f"{path}: {reason}") from None
+        is_reached = reason.startswith(("damaged", "not a"))
+        raise (FileError if is_reached else AccessError)(f"{path}: {reason}") from None
 
 
 def create(path: Path, accounting: Accounting) -> None:
     """A new, empty ledger under a name that nothing has; it appears whole or not at all."""
     require_writable(path)
     if os.path.lexists(path):
-        raise FileError(f"{path} exists; a ledger is never replaced")
+        raise AccessError(f"{path} exists; a ledger is never replaced")
     temporary = path.parent / f".{secrets.token_hex(8)}.part"
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -285,7 +286,7 @@ def create(path: Path, accounting: Accounting) -> None:
             _fill(temporary, accounting)
         _name_it(temporary, path)
     except OSError as error:
-        raise FileError(f"{path}: {error.strerror or 'cannot be written'}") from None
+        raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -311,12 +312,12 @@ def _name_it(temporary: Path, path: Path) -> None:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise FileError(f"{path} exists; a ledger is never replaced") from None
+        raise AccessError(f"{path} exists; a ledger is never replaced") from None
     except OSError:  # no hard links here: take the name first, then put the file there
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
-            raise FileError(f"{path} exists; a ledger is never replaced") from None
+            raise AccessError(f"{path} exists; a ledger is never replaced") from None
         os.replace(temporary, path)
 
 

@@ -136,7 +136,7 @@ class ReleaseDescription:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON; the file appears under its name only when it is complete."""
-        write_file(Path(path), document(KIND, self._to_json()))
+        write_file(Path(path), document(KIND, self.to_json()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ReleaseDescription:
@@ -147,7 +147,8 @@ class ReleaseDescription:
         except (KeyError, TypeError, ParameterError) as error:
             raise FileError(f"{path}: not a valid description of a release: {error}") from None
 
-    def _to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
+        """The description as plain JSON values."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {
             **values,

@@ -17,7 +17,7 @@ from typing import Any
 
 from privsketch._typing import Block, Floats
 from privsketch.budget import checked_source
-from privsketch.errors import FileError, RecordError
+from privsketch.errors import AccessError, RecordError
 from privsketch.formats import require_writable
 from privsketch.ledger.entry import LedgerName
 from privsketch.projection.description import ReleaseDescription, released_names
@@ -180,7 +180,7 @@ def _name_both(table: Path, output: Path, words: Path, receipt_file: Path) -> No
             with suppress(OSError):
                 receipt_file.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise FileError(f"{output}: {error.strerror or 'cannot be written'}") from None
+            raise AccessError(f"{output}: {error.strerror or 'cannot be written'}") from None
         raise
 
 
@@ -189,7 +189,7 @@ def _require_own_receipt(output: Path) -> None:
     for suffix in KINDS:
         other = output.with_suffix(suffix)
         if suffix != output.suffix.lower() and other.exists():
-            raise FileError(
+            raise AccessError(
                 f"{output}: its receipt {receipt_path(output)} would seem to be that of {other} "
                 "too; choose another name"
             )

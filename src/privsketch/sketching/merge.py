@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from privsketch.errors import MergeError, require_count
+from privsketch.errors import MergeError, ParameterError, require_count
 from privsketch.noise.laws import saturating_add, saturating_multiply
 from privsketch.receipt import INSECURE
 from privsketch.sketching.sketch import MAX_WEIGHT, Sketch, merged_receipt, releases_of
@@ -93,5 +93,5 @@ def _checked_weights(weights: Sequence[int] | None, count: int) -> list[int]:
         return [1] * count
     given = list(weights)
     if len(given) != count:
-        raise MergeError(f"weights: {len(given)} for {count} sketches")
+        raise ParameterError(f"weights: {len(given)} for {count} sketches")
     return [require_count("weights", weight, "whole numbers of at least 1") for weight in given]

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from privsketch._typing import Floats
-from privsketch.errors import FileError
+from privsketch.errors import AccessError
 
 KINDS = {
     ".parquet": "parquet",
@@ -45,7 +45,9 @@ def table_kind(path: Path) -> str:
     """What a table written under this name will be."""
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
-        raise FileError(f"{path}: unknown kind of file; expected one of {', '.join(sorted(KINDS))}")
+        raise AccessError(
+            f"{path}: unknown kind of file; expected one of {', '.join(sorted(KINDS))}"
+        )
     return kind
 
 
@@ -58,12 +60,14 @@ def require_carried(path: Path, names: Sequence[str], carried: Any) -> None:
         return
     kind = table_kind(path)
     if kind == "npy":
-        raise FileError(f"{path}: an array has no room for carried columns; use .parquet or .csv")
+        raise AccessError(f"{path}: an array has no room for carried columns; use .parquet or .csv")
     import pyarrow as pa
 
     for field in carried:
         if field.name in names:
-            raise FileError(f"{path}: carried column {field.name!r} has the name of a released one")
+            raise AccessError(
+                f"{path}: carried column {field.name!r} has the name of a released one"
+            )
         alone = pa.schema([field])
         try:
             if kind == "csv" and _is_binary(field.type):
@@ -75,7 +79,7 @@ def require_carried(path: Path, names: Sequence[str], carried: Any) -> None:
             sink.write_table(table)
             sink.close()
         except (pa.ArrowException, TypeError, ValueError):
-            raise FileError(
+            raise AccessError(
                 f"{path}: column {field.name!r} of type {field.type} cannot be carried into a file "
                 "of this kind; leave it out, or turn it into text or numbers"
             ) from None
@@ -139,7 +143,7 @@ def _writing(path: Path) -> Iterator[None]:
     except (OSError, pa.ArrowException) as error:
         # Arrow's own words may quote a record.
         reason = getattr(error, "strerror", None) or "cannot be written"
-        raise FileError(f"{path}: {reason}") from None
+        raise AccessError(f"{path}: {reason}") from None
 
 
 class _NpyWriter:

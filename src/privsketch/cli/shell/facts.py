@@ -1,0 +1,154 @@
+"""Designs, sketches, models and receipts as facts of an answer: what their words tell, as data.
+
+Everything here is public: it stands in a file that is released, or follows from one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from privsketch.budget import Budget
+from privsketch.receipt import Receipt
+
+if TYPE_CHECKING:
+    from privsketch._load import Loaded
+    from privsketch._typing import Floats
+    from privsketch.design.recipe import Design
+    from privsketch.models.base import Model
+    from privsketch.sketching.sketch import Sketch
+
+
+def cost_facts(spent: Budget | Receipt) -> dict[str, Any]:
+    """The whole cost in four fields."""
+    unit = spent.unit if isinstance(spent, Receipt) else spent.unit.text
+    return {
+        "epsilon": spent.epsilon,
+        "delta": spent.delta,
+        "neighbours": spent.neighbours,
+        "unit": unit,
+    }
+
+
+def receipt_facts(receipt: Receipt) -> dict[str, Any]:
+    """A receipt, its source and its cost, and why that protects little if it does."""
+    return {
+        "source": receipt.source,
+        "cost": cost_facts(receipt),
+        "receipt": receipt.to_json(),
+        "cautions": receipt.cautions,
+    }
+
+
+def design_facts(design: Design) -> dict[str, Any]:
+    """A design as its file has it, and what is foretold of it."""
+    from privsketch.design.cautions import cautions
+
+    forecast = design.forecast()
+    return {
+        "fingerprint": design.fingerprint,
+        "design": design.to_json(),
+        "noise_std": design.noise_std,
+        "forecast": {one.name: getattr(forecast, one.name) for one in fields(forecast)},
+        "cost": cost_facts(design.budget),
+        "cautions": list(cautions(design)),
+    }
+
+
+def sketch_facts(sketch: Sketch) -> dict[str, Any]:
+    """What a sketch is; its numbers are in its file."""
+    return {
+        "fingerprint": sketch.design.fingerprint,
+        "ids": list(sketch.ids),
+        "sources": list(sketch.sources),
+        "weights": list(sketch.weights),
+        "n_values": len(sketch.values),
+        "n_records": sketch.n_records,
+        "noise_std": sketch.noise_variance**0.5,
+        **receipt_facts(sketch.receipt),
+    }
+
+
+def model_facts(model: Model) -> dict[str, Any]:
+    """A model as its file has it, and its results in the units of the table."""
+    return {
+        "model": json.loads(model.to_bytes()),
+        "results": _results(model),
+        "concerns": list(model.concerns),
+        **receipt_facts(model.receipt),
+    }
+
+
+def _results(model: Model) -> list[dict[str, Any]]:
+    """One object for each cluster, Gaussian or component."""
+    from privsketch.models.clusters import ClusterModel
+    from privsketch.models.components import PCAModel
+    from privsketch.models.mixture import GaussianMixtureModel
+
+    if isinstance(model, PCAModel):
+        names, steps = model.loadings()
+        shares = model.explained_variance_ratio
+        return [
+            {"variance": variance, "share": share, "values": dict(zip(names, row, strict=True))}
+            for variance, share, row in zip(model.explained_variance, shares, steps, strict=True)
+        ]
+    if isinstance(model, ClusterModel):
+        weights, points, errors = model.weights, model.centers, model.standard_errors
+    elif isinstance(model, GaussianMixtureModel):
+        weights, points, errors = model.weights, model.means, model.standard_errors
+    else:  # a kind of model that brings its own
+        return []
+    values = _in_units(model, points, None)
+    spreads = [None] * len(values) if errors is None else _in_units(model, points, errors)
+    return [
+        {"weight": weight, "values": value, "standard_errors": spread}
+        for weight, value, spread in zip(weights, values, spreads, strict=True)
+    ]
+
+
+def _in_units(model: Model, points: Floats, errors: Floats | None) -> list[dict[str, Any]]:
+    """Points, or their errors, by the names of fields; dates are texts, and their errors days."""
+    from privsketch.schema.columns import Date
+    from privsketch.schema.units import as_dates, field_columns, field_errors, field_values
+
+    schema = model.schema
+    if schema is None:
+        rows = points if errors is None else errors
+        return [dict(zip(model.column_names, row, strict=True)) for row in rows]
+    values = (
+        field_values(schema, points) if errors is None else field_errors(schema, points, errors)
+    )
+    found: list[dict[str, Any]] = [{} for _ in values]
+    for column, place in field_columns(schema):
+        for name, numbers in zip(column.fields, values[:, place].T, strict=True):
+            is_date = isinstance(column, Date) and errors is None
+            told = as_dates(numbers).astype(str) if is_date else numbers
+            for row, value in zip(found, told, strict=True):
+                row[name] = value
+    return found
+
+
+def file_facts(found: Loaded) -> dict[str, Any]:
+    """What a file of ours contains, by its kind."""
+    from privsketch.design.recipe import Design
+    from privsketch.models.base import Model
+    from privsketch.projection.description import ReleaseDescription
+    from privsketch.schema.table import Schema
+    from privsketch.sketching.sketch import Sketch
+
+    if isinstance(found, Sketch):
+        return {"kind": "sketch", **design_facts(found.design), **sketch_facts(found)}
+    if isinstance(found, Design):
+        return {"kind": "design", **design_facts(found)}
+    if isinstance(found, Model):
+        return {"kind": found.KIND, **model_facts(found)}
+    if isinstance(found, ReleaseDescription):
+        return {
+            "kind": "release",
+            "description": found.to_json(),
+            **receipt_facts(found.receipt),
+        }
+    if isinstance(found, Schema):
+        return {"kind": "schema", "schema": found.to_json()}
+    return {"kind": type(found).__name__.lower()}  # a kind of file that brings its own

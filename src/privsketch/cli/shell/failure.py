@@ -1,0 +1,147 @@
+"""What a command says when it fails: the kind of failure, its exit code, and what was spent.
+
+One line on standard error ends in "nothing was spent" or "the budget counts as spent"; with --json
+the same is an object on standard output. docs/commands.md has the exit codes. Messages of errors
+that are not ours may quote records and are not shown.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import click
+
+from privsketch.cli.stopping import NOTHING, Stop
+
+EXIT_CODES = {
+    "interrupted": 1,
+    "usage": 2,
+    "data": 3,
+    "budget": 4,
+    "integrity": 5,
+    "internal": 70,  # EX_SOFTWARE of sysexits.h
+}
+DEBUG = "PRIVSKETCH_DEBUG"
+_PACKAGE = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a command ended early.
+
+    `shown` is what stands on standard error, where that is not the message alone.
+    """
+
+    kind: str
+    message: str
+    sentence: str
+    counts: bool
+    shown: click.ClickException | None = None
+
+    @classmethod
+    def of(cls, error: BaseException, stop: Stop, command: click.Command | None) -> Failure:
+        """What an error is to people who use the command."""
+        from privsketch.errors import PrivsketchError
+
+        spending = stop.spending
+        sentence = NOTHING if spending is None else spending.sentence()
+        counts = spending is not None and spending.counts
+        shown = None
+        if stop.was_asked or isinstance(error, KeyboardInterrupt | click.Abort):
+            # Whatever error an interrupt has become on its way, it is no other one's.
+            kind, message = "interrupted", "interrupted"
+        elif isinstance(error, PrivsketchError):
+            kind, message = kind_of(error), error.told(shell_words(command))
+            message = message.removesuffix(f"; {NOTHING}")  # which is said of all, below
+        elif isinstance(error, click.ClickException):
+            kind, message, shown = "usage", error.format_message(), error
+        elif isinstance(error, OSError) and error.errno is not None:
+            # The system's words, not the error's: a full disk is no fault of ours.
+            file = f"{error.filename}: " if isinstance(error.filename, str) else ""
+            kind, message = "data", f"{file}{os.strerror(error.errno)}"
+        else:
+            kind, message = "internal", _place(error)
+        return cls(kind, message, sentence, counts, shown)
+
+    @property
+    def exit_code(self) -> int:
+        """What the shell sees."""
+        return EXIT_CODES[self.kind]
+
+    def show(self) -> None:
+        """Say it on standard error."""
+        if self.shown is not None:
+            self.shown.show()
+            click.echo(self.sentence, err=True)
+        elif self.kind == "interrupted":  # click says "Aborted!"
+            click.echo(self.sentence, err=True)
+        else:
+            click.echo(f"Error: {self.message}; {self.sentence}", err=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "kind": self.kind,
+            "exit_code": self.exit_code,
+            "message": self.message,
+            "spent": "counts as spent" if self.counts else "nothing",
+        }
+
+
+def kind_of(error: Exception) -> str:
+    """The kind of failure that an error of ours is."""
+    from privsketch import errors
+
+    kinds: tuple[tuple[type[Exception], str], ...] = (
+        (errors.ParameterError, "usage"),
+        (errors.RecordError, "data"),
+        (errors.AccessError, "data"),
+        (errors.BudgetError, "budget"),
+        (errors.MergeError, "integrity"),
+        (errors.FileError, "integrity"),
+    )
+    return next((kind for one, kind in kinds if isinstance(error, one)), "internal")
+
+
+def _place(error: BaseException) -> str:
+    """What can be said of an error that is not ours: its type, and where in our code it came up."""
+    if os.environ.get(DEBUG) == "1":
+        click.echo(f"{DEBUG}=1: this may contain records, show it to nobody else", err=True)
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    where = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = Path(frame.f_code.co_filename)
+        if file.is_relative_to(_PACKAGE):
+            where = f" at {file.relative_to(_PACKAGE).as_posix()}, line {line}"
+    return (
+        f"internal error {type(error).__name__}{where}; please report it with this line "
+        f"({DEBUG}=1 shows more, which may contain records)"
+    )
+
+
+def shell_words(command: click.Command | None) -> Callable[[str, str | None], str]:
+    """How a command's parameters are said in a shell; those it does not have, as in Python."""
+    options = {
+        option.name: option
+        for option in (command.params if command is not None else ())
+        if isinstance(option, click.Option)
+    }
+
+    def words(name: str, value: str | None) -> str:
+        option = options.get(name)
+        if option is None:
+            return name if value is None else f"{name}={value}"
+        told = max(option.opts, key=len)
+        if option.is_flag:
+            return max(option.secondary_opts, key=len) if value == "False" else told
+        if value is None:
+            return told
+        return f"{told} {'a,b,c' if value == '[...]' else quote(value.strip(chr(39)))}"
+
+    return words

@@ -1,0 +1,323 @@
+"""Commands that fail: what kind of failure it was, its exit code, and what was spent."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+
+import privsketch as ps
+from privsketch import errors
+from privsketch.cli.shell.failure import EXIT_CODES, kind_of
+from privsketch.cli.spending import Spending
+from privsketch.cli.stopping import Stop
+from tests.cli.test_json import validated
+from tests.commands import BUDGET, DATA, INTEGRITY, USAGE, run
+
+PRIVSKETCH = Path(sys.executable).parent / "privsketch"
+INTERRUPTED, INTERNAL = 1, 70
+NOTHING, COUNTS = "nothing was spent", "the budget counts as spent"
+SECRET = "secretsmith"
+COST = ["--epsilon", 1, "--delta", "1e-6"]
+DESIGN = ["design", "-k", 2, "--box", 0, 1, "--dim", 2, *COST]
+SKETCH = ["sketch", "study.json", "data.npy", "-o", "out.sketch"]
+CLUSTER = ["cluster", "data.npy", "-k", 2, "--box", -4, 4, *COST, "--method", "lloyd"]
+CLUSTER += ["-o", "out.json"]
+RELEASE = ["release", "data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, "-o", "out.npy"]
+BOUNDS = ["bounds", "data.npy", "--columns", "0", "--epsilon", 1]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("data.npy", np.random.default_rng(0).normal(size=(200, 3)))
+    ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-4, 4, dim=3),
+        budget=ps.Budget(1.0, 1e-6),
+        n_features=20,
+        random_state=0,
+    ).save("study.json")
+    Path("foreign").write_text("hello")
+    return tmp_path
+
+
+def failed(*arguments):
+    """Exit code, standard error, and the error that machines are told, which agree."""
+    words = run(*arguments)
+    result = run(*arguments, "--json")
+    assert words.exit_code == result.exit_code
+    error = validated(json.loads(result.stdout), "failure")["error"]
+    assert error["exit_code"] == EXIT_CODES[error["kind"]] == result.exit_code
+    sentence = {"nothing": NOTHING, "counts as spent": COUNTS}[error["spent"]]
+    for one in (words, result):
+        assert one.stderr.count("spent") == one.stderr.count(sentence) == 1
+        assert "Traceback" not in one.output
+    return result.exit_code, result.stderr, error
+
+
+FAILURES = {
+    "an option that is missing": (["cluster", "data.npy"], USAGE),
+    "a parameter": ([*SKETCH, "--threads", 0], USAGE),
+    "a wrong word": ([*RELEASE, "--protect", "everything"], USAGE),
+    "options that do not go together": ([*CLUSTER, "--loss", "distances"], USAGE),
+    "no columns": ([*BOUNDS[:3], "0", "--epsilon", 0], USAGE),
+    "plan": (["plan", "-k", 2, "--box", 0, 1, "--dim", 2, "--epsilon", 0, "--delta", 0], USAGE),
+    "no file of records": (["sketch", "study.json", "none.npy", "-o", "out.sketch"], DATA),
+    "no design": (["sketch", "none.json", "data.npy", "-o", "out.sketch"], DATA),
+    "no sketch": (["learn", "none.sketch"], DATA),
+    "no folder": ([*SKETCH[:-1], "nowhere/out.sketch"], DATA),
+    "a column that is not there": ([*BOUNDS[:3], "7", "--epsilon", 1], DATA),
+    "an output that exists": ([*DESIGN, "-o", "foreign"], DATA),
+    "no design to look by": (["check", "none.json", "data.npy"], DATA),
+    "no table to draft": (["schema", "draft", "none.csv", "-o", "s.json"], DATA),
+    "a demo in a file": (["demo", "-o", "foreign"], DATA),
+    "a foreign design": (["sketch", "foreign", "data.npy", "-o", "out.sketch"], INTEGRITY),
+    "a foreign sketch": (["merge", "foreign", "-o", "all.sketch"], INTEGRITY),
+    "a foreign file": (["inspect", "foreign"], INTEGRITY),
+    "another design": ([*SKETCH, "--expect", "0" * 16], INTEGRITY),
+    "a foreign schema": (["schema", "check", "foreign"], INTEGRITY),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code"), FAILURES.values(), ids=FAILURES)
+def test_kinds_of_failure(folder, spent, arguments, code):
+    found, _, error = failed(*arguments)
+    assert found == code
+    assert error["spent"] == "nothing"
+    assert spent == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ParameterError("one"), USAGE),
+        (errors.RecordError("one"), DATA),
+        (errors.MissingError(1), DATA),
+        (errors.AccessError("one"), DATA),
+        (errors.BudgetError("one"), BUDGET),
+        (errors.FileError("one"), INTEGRITY),
+        (errors.MergeError("one"), INTEGRITY),
+        (errors.SignatureError("one"), INTEGRITY),
+        (errors.KernelError("one"), INTERNAL),
+        (click.ClickException("one"), USAGE),
+        (click.BadParameter("one"), USAGE),
+        (OSError(28, "words of whoever raised it"), DATA),
+        (OSError("a message without a number"), INTERNAL),
+        (ValueError("one"), INTERNAL),
+        (MemoryError(), INTERNAL),
+        (click.Abort(), INTERRUPTED),
+        (KeyboardInterrupt(), INTERRUPTED),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
+)
+def test_every_error_has_its_exit_code(folder, monkeypatch, error, code):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(ps.Design, "load", fails)
+    assert failed(*SKETCH)[0] == code
+    monkeypatch.setattr(ps, "load", fails)
+    assert failed("inspect", "study.json")[0] == code  # of a command that can spend nothing
+
+
+def test_no_error_of_ours_is_forgotten():
+    def below(kind):
+        yield kind
+        for one in kind.__subclasses__():
+            yield from below(one)
+
+    internal = {errors.PrivsketchError, errors.KernelError}
+    for kind in below(errors.PrivsketchError):
+        assert (kind_of(kind("words")) == "internal") == (kind in internal), kind
+
+
+# ---------------------------------------------------------------- errors that are not ours
+
+
+@pytest.fixture
+def broken(folder, monkeypatch):
+    """A bug whose message holds a cell of the table."""
+
+    def fails(*_, **__):
+        raise KeyError(f"{SECRET} is 47")
+
+    monkeypatch.setattr(ps, "sketch", fails)
+    monkeypatch.delenv("PRIVSKETCH_DEBUG", raising=False)
+
+
+def test_an_internal_error_quotes_no_record(broken):
+    code, said, error = failed(*SKETCH)
+    assert code == INTERNAL
+    assert SECRET not in said + json.dumps(error)
+    (line,) = said.splitlines()
+    assert line.startswith("Error: internal error KeyError at cli/sketch.py, line ")
+    assert "please report" in line
+    assert line.endswith(NOTHING)
+
+
+def test_whoever_looks_for_a_bug_is_warned_of_records(broken, monkeypatch):
+    monkeypatch.setenv("PRIVSKETCH_DEBUG", "1")
+    result = run(*SKETCH, "--json")
+    assert result.exit_code == INTERNAL
+    first, *rest = result.stderr.splitlines()
+    assert "may contain records" in first
+    assert rest[0].startswith("Traceback")
+    assert SECRET in result.stderr
+    assert SECRET not in result.stdout
+
+
+def test_the_system_speaks_for_itself(folder, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, SECRET, "spill")
+
+    monkeypatch.setattr(ps, "sketch", full)
+    code, said, _ = failed(*SKETCH)
+    assert code == DATA
+    assert "spill: No space left on device" in said
+    assert SECRET not in said
+
+
+# ---------------------------------------------------------------- what was spent
+
+
+def breaking(monkeypatch, where, error):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(where, fails)
+
+
+@pytest.mark.parametrize(
+    "error", [errors.AccessError("full"), KeyError(SECRET)], ids=["ours", "not"]
+)
+def test_a_run_that_fails_after_its_first_noisy_number_was_paid_for(folder, monkeypatch, error):
+    breaking(monkeypatch, "privsketch.models.clusters.ClusterModel.save", error)
+    _, said, told = failed(*CLUSTER)
+    assert told["spent"] == "counts as spent"
+    assert f"noisy numbers may have been made: {COUNTS}" in said
+    assert SECRET not in said
+
+
+def test_a_sketch_that_is_not_written_has_cost_nothing(folder, monkeypatch, spent):
+    breaking(monkeypatch, "privsketch.sketching.sketch.Sketch.save", errors.AccessError("full"))
+    assert failed(*SKETCH)[2]["spent"] == "nothing"
+    assert spent  # though noise was drawn, nobody has seen it
+
+
+def test_what_stands_in_a_file_was_paid_for(folder, monkeypatch):
+    breaking(monkeypatch, "privsketch.cli.release._write_matrix", errors.AccessError("full"))
+    _, said, told = failed(*RELEASE, "--publish-matrix", "m.npy", "--force")
+    assert told["spent"] == "counts as spent"
+    assert f"out.npy was written before that: {COUNTS}" in said
+
+
+def test_bounds_that_nobody_could_read_may_have_been_read(folder, monkeypatch):
+    breaking(monkeypatch, "privsketch.survey.bounds.Bounds.describe", errors.AccessError("closed"))
+    _, said, told = failed(*BOUNDS)
+    assert told["spent"] == "counts as spent"
+    assert f"part of the result may have been written: {COUNTS}" in said
+
+
+@pytest.mark.slow
+def test_a_demo_has_sketches_to_pay_for(folder, monkeypatch):
+    breaking(monkeypatch, "privsketch.cli.demo.save_report", errors.AccessError("full"))
+    result = run("demo", "--records", 100, "-o", "demo", "--json")
+    assert json.loads(result.stdout)["error"]["spent"] == "counts as spent"
+    assert COUNTS in result.stderr
+
+
+def test_an_entry_of_a_ledger_counts_whatever_follows():
+    spending = Spending(Stop())
+    assert (spending.counts, spending.sentence()) == (False, NOTHING)
+    spending.noise_drawn()
+    assert not spending.counts
+    spending.reserved()
+    assert spending.counts
+    assert spending.sentence().endswith(f"a ledger may have an entry for it: {COUNTS}")
+
+
+@pytest.fixture
+def ledger(folder, monkeypatch):
+    """A ledger in which everything is entered; its limit allows one sketch."""
+    book = ps.Ledger.create(folder / "budget.ledger")
+    book.add("visits", epsilon=1.5, delta=1e-5)
+    monkeypatch.setenv("PRIVSKETCH_LEDGER", str(folder / "budget.ledger"))
+    return book
+
+
+def test_what_a_ledger_refuses_costs_nothing(ledger, spent):
+    assert run(*SKETCH).exit_code == 0
+    before = len(spent)
+    code, _, error = failed(*SKETCH, "--force")
+    assert (code, error["kind"], error["spent"]) == (BUDGET, "budget", "nothing")
+    assert len(spent) == before
+
+
+@pytest.mark.parametrize("error", [errors.AccessError("full"), KeyboardInterrupt()], ids=repr)
+def test_a_sketch_that_was_entered_counts_though_nothing_is_written(ledger, monkeypatch, error):
+    breaking(monkeypatch, "privsketch.sketching.sketch.Sketch.save", error)
+    result = run(*SKETCH, "--json")
+    assert json.loads(result.stdout)["error"]["spent"] == "counts as spent"
+    assert f"a ledger may have an entry for it: {COUNTS}" in result.stderr
+    assert len(ledger.entries("visits")) == 1
+
+
+def test_an_interrupt_while_the_entry_is_made_counts(ledger, monkeypatch):
+    reserve = ps.Ledger.reserve
+
+    def interrupted(*arguments, **options):
+        reserve(*arguments, **options)
+        raise KeyboardInterrupt  # which came while the disk was busy
+
+    monkeypatch.setattr(ps.Ledger, "reserve", interrupted)
+    result = run(*SKETCH, "--json")
+    assert json.loads(result.stdout)["error"]["spent"] == "counts as spent"
+    assert len(ledger.entries("visits")) == 1
+
+
+# ---------------------------------------------------------------- interrupts, closed pipes
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_told_to_machines(folder, monkeypatch, number):
+    def stop(*_, **__):
+        os.kill(os.getpid(), number)
+        time.sleep(1)
+
+    monkeypatch.setattr(ps, "sketch", stop)
+    code, said, error = failed(*SKETCH)
+    assert (code, error["kind"]) == (INTERRUPTED, "interrupted")
+    assert "Aborted!" in said
+
+
+def test_an_interrupt_before_the_first_import_is_told_to_machines():
+    program = (
+        "from privsketch.cli.stopping import Stop; import os, signal\n"
+        "Stop('early').install(); os.kill(os.getpid(), signal.SIGTERM)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "--json"], capture_output=True, text=True
+    )
+    assert ended.returncode == INTERRUPTED
+    assert validated(json.loads(ended.stdout), "failure")["error"]["spent"] == "nothing"
+
+
+@pytest.mark.parametrize("arguments", [BOUNDS, [*BOUNDS, "--json"]], ids=["words", "json"])
+def test_an_answer_that_nobody_takes_is_a_failure(folder, arguments):
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [PRIVSKETCH, *map(str, arguments)], stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    assert ended.returncode == DATA
+    assert ended.stderr.startswith("Error: standard output: Broken pipe")
+    assert COUNTS in ended.stderr  # the bounds were made, and may have been read
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,343 @@
+"""What commands tell machines: one object by a schema of docs/json, for every command there is."""
+
+import json
+from pathlib import Path
+
+import click
+import jsonschema
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from referencing import Registry, Resource
+
+import privsketch as ps
+from privsketch.cli.main import main
+from tests.commands import DATA, USAGE, run, succeeded
+
+SCHEMAS = {
+    path.name: json.loads(path.read_text(encoding="utf-8"))
+    for path in (Path(__file__).parents[2] / "docs" / "json").glob("*.schema.json")
+}
+REGISTRY = Registry().with_resources(
+    (name, Resource.from_contents(schema)) for name, schema in SCHEMAS.items()
+)
+COST = ["--epsilon", 1, "--delta", "1e-6"]
+BOX = ["--box", -4, 4]
+KMEANS = ["data.npy", "-k", 2, *BOX, *COST]
+# Runs of every command, at least one each, in a folder as `files` makes it. A new command gets a
+# line here and a schema in docs/json.
+EXAMPLES = {
+    "demo": [["--records", 100, "-o", "demo"]],
+    "schema draft": [["table.parquet", "-o", "draft.json"], ["one.csv", "-o", "one.json"]],
+    "schema check": [["schema.json"], ["schema.json", "table.parquet"]],
+    "check": [["schema.json", "table.parquet"], ["study.json", "data.npy"]],
+    "bounds": [["table.parquet", "--columns", "age", "--epsilon", 1, "--person", "patient"]],
+    "plan": [["-k", 2, *BOX, "--dim", 3, *COST]],
+    "design": [
+        ["-k", 2, "--schema", "schema.json", *COST, "-o", "new.json"],
+        ["-k", 2, *BOX, "--dim", 3, "--epsilon", 50, "--delta", 0, "-o", "weak.json"],
+        ["--task", "pca", "-k", 1, "--ball", 4, "--dim", 3, *COST, "-o", "pca.json"],
+    ],
+    "sketch": [
+        ["study.json", "data.npy", "-o", "new.sketch"],
+        ["study.json", "data.npy", "--dry-run"],
+    ],
+    "merge": [["a.sketch", "b.sketch", "-o", "all.sketch"]],
+    "learn": [
+        ["a.sketch", "--n-init", 1, "-o", "learned.json", "--report", "report.html"],
+        ["a.sketch", "-k", 1],
+        ["table.sketch", "-k", 1, "--task", "gaussian-mixture", "--n-init", 1],
+        ["pca.sketch"],
+    ],
+    "cluster": [
+        [*KMEANS, "--method", "lloyd", "-o", "clusters.json", "--report", "clusters.html"],
+        [*KMEANS, "--method", "lloyd", "--dry-run"],
+        [*KMEANS, "--method", "sketch", "--dry-run"],
+        [*KMEANS, "--method", "pipeline", "--records", 1e5, "--dry-run"],
+        ["table.parquet", "--schema", "schema.json", "-k", 2, *COST, "-o", "units.json"],
+    ],
+    "release": [
+        *(
+            ["data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, *more]
+            for more in (["-o", "rows.npy", "--publish-matrix", "m.npy"], ["--dry-run"])
+        ),
+    ],
+    "inspect": [
+        [name]
+        for name in (
+            *("study.json", "schema.json", "a.sketch", "model.json", "mixture.json", "pca.model"),
+            *("published.npy", "published.receipt.json"),
+        )
+    ],
+}
+SLOW = ["demo"]
+
+
+def commands(group=main, names=()):
+    """All commands of the tree, by their names."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*names, name))
+        else:
+            yield " ".join((*names, name)), command
+
+
+def validated(found, name):
+    """The object, which keeps to a schema of docs/json."""
+    jsonschema.Draft202012Validator(SCHEMAS[f"{name}.schema.json"], registry=REGISTRY).validate(
+        found
+    )
+    return found
+
+
+def told(command, *arguments):
+    """The one object on standard output of a command that succeeds."""
+    result = succeeded(*command.split(), *arguments, "--json")
+    return validated(json.loads(result.stdout), command.replace(" ", "-"))
+
+
+def make_files():
+    rng = np.random.default_rng(0)
+    np.save("data.npy", rng.normal(size=(500, 3)))
+    Path("one.csv").write_text("age;income\n1;2\n")
+    age, ward = rng.uniform(20, 90, 600), rng.choice(["a", "b"], 600)
+    day = np.datetime64("2020-01-01") + rng.integers(0, 365, 600)
+    patient = [f"p{number // 2}" for number in range(600)]
+    pq.write_table(
+        pa.table({"age": age, "ward": ward, "day": pa.array(day), "patient": patient}),
+        "table.parquet",
+    )
+    schema = ps.Schema(
+        (
+            ps.Number("age", 18, 100, unit="years"),
+            ps.Category("ward", ("a", "b")),
+            ps.Date("day", "2020-01-01", "2020-12-31"),
+        ),
+        person="patient",
+    )
+    schema.save("schema.json")
+    budget = ps.Budget(1.0, 1e-6)
+    box, ball = ps.Box(-4, 4, dim=3), ps.Ball(dim=3, radius=4.0)
+    small = {"budget": budget, "n_features": 40, "random_state": 0}
+    design = ps.Design.plan(n_components=2, domain=box, **small)
+    design.save("study.json")
+    first = ps.sketch("data.npy", design, source="a")
+    first.save("a.sketch")
+    ps.sketch("data.npy", design, source="b").save("b.sketch")
+    ps.learn_kmeans(first, 2, n_init=1).save("model.json")
+    ps.learn_gaussian_mixture(first, 2, covariance_type="spherical", n_init=1).save("mixture.json")
+    of_table = ps.Design.plan(n_components=2, domain=schema, **small)
+    ps.sketch("table.parquet", of_table, source="t").save("table.sketch")
+    of_parts = ps.Design.plan(
+        task="pca", n_components=1, domain=ball, budget=budget, random_state=0
+    )
+    parts = ps.sketch("data.npy", of_parts, source="p")
+    parts.save("pca.sketch")
+    ps.learn_pca(parts, 1).save("pca.model")
+    succeeded("release", "data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, "-o", "published.npy")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Records and what can be made of them; commands write beside them."""
+    folder = tmp_path_factory.mktemp("files")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        make_files()
+        yield folder
+
+
+# ---------------------------------------------------------------- the whole tree
+
+
+def test_every_schema_is_one():
+    for schema in SCHEMAS.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize(("name", "command"), [pytest.param(*one, id=one[0]) for one in commands()])
+def test_every_command_takes_json_and_has_a_schema_and_an_example(name, command):
+    options = [option for option in command.params if "--json" in option.opts]
+    assert [option.name for option in options] == ["as_json"]
+    assert options[0].help == "For machines: one JSON object."
+    assert f"{name.replace(' ', '-')}.schema.json" in SCHEMAS
+    assert EXAMPLES.get(name), "add a run of the new command to EXAMPLES"
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        pytest.param(
+            name, arguments, id=f"{name}-{n}", marks=[pytest.mark.slow] if name in SLOW else []
+        )
+        for name, runs in EXAMPLES.items()
+        for n, arguments in enumerate(runs)
+    ],
+)
+def test_every_command_answers_by_its_schema(files, command, arguments):
+    found = told(command, *arguments)
+    assert found["command"] == command
+    assert found["version"] == ps.__version__
+    for path in found.get("written", ()):
+        assert Path(path).exists()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_command_fails_by_the_schema_of_failures(files, name):
+    result = run(*name.split(), "--nonsense", "--json")
+    assert result.exit_code == USAGE
+    found = validated(json.loads(result.stdout), "failure")
+    assert found["command"] == name
+    assert found["error"]["kind"] == "usage"
+    assert found["error"]["spent"] == "nothing"
+    assert found["error"]["message"] in result.stderr
+    assert result.stderr.count("nothing was spent") == 1
+
+
+# ---------------------------------------------------------------- what answers hold
+
+
+def test_a_sketch_tells_its_receipt_and_no_count_of_records(files):
+    found = told("sketch", "study.json", "data.npy", "-o", "s.sketch", "--source", "site")
+    sketch = ps.Sketch.load("s.sketch")
+    assert found["written"] == ["s.sketch"]
+    assert found["fingerprint"] == sketch.design.fingerprint
+    assert found["receipt"]["epsilon"] == found["cost"]["epsilon"] == 1.0
+    assert found["source"] == "site"
+    assert found["n_records"] == sketch.n_records  # a noisy one
+    assert {"n_rows", "seconds", "clipped"}.isdisjoint(found)
+
+
+def test_no_released_answer_has_the_exact_number_of_records(files):
+    """There are 487; noisy counts, which may meet that by chance, are left out."""
+    np.save("odd.npy", np.random.default_rng(1).normal(size=(487, 3)))
+    answers = [
+        told("sketch", "study.json", "odd.npy", "-o", "odd.sketch"),
+        told("cluster", "odd.npy", *KMEANS[1:], "--method", "lloyd", "-o", "odd.json"),
+        told("bounds", "odd.npy", "--columns", "0,1", "--epsilon", 1),
+    ]
+    answers[0].pop("n_records")
+    answers[1]["model"].pop("n_records")
+
+    def numbers(value):
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, list):
+            return [number for one in value for number in numbers(one)]
+        return [value] if isinstance(value, int | float) else []
+
+    for found in answers:
+        assert 487 not in numbers(found)
+        assert "487" not in json.dumps([found.get("notes"), found.get("cautions")])
+
+
+def test_a_model_is_told_as_its_file_has_it_and_in_units(files):
+    found = told("learn", "table.sketch", "-k", 2, "-o", "in-units.json")
+    model = ps.ClusterModel.load("in-units.json")
+    assert found["model"] == json.loads(Path("in-units.json").read_text())
+    table = model.table()
+    for row, one in zip(found["results"], table.to_dict("records"), strict=True):
+        assert row["weight"] == one["weight"]
+        assert row["values"]["age"] == pytest.approx(one["age"])
+        assert row["values"]["day"] == str(one["day"].date())
+        assert row["standard_errors"].keys() == row["values"].keys()
+    assert found["concerns"] == list(model.concerns)
+
+
+def test_a_look_is_marked_as_private(files):
+    found = told("check", "schema.json", "table.parquet")
+    assert found["private"] is True
+    assert "holder" in found["notice"]
+    assert (found["n_rows"], found["n_persons"]) == (600, 300)
+
+
+def test_a_look_that_finds_faults_tells_them_beside_the_error(files):
+    pq.write_table(pa.table({"age": [1.0], "ward": ["a"]}), "narrow.parquet")
+    result = run("check", "schema.json", "narrow.parquet", "--json")
+    assert result.exit_code == DATA
+    found = validated(json.loads(result.stdout), "check")
+    assert found["readable"] is False
+    assert found["refusals"]
+    assert found["error"]["kind"] == "data"
+
+
+def test_a_schema_with_open_places_tells_them_beside_the_error(files):
+    succeeded("schema", "draft", "table.parquet", "-o", "open.json")
+    result = run("schema", "check", "open.json", "--json")
+    assert result.exit_code == USAGE
+    found = validated(json.loads(result.stdout), "schema-check")
+    assert found["ready"] is False
+    assert len(found["open"]) > 3
+    result = run("schema", "check", "schema.json", "data.npy", "--json")
+    assert result.exit_code == DATA
+    assert validated(json.loads(result.stdout), "schema-check")["schema"] is not None
+
+
+def test_a_dry_run_tells_the_forecast_and_writes_nothing(files):
+    before = sorted(Path().iterdir())
+    found = told("sketch", "study.json", "data.npy", "--dry-run")
+    assert found["forecast"]["verdict"] in ("good", "rough", "hopeless")
+    assert found["estimate"]["seconds_per_million_records"] > 0
+    assert "written" not in found
+    assert sorted(Path().iterdir()) == before
+
+
+def test_cautions_are_told_to_machines_and_people(files):
+    arguments = ["design", "-k", 2, *BOX, "--dim", 3, "--epsilon", 50, "--delta", 0, "--force"]
+    result = succeeded(*arguments, "-o", "weak.json", "--json")
+    (caution,) = [text for text in json.loads(result.stdout)["cautions"] if "epsilon" in text]
+    assert caution in result.stderr
+
+
+def test_numbers_that_are_not_finite_are_null():
+    from privsketch.cli.shell.answer import plain
+
+    values = {"a": np.float64("nan"), "b": (np.int64(1), float("inf")), 3: np.array([1.5, np.inf])}
+    assert plain(values) == {"a": None, "b": [1, None], "3": [1.5, None]}
+
+
+# ---------------------------------------------------------------- one object, whatever happens
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["design", "-k", 2, *BOX, "--dim", 3, *COST],
+        ["sketch", "study.json", "data.npy"],
+        ["merge", "a.sketch"],
+        ["learn", "a.sketch"],
+        ["cluster", *KMEANS],
+        ["release", "data.npy", "-k", 1, "--ball", 4, "--epsilon", 1],
+        ["schema", "draft", "table.parquet"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_result_and_an_answer_do_not_share_standard_output(files, spent, arguments):
+    result = run(*arguments, "-o", "-", "--json")
+    assert result.exit_code == USAGE
+    assert validated(json.loads(result.stdout), "failure")["error"]["spent"] == "nothing"
+    assert spent == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["--nonsense"], ["schema", "nonsense"]], ids=str
+)
+def test_where_there_is_no_command_there_is_a_failure(arguments):
+    result = run(*arguments, "--json")
+    assert result.exit_code == USAGE
+    assert validated(json.loads(result.stdout), "failure")["error"]["kind"] == "usage"
+    assert "nothing was spent" in result.stderr
+
+
+def test_a_file_that_is_called_json_is_none(files):
+    result = run("inspect", "--", "--json")
+    assert result.exit_code == DATA
+    assert result.stdout == ""
+    titled = run("learn", "a.sketch", "-k", 1, "--title", "--json")  # which is the title
+    assert titled.exit_code == 0
+    assert titled.stdout.startswith("k-means")
+
+
+def test_without_json_nothing_has_changed(files):
+    assert run("inspect", "study.json").stdout.startswith("design ")
