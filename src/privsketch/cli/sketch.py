@@ -56,6 +56,8 @@ _PERSONS = (
     metavar="FINGERPRINT",
     help="Refuse any design but this one: the first 8 or more characters of its fingerprint.",
 )
+@click.option("--max-epsilon", type=float, help="Refuse a design that asks for a larger epsilon.")
+@click.option("--max-delta", type=float, help="Refuse a design that asks for a larger delta.")
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -75,6 +77,8 @@ def sketch(
     n_workers: int | None,
     scheduler: str | None,
     expect: str | None,
+    max_epsilon: float | None,
+    max_delta: float | None,
     dry_run: bool,
     force: bool,
 ) -> None:
@@ -88,6 +92,7 @@ def sketch(
     """
     with reported_spending() as spending:
         import privsketch as ps
+        from privsketch.budget import require_limits
         from privsketch.cli.progress import record_bar
         from privsketch.errors import FileError
 
@@ -98,6 +103,7 @@ def sketch(
             raise FileError(
                 f"{design_file}: its fingerprint is {recipe.fingerprint[:16]}, not {expect}"
             )
+        require_limits(recipe.budget, max_epsilon, max_delta)
         if sys.stderr is not None and sys.stderr.isatty():
             asks = recipe.budget.describe()
             click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
