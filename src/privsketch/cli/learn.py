@@ -87,7 +87,7 @@ def learn(
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html
     """
-    import privsketch as ps
+    from privsketch.cli.keys.checking import load_sketch
     from privsketch.cli.progress import spinner
     from privsketch.errors import FileError
     from privsketch.formats import write_file
@@ -101,7 +101,7 @@ def learn(
             if path.exists() and not is_standard(path) and not is_old_result:
                 raise FileError(f"{path} exists, and is no earlier result of this kind; move it")
             require_free(path, True, "")
-    released = ps.Sketch.load(sketch_file)
+    released = load_sketch(sketch_file)
     task = task or released.design.task
     given = {name: value for name, value in choices.items() if value is not None}
     with spinner("learning"):

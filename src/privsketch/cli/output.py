@@ -79,6 +79,7 @@ def write(
     from privsketch.errors import FileError
 
     if not is_standard(output):
+        _forget_signature(output)
         save(output)
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -98,6 +99,17 @@ def write(
         raise FileError(f"standard output: {error.strerror or 'cannot be written'}") from None
 
 
+def _forget_signature(output: Path) -> None:
+    """Take away the signature of what a result replaces: beside the new one it would be wrong."""
+    from privsketch.errors import FileError
+    from privsketch.signing.signature import signature_path
+
+    try:
+        signature_path(output).unlink(missing_ok=True)
+    except OSError as error:
+        raise FileError(f"{signature_path(output)}: {error.strerror or 'in the way'}") from None
+
+
 def say_written(output: Path) -> None:
     """Where the result is now."""
     say(f"written to {'standard output' if is_standard(output) else output}", output)
@@ -107,6 +119,7 @@ def require_free(path: Path, force: bool, reason: str) -> None:
     """Refuse an output that cannot be written or would replace a file of value."""
     from privsketch.errors import FileError
     from privsketch.formats import require_writable
+    from privsketch.signing.signature import signature_path
 
     if is_standard(path):
         if sys.stdout is None:
@@ -117,6 +130,10 @@ def require_free(path: Path, force: bool, reason: str) -> None:
     require_writable(path)
     if path.exists() and not force:
         raise FileError(f"{path} exists; {reason} (--force if that is meant)")
+    if os.path.lexists(signature_path(path)) and not force:
+        raise FileError(
+            f"{signature_path(path)} exists; it signs another file (--force to lose it)"
+        )
 
 
 def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:

@@ -67,13 +67,14 @@ def check(
 def design_or_schema(path: Path) -> Design | Schema:
     """What a file describes tables by: a schema has columns and no kind of file of ours."""
     import privsketch as ps
+    from privsketch.cli.keys.checking import load_design
     from privsketch.formats import parse_json, read_file
 
     content = parse_json(read_file(path), str(path))
     is_schema = isinstance(content, dict) and isinstance(content.get("columns"), list)
     if is_schema and "format" not in content:
         return ps.Schema.load(path)
-    return ps.Design.load(path)
+    return load_design(path)
 
 
 @click.command()
