@@ -323,6 +323,29 @@ def test_a_signature_of_what_was_replaced_is_gone(study, folder):
     failed(folder, *DESIGN, words="study.json.sig exists")
 
 
+def test_a_place_for_the_signature_is_looked_for_before_anything_is_spent(study, folder, spent):
+    start = ["sketch", "study.json", "data-1.csv", "--key", "site-1.key", "--force", "-o"]
+    failed(folder, *start, "x" * 253, words="too long")
+    (folder / "s1.sketch.sig").mkdir()
+    failed(folder, *start, "s1.sketch", words="s1.sketch.sig: is a folder")
+    failed(folder, *start[:3], *start[5:], "s1.sketch", words="s1.sketch.sig: is a folder")
+    assert not spent
+
+
+def test_nobody_needs_the_library_who_signs_nothing(study, folder):
+    """A signature may lie beside a design, too."""
+    code = (
+        "import sys; sys.modules['cryptography'] = None; sys.argv[0] = 'privsketch'\n"
+        "from privsketch.cli.main import main; main()"
+    )
+    sketched = ["sketch", "study.json", "data-1.csv", "-o", "s1.sketch"]
+    done = subprocess.run([sys.executable, "-c", code, *sketched], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    signed = ["sign", "s1.sketch", "--key", "site-1.key"]
+    done = subprocess.run([sys.executable, "-c", code, *signed], capture_output=True, text=True)
+    assert "privsketch[sealed]" in done.stderr
+
+
 def test_a_signature_that_cannot_be_written_denies_nothing(study, folder, monkeypatch):
     """The sketch is there, and its budget is spent."""
     from privsketch.errors import FileError

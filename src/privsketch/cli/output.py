@@ -130,10 +130,11 @@ def require_free(path: Path, force: bool, reason: str) -> None:
     require_writable(path)
     if path.exists() and not force:
         raise FileError(f"{path} exists; {reason} (--force if that is meant)")
-    if os.path.lexists(signature_path(path)) and not force:
-        raise FileError(
-            f"{signature_path(path)} exists; it signs another file (--force to lose it)"
-        )
+    signature = signature_path(path)
+    if os.path.lexists(signature):
+        require_writable(signature)  # it will have to go
+        if not force:
+            raise FileError(f"{signature} exists; it signs another file (--force to lose it)")
 
 
 def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:

@@ -93,6 +93,7 @@ def sketch(
 
     DATA: one or more .parquet, .csv, .tsv, .xlsx, .arrow or .npy files, folders of them, or
     patterns like "part-*.parquet". Charges the budget of the design once, at the end.
+    With --key the sketch is signed, and its source named after the key unless --source is there.
 
     \b
     privsketch sketch study.json data.parquet -o site-3.sketch

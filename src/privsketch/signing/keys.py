@@ -248,6 +248,7 @@ class Key:
     @classmethod
     def from_bytes(cls, data: bytes, *, passphrase: str | None = None, what: str = "key") -> Key:
         """The key from `to_bytes`; FileError for any other bytes."""
+        require_library()
         header = content(data, "key", _KEY_FIELDS, what)
         secret = hex_bytes(header.pop("secrets"), None, what)
         if header["lock"] is not None:
@@ -277,6 +278,7 @@ class Key:
 
 def is_locked(path: str | os.PathLike[str]) -> bool:
     """Whether a key file needs a passphrase; refused if it is no key file, or open to others."""
+    require_library()  # before anybody is asked for a passphrase
     what = os.fspath(path)
     return content(read_small(path, secret=True), "key", _KEY_FIELDS, what)["lock"] is not None
 

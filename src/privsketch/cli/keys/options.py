@@ -54,11 +54,14 @@ def opened_key(key_file: Path, passphrase_file: Path | None) -> Key:
 def signing_key(key_file: Path | None, passphrase_file: Path | None, output: Path) -> Key | None:
     """The key that a result will be signed with, before any work is done on the result."""
     from privsketch.errors import FileError
+    from privsketch.formats import require_writable
+    from privsketch.signing.signature import signature_path
 
     if key_file is None:
         return None
     if is_standard(output):
         raise FileError("-: a signature lies beside a file; give -o the name of one")
+    require_writable(signature_path(output))
     return opened_key(key_file, passphrase_file)
 
 
