@@ -21,6 +21,7 @@ ROOMS = [
     ["formats", "_parallel"],
     ["domain", "budget"],
     ["receipt"],
+    ["signing"],
     ["schema"],
     ["features"],
     ["noise"],

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from privsketch.schema.columns import Cycle, Date, Number
     from privsketch.schema.labels import Category, Flag
     from privsketch.schema.table import Schema
+    from privsketch.signing.keys import Key, PublicKey
+    from privsketch.signing.trusted import verify
     from privsketch.sketching.build import sketch
     from privsketch.sketching.estimate import Cost, estimate_cost
     from privsketch.sketching.merge import merge
@@ -70,6 +72,7 @@ _HOMES = {
     "Composition": "noise.composition",
     "Cost": "sketching.estimate",
     "KMeansOptions": "estimators.kmeans",
+    "Key": "signing.keys",
     "Ledger": "ledger.book",
     "Masks": "features.masks",
     "PCAModel": "models.components",
@@ -81,6 +84,7 @@ _HOMES = {
     "PrivsketchError": "errors",
     "PrivsketchWarning": "errors",
     "Projection": "projection.rows",
+    "PublicKey": "signing.keys",
     "Receipt": "receipt",
     "ReleaseDescription": "projection.description",
     "Released": "projection.distances",
@@ -98,6 +102,7 @@ _HOMES = {
     "nearest_rows": "projection.neighbours",
     "private_bounds": "survey.bounds",
     "sketch": "sketching.build",
+    "verify": "signing.trusted",
 }
 
 __all__ = [
@@ -119,6 +124,7 @@ __all__ = [
     "Composition",
     "Cost",
     "KMeansOptions",
+    "Key",
     "Ledger",
     "Masks",
     "PCAModel",
@@ -130,6 +136,7 @@ __all__ = [
     "PrivsketchError",
     "PrivsketchWarning",
     "Projection",
+    "PublicKey",
     "Receipt",
     "ReleaseDescription",
     "Released",
@@ -147,6 +154,7 @@ __all__ = [
     "nearest_rows",
     "private_bounds",
     "sketch",
+    "verify",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Files of ours by what they are: sketches, designs, models, receipts of released rows."""
+"""Files of ours by what they are: sketches, designs, models, public keys, receipts of rows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from privsketch.models.components import PCAModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.projection.description import ReleaseDescription
 from privsketch.schema.table import Schema
+from privsketch.signing.keys import PublicKey
 from privsketch.sketching.sketch import Sketch
 
-Loaded: TypeAlias = Sketch | Design | Schema | Model | ReleaseDescription
+Loaded: TypeAlias = Sketch | Design | Schema | Model | ReleaseDescription | PublicKey
 _MODELS: tuple[type[Model], ...] = (ClusterModel, GaussianMixtureModel, PCAModel)
 
 
@@ -28,11 +29,13 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     Parameters
     ----------
     path : str or path
-        File of a sketch, a design, a schema, a model, or the receipt beside released rows.
+        File of a sketch, a design, a schema, a model, a public key, or the receipt beside released
+        rows.
 
     Returns
     -------
-    Sketch, Design, Schema, ClusterModel, GaussianMixtureModel, PCAModel or ReleaseDescription
+    Sketch, Design, Schema, ClusterModel, GaussianMixtureModel, PCAModel, PublicKey or
+    ReleaseDescription
 
     Examples
     --------
@@ -55,6 +58,8 @@ def load(path: str | os.PathLike[str]) -> Loaded:
         return Design.load(path)
     if kind == "release":
         return ReleaseDescription.load(path)
+    if kind == "public-key":
+        return PublicKey.from_bytes(data, what)
     for model in _MODELS:
         if kind == model.KIND:
             return model.from_bytes(data, what)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import Literal
 
-from privsketch.errors import ParameterError, require_count
+from privsketch.errors import BudgetError, ParameterError, require_count
 
 Neighbours = Literal["add-remove", "replace"]
 NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
@@ -235,6 +235,27 @@ class Budget:
         """One line in words."""
         cost, unit = cost_text(self.epsilon, self.delta), self.unit.text
         return f"{cost} for {unit}, neighbours {meaning_of(self.neighbours, unit)}"
+
+
+def require_limits(
+    budget: Budget, max_epsilon: float | None = None, max_delta: float | None = None
+) -> None:
+    """Refuse a design's budget above its holder's limits; None is no limit.
+
+    Numbers are compared exactly, as the decimals they print as: 0.1 is not above 0.1.
+    """
+    limits = {"epsilon": (budget.epsilon, max_epsilon), "delta": (budget.delta, max_delta)}
+    for name, (asked, limit) in limits.items():
+        if limit is None:
+            continue
+        number = _as_float(f"max_{name}", limit)
+        if not 0 <= number < math.inf:
+            raise ParameterError(f"max_{name}", limit, "expected a number of at least 0")
+        if exact(asked) > exact(number):
+            raise BudgetError(
+                f"the design asks for {name} = {number_text(asked)}, which is above "
+                f"`max_{name}={number_text(number)}`; no record was read"
+            )
 
 
 def checked_source(source: object) -> str:

@@ -26,6 +26,10 @@ COMMANDS = [
     "cluster",
     "release",
     "inspect",
+    "keygen",
+    "sign",
+    "verify",
+    "trust",
 ]
 DESIGN = {
     "-k": "2",

@@ -118,7 +118,7 @@ def test_an_interrupt_that_became_another_error_is_still_one(folder, monkeypatch
         except KeyboardInterrupt:
             raise ImportError("partially initialised") from None
 
-    monkeypatch.setattr(ps.Design, "load", fails)
+    monkeypatch.setattr(ps.Design, "from_bytes", fails)
     result = run(*SPENDING["sketch"])
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)

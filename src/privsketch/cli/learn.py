@@ -89,7 +89,7 @@ def learn(
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html
     """
-    import privsketch as ps
+    from privsketch.cli.keys.checking import load_sketch
     from privsketch.cli.progress import spinner
     from privsketch.errors import AccessError
     from privsketch.formats import write_file
@@ -103,7 +103,7 @@ def learn(
             if path.exists() and not is_standard(path) and not is_old_result:
                 raise AccessError(f"{path} exists, and is no earlier result of this kind; move it")
             require_free(path, True, "")
-    released = ps.Sketch.load(sketch_file)
+    released = load_sketch(sketch_file)
     task = task or released.design.task
     given = {name: value for name, value in choices.items() if value is not None}
     with spinner("learning"):

@@ -14,6 +14,8 @@ import click
 
 from privsketch import __version__
 from privsketch.cli.cluster import cluster
+from privsketch.cli.keys.commands import keygen, sign, trust, verify
+from privsketch.cli.keys.options import KEY, PASSPHRASE_FILE, SIGNED_BY, sign_result, signing_key
 from privsketch.cli.learn import learn
 from privsketch.cli.ledger.commands import ledger
 from privsketch.cli.options import choice, listed_numbers, study_options
@@ -183,12 +185,16 @@ main.add_command(plan)
     required=True,
     help="File of the design, JSON; - for standard output.",
 )
+@KEY
+@PASSPHRASE_FILE
 @click.option("--force", is_flag=True, help="Replace an existing design: its sketches are lost.")
 @JSON
 def design(
     study: dict[str, Any],
     frequency_scale: str | None,
     output: Path,
+    key_file: Path | None,
+    passphrase_file: Path | None,
     force: bool,
     **choices: Any,
 ) -> None:
@@ -201,10 +207,12 @@ def design(
     from privsketch.design.words import describe_design
 
     require_free(output, force, "a new design would not fit the sketches of the old one")
+    signer = signing_key(key_file, passphrase_file, output)
     scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
     planned = plan_design(**study, frequency_scale=scale, **choices)
     said = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)
     write(planned.save, output)
+    sign_result(signer, output, planned.to_bytes(), "design")
     say(describe_design(planned, said=said), output)
     say_written(output)
     if wants_json():
@@ -228,6 +236,7 @@ main.add_command(sketch)
     "--weights",
     help="Whole numbers, one for each sketch: how often its records count; once if left out.",
 )
+@SIGNED_BY
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 @JSON
 def merge(
@@ -235,14 +244,17 @@ def merge(
     output: Path,
     same_records: bool,
     weights: str | None,
+    signed_by: tuple[str, ...],
     force: bool,
 ) -> None:
     """Add sketches of one study up.
 
     \b
     privsketch merge site-*.sketch -o all.sketch
+    privsketch merge site-*.sketch -o all.sketch --signed-by site-1.pub --signed-by site-2.pub
     """
     import privsketch as ps
+    from privsketch.cli.keys.checking import load_sketches
 
     factors = None
     if weights is not None:
@@ -251,7 +263,7 @@ def merge(
         except ValueError:
             raise click.BadParameter(f"--weights {weights}: expected a list like 2,1,1") from None
     require_free(output, force, "it would be replaced")
-    parts = [ps.Sketch.load(path) for path in sketches]
+    parts = load_sketches(sketches, signed_by)
     total = ps.merge(parts, same_records=same_records, weights=factors)
     write(total.save, output)
     say(total.receipt.describe(), output)
@@ -274,6 +286,7 @@ main.add_command(ledger)
 def inspect(file: Path) -> None:
     """Say what a design, sketch, model or receipt contains; of a released table, its receipt."""
     import privsketch as ps
+    from privsketch.cli.keys.checking import checked_bytes
     from privsketch.models.base import Model
     from privsketch.projection.files import receipt_beside
 
@@ -281,6 +294,9 @@ def inspect(file: Path) -> None:
     if receipt is not None:
         say(f"table       {file}, described by {receipt}", None)
         file = receipt
+    _, signer = checked_bytes(file)
+    if signer is not None:
+        click.echo(f"signed by   {signer.name}", err=True)
     found = ps.load(file)
     say(found.describe(), None)
     if isinstance(found, Model):
@@ -289,3 +305,9 @@ def inspect(file: Path) -> None:
         from privsketch.cli.shell.facts import file_facts
 
         answer(table=None if receipt is None else table, file=file, **file_facts(found))
+
+
+main.add_command(keygen)
+main.add_command(sign)
+main.add_command(verify)
+main.add_command(trust)

@@ -5,6 +5,7 @@ Words of a command go to standard output, unless the result does: then to standa
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -85,6 +86,7 @@ def write(
     have read it, whatever happens to the rest.
     """
     if not is_standard(output):
+        _forget_signature(output)
         save(output)
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -100,6 +102,17 @@ def write(
         sys.stdout.buffer.flush()
 
 
+def _forget_signature(output: Path) -> None:
+    """Take away the signature of what a result replaces: beside the new one it would be wrong."""
+    from privsketch.errors import AccessError
+    from privsketch.signing.signature import signature_path
+
+    try:
+        signature_path(output).unlink(missing_ok=True)
+    except OSError as error:
+        raise AccessError(f"{signature_path(output)}: {error.strerror or 'in the way'}") from None
+
+
 def say_written(output: Path) -> None:
     """Where the result is now."""
     say(f"written to {'standard output' if is_standard(output) else output}", output)
@@ -109,6 +122,7 @@ def require_free(path: Path, force: bool, reason: str) -> None:
     """Refuse an output that cannot be written or would replace a file of value."""
     from privsketch.errors import AccessError
     from privsketch.formats import require_writable
+    from privsketch.signing.signature import signature_path
 
     if is_standard(path):
         if answer.wants_json():
@@ -121,6 +135,11 @@ def require_free(path: Path, force: bool, reason: str) -> None:
     require_writable(path)
     if path.exists() and not force:
         raise AccessError(f"{path} exists; {reason} (--force if that is meant)")
+    signature = signature_path(path)
+    if os.path.lexists(signature):
+        require_writable(signature)  # it will have to go
+        if not force:
+            raise AccessError(f"{signature} exists; it signs another file (--force to lose it)")
 
 
 def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from privsketch.cli.keys.options import KEY, PASSPHRASE_FILE, SIGNED_BY, sign_result, signing_key
 from privsketch.cli.options import MISSING, SOURCE, THREADS, choice, chosen_columns, file_options
 from privsketch.cli.output import (
     require_apart,
@@ -58,6 +59,11 @@ _PERSONS = (
     metavar="FINGERPRINT",
     help="Refuse any design but this one: the first 8 or more characters of its fingerprint.",
 )
+@SIGNED_BY
+@click.option("--max-epsilon", type=float, help="Refuse a design that asks for a larger epsilon.")
+@click.option("--max-delta", type=float, help="Refuse a design that asks for a larger delta.")
+@KEY
+@PASSPHRASE_FILE
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -78,6 +84,11 @@ def sketch(
     n_workers: int | None,
     scheduler: str | None,
     expect: str | None,
+    signed_by: tuple[str, ...],
+    max_epsilon: float | None,
+    max_delta: float | None,
+    key_file: Path | None,
+    passphrase_file: Path | None,
     dry_run: bool,
     force: bool,
 ) -> None:
@@ -85,22 +96,28 @@ def sketch(
 
     DATA: one or more .parquet, .csv, .tsv, .xlsx, .arrow or .npy files, folders of them, or
     patterns like "part-*.parquet". Charges the budget of the design once, at the end.
+    With --key the sketch is signed, and its source named after the key unless --source is there.
 
     \b
     privsketch sketch study.json data.parquet -o site-3.sketch
+    privsketch sketch study.json data.parquet -o site-3.sketch --key site-3.key \\
+               --signed-by designer.pub --max-epsilon 0.5 --max-delta 1e-6
     """
     with reported_spending() as spending:
         import privsketch as ps
+        from privsketch.budget import require_limits
+        from privsketch.cli.keys.checking import load_design
         from privsketch.cli.progress import record_bar
         from privsketch.errors import AccessError, FileError
 
         if not dry_run:
             required_output(output)
-        recipe = ps.Design.load(design_file)
+        recipe = load_design(design_file, signed_by)
         if expect is not None and (len(expect) < 8 or not recipe.fingerprint.startswith(expect)):
             raise FileError(
                 f"{design_file}: its fingerprint is {recipe.fingerprint[:16]}, not {expect}"
             )
+        require_limits(recipe.budget, max_epsilon, max_delta)
         if sys.stderr is not None and sys.stderr.isatty():
             asks = recipe.budget.describe()
             click.echo(f"design {recipe.fingerprint[:16]} asks for {asks}", err=True)
@@ -121,6 +138,9 @@ def sketch(
         require_apart(data, [output])
         if output.resolve() == design_file.resolve():
             raise AccessError(f"{output}: given twice; designs and results need a file each")
+        signer = signing_key(key_file, passphrase_file, output)
+        if signer is not None and source is None:
+            source = signer.name  # whoever adds sketches up compares the two
         with record_bar(data) as advance:
 
             def progress(done: int) -> None:
@@ -143,6 +163,7 @@ def sketch(
         spending.stop.finish()
         write(released.save, output, spending.begin)
         spending.wrote(output)
+        sign_result(signer, output, released.to_bytes(), "sketch")
         say(released.receipt.describe(), output)
         say_source(source, output, "sketch of")
         say_written(output)

@@ -90,13 +90,14 @@ def check_facts(found: Check) -> dict[str, Any]:
 def design_or_schema(path: Path) -> Design | Schema:
     """What a file describes tables by: a schema has columns and no kind of file of ours."""
     import privsketch as ps
+    from privsketch.cli.keys.checking import load_design
     from privsketch.formats import parse_json, read_file
 
     content = parse_json(read_file(path), str(path))
     is_schema = isinstance(content, dict) and isinstance(content.get("columns"), list)
     if is_schema and "format" not in content:
         return ps.Schema.load(path)
-    return ps.Design.load(path)
+    return load_design(path)
 
 
 @click.command()
@@ -146,7 +147,6 @@ def bounds(
     with reported_spending() as spending:
         import privsketch as ps
         from privsketch.cli.progress import record_bar
-        from privsketch.receipt import receipt_to_json
 
         with record_bar(data, "counting") as advance:
 

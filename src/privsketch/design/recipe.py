@@ -418,13 +418,21 @@ class Design:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the design as JSON."""
-        write_file(path, document("design", self.to_json()))
+        write_file(path, self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Design:
         """Read a design written by `save`."""
-        what = os.fspath(path)
-        return cls.from_json(document_content(read_file(path), "design", what), what)
+        return cls.from_bytes(read_file(path), os.fspath(path))
+
+    def to_bytes(self) -> bytes:
+        """The bytes of a design file."""
+        return document("design", self.to_json())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str = "design") -> Design:
+        """The design from `to_bytes`; FileError for anything but a whole, intact one."""
+        return cls.from_json(document_content(data, "design", what), what)
 
     def forecast(self, *, n_holders: int = 1) -> Forecast | PCAForecast:
         """What to expect of this design, from public facts alone. Charges nothing.

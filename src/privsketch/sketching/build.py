@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from privsketch.budget import checked_source, exact
+from privsketch.budget import checked_source, exact, require_limits
 from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError, RecordError, require_count, require_one_of
 from privsketch.ledger.cost import Cost
@@ -57,6 +57,8 @@ def sketch(
     design: Design,
     *,
     source: str | None = None,
+    max_epsilon: float | None = None,
+    max_delta: float | None = None,
     columns: Sequence[str | int] | None = None,
     header: bool | None = None,
     delimiter: str | None = None,
@@ -86,6 +88,9 @@ def sketch(
     source : str, optional
         Name of the set of records. Sketches of the same source do not merge, because
         their costs add; a random name if left out.
+    max_epsilon, max_delta : float, optional
+        The most that the design may ask for: any more is refused before a record is read, whoever
+        wrote the design.
     columns : list of str or int, optional
         Which columns make a record, in order; those of the design, or all, if left out.
     header : bool, optional
@@ -132,6 +137,7 @@ def sketch(
     """
     if not isinstance(design, Design):
         raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
+    require_limits(design.budget, max_epsilon, max_delta)
     identity = secrets.token_hex(16)
     source = checked_source(f"unnamed-{identity[:12]}" if source is None else source)
     missing_to_center = checked_missing(missing, design.schema)

@@ -1,0 +1,107 @@
+"""Signatures of files that commands load.
+
+With --signed-by a file must have one. Without, a signature that lies beside a file is looked at
+once the user has pinned any key: a wrong one is refused, one of a stranger is told.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from privsketch.design.recipe import Design
+    from privsketch.signing.keys import PublicKey
+    from privsketch.sketching.sketch import Sketch
+
+
+def checked_bytes(
+    path: Path, kind: str | None = None, wanted: Sequence[PublicKey] = ()
+) -> tuple[bytes, PublicKey | None]:
+    """The bytes of a file, read once, and who signed them as far as that is known.
+
+    One of those who are `wanted` must have signed it, if there are any.
+    """
+    from privsketch.formats import read_file
+    from privsketch.signing.signature import Signature, signature_path, spoken
+    from privsketch.signing.trusted import pinned_keys, signer_of, verified_bytes
+
+    if wanted:
+        return verified_bytes(path, wanted, kind=kind)
+    data = read_file(path)
+    pinned = pinned_keys() if os.path.lexists(signature_path(path)) else []
+    signature = Signature.beside(path) if pinned else None
+    if signature is None:
+        return data, None
+    signer = signer_of(data, signature, pinned, str(path), kind=kind)
+    if signer is None:
+        told = f"{path} is signed by a key that is not pinned, {spoken(signature.fingerprint)}"
+        click.echo(f"careful     {told}", err=True)
+    return data, signer
+
+
+def load_design(path: Path, signed_by: Sequence[str] = ()) -> Design:
+    """A design whose signature was looked at."""
+    from privsketch.design.recipe import Design
+    from privsketch.signing.trusted import found_key
+
+    wanted = [found_key(text) for text in signed_by]
+    return Design.from_bytes(checked_bytes(path, "design", wanted)[0], str(path))
+
+
+def load_sketch(path: Path) -> Sketch:
+    """A sketch whose signature was looked at."""
+    from privsketch.sketching.sketch import Sketch
+
+    return Sketch.from_bytes(checked_bytes(path, "sketch")[0], str(path))
+
+
+def load_sketches(paths: Sequence[Path], signed_by: Sequence[str] = ()) -> list[Sketch]:
+    """Sketches to add up, whose signatures were looked at, and whose sources go with them."""
+    from privsketch.signing.trusted import found_key, pinned_keys
+    from privsketch.sketching.sketch import Sketch
+
+    wanted = [found_key(text) for text in signed_by]
+    sketches, signers = [], []
+    for path in paths:
+        data, signer = checked_bytes(path, "sketch", wanted)
+        sketches.append(Sketch.from_bytes(data, str(path)))
+        signers.append(signer)
+    if any(signers):
+        _compare_sources(paths, sketches, signers, wanted or pinned_keys())
+    return sketches
+
+
+def _compare_sources(
+    paths: Sequence[Path],
+    sketches: Sequence[Sketch],
+    signers: Sequence[PublicKey | None],
+    trusted: Sequence[PublicKey],
+) -> None:
+    """Refuse a release in the name of somebody else who is trusted; tell what else is odd."""
+    from privsketch.errors import SignatureError
+
+    times: Counter[str] = Counter()
+    for path, sketch, signer in zip(paths, sketches, signers, strict=True):
+        if signer is None or len(sketch.ids) > 1:  # whoever adds sketches up signs for others
+            continue
+        times[signer.name] += 1
+        source = sketch.sources[0]
+        if source == signer.name:
+            continue
+        if any(source == key.name for key in trusted):
+            raise SignatureError(
+                f"{path}: signed by {signer.name!r}, but its source is named {source!r}, as "
+                "another key that is trusted here"
+            )
+        told = f"{path} is signed by {signer.name}, and its source is named {source}"
+        click.echo(f"careful     {told}", err=True)
+    for name, number in times.items():
+        if number > 1:
+            told = f"{name} has signed {number} of these sketches: are they of different records?"
+            click.echo(f"careful     {told}", err=True)

@@ -1,0 +1,248 @@
+"""`privsketch keygen`, `sign`, `verify` and `trust`: who made a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opened_key
+
+if TYPE_CHECKING:
+    from privsketch.signing.keys import PublicKey
+
+_PATH = click.Path(path_type=Path)
+_JSON = click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object.")
+_INTEGRITY = 5  # exit code for files that are not what they should be
+
+
+@click.command()
+@click.argument("key_file", metavar="FILE.key", type=_PATH)
+@click.option("--name", help="Public name of its holder; that of the file if left out.")
+@PASSPHRASE_FILE
+@click.option(
+    "--no-passphrase",
+    is_flag=True,
+    help="Write the key as it is: whoever can read the file can then sign in its name.",
+)
+@_JSON
+def keygen(
+    key_file: Path,
+    name: str | None,
+    passphrase_file: Path | None,
+    no_passphrase: bool,
+    as_json: bool,
+) -> None:
+    """Make a key to sign with: FILE.key, which is secret, and FILE.pub, for everybody.
+
+    The key is locked by a passphrase, which is asked for twice. Its fingerprint is read out to
+    those who get the .pub file, by phone.
+
+    \b
+    privsketch keygen site-3.key
+    privsketch keygen robot.key --passphrase-file /run/secrets/robot
+    """
+    from privsketch.cli.output import require_free
+    from privsketch.errors import FileError, ParameterError
+    from privsketch.signing.keys import Key
+    from privsketch.signing.signature import spoken
+
+    source = click.get_current_context().get_parameter_source("passphrase_file")
+    if no_passphrase and source is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--no-passphrase does not go with --passphrase-file")
+    if key_file.suffix != ".key" or not key_file.stem:
+        raise ParameterError(f"{key_file}: the name of a key's file ends in .key")
+    public_file = key_file.with_suffix(".pub")
+    for path in (key_file, public_file):
+        if path.is_symlink() or path.exists():
+            raise FileError(f"{path} exists; a key is never overwritten")
+        require_free(path, False, "a key is never overwritten")
+    key = Key.generate(key_file.stem if name is None else name)
+    passphrase = None
+    if not no_passphrase:
+        passphrase = given_passphrase(key_file, passphrase_file, is_new=True)
+    key.save(key_file, passphrase=passphrase)
+    try:
+        key.public.save(public_file)
+    except FileError:
+        key_file.unlink()  # nobody has anything of it yet
+        raise
+    if no_passphrase:
+        told = f"{key_file} has no passphrase: whoever can read it can sign as {key.name}"
+        click.echo(f"careful     {told}", err=True)
+    if as_json:
+        _tell(
+            key_file=str(key_file),
+            public_file=str(public_file),
+            **_facts(key.public),
+            has_passphrase=not no_passphrase,
+        )
+        return
+    click.echo(f"key         {key.name}")
+    click.echo(f"fingerprint {spoken(key.fingerprint)}")
+    click.echo(f"secret      {key_file}: for you alone; nobody can replace it or its passphrase")
+    click.echo(f"public      {public_file}: give it to others, and read them the fingerprint")
+
+
+@click.command()
+@click.argument("file", type=_PATH)
+@click.option("--key", "key_file", type=_PATH, required=True, help="The private key to sign with.")
+@PASSPHRASE_FILE
+@click.option("--force", is_flag=True, help="Replace an existing signature.")
+@_JSON
+def sign(
+    file: Path, key_file: Path, passphrase_file: Path | None, force: bool, as_json: bool
+) -> None:
+    """Sign a design, sketch, model or receipt; the signature lies beside it, in FILE.sig.
+
+    A signature says that you stand by these bytes: look at them first (`privsketch inspect`).
+
+    \b
+    privsketch sign study.json --key designer.key
+    """
+    from privsketch.errors import FileError
+    from privsketch.formats import read_file
+    from privsketch.signing.signature import kind_of_file, signature_path, spoken
+
+    data = read_file(file)
+    kind = kind_of_file(data, str(file))  # before anybody is asked for a passphrase
+    target = signature_path(file)
+    if (target.is_symlink() or target.exists()) and not force:
+        raise FileError(f"{target} exists (--force to replace it)")
+    key = opened_key(key_file, passphrase_file)
+    key.signature(data, kind).save(target)
+    if as_json:
+        _tell(file=str(file), signature_file=str(target), kind=kind, signer=_facts(key.public))
+        return
+    click.echo(f"signed      {file}, a {kind}")
+    click.echo(f"by          {key.name}, {spoken(key.fingerprint)}")
+    click.echo(f"written to {target}")
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=_PATH)
+@click.option(
+    "--trust",
+    "trusted",
+    multiple=True,
+    metavar="KEY",
+    help="Whose signatures count: a .pub file, or the name or fingerprint of a pinned key; all "
+    "pinned keys if left out.",
+)
+@_JSON
+def verify(files: tuple[Path, ...], trusted: tuple[str, ...], as_json: bool) -> None:
+    """Say who signed files, and refuse those that nobody who is trusted has signed.
+
+    Exit code 5 if there is such a file. It is about who made a file, not about what is in it.
+
+    \b
+    privsketch verify site-*.sketch --trust site-1.pub --trust site-2.pub
+    """
+    from privsketch.errors import PrivsketchError
+    from privsketch.signing.signature import kind_of_file, spoken
+    from privsketch.signing.trusted import found_key, pinned_keys, verified_bytes
+
+    keys = [found_key(text) for text in trusted] or pinned_keys()
+    if not keys:
+        raise click.UsageError("no key is trusted: give --trust FILE.pub, or pin one with `trust`")
+    found: list[dict[str, Any]] = []
+    for file in files:
+        told: dict[str, Any] = {"file": str(file), "is_valid": False}
+        told.update(kind=None, signer=None, problem=None)
+        try:
+            data, signer = verified_bytes(file, keys)
+            kind = kind_of_file(data, str(file))
+            told.update(is_valid=True, kind=kind, signer=_facts(signer))
+            line = f"valid       {file}, a {kind}, signed by {signer.name}, "
+            line += spoken(signer.fingerprint)
+        except PrivsketchError as error:
+            told["problem"] = str(error)
+            line = f"REFUSED     {error}"
+        found.append(told)
+        if not as_json:
+            click.echo(line)
+    all_valid = all(told["is_valid"] for told in found)
+    if as_json:
+        _tell(is_valid=all_valid, files=found)
+    if not all_valid:
+        click.get_current_context().exit(_INTEGRITY)
+
+
+@click.command()
+@click.argument("public_file", metavar="[FILE.pub]", required=False, type=_PATH)
+@click.option(
+    "--expect",
+    metavar="FINGERPRINT",
+    help="Refuse any key but this one: all 32 digits as its holder read them out.",
+)
+@click.option("--list", "is_list", is_flag=True, help="Show all keys that are pinned.")
+@click.option("--forget", metavar="NAME|FINGERPRINT", help="Pin this key no longer.")
+@_JSON
+def trust(
+    public_file: Path | None,
+    expect: str | None,
+    is_list: bool,
+    forget: str | None,
+    as_json: bool,
+) -> None:
+    """Pin a public key: from then on its signatures are known by name.
+
+    Compare the fingerprint with its holder first, by phone. Keys are kept in a folder of yours,
+    below PRIVSKETCH_HOME if that is set.
+
+    \b
+    privsketch trust designer.pub --expect "3f2a 90c1 7be4 05d8 6a1f c233 9e70 b85d"
+    privsketch trust --list
+    privsketch trust --forget designer
+    """
+    from privsketch.errors import SignatureError
+    from privsketch.signing.keys import PublicKey
+    from privsketch.signing.signature import spoken
+    from privsketch.signing.trusted import forget as forget_key
+    from privsketch.signing.trusted import is_fingerprint_of, pin, pinned_keys, pins_folder
+
+    if (public_file is not None) + is_list + (forget is not None) != 1:
+        raise click.UsageError("give one of FILE.pub, --list and --forget NAME")
+    if expect is not None and public_file is None:
+        raise click.UsageError("--expect goes with FILE.pub")
+    pinned = forgotten = None
+    if public_file is not None:
+        pinned = PublicKey.load(public_file)
+        if expect is not None and not is_fingerprint_of(expect, pinned):
+            raise SignatureError(
+                f"{public_file}: its fingerprint is {spoken(pinned.fingerprint)}, not {expect}"
+            )
+        pin(pinned)
+    if forget is not None:
+        forgotten = forget_key(forget)
+    keys = pinned_keys()
+    if as_json:
+        _tell(
+            folder=str(pins_folder()),
+            pinned=None if pinned is None else _facts(pinned),
+            forgotten=None if forgotten is None else _facts(forgotten),
+            keys=[_facts(key) for key in keys],
+        )
+        return
+    if pinned is not None:
+        click.echo(f"pinned      {pinned.name}, {spoken(pinned.fingerprint)}")
+        if expect is None:
+            click.echo("next        compare these digits with its holder, by phone")
+    if forgotten is not None:
+        click.echo(f"forgotten   {forgotten.name}, {spoken(forgotten.fingerprint)}")
+    if is_list:
+        for key in keys:
+            click.echo(f"{spoken(key.fingerprint)}  {key.name}")
+        if not keys:
+            click.echo("no key is pinned")
+
+
+def _facts(key: PublicKey) -> dict[str, str]:
+    return {"name": key.name, "fingerprint": key.fingerprint}
+
+
+def _tell(**facts: Any) -> None:
+    """One JSON object on standard output."""
+    click.echo(json.dumps(facts, indent=2, allow_nan=False))

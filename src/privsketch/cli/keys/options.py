@@ -1,0 +1,101 @@
+"""Options of commands that sign what they write, and where a passphrase comes from.
+
+A passphrase is never an argument: those are seen by everybody on a machine and kept by shells.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from privsketch.cli.output import is_standard, say
+
+if TYPE_CHECKING:
+    from privsketch.signing.keys import Key
+
+_MAX_LINE = 4096  # characters of a passphrase
+_PATH = click.Path(path_type=Path)
+
+KEY = click.option(
+    "--key",
+    "key_file",
+    type=_PATH,
+    help="Sign what is written with this private key; the signature lies beside it, in a file "
+    "that ends in .sig.",
+)
+PASSPHRASE_FILE = click.option(
+    "--passphrase-file",
+    type=_PATH,
+    envvar="PRIVSKETCH_PASSPHRASE_FILE",
+    show_envvar=True,
+    help="File with the key's passphrase in its first line, - for standard input; asked for if "
+    "left out.",
+)
+SIGNED_BY = click.option(
+    "--signed-by",
+    multiple=True,
+    metavar="KEY",
+    help="Refuse what is not signed by this key: a .pub file, or the name or fingerprint of a "
+    "pinned key. Of several keys, by one of them.",
+)
+
+
+def opened_key(key_file: Path, passphrase_file: Path | None) -> Key:
+    """A private key from its file; the passphrase is asked for if there is one."""
+    from privsketch.signing.keys import Key, is_locked
+
+    passphrase = given_passphrase(key_file, passphrase_file) if is_locked(key_file) else None
+    return Key.load(key_file, passphrase=passphrase)
+
+
+def signing_key(key_file: Path | None, passphrase_file: Path | None, output: Path) -> Key | None:
+    """The key that a result will be signed with, before any work is done on the result."""
+    from privsketch.errors import FileError
+    from privsketch.formats import require_writable
+    from privsketch.signing.signature import signature_path
+
+    if key_file is None:
+        return None
+    if is_standard(output):
+        raise FileError("-: a signature lies beside a file; give -o the name of one")
+    require_writable(signature_path(output))
+    return opened_key(key_file, passphrase_file)
+
+
+def sign_result(signer: Key | None, output: Path, data: bytes, kind: str) -> None:
+    """Put a signature beside a result that was just written."""
+    from privsketch.signing.signature import signature_path
+
+    if signer is not None:
+        signer.signature(data, kind).save(signature_path(output))
+        say(f"signed by   {signer.name}, in {signature_path(output)}", output)
+
+
+def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False) -> str:
+    """The passphrase of a key: from a file, or asked for on a terminal, twice for a new one."""
+    from privsketch.errors import FileError
+
+    if file is not None:
+        try:
+            if is_standard(file):
+                line = sys.stdin.readline(_MAX_LINE)
+            else:
+                with file.open(encoding="utf-8", newline="") as stream:
+                    line = stream.readline(_MAX_LINE)
+        except OSError as error:
+            raise FileError(f"{file}: {error.strerror or 'cannot be read'}") from None
+        except ValueError:  # and nothing of what was read
+            raise FileError(f"{file}: not text in UTF-8") from None
+        return line.removesuffix("\n").removesuffix("\r")
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise click.UsageError(
+            f"{key_file} needs a passphrase, and there is no terminal to ask for it; give "
+            "--passphrase-file FILE, or PRIVSKETCH_PASSPHRASE_FILE"
+        )
+    asked: str = click.prompt(
+        f"Passphrase of {key_file}", hide_input=True, confirmation_prompt=is_new, err=True
+    )
+    return asked

@@ -1,0 +1,132 @@
+"""JSON files of keys and signatures, read more strictly than others.
+
+They have a version of their own, because a key outlives formats of sketches. A file that would not
+be written with the same bytes is refused: what a person sees in it is what the program sees.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from privsketch.errors import FileError, ParameterError
+from privsketch.formats import parse_json, require_fields
+
+VERSION = 1
+MAX_BYTES = 64 * 2**10  # of such a file; keys for sealing take a few thousand
+MAX_NAME = 100
+_HEX = frozenset("0123456789abcdef")
+
+
+def written(kind: str, content: dict[str, Any]) -> bytes:
+    """The bytes of a file of that kind."""
+    whole = {"format": f"privsketch-{kind}", "version": VERSION, **content}
+    return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+
+
+def content(data: bytes, kind: str, fields: Sequence[str], what: str) -> dict[str, Any]:
+    """What `written` wrote: these fields in this order; FileError for any other byte."""
+    if len(data) > MAX_BYTES:
+        raise FileError(f"{what}: larger than any privsketch {kind} file")
+    whole = parse_json(data, what)
+    if whole.pop("format", None) != f"privsketch-{kind}":
+        raise FileError(f"{what}: not a privsketch {kind} file")
+    version = whole.pop("version", None)
+    if type(version) is not int or version < 1:
+        raise FileError(f"{what}: no valid version; the file is damaged or of another kind")
+    if version > VERSION:
+        raise FileError(f"{what}: of version {version}; install a newer privsketch")
+    require_fields(whole, fields, what)
+    if written(kind, {name: whole[name] for name in fields}) != data:
+        raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+    return whole
+
+
+def hex_bytes(value: Any, n_bytes: int | None, what: str) -> bytes:
+    """Bytes from lower-case hex digits; `n_bytes` of them, or any number for None."""
+    is_hex = isinstance(value, str) and set(value) <= _HEX and len(value) % 2 == 0
+    if not is_hex or n_bytes not in (None, len(value) // 2):
+        raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+    return bytes.fromhex(value)
+
+
+def checked_name(name: object) -> str:
+    """A key's name: one line of text that is no path and has no ending of a public key's file."""
+    is_line = isinstance(name, str) and 1 <= len(name) <= MAX_NAME and name.isprintable()
+    text = str(name)
+    if not is_line or text != text.strip() or set("/\\") & set(text) or text.endswith(".pub"):
+        raise ParameterError(
+            "name",
+            name,
+            f"expected 1 to {MAX_NAME} printable characters, without / or \\ and not ending in "
+            ".pub",
+        )
+    return text
+
+
+def read_small(path: str | os.PathLike[str], *, secret: bool = False) -> bytes:
+    """All bytes of a small plain file; a secret one must be its owner's alone."""
+    what = os.fspath(path)
+    try:
+        # Opening a pipe would wait for somebody to write.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(handle, "rb") as stream:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise FileError(f"{what}: not a plain file")
+            if secret and os.name == "posix" and found.st_mode & 0o077:
+                raise FileError(
+                    f"{what}: others than its owner may read it, and should not; chmod 600 {what}, "
+                    "and think about a new key if it lay there for long"
+                )
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FileError(f"{what}: {error.strerror or 'cannot be read'}") from None
+    if len(data) > MAX_BYTES:
+        raise FileError(f"{what}: larger than any file of keys or signatures")
+    return data
+
+
+def write_new(path: str | os.PathLike[str], data: bytes) -> None:
+    """A file that nobody but its owner may read; never in the place of another one."""
+    path = Path(path)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise FileError(f"{path} exists; a key is never overwritten") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "cannot be written"
+        raise FileError(f"{path}: {reason}") from None
+    try:
+        with open(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if os.name == "posix":  # its name lasts, too
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except BaseException as error:
+        with suppress(OSError):
+            path.unlink()  # half a key
+        if isinstance(error, OSError):
+            raise FileError(f"{path}: {error.strerror or 'cannot be written'}") from None
+        raise
+
+
+def require_library() -> None:
+    """Refuse work with keys where the library for it is missing."""
+    try:
+        import cryptography  # noqa: F401
+    except ImportError:
+        raise ParameterError(
+            "keys and signatures need the package cryptography, which is not installed; pip "
+            "install 'privsketch[sealed]'"
+        ) from None

@@ -1,0 +1,310 @@
+"""Key pairs: a private key that signs, in a file under a passphrase, and its public half.
+
+Both files have a table of keys by kind, for which there is one line each in `_KINDS`: Ed25519 is
+the identity, whose digest is the fingerprint; what other keys belong to it, and its name, is bound
+by its own signature. Only secrets are encrypted, so that a key file says whose it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_bytes
+from typing import Any, NamedTuple, NoReturn
+
+from privsketch.errors import FileError, ParameterError
+from privsketch.formats import canonical_json, parse_json, read_file, write_file
+from privsketch.signing.documents import (
+    checked_name,
+    content,
+    hex_bytes,
+    read_small,
+    require_library,
+    write_new,
+    written,
+)
+from privsketch.signing.lock import new_lock, require_lock, require_passphrase, seal, unseal
+from privsketch.signing.signature import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    Signature,
+    is_signature,
+    key_fingerprint,
+    kind_of_file,
+    sign_message,
+    signature_path,
+    signed_message,
+    spoken,
+)
+
+_PUBLIC_FIELDS = ("name", "keys", "fingerprint", "signature")
+_KEY_FIELDS = (*_PUBLIC_FIELDS, "lock", "secrets")
+
+
+def _ed25519_public(secret: bytes) -> bytes:
+    require_library()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+class _Kind(NamedTuple):
+    """One kind of key: sizes in bytes, how a secret one is drawn, its public half."""
+
+    n_public: int
+    n_secret: int
+    draw: Callable[[], bytes]
+    public: Callable[[bytes], bytes]
+
+
+# Every file has all of "ed25519"; further kinds are for files that need them.
+_KINDS = {"ed25519": _Kind(KEY_BYTES, 32, lambda: token_bytes(32), _ed25519_public)}
+_IDENTITY = "ed25519"
+
+
+@dataclass(frozen=True, repr=False)
+class PublicKey:
+    """The public half of a key: whoever has it can tell what its holder signed.
+
+    Parameters
+    ----------
+    name : str
+        What its holder calls it: a site, a person, a role.
+    keys : dict of str to bytes
+        Public keys by kind; "ed25519" signs.
+    signature : bytes
+        The key's own signature of its name and its keys.
+
+    Attributes
+    ----------
+    fingerprint : str
+        32 hex digits to compare by phone, before the key is relied on.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> key = ps.Key.generate("site 3")
+    >>> key.public.name, len(key.public.fingerprint)
+    ('site 3', 32)
+    """
+
+    name: str
+    keys: Mapping[str, bytes]
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        checked_name(self.name)
+        if _IDENTITY not in self.keys:
+            raise ParameterError("keys: expected a key of kind 'ed25519'")
+        for kind, value in self.keys.items():
+            if kind not in _KINDS:
+                raise ParameterError(f"keys: {kind!r} is not known here; use a newer privsketch")
+            if not isinstance(value, bytes) or len(value) != _KINDS[kind].n_public:
+                raise ParameterError(f"keys: {kind!r} has {_KINDS[kind].n_public} bytes")
+        statement = _statement(self.name, self.keys)
+        if not is_signature(self.identity, self.signature, statement):
+            raise ParameterError("signature: it does not bind this name to these keys")
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.identity))
+
+    def __repr__(self) -> str:
+        return f"PublicKey(name={self.name!r}, fingerprint={self.fingerprint!r})"
+
+    @property
+    def identity(self) -> bytes:
+        """The Ed25519 key."""
+        return self.keys[_IDENTITY]
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hex digits that name the key."""
+        return key_fingerprint(self.identity)
+
+    def describe(self) -> str:
+        """The key in plain words."""
+        return f"key         {self.name}\nfingerprint {spoken(self.fingerprint)}"
+
+    def to_bytes(self) -> bytes:
+        """The bytes of a .pub file."""
+        return written("public-key", _public_content(self))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str = "public key") -> PublicKey:
+        """The key from `to_bytes`; FileError for any other bytes."""
+        return _public_from(content(data, "public-key", _PUBLIC_FIELDS, what), what)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the public key to a file, which anybody may have."""
+        write_file(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> PublicKey:
+        """Read a public key written by `save`."""
+        return cls.from_bytes(read_small(path), os.fspath(path))
+
+
+class Key:
+    """A private key, with which its holder signs files.
+
+    `generate` makes one, `save` writes it, `load` reads it. It is shown without its secrets and
+    cannot be pickled.
+
+    Parameters
+    ----------
+    name : str
+        What its holder calls it: a site, a person, a role. It is public.
+    secrets : dict of str to bytes
+        Secret keys by kind; "ed25519" signs.
+
+    Examples
+    --------
+    >>> import tempfile, privsketch as ps
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=1.0), random_state=0)
+    >>> key = ps.Key.generate("designer")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     design.save(f"{folder}/study.json")
+    ...     path = key.sign(f"{folder}/study.json")
+    ...     path.name, ps.verify(f"{folder}/study.json", [key.public]).name
+    ('study.json.sig', 'designer')
+    """
+
+    __slots__ = ("_public", "_secrets")
+
+    def __init__(self, name: str, secrets: Mapping[str, bytes]) -> None:
+        if _IDENTITY not in secrets:
+            raise ParameterError("secrets: expected a key of kind 'ed25519'")
+        for kind, value in secrets.items():
+            if kind not in _KINDS or len(value) != _KINDS[kind].n_secret:
+                raise ParameterError("secrets: not keys of a kind that is known here")
+        keys = {kind: _KINDS[kind].public(secrets[kind]) for kind in sorted(secrets)}
+        statement = _statement(checked_name(name), keys)
+        self._secrets = dict(secrets)
+        self._public = PublicKey(name, keys, sign_message(secrets[_IDENTITY], statement))
+
+    def __repr__(self) -> str:
+        return f"Key(name={self.name!r}, fingerprint={self.fingerprint!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise ParameterError("a key is not pickled; save it under a passphrase")
+
+    @property
+    def name(self) -> str:
+        """What its holder calls it."""
+        return self._public.name
+
+    @property
+    def public(self) -> PublicKey:
+        """The half that others need."""
+        return self._public
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hex digits that name the key."""
+        return self._public.fingerprint
+
+    @classmethod
+    def generate(cls, name: str) -> Key:
+        """A new key, from the operating system's generator."""
+        return cls(name, {_IDENTITY: _KINDS[_IDENTITY].draw()})
+
+    def sign(self, path: str | os.PathLike[str], *, replace: bool = False) -> Path:
+        """Sign a file of ours, whole and intact; the path of the signature beside it.
+
+        `replace` allows for a signature in the place of an earlier one.
+        """
+        target = signature_path(path)
+        if os.path.lexists(target) and not replace:
+            raise FileError(f"{target} exists; it may be somebody else's signature")
+        what = os.fspath(path)
+        data = read_file(path)
+        self.signature(data, kind_of_file(data, what)).save(target)
+        return target
+
+    def signature(self, data: bytes, kind: str) -> Signature:
+        """The signature of the bytes of a file of that kind."""
+        signed = sign_message(self._secrets[_IDENTITY], signed_message(kind, data))
+        return Signature(kind, self.name, self._public.identity, signed)
+
+    def save(self, path: str | os.PathLike[str], *, passphrase: str | None) -> None:
+        """Write the key to a new file that only its owner may read, under a passphrase.
+
+        None writes it without one: then whoever can read the file can sign.
+        """
+        write_new(path, self.to_bytes(passphrase=passphrase))
+
+    def to_bytes(self, *, passphrase: str | None) -> bytes:
+        """The bytes of a .key file."""
+        secret = canonical_json({kind: value.hex() for kind, value in self._secrets.items()})
+        header: dict[str, Any] = {**_public_content(self._public), "lock": None}
+        if passphrase is not None:
+            header["lock"] = new_lock()
+            secret = seal(secret, require_passphrase(passphrase), header)
+        return written("key", {**header, "secrets": secret.hex()})
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, passphrase: str | None = None, what: str = "key") -> Key:
+        """The key from `to_bytes`; FileError for any other bytes."""
+        require_library()
+        header = content(data, "key", _KEY_FIELDS, what)
+        secret = hex_bytes(header.pop("secrets"), None, what)
+        if header["lock"] is not None:
+            require_lock(header["lock"], what)
+            if passphrase is None:
+                raise ParameterError(f"{what}: this key is locked by a passphrase; give it")
+            secret = unseal(secret, passphrase, header, what)
+        public = _public_from({name: header[name] for name in _PUBLIC_FIELDS}, what)
+        found = parse_json(secret, what)
+        if set(found) != set(public.keys) or canonical_json(found) != secret:
+            raise FileError(f"{what}: damaged; its secrets are not those of its public keys")
+        key = cls(
+            public.name,
+            {kind: hex_bytes(found[kind], _KINDS[kind].n_secret, what) for kind in found},
+        )
+        if key.public != public:
+            raise FileError(f"{what}: damaged; its secrets are not those of its public keys")
+        return key
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, passphrase: str | None = None) -> Key:
+        """Read a key written by `save`; refused if others may read the file."""
+        return cls.from_bytes(
+            read_small(path, secret=True), passphrase=passphrase, what=os.fspath(path)
+        )
+
+
+def is_locked(path: str | os.PathLike[str]) -> bool:
+    """Whether a key file needs a passphrase; refused if it is no key file, or open to others."""
+    require_library()  # before anybody is asked for a passphrase
+    what = os.fspath(path)
+    return content(read_small(path, secret=True), "key", _KEY_FIELDS, what)["lock"] is not None
+
+
+def _statement(name: str, keys: Mapping[str, bytes]) -> bytes:
+    """What a key signs about itself."""
+    told = {"name": name, "keys": {kind: value.hex() for kind, value in keys.items()}}
+    return signed_message("public-key", canonical_json(told))
+
+
+def _public_content(key: PublicKey) -> dict[str, Any]:
+    keys = {kind: key.keys[kind].hex() for kind in sorted(key.keys)}
+    facts = (key.name, keys, key.fingerprint, key.signature.hex())
+    return dict(zip(_PUBLIC_FIELDS, facts, strict=True))
+
+
+def _public_from(found: dict[str, Any], what: str) -> PublicKey:
+    require_library()  # else its absence would be told as damage
+    if not isinstance(found["keys"], dict) or not set(found["keys"]) <= set(_KINDS):
+        raise FileError(f"{what}: keys of kinds that this privsketch does not know")
+    keys = {kind: hex_bytes(text, None, what) for kind, text in found["keys"].items()}
+    signature = hex_bytes(found["signature"], SIGNATURE_BYTES, what)
+    try:
+        key = PublicKey(found["name"], keys, signature)
+    except ParameterError as error:
+        raise FileError(f"{what}: altered or damaged ({error})") from None
+    if key.fingerprint != found["fingerprint"] or list(keys) != sorted(keys):
+        raise FileError(f"{what}: altered or damaged (its fingerprint is another one)")
+    return key

@@ -1,0 +1,155 @@
+"""Ed25519 signatures (RFC 8032) of files, each in a file of its own beside what it signs.
+
+What is signed is a prefix that names the kind of file, and the bytes as they lie: a signature of a
+design is none of a sketch with the same bytes. It is checked before anything of the file is parsed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from privsketch.errors import FileError, ParameterError, SignatureError
+from privsketch.formats import (
+    SKETCH_MAGIC,
+    document_content,
+    document_kind,
+    unpack_sketch,
+    write_file,
+)
+from privsketch.signing.documents import (
+    checked_name,
+    content,
+    hex_bytes,
+    read_small,
+    require_library,
+    written,
+)
+
+KEY_BYTES, SIGNATURE_BYTES = 32, 64
+OWN_KINDS = ("key", "public-key", "signature")  # these sign or are signed by themselves
+_FIELDS = ("kind", "name", "key", "signature")
+_KIND = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
+
+
+def signature_path(path: str | os.PathLike[str]) -> Path:
+    """Where the signature of a file lies: beside it, under its name and .sig."""
+    return Path(f"{os.fspath(path)}.sig")
+
+
+def signed_message(kind: str, data: bytes) -> bytes:
+    """What is signed of a file of that kind; no two pairs give the same bytes."""
+    if not _KIND.fullmatch(kind):
+        raise ParameterError("kind", kind, "expected the kind of a file, like 'design'")
+    return f"privsketch {kind} v1".encode("ascii") + b"\0" + data
+
+
+def sign_message(secret: bytes, message: bytes) -> bytes:
+    """The Ed25519 signature of a message by a secret key of 32 bytes."""
+    require_library()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(secret).sign(message)
+
+
+def is_signature(public: bytes, signature: bytes, message: bytes) -> bool:
+    """Whether a signature is that of the holder of a public key, of this message."""
+    require_library()
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def key_fingerprint(public: bytes) -> str:
+    """32 hex digits that name an Ed25519 key; fewer could be hit by trying."""
+    return hashlib.sha256(b"privsketch fingerprint v1\0" + public).hexdigest()[:32]
+
+
+def spoken(fingerprint: str) -> str:
+    """A fingerprint in groups of four, as it is read out."""
+    return " ".join(fingerprint[i : i + 4] for i in range(0, len(fingerprint), 4))
+
+
+def kind_of_file(data: bytes, what: str) -> str:
+    """The kind of a whole, intact file of ours that can be signed; FileError for all others."""
+    if data.startswith(SKETCH_MAGIC):
+        unpack_sketch(data, what)
+        return "sketch"
+    kind = document_kind(data, what)
+    if kind is None or kind in OWN_KINDS:
+        raise FileError(
+            f"{what}: not a file of privsketch that can be signed; designs, sketches, models and "
+            "receipts of released rows can"
+        )
+    document_content(data, kind, what)
+    return kind
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a .sig file holds.
+
+    The name is what the signer's key is called; only a trusted key with the same name makes it
+    more than a claim.
+    """
+
+    kind: str
+    name: str
+    key: bytes
+    signature: bytes
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the key."""
+        return key_fingerprint(self.key)
+
+    def fits(self, data: bytes) -> bool:
+        """Whether the holder of the key signed these bytes as a file of that kind."""
+        return is_signature(self.key, self.signature, signed_message(self.kind, data))
+
+    def to_bytes(self) -> bytes:
+        """The bytes of a .sig file."""
+        facts = (self.kind, self.name, self.key.hex(), self.signature.hex())
+        return written("signature", dict(zip(_FIELDS, facts, strict=True)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the signature; the file appears only when it is complete."""
+        write_file(path, self.to_bytes())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str = "signature") -> Signature:
+        """The signature from `to_bytes`; SignatureError for any other bytes."""
+        try:
+            found = content(data, "signature", _FIELDS, what)
+            if not isinstance(found["kind"], str) or not _KIND.fullmatch(found["kind"]):
+                raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+            return cls(
+                found["kind"],
+                checked_name(found["name"]),
+                hex_bytes(found["key"], KEY_BYTES, what),
+                hex_bytes(found["signature"], SIGNATURE_BYTES, what),
+            )
+        except (FileError, ParameterError) as error:
+            text = error.text if isinstance(error, FileError) else f"{what}: {error.text}"
+            raise SignatureError(text) from None
+
+    @classmethod
+    def beside(cls, path: str | os.PathLike[str]) -> Signature | None:
+        """The signature that lies beside a file; None if there is no such file."""
+        file = signature_path(path)
+        if not os.path.lexists(file):  # a link to nowhere is no absence
+            return None
+        try:
+            return cls.from_bytes(read_small(file), str(file))
+        except SignatureError:
+            raise
+        except FileError as error:
+            raise SignatureError(error.text) from None

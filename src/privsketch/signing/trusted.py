@@ -1,0 +1,180 @@
+"""Whose signatures count: public keys that are named at a call, or pinned in a folder of the user.
+
+To pin a key is to say that its fingerprint was compared with its holder's, once; from then on its
+signatures are known by name. A name is pinned for one key only: a key that comes later under the
+same name is refused until somebody forgets the first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from privsketch.errors import FileError, ParameterError, SignatureError
+from privsketch.formats import read_file, write_file
+from privsketch.signing.keys import PublicKey
+from privsketch.signing.signature import Signature, kind_of_file, signature_path, spoken
+
+
+def verify(
+    path: str | os.PathLike[str],
+    trusted: Iterable[PublicKey | str | os.PathLike[str]] | None = None,
+    *,
+    kind: str | None = None,
+) -> PublicKey:
+    """Whose signature lies beside a file; an error if it is missing, wrong or not of a trusted key.
+
+    Charges: nothing. It says who signed these bytes, and nothing about whether they are true.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; its signature has the same name and .sig.
+    trusted : list of PublicKey, path of a .pub file, or name or fingerprint of a pinned key
+        Whose signatures count; all pinned keys if left out.
+    kind : str, optional
+        What the file must be, like "design" or "sketch"; any kind of ours if left out.
+
+    Returns
+    -------
+    PublicKey
+        The one that signed.
+
+    Examples
+    --------
+    >>> import tempfile, privsketch as ps
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=1.0), random_state=0)
+    >>> designer, stranger = ps.Key.generate("designer"), ps.Key.generate("stranger")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     design.save(f"{folder}/study.json")
+    ...     path = stranger.sign(f"{folder}/study.json")
+    ...     ps.verify(f"{folder}/study.json", [designer.public])
+    Traceback (most recent call last):
+    privsketch.errors.SignatureError: ...study.json: signed by a key that is not trusted here, ...
+    """
+    keys = pinned_keys() if trusted is None else [found_key(item) for item in trusted]
+    return verified_bytes(path, keys, kind=kind)[1]
+
+
+def verified_bytes(
+    path: str | os.PathLike[str], trusted: Sequence[PublicKey], *, kind: str | None = None
+) -> tuple[bytes, PublicKey]:
+    """The bytes of a file, read once, and who signed them: one of those who are trusted."""
+    data = read_file(path)
+    signature = Signature.beside(path)
+    if signature is None:
+        raise SignatureError(f"{path}: not signed; there is no {signature_path(path)}")
+    signer = signer_of(data, signature, trusted, os.fspath(path), kind=kind)
+    if signer is None:
+        raise SignatureError(
+            f"{path}: signed by a key that is not trusted here, {spoken(signature.fingerprint)}"
+        )
+    return data, signer
+
+
+def signer_of(
+    data: bytes,
+    signature: Signature,
+    trusted: Sequence[PublicKey],
+    what: str,
+    *,
+    kind: str | None = None,
+) -> PublicKey | None:
+    """Who of the trusted signed these bytes; None if it was somebody else, an error if nobody did.
+
+    Before the signature is known to be right, nothing of the bytes is parsed.
+    """
+    if kind is not None and signature.kind != kind:
+        raise SignatureError(f"{what}: signed as a {signature.kind}, not as a {kind}")
+    if not signature.fits(data):
+        raise SignatureError(f"{what}: the signature is wrong; file or signature was altered")
+    if kind_of_file(data, what) != signature.kind:
+        raise SignatureError(f"{what}: signed as a {signature.kind}, which it is not")
+    for key in trusted:
+        if key.identity == signature.key:
+            if key.name != signature.name:
+                raise SignatureError(
+                    f"{what}: the name in its signature was altered; the key is {key.name!r}"
+                )
+            return key
+    return None
+
+
+def found_key(item: PublicKey | str | os.PathLike[str]) -> PublicKey:
+    """A key by itself, by its file (anything with a folder or .pub), or as it is pinned."""
+    if isinstance(item, PublicKey):
+        return item
+    text = os.fspath(item)
+    if isinstance(item, os.PathLike) or text.endswith(".pub") or set("/\\") & set(text):
+        return PublicKey.load(text)
+    for key in pinned_keys():
+        if text == key.name or _digits(text) == key.fingerprint:
+            return key
+    raise ParameterError(
+        f"{text!r}: no key is pinned under this name or fingerprint; give a .pub file, or pin one: "
+        "privsketch trust FILE.pub"
+    )
+
+
+def pins_folder() -> Path:
+    """The folder of pinned keys: below PRIVSKETCH_HOME, or where users have their settings."""
+    home = os.environ.get("PRIVSKETCH_HOME")
+    if home:
+        return Path(home) / "trusted"
+    settings = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(settings) if os.path.isabs(settings) else Path(os.path.expanduser("~")) / ".config"
+    return base / "privsketch" / "trusted"
+
+
+def pinned_keys() -> list[PublicKey]:
+    """All keys that are pinned, by name."""
+    found = []
+    for file in sorted(pins_folder().glob("*.pub")):
+        key = PublicKey.load(file)
+        if file.stem != key.fingerprint:
+            raise FileError(f"{file}: not the key that was pinned under this name")
+        found.append(key)
+    return sorted(found, key=lambda key: key.name)
+
+
+def pin(key: PublicKey) -> Path:
+    """Trust a key from now on; the file that says so."""
+    for other in pinned_keys():
+        if other.name == key.name and other.identity != key.identity:
+            raise SignatureError(
+                f"another key is pinned as {key.name!r}, {spoken(other.fingerprint)}; if its "
+                "holder has a new one, forget the old one first"
+            )
+    folder = pins_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder}: {error.strerror or 'cannot be made'}") from None
+    file = folder / f"{key.fingerprint}.pub"
+    write_file(file, key.to_bytes())
+    return file
+
+
+def forget(text: str) -> PublicKey:
+    """Pin a key no longer, by its name or fingerprint; the key."""
+    for key in pinned_keys():
+        if text == key.name or _digits(text) == key.fingerprint:
+            file = pins_folder() / f"{key.fingerprint}.pub"
+            try:
+                file.unlink()
+            except OSError as error:
+                raise FileError(f"{file}: {error.strerror or 'cannot be removed'}") from None
+            return key
+    raise ParameterError(f"{text!r}: no key is pinned under this name or fingerprint")
+
+
+def is_fingerprint_of(text: str, key: PublicKey) -> bool:
+    """Whether somebody read out the whole fingerprint of a key, in groups or not."""
+    return _digits(text) == key.fingerprint
+
+
+def _digits(text: str) -> str:
+    """A fingerprint as it is written, without what separates its groups."""
+    return "".join(text.split()).replace("-", "").replace(":", "").lower()
