@@ -176,6 +176,20 @@ class ClusterModel(Model):
         """
         return nearest(as_rows(X, self.dim, "predict"), self.centers)
 
+    def score(self, X: npt.ArrayLike) -> float:
+        """Minus the cost of X about the centers: squared distances, or distances by `loss`.
+
+        The sum over the rows of X as they are, none of them moved into the domain; with a schema,
+        of encoded records. An exact statement about X, as sensitive as its rows: of the records
+        that the model was learned from it is a release that nobody paid for.
+        """
+        rows = as_rows(X, self.dim, "score")
+        if len(rows) == 0:
+            raise ParameterError("score: X has no rows")
+        away = rows - self.centers[nearest(rows, self.centers)]
+        squares = np.einsum("ij,ij->i", away, away)
+        return -float((squares if self.loss == "squares" else np.sqrt(squares)).sum())
+
     def table(self, what: str = "centers") -> Any:
         """Clusters as a pandas frame, in the units of the table: a row each, with their weight.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -153,6 +154,30 @@ class PCAModel(Model):
         """The points that have these coordinates along the components, (n, dim)."""
         rows = as_rows(X, self.n_components, "inverse_transform")
         return np.asarray(rows @ self.components + self.mean)
+
+    def score_samples(self, X: npt.ArrayLike) -> Floats:
+        """Logarithm of the density of probabilistic PCA at each row of X, (n,).
+
+        A normal density with the explained variances along the components and `noise_variance`
+        in all other directions. As sensitive as the rows.
+        """
+        rows = as_rows(X, self.dim, "score_samples") - self.mean
+        if self.noise_variance <= 0:
+            raise ParameterError("score_samples: the components leave nothing over: no density")
+        along = rows @ self.components.T
+        rest = np.square(rows - along @ self.components).sum(axis=1) / self.noise_variance
+        variances = np.maximum(self.explained_variance, self.noise_variance)
+        squares = np.square(along) @ (1 / variances) + rest
+        left = self.dim - self.n_components
+        volume = np.log(variances).sum() + left * math.log(self.noise_variance)
+        return np.asarray(-(self.dim * math.log(2 * math.pi) + volume + squares) / 2)
+
+    def score(self, X: npt.ArrayLike) -> float:
+        """Mean of `score_samples`. An exact statement about X, not a private one."""
+        scores = self.score_samples(X)
+        if len(scores) == 0:
+            raise ParameterError("score: X has no rows")
+        return float(np.mean(scores))
 
     def loadings(self) -> tuple[tuple[str, ...], Floats]:
         """Names of fields, and how far each moves along the components, (n_components, n_fields).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -119,6 +120,37 @@ class GaussianMixtureModel(Model):
         if len(scores) == 0:
             raise ParameterError("score: X has no rows")
         return float(np.mean(scores))
+
+    @property
+    def _n_parameters(self) -> int:
+        """Free numbers of the mixture: weights that sum to 1, means, and covariances."""
+        size, dim = self.means.shape
+        entries = dim * (dim + 1) // 2
+        covariances = {
+            "full": size * entries,
+            "tied": entries,
+            "diag": size * dim,
+            "spherical": size,
+        }
+        return size - 1 + size * dim + covariances[self.covariance_type]
+
+    def bic(self, X: npt.ArrayLike) -> float:
+        """Bayesian information criterion for X; the lower, the better.
+
+        An exact statement about X, as sensitive as its rows: of the records that the mixture was
+        learned from it is a release that nobody paid for.
+        """
+        scores = self.score_samples(X)
+        if len(scores) == 0:
+            raise ParameterError("bic: X has no rows")
+        return self._n_parameters * math.log(len(scores)) - 2 * float(scores.sum())
+
+    def aic(self, X: npt.ArrayLike) -> float:
+        """Akaike information criterion for X; the lower, the better. As sensitive as `bic`."""
+        scores = self.score_samples(X)
+        if len(scores) == 0:
+            raise ParameterError("aic: X has no rows")
+        return 2 * self._n_parameters - 2 * float(scores.sum())
 
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
         """Probability of each component for each row of X, (n, n_components)."""
