@@ -137,9 +137,9 @@ def _print_row(
         text = cell.rjust(width) if heading in _NUMBERS else cell.ljust(width)
         line.append(text + "  ", style=_COLOURS.get(cell))
     indent = " " * (widths[0] + 2)
-    for text in (line, *(Text(indent + part, style=line.style) for part in more)):
-        text.rstrip()
-        console.print(text, soft_wrap=True)
+    for each in (line, *(Text(indent + part, style=line.style) for part in more)):
+        each.rstrip()
+        console.print(each, soft_wrap=True)
 
 
 def _narrow_row(row: Sequence[str], planned: Sequence[str]) -> tuple[str, ...]:

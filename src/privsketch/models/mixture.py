@@ -132,7 +132,7 @@ class GaussianMixtureModel(Model):
             "diag": size * dim,
             "spherical": size,
         }
-        return size - 1 + size * dim + covariances[self.covariance_type]
+        return int(size - 1 + size * dim + covariances[self.covariance_type])
 
     def bic(self, X: npt.ArrayLike) -> float:
         """Bayesian information criterion for X; the lower, the better.
