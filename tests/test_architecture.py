@@ -22,6 +22,7 @@ ROOMS = [
     ["domain", "budget"],
     ["receipt"],
     ["schema"],
+    ["drawing"],
     ["features"],
     ["noise"],
     ["design"],
@@ -168,7 +169,7 @@ PLAIN = frozenset(
     sensitivity slopes smooth spread squared standard standing state std strength summary
     task text threshold told total transform true trust type unit used value values variance
     vector was weights what width widths with without workers written x y
-    aic bic plot
+    aic ax bic plot
     """.split()  # noqa: SIM905 - a table of words
 )
 # One thing, one word: what these would be called here.

@@ -14,6 +14,15 @@ import numpy.typing as npt
 from privsketch._typing import Floats
 from privsketch.budget import number_text
 from privsketch.domain import Ball
+from privsketch.drawing.axes import (
+    FAINT,
+    INK,
+    axis_of,
+    cluster_colors,
+    drawn_columns,
+    label,
+    set_axis,
+)
 from privsketch.models.clusters import ClusterModel
 from privsketch.report.cost import (
     protected_thing,
@@ -22,19 +31,7 @@ from privsketch.report.cost import (
     several_records,
     step_table,
 )
-from privsketch.report.drawing import (
-    FAINT,
-    INK,
-    NO_PLOTS,
-    Content,
-    axis_of,
-    cluster_colors,
-    drawn_columns,
-    label,
-    notes_of,
-    plot_of,
-    set_axis,
-)
+from privsketch.report.drawing import NO_PLOTS, Content, notes_of, plot_of
 from privsketch.report.fields import parts_of
 from privsketch.report.tables import part_table, portraits
 from privsketch.schema.columns import Column

@@ -16,23 +16,22 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
+from privsketch.drawing.axes import (
+    GREY,
+    INK,
+    PALETTE,
+    axis_of,
+    cluster_colors,
+    drawn_columns,
+    label,
+    set_axis,
+)
 from privsketch.errors import ParameterError
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.receipt import Receipt
-from privsketch.report.drawing import (
-    GREY,
-    INK,
-    PALETTE,
-    axis_of,
-    beside,
-    cluster_colors,
-    drawn_columns,
-    label,
-    plot_of,
-    set_axis,
-)
+from privsketch.report.drawing import beside, plot_of
 from privsketch.schema.columns import Column
 from privsketch.schema.table import Schema
 from privsketch.sketching.sketch import Sketch

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from privsketch.drawing.axes import INK, PALETTE, axis_of
 from privsketch.models.components import PCAModel
-from privsketch.report.drawing import INK, PALETTE, Content, axis_of, notes_of, plot_of, record_card
+from privsketch.report.drawing import Content, notes_of, plot_of, record_card
 from privsketch.report.fields import bounds_words, field_text
 from privsketch.report.tables import tone_table, tones
 from privsketch.schema.columns import Cycle

@@ -12,7 +12,7 @@ from html import escape
 import numpy as np
 
 from privsketch._typing import Floats
-from privsketch.report.drawing import cluster_colors
+from privsketch.drawing.axes import cluster_colors
 from privsketch.report.fields import Cell, Parts, Row, center_rows, share_text, width_rows
 from privsketch.report.words import words_of
 
