@@ -279,6 +279,11 @@ def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:
     return rows
 
 
+def diagonal_matrices(variances: Floats) -> Floats:
+    """(n, dim, dim) covariances of variances (n, dim) along the axes."""
+    return np.asarray(variances[:, :, None] * np.eye(variances.shape[1]))
+
+
 def nearest(rows: Floats, centers: Floats) -> npt.NDArray[np.int64]:
     """Index of the center with the least Euclidean distance to each row."""
     # Distances are taken from the mean of the centers: squares of large offsets would cancel.

@@ -6,6 +6,7 @@ that read the records several times release centers directly; what they cannot k
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,10 +20,12 @@ from privsketch.models.base import (
     Model,
     as_rows,
     center_lines,
+    diagonal_matrices,
     nearest,
     require_fingerprint,
     require_numbers,
 )
+from privsketch.models.plots import plot_centers
 from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema
 
@@ -208,6 +211,30 @@ class ClusterModel(Model):
         found = self._frame(self.centers, spread)
         found.insert(0, "weight", self.weights)
         return found
+
+    def plot(self, columns: str | Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the centers in the units of the table, and return the Axes.
+
+        Parameters
+        ----------
+        columns : str or sequence of str, optional
+            Names of one or two numbers or dates, which are drawn with the widths of the clusters
+            and 90 % intervals of the centers, where these are known; of others, and of more, a
+            table coloured by places between public bounds. All columns if left out.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if left out.
+        """
+        widths = self.axis_widths
+        return plot_centers(
+            self,
+            self.centers,
+            self.weights,
+            covariances=None if widths is None else diagonal_matrices(widths**2),
+            errors=self.standard_errors,
+            domain=self.domain,
+            columns=columns,
+            ax=ax,
+        )
 
     def describe(self) -> str:
         """The model in plain words, several lines."""

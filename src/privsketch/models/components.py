@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
+from privsketch.drawing.axes import plot_axis
+from privsketch.drawing.components import draw_variances, variances_size
+from privsketch.drawing.heat import draw_heat, heat_size
 from privsketch.errors import ParameterError, require_one_of
 from privsketch.models.base import (
     Model,
@@ -29,6 +32,7 @@ from privsketch.schema.units import (
     step_text,
 )
 
+_MAX_LOADINGS = 40  # columns of a picture; by trial
 FITS = ("eigenvectors", "burer-monteiro", "convex")
 
 
@@ -208,6 +212,67 @@ class PCAModel(Model):
         found.insert(0, "variance", self.explained_variance)
         found.insert(1, "share", self.explained_variance_ratio)
         return found
+
+    def shown_loadings(self) -> tuple[list[str], list[list[str]], Floats]:
+        """Names of fields, words for each component and field, and tones by which to colour them.
+
+        Tones (n_components, n_fields), from -1 to 1, are what a field contributes to a component,
+        which has no unit.
+        """
+        most = max(float(np.abs(self.components).max()), 1e-300)
+        shades = self.components / most
+        if self.schema is None:
+            texts = [[f"{value:.3f}" for value in row] for row in self.components]
+            return self.column_names, texts, shades
+        names, steps = self.loadings()
+        words: list[list[str]] = [[] for _ in steps]
+        tones = np.empty(steps.shape)
+        both = zip(self.schema.places(), field_columns(self.schema), strict=True)
+        for (column, place), (_, fields) in both:
+            is_label = fields.stop - fields.start > 1
+            strengths = np.linalg.norm(shades[:, place], axis=1)[:, np.newaxis]
+            tone = shades[:, place] if is_label else strengths
+            # What is unknown has no sign.
+            tones[:, fields] = np.copysign(tone, np.nan_to_num(steps[:, fields]))
+            for row, step in zip(words, steps[:, fields], strict=True):
+                row += [step_text(column, float(value)) for value in step]
+        return list(names), words, tones
+
+    def plot(self, what: str = "variances", ax: Any = None) -> Any:
+        """Draw variances with 90 % intervals, or loadings as a table; return the Axes.
+
+        Parameters
+        ----------
+        what : {"variances", "loadings"}
+            Loadings are coloured by what a column contributes to a component; with a schema they
+            say how far it moves with one standard deviation, in the units of the table.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if left out.
+        """
+        require_one_of("what", what, ("variances", "loadings"))
+        if what == "variances":
+            axis = plot_axis(ax, *variances_size(self.n_components))
+            self.draw_variances(axis)
+            return axis
+        names, texts, tones = self.shown_loadings()
+        shown = slice(_MAX_LOADINGS)
+        axis = plot_axis(ax, *heat_size(len(names[shown]), self.n_components))
+        heads = [f"{k + 1}\n{part:.1%}" for k, part in enumerate(self.explained_variance_ratio)]
+        turned = [[row[j] for row in texts] for j in range(len(names))[shown]]
+        draw_heat(axis, names[shown], heads, turned, tones.T[shown])
+        return axis
+
+    def draw_variances(self, axis: Any) -> None:
+        """Variances on an axis; with a schema as shares, since columns have different units."""
+        in_shares = self.schema is not None
+        unit = max(self.total_variance, 1e-300) / 100 if in_shares else 1.0
+        draw_variances(
+            axis,
+            self.explained_variance / unit,
+            self.standard_errors / unit,
+            self.noise_variance / unit,
+            in_percent=in_shares,
+        )
 
     def describe(self) -> str:
         """The model in plain words, several lines."""

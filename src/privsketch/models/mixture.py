@@ -21,9 +21,11 @@ from privsketch.models.base import (
     Model,
     as_rows,
     center_lines,
+    diagonal_matrices,
     require_fingerprint,
     require_numbers,
 )
+from privsketch.models.plots import plot_centers
 from privsketch.receipt import Receipt
 from privsketch.schema.columns import Date, Number
 from privsketch.schema.table import Schema
@@ -107,7 +109,7 @@ class GaussianMixtureModel(Model):
         if self.covariance_type in ("full", "tied"):
             return np.broadcast_to(self.covariances, (size, dim, dim)).copy()
         variances = self.covariances.reshape(size, -1)
-        return np.asarray(np.broadcast_to(variances, (size, dim))[:, :, None] * np.eye(dim))
+        return diagonal_matrices(np.broadcast_to(variances, (size, dim)))
 
     def score_samples(self, X: npt.ArrayLike) -> Floats:
         """Logarithm of the density at each row of X, (n,). As sensitive as the rows."""
@@ -279,6 +281,29 @@ class GaussianMixtureModel(Model):
                 white = solve_triangular(factor, steps, lower=True, check_finite=False)
                 result[block, k] = offsets[k] - np.square(white).sum(axis=0) / 2
         return result
+
+    def plot(self, columns: str | Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the components in the units of the table, and return the Axes.
+
+        Parameters
+        ----------
+        columns : str or sequence of str, optional
+            Names of one or two numbers or dates, which are drawn with one-width ellipses and 90 %
+            intervals of the means; of others, and of more, a table coloured by places between
+            public bounds. All columns if left out.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if left out.
+        """
+        return plot_centers(
+            self,
+            self.means,
+            self.weights,
+            covariances=self.covariance_matrices(),
+            errors=self.standard_errors,
+            domain=None,
+            columns=columns,
+            ax=ax,
+        )
 
     def describe(self) -> str:
         """The model in plain words, several lines."""

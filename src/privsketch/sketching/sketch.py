@@ -16,9 +16,12 @@ import numpy.typing as npt
 
 from privsketch._typing import Integers
 from privsketch.design.recipe import Design
+from privsketch.drawing.axes import plot_axis
+from privsketch.drawing.moments import draw_moduli, draw_noise, draw_sizes
 from privsketch.errors import FileError, ParameterError
 from privsketch.features.fixedpoint import RECORD_UNIT
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, ROUNDING_VARIANCE, moment_weights
+from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.formats import (
     pack_sketch,
     read_file,
@@ -205,6 +208,37 @@ class Sketch:
             weights = ", ".join(map(str, self.weights[:8])) + ("..." if len(self.ids) > 8 else "")
             lines.append(f"weights     {weights}: records count that often")
         return "\n".join([*lines, "", self.design.describe(), "", self.receipt.describe()])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw what was released against what the noise hides of it, and return the Axes.
+
+        Moduli of `mean` by the norm of their frequency, with the root mean square of the noise
+        alone and of noise and sampling; for principal components sizes of the released numbers.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if left out.
+        """
+        axis = plot_axis(ax, 6.2, 3.8)
+        n_records = max(self.assumed_records, 1.0)
+        if not self.design.mapping.has_table:
+            sizes = np.abs(self.sums) / self.design.unit / n_records
+            draw_sizes(axis, sizes)
+            noise = math.sqrt(self.noise_variance) / n_records
+            draw_noise(axis, sizes, noise)
+            return axis
+        moduli = np.abs(self.moments()) / n_records
+        norms = np.linalg.norm(self.design.radians(), axis=1)
+        draw_moduli(axis, norms, moduli, encoded=self.design.schema is not None)
+        # Two real components; sums of unit phasors vary by one for each record, signs by more.
+        sampled = self.repetition * n_records + 2 * self.masking_variance
+        if self.design.mapping.dithered:
+            sampled += SIGN_VARIANCE * n_records
+        noise = 2 * self.noise_variance
+        both = math.sqrt(noise + sampled) / n_records
+        draw_noise(axis, moduli, math.sqrt(noise) / n_records, both)
+        return axis
 
     def to_bytes(self) -> bytes:
         """The bytes of a sketch file."""
