@@ -18,7 +18,7 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 ROOMS = [
     ["errors", "_typing"],
     ["_elementary"],
-    ["formats", "_parallel"],
+    ["formats", "_parallel", "_html"],
     ["domain", "budget"],
     ["receipt"],
     ["schema"],

@@ -45,6 +45,11 @@ def draw_pair(
         axis.errorbar(*centers.T, xerr=across, yerr=up, fmt="none", ecolor=INK, elinewidth=1.1)
 
 
+def line_size(n_centers: int) -> tuple[float, float]:
+    """Width and height in inches at which centers of one column do not touch."""
+    return 7.0, 0.8 + 0.34 * n_centers
+
+
 def draw_line(
     axis: Any,
     centers: Floats,
@@ -52,16 +57,19 @@ def draw_line(
     widths: Floats | None = None,
     errors: Floats | None = None,
 ) -> None:
-    """Centers (n,) of one column as dots by weight, with their widths and intervals of errors."""
-    colors, up = cluster_colors(len(centers)), np.zeros(len(centers))
+    """Centers (n,) of one column as dots by weight, with their widths and intervals of errors.
+
+    Each has a height of its own, since they may lie on each other.
+    """
+    colors, up = cluster_colors(len(centers)), np.arange(len(centers))
     if widths is not None:
-        for center, width, color in zip(centers, widths, colors, strict=True):
-            axis.axvspan(center - width, center + width, color=color, alpha=0.18, lw=0)
+        axis.barh(up, 2 * widths, 0.7, centers - widths, color=colors, alpha=0.18, lw=0)
     axis.scatter(centers, up, s=dot_sizes(weights), c=colors, alpha=0.85, linewidths=0)
     if errors is not None:
         axis.errorbar(centers, up, xerr=INTERVAL * errors, fmt="none", ecolor=INK, elinewidth=1.1)
-    axis.set_ylim(-1, 1)
-    axis.set_yticks([])
+    axis.set_ylim(len(centers) - 0.4, -0.6)
+    axis.set_yticks(up, [str(k + 1) for k in up])
+    axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
 
 

@@ -12,11 +12,13 @@ from privsketch.drawing.axes import GREY, INK, PALETTE
 
 def draw_moduli(axis: Any, norms: Floats, moduli: Floats, *, encoded: bool) -> None:
     """Moduli of moments per record, as rings against the norms of their frequencies."""
-    from matplotlib.ticker import NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     rings = {"s": 30, "facecolors": "none", "edgecolors": GREY, "linewidths": 0.9}
     axis.scatter(norms, moduli, label="sketch", **rings)
     axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter("{x:g}")
     axis.xaxis.set_minor_formatter(NullFormatter())
     unit = "encoded records" if encoded else "radians per unit"
     axis.set_xlabel(f"frequency ({unit})")

@@ -236,8 +236,8 @@ class ClusterModel(Model):
             ax=ax,
         )
 
-    def describe(self) -> str:
-        """The model in plain words, several lines."""
+    def _opening_lines(self) -> list[str]:
+        """What it is and how well it fits, with which a description begins."""
         what = f"{self.task:<11} {self.n_clusters} clusters of about {self.n_records:.0f} records"
         lines = [what if self.decoder is None else f"{what}, decoder {self.decoder}"]
         lines.append(f"method      {self.method}" + (f": {self.reason}" if self.reason else ""))
@@ -250,8 +250,16 @@ class ClusterModel(Model):
             lines.append(f"precision   standard errors of coordinates {low:.2g} to {high:.2g}")
         if self.domain is not None and self.schema is None:
             lines.append(f"domain      {self.domain.describe()}")
+        return lines
+
+    def describe(self) -> str:
+        """The model in plain words, several lines."""
         names, rows = self.shown_rows(self.centers, self.standard_errors)
-        return "\n".join([*lines, *center_lines(self.weights, names, rows), *self.closing_lines()])
+        lines = [*self._opening_lines(), *center_lines(self.weights, names, rows)]
+        return "\n".join([*lines, *self.closing_lines()])
+
+    def _html_table(self) -> str:
+        return self._center_table("cluster", self.centers, self.weights, self.standard_errors)
 
     @classmethod
     def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:

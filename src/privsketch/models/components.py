@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._html import table
 from privsketch._typing import Floats
 from privsketch.drawing.axes import plot_axis
 from privsketch.drawing.components import draw_variances, variances_size
@@ -274,8 +275,8 @@ class PCAModel(Model):
             in_percent=in_shares,
         )
 
-    def describe(self) -> str:
-        """The model in plain words, several lines."""
+    def _opening_lines(self) -> list[str]:
+        """What they are and how well they fit, with which a description begins."""
         about = "their mean" if self.centered else "the center of the domain, not their mean"
         share = float(self.explained_variance_ratio.sum())
         explained = (
@@ -285,7 +286,7 @@ class PCAModel(Model):
         if self.schema is not None:  # a variance over columns of several units has none
             left = self.noise_variance / max(self.total_variance, 1e-300)
             explained = f"{share:.1%} explained; {left:.1%} per direction left"
-        lines = [
+        return [
             f"components  {self.n_components} of about {self.n_records:.0f} records, about {about}",
             f"variance    {explained}",
             f"noise       costs about {100 * self.lost_variance:.2g} % of what the best components "
@@ -293,6 +294,17 @@ class PCAModel(Model):
             f"fit         {self.fit_words}",
             *([f"more        {self.more_words}"] if self.more_words else []),
         ]
+
+    def _html_table(self) -> str:
+        names, texts, _ = self.shown_loadings()
+        shares = [f"{part:.1%}" for part in self.explained_variance_ratio]
+        cells = [[share, *row] for share, row in zip(shares, texts, strict=True)]
+        heads = [f"{k + 1}" for k in range(self.n_components)]
+        return table("component", heads, ["share", *names], cells)
+
+    def describe(self) -> str:
+        """The model in plain words, several lines."""
+        lines = self._opening_lines()
         if self.schema is not None:
             return "\n".join([*lines, *self._unit_lines(self.schema), *self.closing_lines()])
         names, rows = self.column_names, self.components

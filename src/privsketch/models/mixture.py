@@ -305,8 +305,8 @@ class GaussianMixtureModel(Model):
             ax=ax,
         )
 
-    def describe(self) -> str:
-        """The model in plain words, several lines."""
+    def _opening_lines(self) -> list[str]:
+        """What it is and how well it fits, with which a description begins."""
         lines = [
             f"mixture     {self.n_components} Gaussian components of about "
             f"{self.n_records:.0f} records, covariances {self.covariance_type}",
@@ -315,6 +315,14 @@ class GaussianMixtureModel(Model):
             lines.append(
                 f"fit         misfit {self.misfit:.2f} of what noise and sampling leave on average"
             )
+        return lines
+
+    def _html_table(self) -> str:
+        return self._center_table("component", self.means, self.weights, self.standard_errors)
+
+    def describe(self) -> str:
+        """The model in plain words, several lines."""
+        lines = self._opening_lines()
         names, means = self.shown_rows(self.means, self.standard_errors)
         if self.schema is not None:
             lines += center_lines(self.weights, names, means)

@@ -10,7 +10,7 @@ import numpy as np
 from privsketch._typing import Floats
 from privsketch.domain import Domain
 from privsketch.drawing.axes import drawn_columns, label, plot_axis, set_axis
-from privsketch.drawing.centers import draw_line, draw_pair, number_dots
+from privsketch.drawing.centers import draw_line, draw_pair, line_size, number_dots
 from privsketch.drawing.heat import draw_heat, heat_size
 from privsketch.errors import ParameterError
 from privsketch.models.base import Model
@@ -40,11 +40,10 @@ def plot_centers(
     shapes = None if covariances is None else covariances[:, places][:, :, places]
     known = None if errors is None else errors[:, places]
     if len(places) == 1:
-        axis = plot_axis(ax, 7.0, 1.9)
+        axis = plot_axis(ax, *line_size(len(centers)))
         widths = None if shapes is None else np.sqrt(shapes[:, 0, 0])
         points = centers[:, places[0]]
         draw_line(axis, points, weights, widths, None if known is None else known[:, 0])
-        number_dots(axis, np.column_stack([points, np.zeros(len(points))]))
     else:
         axis = plot_axis(ax, 5.6, 4.4)
         draw_pair(axis, centers[:, places], weights, shapes, known)

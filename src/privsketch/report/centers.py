@@ -15,7 +15,7 @@ from privsketch._typing import Floats
 from privsketch.budget import number_text
 from privsketch.domain import Ball
 from privsketch.drawing.axes import FAINT, axis_of, cluster_colors, drawn_columns, label, set_axis
-from privsketch.drawing.centers import dot_sizes, draw_line, draw_pair, number_dots
+from privsketch.drawing.centers import dot_sizes, draw_line, draw_pair, line_size, number_dots
 from privsketch.models.clusters import ClusterModel
 from privsketch.report.cost import (
     protected_thing,
@@ -158,7 +158,7 @@ def _window(model: ClusterModel, column: int) -> tuple[float, float]:
 
 def _line_plot(model: ClusterModel) -> str:
     """Records of one column: the centers on a line."""
-    figure, axis = axis_of(7.5, 1.7)
+    figure, axis = axis_of(*line_size(model.n_clusters))
     draw_line(axis, model.centers[:, 0], model.weights)
     _set_axis(axis, "x", model, 0)
     return plot_of(figure, "line", "Centers")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._html import described
 from privsketch._typing import Integers
 from privsketch.design.recipe import Design
 from privsketch.drawing.axes import plot_axis
@@ -192,8 +193,8 @@ class Sketch:
             return self.second_moments() / max(count, 1.0)
         return self.moments() / max(count, 1.0)
 
-    def describe(self) -> str:
-        """The sketch in plain words, several lines."""
+    def _own_lines(self) -> list[str]:
+        """What a description says of the sketch itself."""
         names = ", ".join(self.sources[:8]) + (", ..." if len(self.sources) > 8 else "")
         lines = [
             f"sketch      {len(self.values)} integers from {len(self.ids)} release(s): {names}"
@@ -207,7 +208,16 @@ class Sketch:
         if set(self.weights) != {1}:
             weights = ", ".join(map(str, self.weights[:8])) + ("..." if len(self.ids) > 8 else "")
             lines.append(f"weights     {weights}: records count that often")
-        return "\n".join([*lines, "", self.design.describe(), "", self.receipt.describe()])
+        return lines
+
+    def describe(self) -> str:
+        """The sketch in plain words, several lines."""
+        parts = ["\n".join(self._own_lines()), self.design.describe(), self.receipt.describe()]
+        return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        told = [*self._own_lines(), *self.design.describe().splitlines()]
+        return described("Sketch", [*told, f"cost        {self.receipt.summary()}"])
 
     def plot(self, ax: Any = None) -> Any:
         """Draw what was released against what the noise hides of it, and return the Axes.
