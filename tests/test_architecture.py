@@ -18,11 +18,12 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 ROOMS = [
     ["errors", "_typing"],
     ["_elementary"],
-    ["formats", "_parallel"],
+    ["formats", "_parallel", "_html"],
     ["domain", "budget"],
     ["receipt"],
     ["signing"],
     ["schema"],
+    ["drawing"],
     ["features"],
     ["noise"],
     ["design"],
@@ -169,6 +170,7 @@ PLAIN = frozenset(
     sensitivity slopes smooth spread squared standard standing state std strength summary
     task text threshold told total transform true trust type unit used value values variance
     vector was weights what width widths with without workers written x y
+    aic ax bic plot
     """.split()  # noqa: SIM905 - a table of words
 )
 # One thing, one word: what these would be called here.

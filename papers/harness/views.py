@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from papers.harness.rows import Row, numbers
-from privsketch.report.drawing import figure_of
+from privsketch.drawing.axes import figure_of
 
 _PIXELS_PER_INCH = 160
 _COLOURS = 256

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from privsketch._html import described
 from privsketch.budget import (
     NEIGHBOURS,
     ONE_RECORD,
@@ -185,6 +186,9 @@ class Receipt:
         if self.assumption:
             lines.append(f"assuming    {self.assumption}")
         return "\n".join([*lines, *self._part_lines("  ")])
+
+    def _repr_html_(self) -> str:
+        return described("Receipt", self.describe().splitlines())
 
     def _part_lines(self, indent: str) -> Iterator[str]:
         """All parts, and what they are made of themselves, further in."""

@@ -624,7 +624,7 @@ def test_plan_compares_designs_and_reads_nothing(folder):
     told = run(*plan_arguments())
     assert told.exit_code == 0, told.output
     lines = told.stdout.splitlines()
-    assert lines[0].split()[:3] == ["alternative", "map", "frequencies"]
+    assert lines[0].split()[:3] == ["alternative", "features", "error,"]
     recommended = [line for line in lines if line.startswith("->")]
     assert len(recommended) == 1
     for words in ("cube noise", "half the features", "one-bit", "block:", "records:0.1", " kB"):
@@ -664,13 +664,65 @@ def test_plan_tells_options_that_design_takes(folder):
         assert (design.masks is None) == (one["masks"] == "none")
 
 
-def test_plan_on_a_terminal_is_a_table(folder, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
+def test_plan_has_all_columns_where_there_is_room(folder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     told = run(*plan_arguments())
-    assert told.exit_code == 0
-    assert "noise-to-signal" in told.stdout
-    assert "planned" in told.stdout
+    lines = told.stdout.splitlines()
+    assert lines[0].split()[:3] == ["alternative", "map", "frequencies"]
+    assert "noise-to-signal" in lines[0]
+    assert "COLUMNS" not in told.stdout
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a terminal has it
+    coloured = run(*plan_arguments()).stdout
+    assert coloured != told.stdout
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == told.stdout
+
+
+def narrow_studies():
+    """Options of studies of all kinds, and whether there is something to be careful about."""
+    cluster = {"dim": "8", "records": "1e5"}
+    pca = {"task": "pca", "box": None, "ball": "1", "dim": "20", "components": "5"}
+    return {
+        "kmeans": cluster,
+        "pure": {**cluster, "delta": "0"},
+        "hopeless": {**cluster, "epsilon": "0.01", "delta": "0", "records": "100"},
+        "mixture": {**cluster, "task": "gaussian-mixture", "covariance-type": "full"},
+        "pca": pca,
+        "pca, pure": {**pca, "delta": "0"},
+        "many columns": {**cluster, "dim": "300", "components": "30"},
+        "careless": {**cluster, "epsilon": "20", "delta": "0.1", "dim": "2", "box": "18,0 100,5e5"},
+        "schema": {"box": None, "dim": None, "schema": "table.json"},
+    }
+
+
+@pytest.mark.parametrize("name", narrow_studies())
+def test_plan_fits_a_terminal_and_loses_nothing(folder, monkeypatch, name):
+    ps.Schema(
+        [ps.Number("systolic blood pressure", 60, 260), ps.Category("ward", ["a", "b", "c"])],
+        person="patient",
+    ).save("table.json")
+    arguments = plan_arguments(**narrow_studies()[name])
+    found = json.loads(run(*arguments, "--json").stdout)
+    monkeypatch.setenv("COLUMNS", "40")  # no table is that narrow
+    told = run(*arguments)
+    assert told.exit_code == 0, told.output
+    assert max(map(len, told.output.splitlines())) <= 80
+    # Words are those of the reasons, on as many lines as they need.
+    words = " ".join(told.stdout.split())
+    cautions = " ".join(told.stderr.split())
+    for reason in found["reasons"]:
+        assert reason in words or reason.removeprefix("careful: ") in cautions
+    lines = told.stdout.splitlines()
+    first = [line[: lines[0].index("features")] for line in lines[1 : lines.index("")]]
+    names = " ".join(" ".join(first).split())
+    planned = found["alternatives"][0]
+    for one in found["alternatives"]:
+        assert one["name"] in names
+        assert f" {one['n_features']} " in words
+        for choice in ("feature_map", "frequencies", "masks", "noise"):
+            if one[choice] != planned[choice] and one[choice] != "none":
+                assert one[choice].replace("+", " + ") in names
+        if one["name"] == found["recommended"]:
+            assert f"recommended {one['name']}: {one['options']}" in words
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -103,6 +104,62 @@ def test_a_sketch_is_planned_made_and_learned_from(folder, no_noise):
     assert "method      sketch" in told.stdout
     assert "the source is named after the output, model" in told.stdout
     assert "misfit" in (folder / "r.html").read_text()
+
+
+@pytest.mark.parametrize("method", ["auto", "sketch"])
+def test_the_number_of_clusters_is_taken_from_a_sketch(folder, no_noise, method):
+    write("data.parquet", some_records())
+    number = ["-k", "auto", "--max-clusters", 6, "--method", method]
+    study = [*number, *STUDY[2:], "-o", "model.json", "--report", "r.html"]
+    told = clustered("data.parquet", *study)
+    model = ps.ClusterModel.load("model.json")
+    assert model.n_clusters == K
+    np.testing.assert_allclose(in_order(model.centers), CENTERS, atol=0.2)
+    assert model.method == "sketch"
+    # What the estimator makes of the same words.
+    options = ps.KMeansOptions(max_clusters=6)
+    ball = ps.Ball(radius=5.0)
+    estimator = ps.PrivateKMeans(
+        "auto", epsilon=2, delta=1e-6, domain=ball, n_records=1e4, random_state=3, options=options
+    ).fit(some_records())
+    assert len(estimator.cluster_centers_) == K
+    design = estimator.sketch_.design
+    assert (design.n_components, model.receipt.epsilon) == (6, 2.0)
+    assert model.design_fingerprint == replace(design, columns=("a", "b", "c")).fingerprint
+    assert "2 clusters of about 400" in told.stdout
+    assert ("only a sketch tells the number" in told.stdout) == (method == "auto")
+
+
+def test_a_dry_run_of_auto_plans_for_the_largest_number(folder):
+    write("data.parquet", some_records())
+    before = contents(folder)
+    told = clustered("data.parquet", "-k", "auto", *STUDY[2:], "--dry-run")
+    assert "only a sketch tells the number of clusters" in told.stdout
+    assert "for kmeans, 20 components" in told.stdout
+    assert told.stdout.splitlines()[-1] == "nothing was spent"
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("-k", "auto", "--loss", "distances"), "--loss squares"),
+        (("-k", "auto", "--loss", "distances", "--method", "rounds"), "--loss squares"),
+        (("-k", "auto", "--method", "lloyd"), "use --method sketch"),
+        (("-k", "auto", "--method", "pipeline"), "use --method sketch"),
+        (("-k", "auto", "--max-clusters", "0"), "--max-clusters 0"),
+        (("-k", "3", "--max-clusters", "5"), "only with --clusters auto"),
+        (("-k", "many"), "not a whole number or auto"),
+        (("-k", "0"), "--clusters 0"),
+    ],
+)
+def test_a_number_that_no_sketch_tells_costs_nothing(folder, options, words, dry):
+    write("data.parquet", some_records())
+    line = commands.refused(
+        folder, "cluster", "data.parquet", *STUDY[2:], *options, *dry, "-o", "model.json"
+    )
+    assert words in line
 
 
 def test_distances_in_place_of_squares(folder):

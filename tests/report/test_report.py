@@ -289,11 +289,11 @@ def test_a_mixture_has_a_report_too(covariance_type, dim):
 
 
 def test_ellipses_have_the_axes_of_the_covariance():
-    from privsketch.report.clusters import _ellipse
+    from privsketch.drawing.centers import ellipse_of
 
     angle = np.radians(30)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    axes, degrees = _ellipse(turn @ np.diag([1.0, 9.0]) @ turn.T)
+    axes, degrees = ellipse_of(turn @ np.diag([1.0, 9.0]) @ turn.T)
     np.testing.assert_allclose(axes, [2.0, 6.0])
     assert degrees % 180 == pytest.approx(30)
 

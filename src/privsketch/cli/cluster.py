@@ -16,6 +16,7 @@ from privsketch.cli.options import (
     MISSING,
     SOURCE,
     THREADS,
+    NumberOrAuto,
     chosen_columns,
     domain_of,
     file_options,
@@ -64,7 +65,20 @@ METHODS = {
 
 @click.command()
 @click.argument("data", nargs=-1, required=True, type=_PATH)
-@click.option("-k", "--clusters", "n_clusters", type=int, required=True, help="How many clusters.")
+@click.option(
+    "-k",
+    "--clusters",
+    "n_clusters",
+    type=NumberOrAuto(),
+    required=True,
+    help="How many clusters; auto takes the number from a sketch as well, at no cost.",
+)
+@click.option(
+    "--max-clusters",
+    type=int,
+    help="Largest number that -k auto considers, and that the sketch is planned for; 20 if left "
+    "out.",
+)
 @with_options(*DOMAIN, *BUDGET)
 @click.option(
     "--loss",
@@ -121,6 +135,7 @@ def cluster(
     neighbours: str,
     loss: str,
     method: str,
+    max_clusters: int | None,
     columns: str | None,
     written: dict[str, Any],
     missing: str,
@@ -142,6 +157,8 @@ def cluster(
     \b
     privsketch cluster data.parquet -k 10 --epsilon 1 --delta 1e-6 --ball 13 \\
         -o model.json --report report.html
+    privsketch cluster data.parquet -k auto --max-clusters 15 --epsilon 1 --delta 1e-6 --ball 13 \\
+        -o model.json
     """
     with reported_spending(adaptive=True) as spending:
         import privsketch as ps
@@ -157,6 +174,7 @@ def cluster(
             domain=domain_of(domain, files.dim),
             budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]
             names=files.record_names,
+            max_clusters=_largest(facts["n_clusters"], max_clusters),
             **facts,
         )
         choice = _choice(method, loss, study)
@@ -244,7 +262,8 @@ class _Study:
 
     domain: Domain | Schema
     budget: Budget
-    n_clusters: int
+    n_clusters: int | str
+    max_clusters: int | None
     n_records: float | None
     random_state: int | None
     names: tuple[str, ...] | None
@@ -270,7 +289,7 @@ class _Study:
 
         return plan_design(
             task="kmeans",
-            n_components=self.n_clusters,
+            n_components=self.max_clusters or int(self.n_clusters),
             domain=self.domain,
             budget=self.budget,
             n_records=self.n_records,
@@ -279,10 +298,24 @@ class _Study:
         )
 
 
+def _largest(n_clusters: int | str, max_clusters: int | None) -> int | None:
+    """The largest number that -k auto considers; None if the number is stated."""
+    from privsketch.learning.kmeans.learner import DEFAULT_MAX_CLUSTERS, check_choices
+
+    check_choices(n_clusters, max_clusters)
+    if n_clusters == "auto" and max_clusters is None:
+        return DEFAULT_MAX_CLUSTERS
+    return max_clusters
+
+
 def _choice(method: str, loss: str, study: _Study) -> Choice:
     """A method, and the reason if it was chosen here."""
     from privsketch.clustering.choose import Choice, chosen_method
 
+    if study.n_clusters == "auto":
+        _require_sketch(method, loss)
+        reason = "only a sketch tells the number of clusters" if method == "auto" else ""
+        return Choice("sketch", reason)
     if method not in METHODS[loss]:
         known = ", ".join(METHODS[loss])
         raise click.UsageError(f"--method {method} does not go with --loss {loss}; use {known}")
@@ -290,11 +323,25 @@ def _choice(method: str, loss: str, study: _Study) -> Choice:
         return Choice("rounds" if method == "auto" else method)
     return chosen_method(
         method,
-        n_clusters=study.n_clusters,
+        n_clusters=int(study.n_clusters),
         domain=study.box,
         budget=study.budget,
         n_records=study.n_records,
     )
+
+
+def _require_sketch(method: str, loss: str) -> None:
+    """Refuse -k auto for all that asks records about a number of centers stated before."""
+    if loss != "squares":
+        raise click.UsageError(
+            f"-k auto does not go with --loss {loss}: only a sketch tells the number of clusters; "
+            "state -k, or find it with --loss squares first"
+        )
+    if method not in ("auto", "sketch"):
+        raise click.UsageError(
+            f"-k auto does not go with --method {method}: only a sketch tells the number of "
+            "clusters; state -k, or use --method sketch"
+        )
 
 
 def _learned(
@@ -325,7 +372,12 @@ def _learned(
             **asdict(options.pop("format")),
             **options,
         )
-        model = ps.learn_kmeans(released, study.n_clusters, random_state=study.random_state)
+        model = ps.learn_kmeans(
+            released,
+            study.n_clusters,
+            max_clusters=study.max_clusters,
+            random_state=study.random_state,
+        )
         return replace(model, receipt=choice.receipt(model.receipt)), released
     facts = {
         "domain": study.domain,
@@ -338,9 +390,9 @@ def _learned(
     }
     if loss == "distances":
         return clustered(
-            cluster_medians, list(data), study.n_clusters, method=choice.method, **facts
+            cluster_medians, list(data), int(study.n_clusters), method=choice.method, **facts
         ), None
-    return cluster_by(choice, list(data), study.n_clusters, **facts), None
+    return cluster_by(choice, list(data), int(study.n_clusters), **facts), None
 
 
 def _forecast(
@@ -368,7 +420,7 @@ def _forecast(
         lines += ["", describe_design(design, said=said), "", told, ""]
     elif choice.method == "pipeline" and study.n_records is not None:
         dim = len(study.box.half_widths)
-        plan = plan_pipeline(study.n_clusters, dim, budget, study.n_records)
+        plan = plan_pipeline(int(study.n_clusters), dim, budget, study.n_records)
         lines.append(f"plan        {plan.describe()}")
         if plan.excess > DOUBTFUL:
             lines.append(f"careful     {TOO_NOISY}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import choice
+from privsketch.cli.options import NumberOrAuto, choice
 from privsketch.cli.output import is_standard, require_file, require_free, say, say_written, write
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 
@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from privsketch import ClusterModel, GaussianMixtureModel, PCAModel, Sketch
 
 _PATH = click.Path(path_type=Path)
-
-
-class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
-    """A whole number or the word auto."""
-
-    name = "INTEGER|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "auto" or isinstance(value, int):
-            return value
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a whole number or auto", param, ctx)
 
 
 @click.command()
@@ -43,7 +29,7 @@ class _NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
     "-k",
     "--clusters",
     "number",
-    type=_NumberOrAuto(),
+    type=NumberOrAuto(),
     help="Number of clusters, Gaussians or components; the design's if left out; auto takes the "
     "number of clusters or components from the sketch.",
 )

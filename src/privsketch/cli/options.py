@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from privsketch.domain import Domain
@@ -23,6 +24,27 @@ def choice(
     """An option that is one of some words; left out, the first of them, or open."""
     default: dict[str, Any] = {} if open else {"default": values[0], "show_default": True}
     return click.option(name, type=click.Choice(values), help=help, **default)
+
+
+class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]
+    """A whole number or the word auto."""
+
+    name = "INTEGER|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or the word."""
+        if value == "auto" or isinstance(value, int):
+            return value
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number or auto", param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The word, for shells that ask."""
+        return [CompletionItem("auto")] if "auto".startswith(incomplete) else []
 
 
 DOMAIN = (

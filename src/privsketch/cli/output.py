@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,15 +45,32 @@ def say_cautions(
     budget: Budget,
     n_records: float | None,
     names: Sequence[str] | None = None,
+    *,
+    width: int | None = None,
 ) -> list[str]:
-    """What was stated and should be thought about once more, on stderr; the sentences."""
+    """What was stated and should be thought about once more, on stderr; the sentences.
+
+    Lines are as long as sentences, or of this `width`.
+    """
     from privsketch.design.cautions import stated_cautions
 
     found = stated_cautions(domain, budget, n_records, names)
     for text in found:
-        click.echo(f"careful     {text}", err=True)
+        line = f"careful     {text}" if width is None else filled(text, "careful", 12, width)
+        click.echo(line, err=True)
         answer.remark("cautions", text)
     return found
+
+
+def filled(text: str, heading: str, indent: int, width: int) -> str:
+    """Words beside a heading, in lines of at most `width` characters."""
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=f"{heading:<{indent}}",
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+    )
 
 
 def say_source(source: str | None, output: Path, what: str) -> None:

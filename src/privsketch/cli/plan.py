@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from privsketch.cli.options import study_options
-from privsketch.cli.output import say_cautions
+from privsketch.cli.output import filled, say_cautions
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 
 if TYPE_CHECKING:
     from privsketch.design.alternatives import Alternative, Plan
 
-_HEADINGS = (
+_WIDE = (
     "",
     "alternative",
     "map",
@@ -28,7 +30,16 @@ _HEADINGS = (
     "time per million",
     "size",
 )
-_NUMBERS = {"features", "noise-to-signal", "time per million", "size"}
+# As wide as a terminal: the alternative says what is different, and its cell is wrapped.
+_NARROW = ("", "alternative", "features", "error, %", "verdict", "time", "size")
+_TOLD_IN_NAMES = ("map", "frequencies", "masks", "noise")
+_NARROW_NOTE = (
+    "Time is that of a million records. Noise-to-signal and all choices of every alternative are "
+    "in a wider table (COLUMNS=200), and in --json."
+)
+_NUMBERS = {"features", "noise-to-signal", "time per million", "time", "size"}
+_MIN_WIDTH = 80
+_INDENT = 13  # of reasons, beside the word recommended
 _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
 
 
@@ -63,7 +74,9 @@ def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
     with spinner("comparing designs"):
         found = alternatives({**study, **given}, design_cost, rate=rate)
     budget, names = study["budget"], study["columns"]
-    said = say_cautions(study["domain"], budget, choices.get("n_records"), names)
+    said = say_cautions(
+        study["domain"], budget, choices.get("n_records"), names, width=_terminal_width()
+    )
     if wants_json():
         answer(**plan_to_json(found))
         return
@@ -79,40 +92,71 @@ def plan_to_json(found: Plan) -> dict[str, Any]:
     }
 
 
+def _terminal_width() -> int:
+    """Characters of a line: COLUMNS, or the terminal's; 80 where there is none."""
+    return max(_MIN_WIDTH, get_terminal_size((_MIN_WIDTH, 24)).columns)
+
+
 def _show(found: Plan, said: Sequence[str]) -> None:
     """The table and the reasons; none of the cautions that were `said`."""
     from rich.console import Console
 
-    console = Console()
+    width = _terminal_width()
     rows = [_row(one, one is found.recommended) for one in found.alternatives]
-    if console.is_terminal:
-        _show_coloured(console, rows)
-    else:
-        widths = [max(len(row[i]) for row in [_HEADINGS, *rows]) for i in range(len(_HEADINGS))]
-        for row in [_HEADINGS, *rows]:
-            cells = (
-                cell.rjust(width) if heading in _NUMBERS else cell.ljust(width)
-                for heading, cell, width in zip(_HEADINGS, row, widths, strict=True)
-            )
-            click.echo("  ".join(cells).rstrip())
-    click.echo()
-    click.echo(f"recommended  {found.recommended.name}: {found.recommended.options()}")
-    for reason in found.reasons:
-        if not any(text in reason for text in said):
-            click.echo(f"             {reason}")
+    widths = _widths(_WIDE, rows)
+    is_wide = sum(widths) + 2 * (len(widths) - 1) <= width
+    headings = _WIDE if is_wide else _NARROW
+    if not is_wide:
+        rows = [_narrow_row(row, rows[0]) for row in rows]
+        widths = _widths(headings, rows)
+        widths[1] -= max(0, sum(widths) + 2 * (len(widths) - 1) - width)
+    console = Console(width=width)
+    for row in [headings, *rows]:
+        _print_row(console, headings, row, widths)
+    console.print()
+    recommended = f"{found.recommended.name}: {found.recommended.options()}"
+    reasons = [text for text in found.reasons if not any(one in text for one in said)]
+    notes = [] if is_wide else [_NARROW_NOTE]
+    for place, text in enumerate([recommended, *reasons, *notes]):
+        click.echo(filled(text, "" if place else "recommended", _INDENT, width))
 
 
-def _show_coloured(console: Any, rows: list[tuple[str, ...]]) -> None:
-    from rich.table import Table
+def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+
+
+def _print_row(
+    console: Any, headings: Sequence[str], row: Sequence[str], widths: Sequence[int]
+) -> None:
+    """A row of the table, on as many lines as its alternative needs."""
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="right" if heading in _NUMBERS else "left")
-    for row in rows:
-        cells = [Text(cell, style=_COLOURS.get(cell, "")) for cell in row]
-        table.add_row(*cells, style="bold" if row[0] else "")
-    console.print(table)
+    name, *more = wrap(row[1], widths[1], subsequent_indent="  ", break_on_hyphens=False)
+    line = Text(style="bold" if row[0] or row is headings else "")
+    for heading, cell, width in zip(headings, (row[0], name, *row[2:]), widths, strict=True):
+        text = cell.rjust(width) if heading in _NUMBERS else cell.ljust(width)
+        line.append(text + "  ", style=_COLOURS.get(cell))
+    indent = " " * (widths[0] + 2)
+    for each in (line, *(Text(indent + part, style=line.style) for part in more)):
+        each.rstrip()
+        console.print(each, soft_wrap=True)
+
+
+def _narrow_row(row: Sequence[str], planned: Sequence[str]) -> tuple[str, ...]:
+    """A row as wide as a terminal; what differs from the plan stands beside the name."""
+    cells = dict(zip(_WIDE, row, strict=True))
+    others = [
+        cells[heading].replace("+", " + ")
+        for heading, usual in zip(_WIDE, planned, strict=True)
+        if heading in _TOLD_IN_NAMES
+        and (cells[heading] != usual or row is planned)
+        and cells[heading] != "none"
+        and cells[heading] not in cells["alternative"]
+    ]
+    name = cells["alternative"] + (f" ({', '.join(others)})" if others else "")
+    error = cells["expected error"].removesuffix(" %")
+    told = (cells["features"], error, cells["verdict"], cells["time per million"], cells["size"])
+    return (row[0], name, *told)
 
 
 def _row(one: Alternative, recommended: bool) -> tuple[str, ...]:

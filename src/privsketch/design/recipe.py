@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._html import described
 from privsketch.budget import ONE_RECORD, Budget, Unit
 from privsketch.domain import Ball, Domain, domain_from_json, domain_to_json
 from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_one_of
@@ -457,6 +458,9 @@ class Design:
         from privsketch.design.words import describe_design
 
         return describe_design(self)
+
+    def _repr_html_(self) -> str:
+        return described("Design", self.describe().splitlines())
 
 
 _BUDGET_FIELDS = ("epsilon", "delta", "neighbours")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -16,11 +16,10 @@ from privsketch.clustering.choose import CHOOSE_NOISE, METHODS, Choice, chosen_m
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError
 from privsketch.estimators.base import PrivateLearner, centers_of, documented, validated
-from privsketch.learning.kmeans.learner import check_choices, learn_kmeans
+from privsketch.learning.kmeans.learner import DEFAULT_MAX_CLUSTERS, check_choices, learn_kmeans
 from privsketch.models.clusters import ClusterModel
-from privsketch.schema.table import Schema
+from privsketch.schema.table import Schema, schema_of
 
-DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
 OF_DESIGNS = ("n_features", "noise", "feature_map", "frequencies", "frequency_scale")
 _VALUES = 2**22  # of records that are looked at together
 
@@ -101,7 +100,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
 
     Every fitted attribute is a function of what `fit` released and of public facts, so all
     of them may be published. There is no `labels_` and no `inertia_`: they would be exact
-    statements about records.
+    statements about records, as `predict` and `score` are.
 
     Parameters
     ----------
@@ -292,15 +291,27 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         if points is not None:
             labels = self.model_.predict(np.where(points[1][:, np.newaxis], points[0], 0.0))
             return np.where(points[1], labels, -1)
+        return np.concatenate([self.model_.predict(block) for block in self._row_blocks(X)])
+
+    def score(self, X: Any, y: object = None) -> float:
+        """Minus the k-means cost of X: the sum of squared distances to the nearest centers.
+
+        An exact statement about X, as sensitive as its rows. Of the records of `fit` it is a
+        release that nobody paid for: publish scores of other records only.
+        """
+        check_is_fitted(self, "model_")
+        is_plain = schema_of(self.domain) is None
+        blocks = self._row_blocks(X) if is_plain else [self._completed(X)]
+        return sum(self.model_.score(block) for block in blocks)
+
+    def _row_blocks(self, X: Any) -> Iterator[npt.NDArray[Any]]:
+        """Rows of a table without a schema, completed as in `fit`, some at a time."""
         table = validated(self, X, reset=False, sparse=True)
         if hasattr(table, "tocsr"):
             table = table.tocsr()
         rows = max(1, _VALUES // table.shape[1])
-        parts = [
-            self.model_.predict(self._filled(table[first : first + rows]))
-            for first in range(0, table.shape[0], rows)
-        ]
-        return np.concatenate(parts)
+        for first in range(0, table.shape[0], rows):
+            yield self._filled(table[first : first + rows])
 
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""

@@ -109,6 +109,14 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         rows = self._completed(X)
         return self.model_.predict(rows)
 
+    def score(self, X: Any, y: object = None) -> float:
+        """Minus the k-medians cost of X: the sum of distances to the nearest centers.
+
+        An exact statement about X, as sensitive as its rows. Of the records of `fit` it is a
+        release that nobody paid for: publish scores of other records only.
+        """
+        return self.model_.score(self._completed(X))
+
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""
         return self.fit(X).predict(X)

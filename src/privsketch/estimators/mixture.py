@@ -179,13 +179,25 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         return self.model_.predict_proba(rows)
 
     def score_samples(self, X: Any) -> Floats:
-        """Logarithm of the density at each row of X, (n,)."""
+        """Logarithm of the density at each row of X, (n,). As sensitive as the rows themselves."""
         rows = self._completed(X)
         return self.model_.score_samples(rows)
 
     def score(self, X: Any, y: object = None) -> float:
-        """Mean of `score_samples`: exact, and hence not private."""
-        return float(np.mean(self.score_samples(X)))
+        """Mean of `score_samples`.
+
+        An exact statement about X, as sensitive as its rows. Of the records of `fit` it is a
+        release that nobody paid for: publish scores of other records only.
+        """
+        return self.model_.score(self._completed(X))
+
+    def bic(self, X: Any) -> float:
+        """Bayesian information criterion for X; the lower, the better. As sensitive as `score`."""
+        return self.model_.bic(self._completed(X))
+
+    def aic(self, X: Any) -> float:
+        """Akaike information criterion for X; the lower, the better. As sensitive as `score`."""
+        return self.model_.aic(self._completed(X))
 
     def sample(self, n_samples: int = 1) -> tuple[Floats, npt.NDArray[np.int64]]:
         """Synthetic records (n_samples, n_features_in_) and their components.

@@ -177,6 +177,21 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
             raise RecordError("X: expected a table of finite numbers") from None
         return self.model_.inverse_transform(rows)
 
+    def score_samples(self, X: Any) -> Floats:
+        """Logarithm of the density of probabilistic PCA at each row of X, (n,).
+
+        As sensitive as the rows of X themselves.
+        """
+        return self.model_.score_samples(self._completed(X))
+
+    def score(self, X: Any, y: object = None) -> float:
+        """Mean of `score_samples`.
+
+        An exact statement about X, as sensitive as its rows. Of the records of `fit` it is a
+        release that nobody paid for: publish scores of other records only.
+        """
+        return self.model_.score(self._completed(X))
+
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._html import described, table
 from privsketch._typing import Floats
 from privsketch.domain import domain_to_json
 from privsketch.errors import ParameterError
@@ -73,9 +74,28 @@ class Model:
             return frame_of(self.schema, field_values(self.schema, points))
         return frame_of(self.schema, field_errors(self.schema, points, spread), spread=True)
 
+    def _opening_lines(self) -> list[str]:
+        """What it is and how well it fits, with which every description begins."""
+        raise NotImplementedError
+
     def describe(self) -> str:
         """The model in plain words, several lines."""
         raise NotImplementedError
+
+    def _html_table(self) -> str:
+        """Results as a table of a notebook."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        lines = [*self._opening_lines(), *self.closing_lines()]
+        return described(type(self).__name__, lines, self._html_table())
+
+    def _center_table(self, noun: str, points: Floats, weights: Floats, errors: Any) -> str:
+        """Centers with their weights as a table of a notebook."""
+        names, rows = self.shown_rows(points, errors)
+        cells = [[f"{weight:.1%}", *row] for weight, row in zip(weights, rows, strict=True)]
+        heads = [f"{k + 1}" for k in range(len(points))]
+        return table(noun, heads, ["weight", *names], cells)
 
     def shown_rows(
         self, points: Floats, errors: Floats | None = None
@@ -277,6 +297,11 @@ def as_rows(X: npt.ArrayLike, dim: int, name: str) -> Floats:
             "leave them out of X"
         )
     return rows
+
+
+def diagonal_matrices(variances: Floats) -> Floats:
+    """(n, dim, dim) covariances of variances (n, dim) along the axes."""
+    return np.asarray(variances[:, :, None] * np.eye(variances.shape[1]))
 
 
 def nearest(rows: Floats, centers: Floats) -> npt.NDArray[np.int64]:

@@ -6,6 +6,7 @@ that read the records several times release centers directly; what they cannot k
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,10 +20,12 @@ from privsketch.models.base import (
     Model,
     as_rows,
     center_lines,
+    diagonal_matrices,
     nearest,
     require_fingerprint,
     require_numbers,
 )
+from privsketch.models.plots import plot_centers
 from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema
 
@@ -176,6 +179,20 @@ class ClusterModel(Model):
         """
         return nearest(as_rows(X, self.dim, "predict"), self.centers)
 
+    def score(self, X: npt.ArrayLike) -> float:
+        """Minus the cost of X about the centers: squared distances, or distances by `loss`.
+
+        The sum over the rows of X as they are, none of them moved into the domain; with a schema,
+        of encoded records. An exact statement about X, as sensitive as its rows: of the records
+        that the model was learned from it is a release that nobody paid for.
+        """
+        rows = as_rows(X, self.dim, "score")
+        if len(rows) == 0:
+            raise ParameterError("score: X has no rows")
+        away = rows - self.centers[nearest(rows, self.centers)]
+        squares = np.einsum("ij,ij->i", away, away)
+        return -float((squares if self.loss == "squares" else np.sqrt(squares)).sum())
+
     def table(self, what: str = "centers") -> Any:
         """Clusters as a pandas frame, in the units of the table: a row each, with their weight.
 
@@ -195,8 +212,32 @@ class ClusterModel(Model):
         found.insert(0, "weight", self.weights)
         return found
 
-    def describe(self) -> str:
-        """The model in plain words, several lines."""
+    def plot(self, columns: str | Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the centers in the units of the table, and return the Axes.
+
+        Parameters
+        ----------
+        columns : str or sequence of str, optional
+            Names of one or two numbers or dates, which are drawn with the widths of the clusters
+            and 90 % intervals of the centers, where these are known; of others, and of more, a
+            table coloured by places between public bounds. All columns if left out.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if left out.
+        """
+        widths = self.axis_widths
+        return plot_centers(
+            self,
+            self.centers,
+            self.weights,
+            covariances=None if widths is None else diagonal_matrices(widths**2),
+            errors=self.standard_errors,
+            domain=self.domain,
+            columns=columns,
+            ax=ax,
+        )
+
+    def _opening_lines(self) -> list[str]:
+        """What it is and how well it fits, with which a description begins."""
         what = f"{self.task:<11} {self.n_clusters} clusters of about {self.n_records:.0f} records"
         lines = [what if self.decoder is None else f"{what}, decoder {self.decoder}"]
         lines.append(f"method      {self.method}" + (f": {self.reason}" if self.reason else ""))
@@ -209,8 +250,16 @@ class ClusterModel(Model):
             lines.append(f"precision   standard errors of coordinates {low:.2g} to {high:.2g}")
         if self.domain is not None and self.schema is None:
             lines.append(f"domain      {self.domain.describe()}")
+        return lines
+
+    def describe(self) -> str:
+        """The model in plain words, several lines."""
         names, rows = self.shown_rows(self.centers, self.standard_errors)
-        return "\n".join([*lines, *center_lines(self.weights, names, rows), *self.closing_lines()])
+        lines = [*self._opening_lines(), *center_lines(self.weights, names, rows)]
+        return "\n".join([*lines, *self.closing_lines()])
+
+    def _html_table(self) -> str:
+        return self._center_table("cluster", self.centers, self.weights, self.standard_errors)
 
     @classmethod
     def _checked(cls, fields: dict[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._html import table
 from privsketch._typing import Floats
+from privsketch.drawing.axes import plot_axis
+from privsketch.drawing.components import draw_variances, variances_size
+from privsketch.drawing.heat import draw_heat, heat_size
 from privsketch.errors import ParameterError, require_one_of
 from privsketch.models.base import (
     Model,
@@ -28,6 +33,7 @@ from privsketch.schema.units import (
     step_text,
 )
 
+_MAX_LOADINGS = 40  # columns of a picture; by trial
 FITS = ("eigenvectors", "burer-monteiro", "convex")
 
 
@@ -154,6 +160,30 @@ class PCAModel(Model):
         rows = as_rows(X, self.n_components, "inverse_transform")
         return np.asarray(rows @ self.components + self.mean)
 
+    def score_samples(self, X: npt.ArrayLike) -> Floats:
+        """Logarithm of the density of probabilistic PCA at each row of X, (n,).
+
+        A normal density with the explained variances along the components and `noise_variance`
+        in all other directions. As sensitive as the rows.
+        """
+        rows = as_rows(X, self.dim, "score_samples") - self.mean
+        if self.noise_variance <= 0:
+            raise ParameterError("score_samples: the components leave nothing over: no density")
+        along = rows @ self.components.T
+        rest = np.square(rows - along @ self.components).sum(axis=1) / self.noise_variance
+        variances = np.maximum(self.explained_variance, self.noise_variance)
+        squares = np.square(along) @ (1 / variances) + rest
+        left = self.dim - self.n_components
+        volume = np.log(variances).sum() + left * math.log(self.noise_variance)
+        return np.asarray(-(self.dim * math.log(2 * math.pi) + volume + squares) / 2)
+
+    def score(self, X: npt.ArrayLike) -> float:
+        """Mean of `score_samples`. An exact statement about X, not a private one."""
+        scores = self.score_samples(X)
+        if len(scores) == 0:
+            raise ParameterError("score: X has no rows")
+        return float(np.mean(scores))
+
     def loadings(self) -> tuple[tuple[str, ...], Floats]:
         """Names of fields, and how far each moves along the components, (n_components, n_fields).
 
@@ -184,8 +214,69 @@ class PCAModel(Model):
         found.insert(1, "share", self.explained_variance_ratio)
         return found
 
-    def describe(self) -> str:
-        """The model in plain words, several lines."""
+    def shown_loadings(self) -> tuple[list[str], list[list[str]], Floats]:
+        """Names of fields, words for each component and field, and tones by which to colour them.
+
+        Tones (n_components, n_fields), from -1 to 1, are what a field contributes to a component,
+        which has no unit.
+        """
+        most = max(float(np.abs(self.components).max()), 1e-300)
+        shades = self.components / most
+        if self.schema is None:
+            texts = [[f"{value:.3f}" for value in row] for row in self.components]
+            return self.column_names, texts, shades
+        names, steps = self.loadings()
+        words: list[list[str]] = [[] for _ in steps]
+        tones = np.empty(steps.shape)
+        both = zip(self.schema.places(), field_columns(self.schema), strict=True)
+        for (column, place), (_, fields) in both:
+            is_label = fields.stop - fields.start > 1
+            strengths = np.linalg.norm(shades[:, place], axis=1)[:, np.newaxis]
+            tone = shades[:, place] if is_label else strengths
+            # What is unknown has no sign.
+            tones[:, fields] = np.copysign(tone, np.nan_to_num(steps[:, fields]))
+            for row, step in zip(words, steps[:, fields], strict=True):
+                row += [step_text(column, float(value)) for value in step]
+        return list(names), words, tones
+
+    def plot(self, what: str = "variances", ax: Any = None) -> Any:
+        """Draw variances with 90 % intervals, or loadings as a table; return the Axes.
+
+        Parameters
+        ----------
+        what : {"variances", "loadings"}
+            Loadings are coloured by what a column contributes to a component; with a schema they
+            say how far it moves with one standard deviation, in the units of the table.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if left out.
+        """
+        require_one_of("what", what, ("variances", "loadings"))
+        if what == "variances":
+            axis = plot_axis(ax, *variances_size(self.n_components))
+            self.draw_variances(axis)
+            return axis
+        names, texts, tones = self.shown_loadings()
+        shown = slice(_MAX_LOADINGS)
+        axis = plot_axis(ax, *heat_size(len(names[shown]), self.n_components))
+        heads = [f"{k + 1}\n{part:.1%}" for k, part in enumerate(self.explained_variance_ratio)]
+        turned = [[row[j] for row in texts] for j in range(len(names))[shown]]
+        draw_heat(axis, names[shown], heads, turned, tones.T[shown])
+        return axis
+
+    def draw_variances(self, axis: Any) -> None:
+        """Variances on an axis; with a schema as shares, since columns have different units."""
+        in_shares = self.schema is not None
+        unit = max(self.total_variance, 1e-300) / 100 if in_shares else 1.0
+        draw_variances(
+            axis,
+            self.explained_variance / unit,
+            self.standard_errors / unit,
+            self.noise_variance / unit,
+            in_percent=in_shares,
+        )
+
+    def _opening_lines(self) -> list[str]:
+        """What they are and how well they fit, with which a description begins."""
         about = "their mean" if self.centered else "the center of the domain, not their mean"
         share = float(self.explained_variance_ratio.sum())
         explained = (
@@ -195,7 +286,7 @@ class PCAModel(Model):
         if self.schema is not None:  # a variance over columns of several units has none
             left = self.noise_variance / max(self.total_variance, 1e-300)
             explained = f"{share:.1%} explained; {left:.1%} per direction left"
-        lines = [
+        return [
             f"components  {self.n_components} of about {self.n_records:.0f} records, about {about}",
             f"variance    {explained}",
             f"noise       costs about {100 * self.lost_variance:.2g} % of what the best components "
@@ -203,6 +294,17 @@ class PCAModel(Model):
             f"fit         {self.fit_words}",
             *([f"more        {self.more_words}"] if self.more_words else []),
         ]
+
+    def _html_table(self) -> str:
+        names, texts, _ = self.shown_loadings()
+        shares = [f"{part:.1%}" for part in self.explained_variance_ratio]
+        cells = [[share, *row] for share, row in zip(shares, texts, strict=True)]
+        heads = [f"{k + 1}" for k in range(self.n_components)]
+        return table("component", heads, ["share", *names], cells)
+
+    def describe(self) -> str:
+        """The model in plain words, several lines."""
+        lines = self._opening_lines()
         if self.schema is not None:
             return "\n".join([*lines, *self._unit_lines(self.schema), *self.closing_lines()])
         names, rows = self.column_names, self.components

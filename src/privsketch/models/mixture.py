@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,9 +21,11 @@ from privsketch.models.base import (
     Model,
     as_rows,
     center_lines,
+    diagonal_matrices,
     require_fingerprint,
     require_numbers,
 )
+from privsketch.models.plots import plot_centers
 from privsketch.receipt import Receipt
 from privsketch.schema.columns import Date, Number
 from privsketch.schema.table import Schema
@@ -106,7 +109,7 @@ class GaussianMixtureModel(Model):
         if self.covariance_type in ("full", "tied"):
             return np.broadcast_to(self.covariances, (size, dim, dim)).copy()
         variances = self.covariances.reshape(size, -1)
-        return np.asarray(np.broadcast_to(variances, (size, dim))[:, :, None] * np.eye(dim))
+        return diagonal_matrices(np.broadcast_to(variances, (size, dim)))
 
     def score_samples(self, X: npt.ArrayLike) -> Floats:
         """Logarithm of the density at each row of X, (n,). As sensitive as the rows."""
@@ -119,6 +122,37 @@ class GaussianMixtureModel(Model):
         if len(scores) == 0:
             raise ParameterError("score: X has no rows")
         return float(np.mean(scores))
+
+    @property
+    def _n_parameters(self) -> int:
+        """Free numbers of the mixture: weights that sum to 1, means, and covariances."""
+        size, dim = self.means.shape
+        entries = dim * (dim + 1) // 2
+        covariances = {
+            "full": size * entries,
+            "tied": entries,
+            "diag": size * dim,
+            "spherical": size,
+        }
+        return int(size - 1 + size * dim + covariances[self.covariance_type])
+
+    def bic(self, X: npt.ArrayLike) -> float:
+        """Bayesian information criterion for X; the lower, the better.
+
+        An exact statement about X, as sensitive as its rows: of the records that the mixture was
+        learned from it is a release that nobody paid for.
+        """
+        scores = self.score_samples(X)
+        if len(scores) == 0:
+            raise ParameterError("bic: X has no rows")
+        return self._n_parameters * math.log(len(scores)) - 2 * float(scores.sum())
+
+    def aic(self, X: npt.ArrayLike) -> float:
+        """Akaike information criterion for X; the lower, the better. As sensitive as `bic`."""
+        scores = self.score_samples(X)
+        if len(scores) == 0:
+            raise ParameterError("aic: X has no rows")
+        return 2 * self._n_parameters - 2 * float(scores.sum())
 
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
         """Probability of each component for each row of X, (n, n_components)."""
@@ -248,8 +282,31 @@ class GaussianMixtureModel(Model):
                 result[block, k] = offsets[k] - np.square(white).sum(axis=0) / 2
         return result
 
-    def describe(self) -> str:
-        """The model in plain words, several lines."""
+    def plot(self, columns: str | Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the components in the units of the table, and return the Axes.
+
+        Parameters
+        ----------
+        columns : str or sequence of str, optional
+            Names of one or two numbers or dates, which are drawn with one-width ellipses and 90 %
+            intervals of the means; of others, and of more, a table coloured by places between
+            public bounds. All columns if left out.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if left out.
+        """
+        return plot_centers(
+            self,
+            self.means,
+            self.weights,
+            covariances=self.covariance_matrices(),
+            errors=self.standard_errors,
+            domain=None,
+            columns=columns,
+            ax=ax,
+        )
+
+    def _opening_lines(self) -> list[str]:
+        """What it is and how well it fits, with which a description begins."""
         lines = [
             f"mixture     {self.n_components} Gaussian components of about "
             f"{self.n_records:.0f} records, covariances {self.covariance_type}",
@@ -258,6 +315,14 @@ class GaussianMixtureModel(Model):
             lines.append(
                 f"fit         misfit {self.misfit:.2f} of what noise and sampling leave on average"
             )
+        return lines
+
+    def _html_table(self) -> str:
+        return self._center_table("component", self.means, self.weights, self.standard_errors)
+
+    def describe(self) -> str:
+        """The model in plain words, several lines."""
+        lines = self._opening_lines()
         names, means = self.shown_rows(self.means, self.standard_errors)
         if self.schema is not None:
             lines += center_lines(self.weights, names, means)

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from privsketch._typing import Floats
 from privsketch.budget import number_text
 from privsketch.domain import Ball
+from privsketch.drawing.axes import FAINT, axis_of, cluster_colors, drawn_columns, label, set_axis
+from privsketch.drawing.centers import dot_sizes, draw_line, draw_pair, line_size, number_dots
 from privsketch.models.clusters import ClusterModel
 from privsketch.report.cost import (
     protected_thing,
@@ -22,19 +24,7 @@ from privsketch.report.cost import (
     several_records,
     step_table,
 )
-from privsketch.report.drawing import (
-    FAINT,
-    INK,
-    NO_PLOTS,
-    Content,
-    axis_of,
-    cluster_colors,
-    drawn_columns,
-    label,
-    notes_of,
-    plot_of,
-    set_axis,
-)
+from privsketch.report.drawing import NO_PLOTS, Content, notes_of, plot_of
 from privsketch.report.fields import parts_of
 from privsketch.report.tables import part_table, portraits
 from privsketch.schema.columns import Column
@@ -166,21 +156,11 @@ def _window(model: ClusterModel, column: int) -> tuple[float, float]:
     return low, high
 
 
-def _sizes(model: ClusterModel) -> Floats:
-    """Areas of the dots: a part of each that can be seen, and the rest by weight."""
-    return np.asarray(30 + 500 * np.clip(model.weights, 0.0, 1.0))
-
-
 def _line_plot(model: ClusterModel) -> str:
     """Records of one column: the centers on a line."""
-    figure, axis = axis_of(7.5, 1.7)
-    places = model.centers[:, 0]
-    axis.scatter(
-        places, np.zeros(len(places)), s=_sizes(model), c=cluster_colors(len(places)), alpha=0.85
-    )
+    figure, axis = axis_of(*line_size(model.n_clusters))
+    draw_line(axis, model.centers[:, 0], model.weights)
     _set_axis(axis, "x", model, 0)
-    axis.set_yticks([])
-    axis.spines["left"].set_visible(False)
     return plot_of(figure, "line", "Centers")
 
 
@@ -209,8 +189,8 @@ def _region_plot(model: ClusterModel) -> str:
         alpha=0.13,
         rasterized=True,
     )
-    axis.scatter(*model.centers.T, s=_sizes(model), c=colors, alpha=0.9, linewidths=0)
-    _numbers(axis, model.centers)
+    axis.scatter(*model.centers.T, s=dot_sizes(model.weights), c=colors, alpha=0.9, linewidths=0)
+    number_dots(axis, model.centers)
     _set_axis(axis, "x", model, 0)
     _set_axis(axis, "y", model, 1)
     return plot_of(figure, "regions", "Centers and the region of each")
@@ -218,14 +198,6 @@ def _region_plot(model: ClusterModel) -> str:
 
 def _inside(ball: Ball, points: Floats) -> npt.NDArray[np.bool_]:
     return np.asarray(np.linalg.norm(points - ball.center_vector, axis=1) <= ball.radius)
-
-
-def _numbers(axis: Any, places: Floats) -> None:
-    """The number of every cluster beside its dot."""
-    for k, (x, y) in enumerate(places):
-        axis.annotate(
-            str(k + 1), (x, y), xytext=(0, 10), textcoords="offset points", ha="center", color=INK
-        )
 
 
 def _plane_plot(model: ClusterModel) -> str:
@@ -241,10 +213,8 @@ def _plane_plot(model: ClusterModel) -> str:
     places = scaled @ axes_found[:2].T
     kept = float(np.square(lengths[:2]).sum() / max(float(np.square(lengths).sum()), 1e-300))
     figure, axis = axis_of(6.4, 4.2)
-    axis.scatter(
-        *places.T, s=_sizes(model), c=cluster_colors(model.n_clusters), alpha=0.85, linewidths=0
-    )
-    _numbers(axis, places)
+    draw_pair(axis, places, model.weights)
+    number_dots(axis, places)
     reach = max(float(np.ptp(places, axis=0).max()), 1e-9)
     for limits, values in ((axis.set_xlim, places[:, 0]), (axis.set_ylim, places[:, 1])):
         limits(values.min() - 0.12 * reach, values.max() + 0.12 * reach)

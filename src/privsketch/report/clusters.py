@@ -16,23 +16,25 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
-from privsketch.errors import ParameterError
-from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
-from privsketch.models.clusters import ClusterModel
-from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.receipt import Receipt
-from privsketch.report.drawing import (
+from privsketch.drawing.axes import (
     GREY,
     INK,
     PALETTE,
     axis_of,
-    beside,
     cluster_colors,
     drawn_columns,
     label,
-    plot_of,
     set_axis,
 )
+from privsketch.drawing.centers import draw_pair
+from privsketch.drawing.moments import draw_moduli
+from privsketch.errors import ParameterError
+from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
+from privsketch.models.base import diagonal_matrices
+from privsketch.models.clusters import ClusterModel
+from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.receipt import Receipt
+from privsketch.report.drawing import beside, plot_of
 from privsketch.schema.columns import Column
 from privsketch.schema.table import Schema
 from privsketch.sketching.sketch import Sketch
@@ -137,9 +139,15 @@ def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
     density = model.density if isinstance(model, ClusterModel) else None
     if isinstance(model, ClusterModel) and density is not None:
         mixture = Mixture(
-            density.mixture_weights, density.mixture_means, _diagonal(density.mixture_widths)
+            density.mixture_weights,
+            density.mixture_means,
+            diagonal_matrices(density.mixture_widths**2),
         )
-        noun, centers, covariances = "cluster", model.centers, _diagonal(density.axis_widths)
+        noun, centers, covariances = (
+            "cluster",
+            model.centers,
+            diagonal_matrices(density.axis_widths**2),
+        )
         spread, expected = density.residual_spread, density.expected_residual
     elif isinstance(model, GaussianMixtureModel) and model.expected_residual is not None:
         noun, centers, covariances = "component", model.means, model.covariance_matrices()
@@ -169,10 +177,6 @@ def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
     )
 
 
-def _diagonal(widths: Floats) -> Floats:
-    return np.asarray(np.square(widths)[:, :, None] * np.eye(widths.shape[1]))
-
-
 def pair_plots(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
     """Centers in every pair of the columns that separate them most, with one-width ellipses."""
     shown = _most_telling_columns(picture, MAX_PAIR_COLUMNS)
@@ -184,16 +188,9 @@ def pair_plots(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str
 def _pair_plot(
     picture: Picture, a: int, b: int, low: npt.NDArray[Any], high: npt.NDArray[Any]
 ) -> str:
-    from matplotlib.patches import Ellipse
-
     figure, axis = axis_of(3.1, 2.9)
-    colors = cluster_colors(picture.size)
-    for k, (center, weight) in enumerate(zip(picture.centers, picture.weights, strict=True)):
-        across_axes, angle = _ellipse(picture.covariances[k][np.ix_([a, b], [a, b])])
-        where = (center[a], center[b])
-        area = Ellipse(where, *across_axes, angle=angle, facecolor=colors[k], alpha=0.18, lw=0)
-        axis.add_patch(area)
-        axis.scatter(*where, s=20 + 500 * weight, color=colors[k], alpha=0.85, linewidths=0)
+    shapes = picture.covariances[:, [a, b]][:, :, [a, b]]
+    draw_pair(axis, picture.centers[:, [a, b]], picture.weights, shapes)
     for which, coordinate in (("x", a), ("y", b)):
         column = picture.drawn[coordinate]
         if column is not None:
@@ -203,13 +200,6 @@ def _pair_plot(
         getattr(axis, f"set_{which}label")(label(picture.column_names[coordinate]))
     names = f"{picture.column_names[a]} and {picture.column_names[b]}"
     return plot_of(figure, f"pair-{a}-{b}", f"Centers in {names}")
-
-
-def _ellipse(covariance: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
-    """Full axes of the one-width ellipse of two columns, and the angle of the first."""
-    variances, axes = np.linalg.eigh(covariance)
-    angle = math.degrees(math.atan2(axes[1, 0], axes[0, 0]))
-    return 2 * np.sqrt(np.maximum(variances, 0.0)), angle
 
 
 def _most_telling_columns(picture: Picture, count: int) -> list[int]:
@@ -267,19 +257,11 @@ def _modulus_plot(
     observed: npt.NDArray[np.complex128],
     predicted: npt.NDArray[np.complex128],
 ) -> str:
-    from matplotlib.ticker import NullFormatter
-
     scale = max(picture.n_records, 1.0)
-    radius = np.linalg.norm(sketch.design.radians(), axis=1)
+    norms = np.linalg.norm(sketch.design.radians(), axis=1)
     figure, axis = axis_of(4.6, 3.1)
-    rings = {"s": 30, "facecolors": "none", "edgecolors": GREY, "linewidths": 0.9}
-    axis.scatter(radius, np.abs(observed) / scale, label="sketch", **rings)
-    axis.scatter(radius, np.abs(predicted) / scale, s=6, color=PALETTE[0], lw=0, label="model")
-    axis.set_xscale("log")
-    axis.xaxis.set_minor_formatter(NullFormatter())
-    unit = "encoded records" if picture.schema is not None else "radians per unit"
-    axis.set_xlabel(f"frequency ({unit})")
-    axis.set_ylabel("modulus per record")
+    draw_moduli(axis, norms, np.abs(observed) / scale, encoded=picture.schema is not None)
+    axis.scatter(norms, np.abs(predicted) / scale, s=6, color=PALETTE[0], lw=0, label="model")
     axis.legend(frameon=False, fontsize=8, labelcolor=INK)
     return plot_of(figure, "fit", "Released numbers beside those of the model")
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
 import numpy as np
 
+from privsketch.drawing.axes import axis_of
+from privsketch.drawing.components import variances_size
 from privsketch.models.components import PCAModel
-from privsketch.report.drawing import INK, PALETTE, Content, axis_of, notes_of, plot_of, record_card
+from privsketch.report.drawing import Content, notes_of, plot_of, record_card
 from privsketch.report.fields import bounds_words, field_text
-from privsketch.report.tables import tone_table, tones
-from privsketch.schema.columns import Cycle
+from privsketch.report.tables import tone_table
 from privsketch.schema.table import Schema
-from privsketch.schema.units import field_columns, field_values, step_text
+from privsketch.schema.units import field_columns, field_values
 from privsketch.sketching.sketch import Sketch
 
 MAX_TABLE_COLUMNS = 50  # of all there are; by trial
-MAX_TICKS = 40  # names along an axis; by trial
 
 
 def pca_content(model: PCAModel, sketch: Sketch, *, with_plots: bool) -> Content:
@@ -95,11 +94,7 @@ def _loading_table(model: PCAModel) -> str:
     across = [str(k + 1) for k in range(model.n_components)]
     if model.schema is None:
         names = [(name, "") for name in model.column_names]
-        shades = tones(model.components)
-        rows: list[list[tuple[str, float | None]]] = [
-            [(f"{value:.3f}", float(tone)) for value, tone in zip(column, shade, strict=True)]
-            for column, shade in zip(model.components.T, shades.T, strict=True)
-        ]
+        rows = _loading_rows(model)
         caption = "Loadings: columns down, components across"
     else:
         names, rows = _unit_rows(model, model.schema)
@@ -111,63 +106,31 @@ def _loading_table(model: PCAModel) -> str:
     return f"<h3>Loadings</h3>{tone_table(names[shown], across, rows[shown], caption, '')}{more}"
 
 
+def _loading_rows(model: PCAModel) -> list[list[tuple[str, float | None]]]:
+    """Words and tones, a row for every field."""
+    _, texts, tones = model.shown_loadings()
+    columns = zip(zip(*texts, strict=True), tones.T.tolist(), strict=True)
+    return [list(zip(words, shades, strict=True)) for words, shades in columns]
+
+
 def _unit_rows(
     model: PCAModel, schema: Schema
 ) -> tuple[list[tuple[str, str]], list[list[tuple[str, float | None]]]]:
     """Loadings in units, with the mean before them if it is known."""
-    _, steps = model.loadings()
-    at = model.mean[np.newaxis]
-    means = field_values(schema, at)[0]
-    # Colours are by what a column contributes to the component, which has no unit.
-    shades = tones(model.components)
-    names, rows = [], []
-    for (column, place), (_, fields) in zip(schema.places(), field_columns(schema), strict=True):
-        strengths = np.linalg.norm(shades[:, place], axis=1)
+    means = field_values(schema, model.mean[np.newaxis])[0]
+    rows, names = _loading_rows(model), []
+    for column, fields in field_columns(schema):
+        is_label = fields.stop - fields.start > 1
         for number, field in enumerate(range(fields.start, fields.stop)):
-            is_label = fields.stop - fields.start > 1
             name = column.fields[number] if is_label else column.name
             names.append((name, "" if is_label else bounds_words(column)))
-            row: list[tuple[str, float | None]] = []
             if model.centered:
-                row.append((field_text(column, float(means[field]), None)[0], None))
-            for k, step in enumerate(steps[:, field]):
-                tone = shades[k, place.start + number] if is_label else strengths[k]
-                text = step_text(column, float(step))
-                if isinstance(column, Cycle) and column.strength(at[:, place])[0] < 0.1:
-                    text, step = "\u2013", abs(step)  # about the middle of a circle it has no place
-                row.append((text, float(np.copysign(tone, step))))
-            rows.append(row)
+                rows[field].insert(0, (field_text(column, float(means[field]), None)[0], None))
     return names, rows
 
 
 def variance_plot(model: PCAModel) -> str:
     """Bars of the explained variances with errors, and what is left per direction."""
-    k = model.n_components
-    figure, axis = axis_of(min(9.3, max(3.8, 0.5 * k + 2.0)), 2.8)
-    places = np.arange(k)
-    in_shares = model.schema is not None
-    unit = max(model.total_variance, 1e-300) / 100 if in_shares else 1.0
-    axis.bar(places, model.explained_variance / unit, color=PALETTE[0], width=0.62)
-    axis.errorbar(
-        places,
-        model.explained_variance / unit,
-        yerr=1.64 * model.standard_errors / unit,
-        fmt="none",
-        ecolor=INK,
-        elinewidth=1.1,
-        capsize=3,
-    )
-    left = f"left per direction, {model.noise_variance / unit:.3g}{' %' if in_shares else ''}"
-    axis.axhline(model.noise_variance / unit, color=PALETTE[1], linewidth=1.2, label=left)
-    axis.set_ylim(bottom=0)
-    _ticks(axis.set_xticks, [str(i + 1) for i in range(k)], 0.0)
-    axis.set_xlabel("component")
-    axis.set_ylabel(f"variance{', %' if in_shares else ''}, with 90 % intervals")
-    axis.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right", bbox_to_anchor=(1, 1))
+    figure, axis = axis_of(*variances_size(model.n_components))
+    model.draw_variances(axis)
     return plot_of(figure, "variances", "Variance along the components")
-
-
-def _ticks(setter: Any, names: list[str], offset: float) -> None:
-    """Names at their places, no more than fit."""
-    shown = np.arange(0, len(names), max(1, -(-len(names) // MAX_TICKS)))
-    setter(shown + offset, [names[i] for i in shown])

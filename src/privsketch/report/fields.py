@@ -25,6 +25,7 @@ from privsketch.schema.units import (
     digits,
     field_columns,
     field_errors,
+    field_places,
     field_values,
     is_anywhere,
     span_text,
@@ -135,6 +136,7 @@ def center_rows(parts: Parts) -> tuple[list[Row], int]:
     ]
     shown = _telling(np.array(differs))
     values = field_values(schema, parts.centers)
+    between = field_places(schema, parts.centers)
     errors = None if parts.errors is None else field_errors(schema, parts.centers, parts.errors)
     rows: list[Row] = []
     both = zip(schema.places(), field_columns(schema), strict=True)
@@ -142,7 +144,14 @@ def center_rows(parts: Parts) -> tuple[list[Row], int]:
         if number in shown:
             known = None if errors is None else errors[:, fields]
             widths = None if parts.widths is None else parts.widths[:, place]
-            rows += _column_rows(column, values[:, fields], known, parts.centers[:, place], widths)
+            rows += _column_rows(
+                column,
+                values[:, fields],
+                known,
+                parts.centers[:, place],
+                widths,
+                between[:, fields],
+            )
     return rows, len(schema.columns) - len(shown)
 
 
@@ -188,6 +197,7 @@ def _column_rows(
     errors: Floats | None,
     coordinates: Floats,
     widths: Floats | None,
+    between: Floats,
 ) -> Iterator[Row]:
     """The rows of one column of a schema."""
     if isinstance(column, Category | Flag) and values.shape[1] > 1:
@@ -197,15 +207,14 @@ def _column_rows(
     for k, value in enumerate(values[:, 0]):
         error = None if errors is None else float(errors[k, 0])
         text, small = field_text(column, float(value), error)
+        place: float | None = float(between[k, 0])
+        spread = 0.0
         if isinstance(column, Cycle):
-            place, spread = None, 0.0
+            place = None
             if is_anywhere(column, coordinates[k], error):
                 text, small = "all around", ""
-        elif isinstance(column, Flag):
-            place, spread = float(value), 0.0
-        else:
-            place = float(np.clip((coordinates[k, 0] / column.weight + 1) / 2, 0.0, 1.0))
-            spread = 0.0 if widths is None else float(widths[k, 0] / column.weight / 2)
+        elif not isinstance(column, Flag) and widths is not None:
+            spread = float(widths[k, 0] / column.weight / 2)
         cells.append(Cell(text, small, place, spread))
     yield Row(column.name, bounds_words(column), tuple(cells), is_share=isinstance(column, Flag))
 

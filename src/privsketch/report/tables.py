@@ -11,8 +11,7 @@ from html import escape
 
 import numpy as np
 
-from privsketch._typing import Floats
-from privsketch.report.drawing import cluster_colors
+from privsketch.drawing.axes import cluster_colors
 from privsketch.report.fields import Cell, Parts, Row, center_rows, share_text, width_rows
 from privsketch.report.words import words_of
 
@@ -206,12 +205,6 @@ def _toned(text: str, tone: float | None, where: str) -> str:
         color = "--heat" if tone >= 0 else "--cool"
         look = f' class="d" style="--tone:var({color});--p:{min(abs(tone), 1.0):.3f}"'
     return f'<td data-k="{escape(where)}"{look}>{escape(text)}</td>'
-
-
-def tones(values: Floats) -> Floats:
-    """Values as parts of the largest of all."""
-    most = float(np.abs(values).max(initial=0.0))
-    return np.asarray(values / most if most > 0 else values)
 
 
 _ERROR_WORDS = (

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._html import shown
 from privsketch._typing import Floats
 from privsketch.budget import Budget, Unit, is_name
 from privsketch.domain import Ball, Box, Domain
@@ -218,6 +219,11 @@ class Schema:
         lines.append(f"{'missing':<{width}} {MISSING_WORDS[self.missing]}")
         lines.append(f"{'unit':<{width}} {self.unit_words()}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        facts = [(column.name, column.describe()) for column in self.columns]
+        rules = [("missing", MISSING_WORDS[self.missing]), ("unit", self.unit_words())]
+        return shown("Schema", [*facts, *rules])
 
     @property
     def _kept_words(self) -> str:

@@ -57,6 +57,23 @@ def field_values(schema: Schema, points: npt.ArrayLike) -> Floats:
     return np.concatenate(parts, axis=1)
 
 
+def field_places(schema: Schema, points: npt.ArrayLike) -> Floats:
+    """Where fields (n, n_fields) of points lie between their public bounds, from 0 to 1.
+
+    Shares are their own place; a cycle has none, NaN.
+    """
+    rows = np.asarray(points, dtype=np.float64)
+    parts = []
+    for column, place in schema.places():
+        if isinstance(column, Cycle):
+            parts.append(np.full((len(rows), 1), np.nan))
+        elif isinstance(column, Category | Flag):
+            parts.append(column.decode(rows[:, place]))
+        else:
+            parts.append((rows[:, place] / column.weight + 1) / 2)
+    return np.asarray(np.clip(np.concatenate(parts, axis=1), 0.0, 1.0))
+
+
 def slopes(schema: Schema, point: npt.ArrayLike) -> Floats:
     """How fast fields change with the coordinates at a point (dim,): (n_fields, dim).
 

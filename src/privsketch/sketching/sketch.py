@@ -14,11 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._html import described
 from privsketch._typing import Integers
 from privsketch.design.recipe import Design
+from privsketch.drawing.axes import plot_axis
+from privsketch.drawing.moments import draw_moduli, draw_noise, draw_sizes
 from privsketch.errors import FileError, ParameterError
 from privsketch.features.fixedpoint import RECORD_UNIT
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, ROUNDING_VARIANCE, moment_weights
+from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.formats import (
     pack_sketch,
     read_file,
@@ -189,8 +193,8 @@ class Sketch:
             return self.second_moments() / max(count, 1.0)
         return self.moments() / max(count, 1.0)
 
-    def describe(self) -> str:
-        """The sketch in plain words, several lines."""
+    def _own_lines(self) -> list[str]:
+        """What a description says of the sketch itself."""
         names = ", ".join(self.sources[:8]) + (", ..." if len(self.sources) > 8 else "")
         lines = [
             f"sketch      {len(self.values)} integers from {len(self.ids)} release(s): {names}"
@@ -204,7 +208,47 @@ class Sketch:
         if set(self.weights) != {1}:
             weights = ", ".join(map(str, self.weights[:8])) + ("..." if len(self.ids) > 8 else "")
             lines.append(f"weights     {weights}: records count that often")
-        return "\n".join([*lines, "", self.design.describe(), "", self.receipt.describe()])
+        return lines
+
+    def describe(self) -> str:
+        """The sketch in plain words, several lines."""
+        parts = ["\n".join(self._own_lines()), self.design.describe(), self.receipt.describe()]
+        return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        told = [*self._own_lines(), *self.design.describe().splitlines()]
+        return described("Sketch", [*told, f"cost        {self.receipt.summary()}"])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw what was released against what the noise hides of it, and return the Axes.
+
+        Moduli of `mean` by the norm of their frequency, with the root mean square of the noise
+        alone and of noise and sampling; for principal components sizes of the released numbers.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if left out.
+        """
+        axis = plot_axis(ax, 6.2, 3.8)
+        n_records = max(self.assumed_records, 1.0)
+        if not self.design.mapping.has_table:
+            sizes = np.abs(self.sums) / self.design.unit / n_records
+            draw_sizes(axis, sizes)
+            noise = math.sqrt(self.noise_variance) / n_records
+            draw_noise(axis, sizes, noise)
+            return axis
+        moduli = np.abs(self.moments()) / n_records
+        norms = np.linalg.norm(self.design.radians(), axis=1)
+        draw_moduli(axis, norms, moduli, encoded=self.design.schema is not None)
+        # Two real components; sums of unit phasors vary by one for each record, signs by more.
+        sampled = self.repetition * n_records + 2 * self.masking_variance
+        if self.design.mapping.dithered:
+            sampled += SIGN_VARIANCE * n_records
+        noise = 2 * self.noise_variance
+        both = math.sqrt(noise + sampled) / n_records
+        draw_noise(axis, moduli, math.sqrt(noise) / n_records, both)
+        return axis
 
     def to_bytes(self) -> bytes:
         """The bytes of a sketch file."""

@@ -100,11 +100,14 @@ def learn_kmeans(
         return _as_model(sketch, problem, solution, decoder, rng)
 
 
+DEFAULT_MAX_CLUSTERS = 20  # as benchmarks/trust.py measures n_clusters="auto" with
+
+
 def check_choices(
     n_clusters: int | str,
     max_clusters: int | None,
-    decoder: str,
-    n_init: int | None,
+    decoder: str = "joint",
+    n_init: int | None = None,
 ) -> None:
     """Refuse what no sketch could be learned with, before one is made."""
     if not isinstance(n_clusters, str) or n_clusters != "auto":

@@ -1,0 +1,81 @@
+"""What notebooks show of results: a few facts and a table, as HTML that loads and runs nothing.
+
+Colours are those of the notebook, light or dark: text inherits, lines and shades are half
+transparent. All words are escaped, since names of columns and sources are strangers' text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+HEADING = 12  # characters before the words of a line of a description
+MAX_ACROSS = 10  # columns of a table; more are turned
+MAX_DOWN = 40  # rows of a table; by trial
+_LINE = "border:0;border-bottom:1px solid rgba(128,138,150,.35);"
+_CELL = f"{_LINE}padding:2px 10px 2px 0;vertical-align:top;background:none;"
+_LEFT = f"{_CELL}text-align:left;"
+_RIGHT = f"{_CELL}text-align:right;font-variant-numeric:tabular-nums;"
+_CAREFUL = "border-left:3px solid #bf8700;padding-left:8px;"
+_TABLE = "border-collapse:collapse;margin:6px 0;font-size:13px;color:inherit;"
+
+
+def described(title: str, lines: Iterable[str], *tables: str) -> str:
+    """A description, whose lines have a heading or go on with the one above, and tables."""
+    facts: list[tuple[str, str]] = []
+    for line in lines:
+        heading, words = line[:HEADING].strip(), line[HEADING:].strip()
+        if line.startswith(" ") and heading:  # an item of a list
+            facts.append(("", line.rstrip()))
+        elif not heading and facts:
+            name, before = facts.pop()
+            facts.append((name, f"{before}\n{words}"))
+        else:
+            facts.append((heading, words))
+    careful = [words for name, words in facts if name == "careful"]
+    return shown(title, [fact for fact in facts if fact[0] != "careful"], *tables, careful=careful)
+
+
+def shown(
+    title: str, facts: Iterable[tuple[str, str]], *tables: str, careful: Iterable[str] = ()
+) -> str:
+    """A title, what to be careful about, tables, and facts with their names."""
+    warnings = "".join(
+        f'<div style="{_CAREFUL}">Careful: {escape(words)}</div>' for words in careful
+    )
+    rows = "".join(
+        f'<tr style="background:none"><th style="{_LEFT}font-weight:600">{escape(name)}</th>'
+        f'<td style="{_LEFT}white-space:pre-wrap{_type_of(words)}">{escape(words)}</td></tr>'
+        for name, words in facts
+    )
+    return (
+        f'<div style="max-width:100%;overflow-x:auto;color:inherit"><b>{escape(title)}</b>'
+        f'{warnings}{"".join(tables)}<table style="{_TABLE}">{rows}</table></div>'
+    )
+
+
+def _type_of(words: str) -> str:
+    """Lines that stand below each other have characters of one width."""
+    return ";font-family:monospace" if "\n" in words else ""
+
+
+def table(
+    corner: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[str]]
+) -> str:
+    """Rows of words with a head each, columns down if there are many of them."""
+    if len(names) > MAX_ACROSS:
+        turned = [[row[j] for row in rows] for j in range(len(names))]
+        heads, names, rows = names, heads, turned
+    head = "".join(f'<th style="{_RIGHT}">{escape(name)}</th>' for name in names)
+    lines = "".join(
+        f'<tr style="background:none"><th style="{_LEFT}font-weight:400">{escape(name)}</th>'
+        + "".join(f'<td style="{_RIGHT}">{escape(cell)}</td>' for cell in row)
+        + "</tr>"
+        for name, row in zip(heads[:MAX_DOWN], rows[:MAX_DOWN], strict=True)
+    )
+    more = len(rows) - MAX_DOWN
+    rest = f"<div>{more} more rows</div>" if more > 0 else ""
+    return (
+        f'<table style="{_TABLE}"><tr style="background:none"><th style="{_LEFT}">{escape(corner)}'
+        f"</th>{head}</tr>{lines}</table>{rest}"
+    )
