@@ -121,7 +121,7 @@ def test_every_error_has_its_exit_code(folder, monkeypatch, error, code):
     def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr(ps.Design, "load", fails)
+    monkeypatch.setattr("privsketch.cli.keys.checking.load_design", fails)
     assert failed(*SKETCH)[0] == code
     monkeypatch.setattr(ps, "load", fails)
     assert failed("inspect", "study.json")[0] == code  # of a command that can spend nothing

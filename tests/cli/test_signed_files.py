@@ -357,7 +357,7 @@ def test_a_signature_that_cannot_be_written_denies_nothing(study, folder, monkey
     monkeypatch.setattr(Signature, "save", full)
     made = sketch(1)
     assert made.exit_code not in (0, 1)
-    assert "s1.sketch was written before that: the budget is spent" in made.stderr
+    assert "s1.sketch was written before that: the budget counts as spent" in made.stderr
     assert (folder / "s1.sketch").exists()
 
 

@@ -447,7 +447,7 @@ def _forecast_facts(study: _Study, choice: Choice, n_threads: int | None) -> dic
         facts |= {"estimate": estimate}
     elif choice.method == "pipeline" and study.n_records is not None:
         dim = len(study.box.half_widths)
-        plan = plan_pipeline(study.n_clusters, dim, study.charged, study.n_records)
+        plan = plan_pipeline(int(study.n_clusters), dim, study.charged, study.n_records)
         shares = {name: float(share) for name, share in plan.weights}
         facts["plan"] = {**asdict(plan), "weights": shares}
     return facts
