@@ -20,6 +20,7 @@ from privsketch.cli.options import (
     chosen_columns,
     domain_of,
     file_options,
+    ledger_options,
     stated_domain,
     with_options,
 )
@@ -37,7 +38,7 @@ from privsketch.cli.output import (
     write,
 )
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.spending import Spending, reported_spending
+from privsketch.cli.spending import Spending, reported_spending, say_left, say_quote
 from privsketch.errors import PrivsketchError
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ METHODS = {
     "--seed", "random_state", type=int, help="Seed of public randomness; noise has no seed."
 )
 @SOURCE
+@ledger_options
 @click.option(
     "-o",
     "--output",
@@ -141,6 +143,7 @@ def cluster(
     missing: str,
     n_threads: int | None,
     source: str | None,
+    ledger: Any,
     output: Path | None,
     report: Path | None,
     title: str | None,
@@ -163,6 +166,7 @@ def cluster(
     with reported_spending(adaptive=True) as spending:
         import privsketch as ps
         from privsketch.formats import write_file
+        from privsketch.ledger.entry import cost_of_budget, writing_to
 
         # Learn what is wrong before anything is spent.
         if not dry_run:
@@ -181,6 +185,7 @@ def cluster(
         said = say_cautions(study.domain, study.budget, study.n_records, study.names)
         if dry_run:
             say(_forecast(study, choice, files, n_threads, said), None)
+            say_quote(ledger, lambda: cost_of_budget(study.charged), None)
             if wants_json():
                 found = _forecast_facts(study, choice, n_threads)
                 answer(dry_run=True, looked_at=files.looked_at, **found)
@@ -193,14 +198,17 @@ def cluster(
             "missing": missing,
             "n_threads": n_threads,
             "source": None if named is None else checked_source(named),
+            "ledger": ledger,
         }
-        model, released = _run(data, study, loss, choice, options, spending)
+        with writing_to(str(output)):
+            model, released = _run(data, study, loss, choice, options, spending)
         page = None if report is None else _page(model, released, title)
         spending.stop.finish()
         write(model.save, output, spending.begin)
         spending.wrote(output)
         say(model.describe(), output)
         say_source(source, output, "run on")
+        say_left(ledger, output)
         if files.chosen.is_found:
             note(
                 "names in the header of a text file are not published: state them with --columns "

@@ -27,6 +27,7 @@ from privsketch.tables.reading import read_blocks
 
 N_SITES, N_CLUSTERS = 5, 6  # rows of _MIX, rows of _GROUPS
 EPSILON, DELTA = 0.5, 1e-6  # delta: a tenth of one over the 100,000 patients of all sites
+LIMIT, LIMIT_DELTA = 1.5, 3e-6  # of each hospital, for all that it will ever release of its visits
 FIRST_DAY, LAST_DAY = "2020-01-01", "2024-12-31"
 WARDS = ("surgery", "cardiology", "oncology", "geriatrics")
 # Ward, smoking and the date are to describe the groups more than to make them.
@@ -146,13 +147,22 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
     say(_indent(design.describe()))
 
     _step(
+        "Every site has a ledger, and states the most that may ever be spent on its visits",
+        f"privsketch ledger create site-1.ledger; privsketch ledger add site-1.ledger visits "
+        f"--epsilon {LIMIT} --delta {LIMIT_DELTA} --person {SCHEMA.person}",
+    )
+    ledgers = [_new_ledger(path.with_suffix(".ledger")) for path in paths]
+
+    _step(
         "Every site reads its table once and publishes a sketch: one visit of each patient counts",
-        "privsketch sketch study.json site-1.csv -o site-1.sketch",
+        "privsketch sketch study.json site-1.csv -o site-1.sketch --ledger site-1.ledger",
     )
     study = ps.Design.load(folder / "study.json")
-    for path in paths:
+    for path, ledger in zip(paths, ledgers, strict=True):
         with record_bar([path]) as advance:
-            released = ps.sketch(path, study, source=path.stem, progress=advance)
+            released = ps.sketch(
+                path, study, source=path.stem, progress=advance, ledger=(ledger.path, "visits")
+            )
         released.save(path.with_suffix(".sketch"))
         if spending is not None:
             spending.wrote(path.with_suffix(".sketch"))
@@ -161,6 +171,9 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
             f"    {path.stem}.sketch  {size:,} bytes for {path.stat().st_size:,} bytes of "
             f"visits, epsilon = {released.receipt.epsilon:g} for {released.receipt.unit}"
         )
+
+    (standing,) = ledgers[0].datasets()
+    say(f"    the ledger of site-1 has {standing.limit.left_text(standing.spent)} left")
 
     _step("The collector adds them up", "privsketch merge site-*.sketch -o all.sketch")
     total = ps.merge(ps.Sketch.load(path.with_suffix(".sketch")) for path in paths)
@@ -211,7 +224,8 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
         f"{folder / 'mixture.html'}"
     )
     if wants_json():
-        files = [*paths, *(path.with_suffix(".sketch") for path in paths)]
+        ends = (".sketch", ".ledger")
+        files = [*paths, *(path.with_suffix(end) for end in ends for path in paths)]
         answer(
             written=[*files, *(folder / name for name in _FILES)],
             fingerprint=study.fingerprint,
@@ -220,6 +234,14 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
             seconds=time.perf_counter() - started,
             **model_facts(model),
         )
+
+
+def _new_ledger(path: Path) -> ps.Ledger:
+    """A ledger for the visits of one site; that of an earlier demo goes."""
+    path.unlink(missing_ok=True)
+    ledger = ps.Ledger.create(path)
+    ledger.add("visits", epsilon=LIMIT, delta=LIMIT_DELTA, person=SCHEMA.person)
+    return ledger
 
 
 def _write_tables(folder: Path, n_patients: int) -> list[Path]:

@@ -138,6 +138,36 @@ _STUDY = (
 )
 
 
+_LEDGER = (
+    click.option(
+        "--ledger",
+        "ledger_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Enter it in this ledger before noise is drawn, and refuse it above the limit; what "
+        "PRIVSKETCH_LEDGER names if left out.",
+    ),
+    click.option(
+        "--dataset",
+        metavar="NAME",
+        help="Whose limit it counts against: the ledger's name for these records; its only one, or "
+        "what PRIVSKETCH_DATASET names, if left out.",
+    ),
+)
+
+
+def ledger_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options for the ledger of a release; they arrive as `ledger`, as functions take it."""
+
+    @wraps(command)
+    def with_ledger(*, ledger_file: Path | None, dataset: str | None, **options: Any) -> None:
+        ledger = ledger_file if dataset is None else (ledger_file, dataset)
+        command(ledger=ledger, **options)
+
+    decorated: Callable[..., None] = with_options(*_LEDGER)(with_ledger)
+    return decorated
+
+
 def with_options(*options: Callable[..., Any]) -> Callable[..., Any]:
     """Several options at once, shown by --help in this order."""
 

@@ -17,6 +17,7 @@ from privsketch.cli.options import (
     chosen_columns,
     domain_of,
     file_options,
+    ledger_options,
     listed_names,
     stated_domain,
 )
@@ -30,7 +31,7 @@ from privsketch.cli.output import (
     say_source,
 )
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.spending import reported_spending
+from privsketch.cli.spending import reported_spending, say_left, say_quote
 
 _PATH = click.Path(path_type=Path)
 _AGAIN = "releasing its records again would spend the budget again"
@@ -111,6 +112,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
 @MISSING
 @THREADS
 @SOURCE
+@ledger_options
 @click.option(
     "--publish-matrix",
     "matrix_file",
@@ -139,6 +141,7 @@ def release(
     missing: str,
     n_threads: int | None,
     source: str | None,
+    ledger: Any,
     matrix_file: Path | None,
     dry_run: bool,
     force: bool,
@@ -162,6 +165,7 @@ def release(
     with reported_spending() as spending:
         import privsketch as ps
         from privsketch.cli.progress import record_bar
+        from privsketch.ledger.entry import writing_to
         from privsketch.projection.files import receipt_path, release_files
         from privsketch.schema.table import require_rows, schema_of
         from privsketch.tables.carried import RecordFiles
@@ -192,6 +196,7 @@ def release(
             )
         if dry_run:
             say(_forecast(projection, records), None)
+            say_quote(ledger, projection.cost, None)
             if wants_json():
                 from privsketch.cli.shell.facts import receipt_facts
 
@@ -203,7 +208,7 @@ def release(
                 )
             return
         output = required_output(output)
-        with record_bar(data, "releasing") as advance:
+        with record_bar(data, "releasing") as advance, writing_to(str(output)):
 
             def progress(done: int) -> None:
                 spending.stop.require_going()
@@ -218,10 +223,12 @@ def release(
                 n_threads=n_threads,
                 progress=progress,
                 finish=spending.stop.finish,
+                ledger=ledger,
             )
         spending.wrote(output)
         say(description.describe(), None)
         say_source(source, output, "release of")
+        say_left(ledger, output)
         say(f"written to {output}, {n_rows} rows, and {receipt_path(output)}", None)
         if matrix_file is not None:
             _write_matrix(matrix_file, projection)

@@ -10,7 +10,15 @@ from typing import Any
 import click
 
 from privsketch.cli.keys.options import KEY, PASSPHRASE_FILE, SIGNED_BY, sign_result, signing_key
-from privsketch.cli.options import MISSING, SOURCE, THREADS, choice, chosen_columns, file_options
+from privsketch.cli.options import (
+    MISSING,
+    SOURCE,
+    THREADS,
+    choice,
+    chosen_columns,
+    file_options,
+    ledger_options,
+)
 from privsketch.cli.output import (
     require_apart,
     require_free,
@@ -22,7 +30,7 @@ from privsketch.cli.output import (
     write,
 )
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.spending import reported_spending
+from privsketch.cli.spending import reported_spending, say_left, say_quote
 
 _PATH = click.Path(path_type=Path)
 _PERSONS = (
@@ -41,6 +49,7 @@ _PERSONS = (
     help="File of the sketch; - for standard output. Needed unless --dry-run is there.",
 )
 @SOURCE
+@ledger_options
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
 @file_options
 @MISSING
@@ -76,6 +85,7 @@ def sketch(
     data: tuple[Path, ...],
     output: Path | None,
     source: str | None,
+    ledger: Any,
     columns: str | None,
     written: dict[str, Any],
     missing: str,
@@ -109,6 +119,8 @@ def sketch(
         from privsketch.cli.keys.checking import load_design
         from privsketch.cli.progress import record_bar
         from privsketch.errors import AccessError, FileError
+        from privsketch.ledger.entry import writing_to
+        from privsketch.sketching.build import cost_of_design
 
         if not dry_run:
             required_output(output)
@@ -127,6 +139,7 @@ def sketch(
             if recipe.budget.unit.person is not None:
                 told = f"{cost}\n{_PERSONS}"
             say(f"{recipe.describe()}\n\n{told}\n\nno record was read; nothing was spent", None)
+            say_quote(ledger, lambda: cost_of_design(recipe), None)
             if wants_json():
                 from privsketch.cli.shell.facts import design_facts
 
@@ -141,7 +154,7 @@ def sketch(
         signer = signing_key(key_file, passphrase_file, output)
         if signer is not None and source is None:
             source = signer.name  # whoever adds sketches up compares the two
-        with record_bar(data) as advance:
+        with record_bar(data) as advance, writing_to(str(output)):
 
             def progress(done: int) -> None:
                 spending.stop.require_going()
@@ -159,6 +172,7 @@ def sketch(
                 n_workers=n_workers,
                 scheduler=scheduler,
                 progress=progress,
+                ledger=ledger,
             )
         spending.stop.finish()
         write(released.save, output, spending.begin)
@@ -166,6 +180,7 @@ def sketch(
         sign_result(signer, output, released.to_bytes(), "sketch")
         say(released.receipt.describe(), output)
         say_source(source, output, "sketch of")
+        say_left(ledger, output)
         say_written(output)
         if wants_json():
             from privsketch.cli.shell.facts import sketch_facts

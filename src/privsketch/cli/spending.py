@@ -6,13 +6,16 @@ then says one sentence (shell/failure.py): "nothing was spent" or "... the budge
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
+from privsketch.cli.output import note
 from privsketch.cli.stopping import NOTHING, Stop
 
 _COUNTS = "the budget counts as spent"
@@ -73,6 +76,50 @@ class Spending:
 
 
 @contextmanager
+def _shown_warnings() -> Iterator[None]:
+    """Warnings of ours as lines on stderr, for the holder: they may be about the records.
+
+    Answers for machines, which may be handed on, do not have them.
+    """
+    from privsketch.errors import PrivsketchWarning
+
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, PrivsketchWarning):
+                click.echo(f"careful     {message}", err=True)
+            else:
+                others(message, category, *place, **more)
+
+        warnings.simplefilter("always", PrivsketchWarning)
+        warnings.showwarning = show
+        yield
+
+
+def say_quote(ledger: Any, cost: Callable[[], Any], output: Path | None) -> None:
+    """What a ledger would say to a release that is not made."""
+    from privsketch.ledger.entry import named
+
+    found = named(ledger)
+    if found is not None:
+        book, name = found
+        note(f"data set {name!r} of the ledger: {book.quote(name, cost()).words}", output)
+
+
+def say_left(ledger: Any, output: Path | None) -> None:
+    """What the limit of a data set has left after a release."""
+    from privsketch.ledger.entry import named
+
+    found = named(ledger)
+    if found is not None:
+        book, name = found
+        (standing,) = (one for one in book.datasets() if one.name == name)
+        left = standing.limit.left_text(standing.spent)
+        note(f"data set {name!r} of the ledger has {left} left", output)
+
+
+@contextmanager
 def reported_spending(*, adaptive: bool = False) -> Iterator[Spending]:
     """Let it be known, whatever ends the work early, whether it cost anything."""
     stop: Stop = click.get_current_context().find_root().obj
@@ -81,7 +128,11 @@ def reported_spending(*, adaptive: bool = False) -> Iterator[Spending]:
         from privsketch.ledger.entry import watched_entries
         from privsketch.noise.mechanism import watched_noise
 
-        with watched_entries(spending.reserved), watched_noise(spending.noise_drawn):
+        with (
+            _shown_warnings(),
+            watched_entries(spending.reserved),
+            watched_noise(spending.noise_drawn),
+        ):
             yield spending
     except BaseException:
         stop.phase = "ending"  # the sentence is said in any case

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import MISSING, SOURCE, THREADS, choice, chosen_columns, file_options
+from privsketch.cli.options import (
+    MISSING,
+    SOURCE,
+    THREADS,
+    choice,
+    chosen_columns,
+    file_options,
+    ledger_options,
+)
 from privsketch.cli.shell.answer import JSON, answer, say, standard_output, wants_json
-from privsketch.cli.spending import reported_spending
+from privsketch.cli.spending import reported_spending, say_left
 
 if TYPE_CHECKING:
     from privsketch import Check
@@ -128,6 +136,7 @@ def design_or_schema(path: Path) -> Design | Schema:
 )
 @file_options
 @SOURCE
+@ledger_options
 @THREADS
 @JSON
 def bounds(
@@ -165,6 +174,7 @@ def bounds(
         spending.begin()
         with standard_output():
             say(found.describe())
+            say_left(options["ledger"], None)
         if wants_json():
             from privsketch.cli.shell.facts import receipt_facts
 

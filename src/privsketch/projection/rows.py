@@ -262,11 +262,11 @@ class Projection:
         with _one_at_a_time:
             if self.was_used_here and not self._may_be_reused:
                 raise self._used_up()
-            entry = open_entry(ledger, self._cost, what="rows", source=source)
+            entry = open_entry(ledger, self.cost, what="rows", source=source)
             self.was_used = True
         return self._releases(blocks, source, missing_to_center, n_threads, on_receipt, entry)
 
-    def _cost(self) -> Cost:
+    def cost(self) -> Cost:
         """What a release costs, for a ledger."""
         if self.protection.unit_in_words != WHOLE_RECORD:
             raise BudgetError(

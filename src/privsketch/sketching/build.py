@@ -143,7 +143,7 @@ def sketch(
     missing_to_center = checked_missing(missing, design.schema)
 
     is_public = design.count == "public"
-    with entered(ledger, lambda: _cost_of(design), what="sketch", source=source) as entry:
+    with entered(ledger, lambda: cost_of_design(design), what="sketch", source=source) as entry:
         noter = noter_of(entry.key, design.schema)
         found = engine_sums(
             data,
@@ -174,7 +174,7 @@ def sketch(
     return Sketch(values, design, receipt, (identity,), (source,), public_count)
 
 
-def _cost_of(design: Design) -> Cost:
+def cost_of_design(design: Design) -> Cost:
     """What a sketch costs, for a ledger."""
     budget, rho = design.budget, design.sum_noise.sums_law.zcdp
     return Cost(

@@ -1,0 +1,143 @@
+"""Commands that release, with a ledger: entered, refused above the limit, told to the holder."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privsketch as ps
+from tests.commands import BUDGET, refused, run, succeeded
+
+COST = ["--epsilon", 1, "--delta", "1e-6"]
+LLOYD = ["--method", "lloyd"]
+RELEASES = {
+    "sketch": ["sketch", "study.json", "data.npy", "-o", "new.sketch"],
+    "cluster": ["cluster", "data.npy", "-k", 2, "--box", -4, 4, *COST, "-o", "m.json"],
+    "lloyd": ["cluster", "data.npy", "-k", 2, "--box", -4, 4, *COST, "-o", "m.json", *LLOYD],
+    "release": ["release", "data.npy", "-k", 1, "--ball", 4, *COST, "-o", "rows.npy"],
+    "bounds": ["bounds", "data.npy", "--columns", "0", "--epsilon", 1],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PRIVSKETCH_LEDGER", raising=False)
+    np.save("data.npy", np.random.default_rng(0).normal(size=(2000, 3)))
+    design = ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-4, 4, dim=3),
+        budget=ps.Budget(1.0, 1e-6),
+        n_features=30,
+        random_state=0,
+    )
+    design.save("study.json")
+    ledger = ps.Ledger.create("l.ledger")
+    for name in ("visits", "copies"):
+        ledger.add(name, epsilon=2.5, delta=1e-4)
+    ledger.add("rows", epsilon=2.5, delta=1e-4, neighbours="replace")
+    return tmp_path
+
+
+def with_ledger(name, data_set=None):
+    data_set = data_set or ("rows" if name == "release" else "visits")
+    return [*RELEASES[name], "--ledger", "l.ledger", "--dataset", data_set]
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_release_is_entered_and_the_rest_told(folder, name):
+    made = succeeded(*with_ledger(name))
+    (entry,) = ps.Ledger("l.ledger").entries()
+    assert entry.state == "committed"
+    assert entry.receipt["epsilon"] == 1.0
+    if name != "bounds":
+        assert entry.output == str(RELEASES[name][RELEASES[name].index("-o") + 1])
+    assert "of the ledger has epsilon = 1.5" in made.output
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_above_the_limit_a_command_is_refused(folder, name):
+    ledger = ps.Ledger("l.ledger")
+    relation = "replace" if name == "release" else "add-remove"
+    ledger.add("small", epsilon=0.999, delta=1e-4, neighbours=relation)
+    told = refused(folder, *with_ledger(name, "small"), code=BUDGET)
+    assert "left are epsilon = 0.999" in told
+    assert ledger.entries("small") == []
+
+
+@pytest.mark.parametrize("name", [name for name in RELEASES if name != "bounds"])
+def test_a_dry_run_asks_and_enters_nothing(folder, name):
+    told = succeeded(*with_ledger(name), "--dry-run").output
+    assert "allowed; epsilon = 1.5" in told
+    assert ps.Ledger("l.ledger").entries() == []
+
+
+def test_the_environment_names_the_ledger(folder, monkeypatch):
+    monkeypatch.setenv("PRIVSKETCH_LEDGER", "l.ledger")
+    told = refused(folder, *RELEASES["sketch"])
+    assert "--dataset" in told
+    assert "'visits', 'copies', 'rows'" in told
+    succeeded(*RELEASES["sketch"], "--dataset", "visits")
+    monkeypatch.setenv("PRIVSKETCH_DATASET", "copies")
+    succeeded(*RELEASES["cluster"])
+    assert [entry.data_set for entry in ps.Ledger("l.ledger").entries()] == ["visits", "copies"]
+
+
+def test_the_same_records_under_another_name_are_told_to_the_holder_alone(folder):
+    succeeded(*with_ledger("sketch"))
+    made = succeeded(*with_ledger("cluster", "copies"), "--json")
+    assert "careful     these are the records of data set 'visits'" in made.stderr
+    assert "these are the records" not in made.stdout
+    assert "of the ledger has" in json.loads(made.stdout)["notes"][-1]
+
+
+def test_an_error_of_a_ledger_says_what_it_cost(folder):
+    Path("l.ledger").write_bytes(b"no ledger at all, but some text")
+    result = run(*with_ledger("sketch"))
+    assert result.exit_code == 5
+    assert "not a privsketch ledger" in result.stderr
+    assert "nothing was spent" in result.stderr
+
+
+@pytest.mark.slow
+def test_a_command_that_is_stopped_after_its_entry_counts_as_spent(folder):
+    script = (
+        "import os, signal, threading\n"
+        "from privsketch.ledger.book import Ledger\n"
+        "before = Ledger.reserve\n"
+        "def reserve(*arguments, **options):\n"
+        "    found = before(*arguments, **options)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return found\n"
+        "Ledger.reserve = reserve\n"
+        "from privsketch.cli.stopping import run\n"
+        "run()\n"
+    )
+    arguments = [str(one) for one in with_ledger("sketch")]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        env=dict(os.environ),
+    )
+    assert done.returncode == 1, done.stderr
+    assert "the budget counts as spent" in done.stderr
+    assert not Path("new.sketch").exists()
+    (entry,) = ps.Ledger("l.ledger").entries()
+    assert entry.state == "reserved"
+
+
+@pytest.mark.slow
+def test_the_demo_keeps_ledgers_and_not_the_holder_s(folder, monkeypatch):
+    monkeypatch.setenv("PRIVSKETCH_LEDGER", str(folder / "l.ledger"))
+    told = succeeded("demo", "--records", 300, "-o", "demo").output
+    assert "the ledger of site-1 has epsilon = 1, delta = 2e-06 left" in told
+    assert ps.Ledger("l.ledger").entries() == []
+    assert len(ps.Ledger("demo/site-2.ledger").entries()) == 1
