@@ -25,6 +25,7 @@ COMMANDS = [
     "learn",
     "cluster",
     "release",
+    "ledger",
     "inspect",
     "keygen",
     "sign",

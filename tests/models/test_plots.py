@@ -266,7 +266,7 @@ def test_with_a_schema_variances_are_shares(ax):
     np.testing.assert_allclose([bar.get_height() for bar in ax.patches], [60.0, 20.0])
     other = Figure().subplots()
     model.plot("loadings", ax=other)
-    names, words, _ = model.shown_loadings()
+    names, words, _ = model.readable_loadings()
     assert texts(other) == [row[j] for j in range(len(names)) for row in words]
 
 

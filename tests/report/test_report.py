@@ -245,7 +245,7 @@ def test_a_malicious_source_is_escaped(make_design, sources):
 
 def test_a_malicious_receipt_is_escaped(example):
     model, sketch = example
-    words = dict.fromkeys(("mechanism", "sensitivity", "calibration", "sampler", "source"), ATTACK)
+    words = dict.fromkeys(("mechanism", "norm", "calibration", "sampler", "source"), ATTACK)
     attacked = page_of(replace(model, receipt=replace(model.receipt, **words)), sketch)
     assert "<script" not in attacked
 

@@ -214,7 +214,7 @@ class PCAModel(Model):
         found.insert(1, "share", self.explained_variance_ratio)
         return found
 
-    def shown_loadings(self) -> tuple[list[str], list[list[str]], Floats]:
+    def readable_loadings(self) -> tuple[list[str], list[list[str]], Floats]:
         """Names of fields, words for each component and field, and tones by which to colour them.
 
         Tones (n_components, n_fields), from -1 to 1, are what a field contributes to a component,
@@ -255,7 +255,7 @@ class PCAModel(Model):
             axis = plot_axis(ax, *variances_size(self.n_components))
             self.draw_variances(axis)
             return axis
-        names, texts, tones = self.shown_loadings()
+        names, texts, tones = self.readable_loadings()
         shown = slice(_MAX_LOADINGS)
         axis = plot_axis(ax, *heat_size(len(names[shown]), self.n_components))
         heads = [f"{k + 1}\n{part:.1%}" for k, part in enumerate(self.explained_variance_ratio)]
@@ -296,7 +296,7 @@ class PCAModel(Model):
         ]
 
     def _html_table(self) -> str:
-        names, texts, _ = self.shown_loadings()
+        names, texts, _ = self.readable_loadings()
         shares = [f"{part:.1%}" for part in self.explained_variance_ratio]
         cells = [[share, *row] for share, row in zip(shares, texts, strict=True)]
         heads = [f"{k + 1}" for k in range(self.n_components)]

@@ -108,7 +108,7 @@ def _loading_table(model: PCAModel) -> str:
 
 def _loading_rows(model: PCAModel) -> list[list[tuple[str, float | None]]]:
     """Words and tones, a row for every field."""
-    _, texts, tones = model.shown_loadings()
+    _, texts, tones = model.readable_loadings()
     columns = zip(zip(*texts, strict=True), tones.T.tolist(), strict=True)
     return [list(zip(words, shades, strict=True)) for words, shades in columns]
 
