@@ -17,7 +17,7 @@ from privsketch import errors
 from privsketch.cli.shell.failure import EXIT_CODES, kind_of
 from privsketch.cli.spending import Spending
 from privsketch.cli.stopping import Stop
-from tests.cli.test_json import validated
+from tests.answers import validated
 from tests.commands import BUDGET, DATA, INTEGRITY, USAGE, run
 
 PRIVSKETCH = Path(sys.executable).parent / "privsketch"

@@ -9,19 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from referencing import Registry, Resource
 
 import privsketch as ps
 from privsketch.cli.main import main
+from tests.answers import SCHEMAS, validated
 from tests.commands import DATA, USAGE, run, succeeded
 
-SCHEMAS = {
-    path.name: json.loads(path.read_text(encoding="utf-8"))
-    for path in (Path(__file__).parents[2] / "docs" / "json").glob("*.schema.json")
-}
-REGISTRY = Registry().with_resources(
-    (name, Resource.from_contents(schema)) for name, schema in SCHEMAS.items()
-)
 COST = ["--epsilon", 1, "--delta", "1e-6"]
 BOX = ["--box", -4, 4]
 KMEANS = ["data.npy", "-k", 2, *BOX, *COST]
@@ -57,6 +50,15 @@ EXAMPLES = {
         [*KMEANS, "--method", "pipeline", "--records", 1e5, "--dry-run"],
         ["table.parquet", "--schema", "schema.json", "-k", 2, *COST, "-o", "units.json"],
     ],
+    "ledger create": [["new.ledger"], ["zcdp.ledger", "--accounting", "zcdp"]],
+    "ledger add": [["my.ledger", "other", "--epsilon", 1, "--delta", 0]],
+    "ledger show": [["my.ledger"], ["my.ledger", "visits", "--report", "spending.html"]],
+    "ledger check": [["my.ledger"]],
+    "ledger export": [["my.ledger"], ["my.ledger", "-o", "export.json"]],
+    "keygen": [["new.key", "--no-passphrase"]],
+    "sign": [["study.json", "--key", "my.key"]],
+    "verify": [["signed.json", "--trust", "my.pub"]],
+    "trust": [["my.pub"], ["--list"], ["--forget", "my"]],
     "release": [
         *(
             ["data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, *more]
@@ -67,7 +69,7 @@ EXAMPLES = {
         [name]
         for name in (
             *("study.json", "schema.json", "a.sketch", "model.json", "mixture.json", "pca.model"),
-            *("published.npy", "published.receipt.json"),
+            *("published.npy", "published.receipt.json", "my.pub"),
         )
     ],
 }
@@ -81,14 +83,6 @@ def commands(group=main, names=()):
             yield from commands(command, (*names, name))
         else:
             yield " ".join((*names, name)), command
-
-
-def validated(found, name):
-    """The object, which keeps to a schema of docs/json."""
-    jsonschema.Draft202012Validator(SCHEMAS[f"{name}.schema.json"], registry=REGISTRY).validate(
-        found
-    )
-    return found
 
 
 def told(command, *arguments):
@@ -135,6 +129,12 @@ def make_files():
     parts = ps.sketch("data.npy", of_parts, source="p")
     parts.save("pca.sketch")
     ps.learn_pca(parts, 1).save("pca.model")
+    ledger = ps.Ledger.create("my.ledger")
+    ledger.add("visits", epsilon=3, delta=1e-5)
+    ps.sketch("data.npy", design, source="v", ledger=("my.ledger", "visits"))
+    succeeded("keygen", "my.key", "--no-passphrase")
+    design.save("signed.json")
+    succeeded("sign", "signed.json", "--key", "my.key")
     succeeded("release", "data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, "-o", "published.npy")
 
 
@@ -144,6 +144,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setenv("PRIVSKETCH_HOME", str(folder / "home"))
         make_files()
         yield folder
 

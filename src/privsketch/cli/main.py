@@ -212,13 +212,13 @@ def design(
     planned = plan_design(**study, frequency_scale=scale, **choices)
     said = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)
     write(planned.save, output)
-    sign_result(signer, output, planned.to_bytes(), "design")
+    signatures = sign_result(signer, output, planned.to_bytes(), "design")
     say(describe_design(planned, said=said), output)
     say_written(output)
     if wants_json():
         from privsketch.cli.shell.facts import design_facts
 
-        answer(written=[output], **design_facts(planned))
+        answer(written=[output, *signatures], **design_facts(planned))
 
 
 main.add_command(sketch)
@@ -302,9 +302,14 @@ def inspect(file: Path) -> None:
     if isinstance(found, Model):
         say("\n" + found.receipt.describe(), None)
     if wants_json():
-        from privsketch.cli.shell.facts import file_facts
+        from privsketch.cli.shell.facts import file_facts, key_facts
 
-        answer(table=None if receipt is None else table, file=file, **file_facts(found))
+        answer(
+            table=None if receipt is None else table,
+            file=file,
+            signer=None if signer is None else key_facts(signer),
+            **file_facts(found),
+        )
 
 
 main.add_command(keygen)

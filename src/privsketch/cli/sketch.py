@@ -177,7 +177,7 @@ def sketch(
         spending.stop.finish()
         write(released.save, output, spending.begin)
         spending.wrote(output)
-        sign_result(signer, output, released.to_bytes(), "sketch")
+        signatures = sign_result(signer, output, released.to_bytes(), "sketch")
         say(released.receipt.describe(), output)
         say_source(source, output, "sketch of")
         say_left(ledger, output)
@@ -185,4 +185,4 @@ def sketch(
         if wants_json():
             from privsketch.cli.shell.facts import sketch_facts
 
-            answer(dry_run=False, written=[output], **sketch_facts(released))
+            answer(dry_run=False, written=[output, *signatures], **sketch_facts(released))

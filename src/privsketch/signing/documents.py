@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from privsketch.errors import FileError, ParameterError
+from privsketch.errors import AccessError, FileError, ParameterError
 from privsketch.formats import parse_json, require_fields
 
 VERSION = 1
@@ -78,7 +78,7 @@ def read_small(path: str | os.PathLike[str], *, secret: bool = False) -> bytes:
         with open(handle, "rb") as stream:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
-                raise FileError(f"{what}: not a plain file")
+                raise AccessError(f"{what}: not a plain file")
             if secret and os.name == "posix" and found.st_mode & 0o077:
                 raise FileError(
                     f"{what}: others than its owner may read it, and should not; chmod 600 {what}, "
@@ -86,7 +86,7 @@ def read_small(path: str | os.PathLike[str], *, secret: bool = False) -> bytes:
                 )
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise FileError(f"{what}: {error.strerror or 'cannot be read'}") from None
+        raise AccessError(f"{what}: {error.strerror or 'cannot be read'}") from None
     if len(data) > MAX_BYTES:
         raise FileError(f"{what}: larger than any file of keys or signatures")
     return data
@@ -98,10 +98,10 @@ def write_new(path: str | os.PathLike[str], data: bytes) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise FileError(f"{path} exists; a key is never overwritten") from None
+        raise AccessError(f"{path} exists; a key is never overwritten") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "cannot be written"
-        raise FileError(f"{path}: {reason}") from None
+        raise AccessError(f"{path}: {reason}") from None
     try:
         with open(handle, "wb") as stream:
             stream.write(data)
@@ -117,7 +117,7 @@ def write_new(path: str | os.PathLike[str], data: bytes) -> None:
         with suppress(OSError):
             path.unlink()  # half a key
         if isinstance(error, OSError):
-            raise FileError(f"{path}: {error.strerror or 'cannot be written'}") from None
+            raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
         raise
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any, NamedTuple, NoReturn
 
-from privsketch.errors import FileError, ParameterError
+from privsketch.errors import AccessError, FileError, ParameterError
 from privsketch.formats import canonical_json, parse_json, read_file, write_file
 from privsketch.signing.documents import (
     checked_name,
@@ -218,7 +218,7 @@ class Key:
         """
         target = signature_path(path)
         if os.path.lexists(target) and not replace:
-            raise FileError(f"{target} exists; it may be somebody else's signature")
+            raise AccessError(f"{target} exists; it may be somebody else's signature")
         what = os.fspath(path)
         data = read_file(path)
         self.signature(data, kind_of_file(data, what)).save(target)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from privsketch.errors import FileError, ParameterError, SignatureError
+from privsketch.errors import AccessError, FileError, ParameterError, SignatureError
 from privsketch.formats import read_file, write_file
 from privsketch.signing.keys import PublicKey
 from privsketch.signing.signature import Signature, kind_of_file, signature_path, spoken
@@ -151,7 +151,7 @@ def pin(key: PublicKey) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise FileError(f"{folder}: {error.strerror or 'cannot be made'}") from None
+        raise AccessError(f"{folder}: {error.strerror or 'cannot be made'}") from None
     file = folder / f"{key.fingerprint}.pub"
     write_file(file, key.to_bytes())
     return file
@@ -165,7 +165,7 @@ def forget(text: str) -> PublicKey:
             try:
                 file.unlink()
             except OSError as error:
-                raise FileError(f"{file}: {error.strerror or 'cannot be removed'}") from None
+                raise AccessError(f"{file}: {error.strerror or 'cannot be removed'}") from None
             return key
     raise ParameterError(f"{text!r}: no key is pinned under this name or fingerprint")
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from privsketch.cli.shell.answer import remark
+
 if TYPE_CHECKING:
     from privsketch.design.recipe import Design
     from privsketch.signing.keys import PublicKey
@@ -42,6 +44,7 @@ def checked_bytes(
     if signer is None:
         told = f"{path} is signed by a key that is not pinned, {spoken(signature.fingerprint)}"
         click.echo(f"careful     {told}", err=True)
+        remark("cautions", told)
     return data, signer
 
 
@@ -101,7 +104,9 @@ def _compare_sources(
             )
         told = f"{path} is signed by {signer.name}, and its source is named {source}"
         click.echo(f"careful     {told}", err=True)
+        remark("cautions", told)
     for name, number in times.items():
         if number > 1:
             told = f"{name} has signed {number} of these sketches: are they of different records?"
             click.echo(f"careful     {told}", err=True)
+            remark("cautions", told)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opened_key
-
-if TYPE_CHECKING:
-    from privsketch.signing.keys import PublicKey
+from privsketch.cli.shell.answer import JSON, answer, remark, say, wants_json
+from privsketch.cli.shell.facts import key_facts
 
 _PATH = click.Path(path_type=Path)
-_JSON = click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object.")
-_INTEGRITY = 5  # exit code for files that are not what they should be
 
 
 @click.command()
@@ -27,13 +23,12 @@ _INTEGRITY = 5  # exit code for files that are not what they should be
     is_flag=True,
     help="Write the key as it is: whoever can read the file can then sign in its name.",
 )
-@_JSON
+@JSON
 def keygen(
     key_file: Path,
     name: str | None,
     passphrase_file: Path | None,
     no_passphrase: bool,
-    as_json: bool,
 ) -> None:
     """Make a key to sign with: FILE.key, which is secret, and FILE.pub, for everybody.
 
@@ -45,7 +40,7 @@ def keygen(
     privsketch keygen robot.key --passphrase-file /run/secrets/robot
     """
     from privsketch.cli.output import require_free
-    from privsketch.errors import FileError, ParameterError
+    from privsketch.errors import AccessError, FileError, ParameterError
     from privsketch.signing.keys import Key
     from privsketch.signing.signature import spoken
 
@@ -57,7 +52,7 @@ def keygen(
     public_file = key_file.with_suffix(".pub")
     for path in (key_file, public_file):
         if path.is_symlink() or path.exists():
-            raise FileError(f"{path} exists; a key is never overwritten")
+            raise AccessError(f"{path} exists; a key is never overwritten")
         require_free(path, False, "a key is never overwritten")
     key = Key.generate(key_file.stem if name is None else name)
     passphrase = None
@@ -72,11 +67,13 @@ def keygen(
     if no_passphrase:
         told = f"{key_file} has no passphrase: whoever can read it can sign as {key.name}"
         click.echo(f"careful     {told}", err=True)
-    if as_json:
-        _tell(
+        remark("cautions", told)
+    if wants_json():
+        answer(
+            written=[key_file, public_file],
             key_file=str(key_file),
             public_file=str(public_file),
-            **_facts(key.public),
+            **key_facts(key.public),
             has_passphrase=not no_passphrase,
         )
         return
@@ -91,10 +88,8 @@ def keygen(
 @click.option("--key", "key_file", type=_PATH, required=True, help="The private key to sign with.")
 @PASSPHRASE_FILE
 @click.option("--force", is_flag=True, help="Replace an existing signature.")
-@_JSON
-def sign(
-    file: Path, key_file: Path, passphrase_file: Path | None, force: bool, as_json: bool
-) -> None:
+@JSON
+def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) -> None:
     """Sign a design, sketch, model or receipt; the signature lies beside it, in FILE.sig.
 
     A signature says that you stand by these bytes: look at them first (`privsketch inspect`).
@@ -102,7 +97,7 @@ def sign(
     \b
     privsketch sign study.json --key designer.key
     """
-    from privsketch.errors import FileError
+    from privsketch.errors import AccessError
     from privsketch.formats import read_file
     from privsketch.signing.signature import kind_of_file, signature_path, spoken
 
@@ -110,11 +105,12 @@ def sign(
     kind = kind_of_file(data, str(file))  # before anybody is asked for a passphrase
     target = signature_path(file)
     if (target.is_symlink() or target.exists()) and not force:
-        raise FileError(f"{target} exists (--force to replace it)")
+        raise AccessError(f"{target} exists (--force to replace it)")
     key = opened_key(key_file, passphrase_file)
     key.signature(data, kind).save(target)
-    if as_json:
-        _tell(file=str(file), signature_file=str(target), kind=kind, signer=_facts(key.public))
+    if wants_json():
+        signer = key_facts(key.public)
+        answer(written=[target], file=file, signature_file=target, kind=kind, signer=signer)
         return
     click.echo(f"signed      {file}, a {kind}")
     click.echo(f"by          {key.name}, {spoken(key.fingerprint)}")
@@ -131,8 +127,8 @@ def sign(
     help="Whose signatures count: a .pub file, or the name or fingerprint of a pinned key; all "
     "pinned keys if left out.",
 )
-@_JSON
-def verify(files: tuple[Path, ...], trusted: tuple[str, ...], as_json: bool) -> None:
+@JSON
+def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
     """Say who signed files, and refuse those that nobody who is trusted has signed.
 
     Exit code 5 if there is such a file. It is about who made a file, not about what is in it.
@@ -140,7 +136,7 @@ def verify(files: tuple[Path, ...], trusted: tuple[str, ...], as_json: bool) -> 
     \b
     privsketch verify site-*.sketch --trust site-1.pub --trust site-2.pub
     """
-    from privsketch.errors import PrivsketchError
+    from privsketch.errors import PrivsketchError, SignatureError
     from privsketch.signing.signature import kind_of_file, spoken
     from privsketch.signing.trusted import found_key, pinned_keys, verified_bytes
 
@@ -154,20 +150,18 @@ def verify(files: tuple[Path, ...], trusted: tuple[str, ...], as_json: bool) -> 
         try:
             data, signer = verified_bytes(file, keys)
             kind = kind_of_file(data, str(file))
-            told.update(is_valid=True, kind=kind, signer=_facts(signer))
+            told.update(is_valid=True, kind=kind, signer=key_facts(signer))
             line = f"valid       {file}, a {kind}, signed by {signer.name}, "
             line += spoken(signer.fingerprint)
         except PrivsketchError as error:
             told["problem"] = str(error)
             line = f"REFUSED     {error}"
         found.append(told)
-        if not as_json:
-            click.echo(line)
+        say(line)
     all_valid = all(told["is_valid"] for told in found)
-    if as_json:
-        _tell(is_valid=all_valid, files=found)
+    answer(is_valid=all_valid, files=found)
     if not all_valid:
-        click.get_current_context().exit(_INTEGRITY)
+        raise SignatureError("not every file is signed by a key that is trusted")
 
 
 @click.command()
@@ -179,13 +173,12 @@ def verify(files: tuple[Path, ...], trusted: tuple[str, ...], as_json: bool) -> 
 )
 @click.option("--list", "is_list", is_flag=True, help="Show all keys that are pinned.")
 @click.option("--forget", metavar="NAME|FINGERPRINT", help="Pin this key no longer.")
-@_JSON
+@JSON
 def trust(
     public_file: Path | None,
     expect: str | None,
     is_list: bool,
     forget: str | None,
-    as_json: bool,
 ) -> None:
     """Pin a public key: from then on its signatures are known by name.
 
@@ -218,12 +211,12 @@ def trust(
     if forget is not None:
         forgotten = forget_key(forget)
     keys = pinned_keys()
-    if as_json:
-        _tell(
+    if wants_json():
+        answer(
             folder=str(pins_folder()),
-            pinned=None if pinned is None else _facts(pinned),
-            forgotten=None if forgotten is None else _facts(forgotten),
-            keys=[_facts(key) for key in keys],
+            pinned=None if pinned is None else key_facts(pinned),
+            forgotten=None if forgotten is None else key_facts(forgotten),
+            keys=[key_facts(key) for key in keys],
         )
         return
     if pinned is not None:
@@ -237,12 +230,3 @@ def trust(
             click.echo(f"{spoken(key.fingerprint)}  {key.name}")
         if not keys:
             click.echo("no key is pinned")
-
-
-def _facts(key: PublicKey) -> dict[str, str]:
-    return {"name": key.name, "fingerprint": key.fingerprint}
-
-
-def _tell(**facts: Any) -> None:
-    """One JSON object on standard output."""
-    click.echo(json.dumps(facts, indent=2, allow_nan=False))

@@ -53,30 +53,32 @@ def opened_key(key_file: Path, passphrase_file: Path | None) -> Key:
 
 def signing_key(key_file: Path | None, passphrase_file: Path | None, output: Path) -> Key | None:
     """The key that a result will be signed with, before any work is done on the result."""
-    from privsketch.errors import FileError
+    from privsketch.errors import AccessError
     from privsketch.formats import require_writable
     from privsketch.signing.signature import signature_path
 
     if key_file is None:
         return None
     if is_standard(output):
-        raise FileError("-: a signature lies beside a file; give -o the name of one")
+        raise AccessError("-: a signature lies beside a file; give -o the name of one")
     require_writable(signature_path(output))
     return opened_key(key_file, passphrase_file)
 
 
-def sign_result(signer: Key | None, output: Path, data: bytes, kind: str) -> None:
-    """Put a signature beside a result that was just written."""
+def sign_result(signer: Key | None, output: Path, data: bytes, kind: str) -> list[Path]:
+    """Put a signature beside a result that was just written; its file, if there is one."""
     from privsketch.signing.signature import signature_path
 
-    if signer is not None:
-        signer.signature(data, kind).save(signature_path(output))
-        say(f"signed by   {signer.name}, in {signature_path(output)}", output)
+    if signer is None:
+        return []
+    signer.signature(data, kind).save(signature_path(output))
+    say(f"signed by   {signer.name}, in {signature_path(output)}", output)
+    return [signature_path(output)]
 
 
 def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False) -> str:
     """The passphrase of a key: from a file, or asked for on a terminal, twice for a new one."""
-    from privsketch.errors import FileError
+    from privsketch.errors import AccessError
 
     if file is not None:
         try:
@@ -86,9 +88,9 @@ def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False)
                 with file.open(encoding="utf-8", newline="") as stream:
                     line = stream.readline(_MAX_LINE)
         except OSError as error:
-            raise FileError(f"{file}: {error.strerror or 'cannot be read'}") from None
+            raise AccessError(f"{file}: {error.strerror or 'cannot be read'}") from None
         except ValueError:  # and nothing of what was read
-            raise FileError(f"{file}: not text in UTF-8") from None
+            raise AccessError(f"{file}: not text in UTF-8") from None
         return line.removesuffix("\n").removesuffix("\r")
     if sys.stdin is None or not sys.stdin.isatty():
         raise click.UsageError(

@@ -12,13 +12,12 @@ import click
 
 from privsketch.cli.options import choice
 from privsketch.cli.output import is_standard, require_free, say, say_written, write
+from privsketch.cli.shell.answer import JSON, answer, wants_json
 
 if TYPE_CHECKING:
     from privsketch.ledger.book import DataSet, Entry, Ledger
 
 _PATH = click.Path(path_type=Path)
-_DAMAGED = 5  # exit code
-_JSON = click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object.")
 _WIDTH = 79
 
 
@@ -44,8 +43,8 @@ def ledger() -> None:
     help="What decides at a limit: sums of epsilon and delta, or of rho, which allows more "
     "Gaussian releases and needs a delta.",
 )
-@_JSON
-def create(file: Path, accounting: str, as_json: bool) -> None:
+@JSON
+def create(file: Path, accounting: str) -> None:
     """Make a new, empty ledger, which only you can read.
 
     Keep it on a local file system: locks of network file systems are not to be trusted.
@@ -56,8 +55,8 @@ def create(file: Path, accounting: str, as_json: bool) -> None:
     from privsketch.ledger.book import Ledger
 
     made = Ledger.create(file, accounting)  # type: ignore[arg-type]
-    if as_json:
-        _print_json({"ledger": str(file), "accounting": made.accounting})
+    if wants_json():
+        answer(written=[file], ledger=file, accounting=made.accounting)
         return
     click.echo(f"ledger      {file}, accounting {made.accounting}; for you alone")
     click.echo(
@@ -88,7 +87,7 @@ def create(file: Path, accounting: str, as_json: bool) -> None:
     "sketches; 0 if left out.",
 )
 @click.option("--note", default="", help="For people.")
-@_JSON
+@JSON
 def add(
     file: Path,
     name: str,
@@ -98,7 +97,6 @@ def add(
     person: str | None,
     without_rho: float,
     note: str,
-    as_json: bool,
 ) -> None:
     """Add a data set with its limit, which stays as it is.
 
@@ -118,8 +116,8 @@ def add(
         note=note,
     )
     (added,) = (found for found in book.datasets() if found.name == name)
-    if as_json:
-        _print_json({"ledger": str(file), "data_set": added.to_json()})
+    if wants_json():
+        answer(ledger=file, data_set=added.to_json())
         return
     click.echo("\n".join(_stated(added)))
 
@@ -132,10 +130,8 @@ def add(
     "--report", type=_PATH, metavar="FILE", help="Write a page with pictures, HTML, as well."
 )
 @click.option("--force", is_flag=True, help="Replace an existing report.")
-@_JSON
-def show(
-    file: Path, name: str | None, entries: bool, report: Path | None, force: bool, as_json: bool
-) -> None:
+@JSON
+def show(file: Path, name: str | None, entries: bool, report: Path | None, force: bool) -> None:
     """Show limits, what was spent and what is left, and draw the spending over time.
 
     All data sets, or the one of that NAME. Costs are rounded up, and what is left down.
@@ -156,8 +152,8 @@ def show(
 
         page = spending_page(file.name, book.accounting, chosen, listed)
         write_file(report, page.encode())
-    if as_json:
-        _print_json(_shown(book, chosen, listed, report))
+    if wants_json():
+        answer(**_shown(book, chosen, listed, report))
         return
     click.echo(f"ledger      {file}, accounting {book.accounting}; for its holder alone")
     if not chosen:
@@ -175,9 +171,8 @@ def show(
 
 @ledger.command()
 @click.argument("file", type=_PATH)
-@_JSON
-@click.pass_context
-def check(ctx: click.Context, file: Path, as_json: bool) -> None:
+@JSON
+def check(file: Path) -> None:
     """Check that a ledger is whole: the file, every line's hash, every sum, every limit.
 
     Exit code 5 if anything is wrong. The head is the last line's hash: written down elsewhere,
@@ -201,17 +196,15 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
         if not file.is_file():
             raise
         problems = [str(error)]
-    if as_json:
+    if wants_json():
         facts = {"is_whole": not problems, "problems": problems, "head": head, "n_lines": n_lines}
-        _print_json({"ledger": str(file), **facts})
-    else:
-        for text in problems:
-            click.echo(f"problem     {text}")
-        if not problems:
-            click.echo(f"whole       {n_lines} lines, all hashes, sums and limits hold")
-            click.echo(f"head        {head}")
+        answer(ledger=file, **facts)
+    for text in problems:
+        say(f"problem     {text}", None)
     if problems:
-        ctx.exit(_DAMAGED)
+        raise FileError(f"{file}: not whole; do not use it, and bring back a copy")
+    say(f"whole       {n_lines} lines, all hashes, sums and limits hold", None)
+    say(f"head        {head}", None)
 
 
 @ledger.command()
@@ -224,8 +217,8 @@ def check(ctx: click.Context, file: Path, as_json: bool) -> None:
     help="File of the export, JSON; standard output if left out.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-@_JSON
-def export(file: Path, output: Path, force: bool, as_json: bool) -> None:
+@JSON
+def export(file: Path, output: Path, force: bool) -> None:
     """Write all data sets, entries and receipts as JSON; neither marks nor the key.
 
     Names, times and outputs are yours: look before you hand it on.
@@ -236,21 +229,21 @@ def export(file: Path, output: Path, force: bool, as_json: bool) -> None:
     from privsketch.formats import write_file
     from privsketch.ledger.book import Ledger
 
-    text = json.dumps(Ledger(file).export(), indent=2) + "\n"
+    content = Ledger(file).export()
+    text = json.dumps(content, indent=2) + "\n"
     if is_standard(output):
-        click.echo(text, nl=False)
+        if wants_json():
+            answer(written=[], ledger=file, export=content)
+        else:
+            click.echo(text, nl=False)
         return
     require_free(output, force, "it would be replaced")
     write(lambda path: write_file(path, text.encode()), output)
-    if as_json:
-        _print_json({"ledger": str(file), "output": str(output)})
+    if wants_json():
+        answer(written=[output], ledger=file, export=None)
         return
     say("careful     it names your data sets and says when they were used", output)
     say_written(output)
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    click.echo(json.dumps(value))
 
 
 def _chosen(book: Ledger, name: str | None) -> tuple[list[DataSet], list[Entry]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from privsketch._typing import Floats
     from privsketch.design.recipe import Design
     from privsketch.models.base import Model
+    from privsketch.signing.keys import PublicKey
     from privsketch.sketching.sketch import Sketch
 
 
@@ -151,4 +152,9 @@ def file_facts(found: Loaded) -> dict[str, Any]:
         }
     if isinstance(found, Schema):
         return {"kind": "schema", "schema": found.to_json()}
-    return {"kind": type(found).__name__.lower()}  # a kind of file that brings its own
+    return {"kind": "public-key", **key_facts(found)}
+
+
+def key_facts(key: PublicKey) -> dict[str, str]:
+    """Who a public key belongs to."""
+    return {"name": key.name, "fingerprint": key.fingerprint}

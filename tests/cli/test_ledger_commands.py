@@ -6,7 +6,6 @@ import sqlite3
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -15,9 +14,8 @@ from privsketch.cli.ledger.chart import chart
 from privsketch.ledger.book import Ledger
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.history import Step
+from tests import answers
 from tests.commands import refused, run, succeeded
-
-SCHEMAS = Path(__file__).parents[2] / "docs" / "json"
 
 
 @pytest.fixture
@@ -34,12 +32,7 @@ def path(tmp_path):
 
 
 def validated(name, result):
-    jsonschema = pytest.importorskip("jsonschema")
-    answer = json.loads(result.stdout)
-    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(answer, schema)
-    return answer
+    return answers.validated(json.loads(result.stdout), name)
 
 
 def test_show_says_what_is_left_and_fits_a_terminal(path):
@@ -62,9 +55,9 @@ def test_show_of_one_data_set_with_its_entries(path):
 
 def test_answers_for_machines(tmp_path, path):
     new = tmp_path / "new.ledger"
-    assert validated(
-        "ledger-create", succeeded("ledger", "create", new, "--accounting", "zcdp", "--json")
-    ) == {"ledger": str(new), "accounting": "zcdp"}
+    made = succeeded("ledger", "create", new, "--accounting", "zcdp", "--json")
+    made = validated("ledger-create", made)
+    assert (made["ledger"], made["accounting"]) == (str(new), "zcdp")
     facts = ["--epsilon", 1, "--delta", 1e-6, "--without-rho", 0.25, "--json"]
     added = validated("ledger-add", succeeded("ledger", "add", new, "x", *facts))
     assert added["data_set"]["limit"]["without_rho"] == "1/4"
@@ -75,12 +68,12 @@ def test_answers_for_machines(tmp_path, path):
     assert [step["used"] for step in shown["data_sets"][0]["spending"]] == [0.25, 0.75]
     whole = validated("ledger-check", succeeded("ledger", "check", path, "--json"))
     assert whole["is_whole"]
-    export = validated("ledger-export", succeeded("ledger", "export", path, "--json"))
+    export = validated("ledger-export", succeeded("ledger", "export", path, "--json"))["export"]
     assert export == Ledger(path).export()
     assert export["head"] == whole["head"]
     output = tmp_path / "export.json"
     told = validated("ledger-export", succeeded("ledger", "export", path, "-o", output, "--json"))
-    assert told["output"] == str(output)
+    assert told["written"] == [str(output)]
     assert json.loads(output.read_text()) == export
 
 

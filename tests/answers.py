@@ -1,0 +1,24 @@
+"""Answers of commands to machines, and the schemas in docs/json that they keep to."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+from referencing import Registry, Resource
+
+SCHEMAS = {
+    path.name: json.loads(path.read_text(encoding="utf-8"))
+    for path in (Path(__file__).parents[1] / "docs" / "json").glob("*.schema.json")
+}
+_REGISTRY = Registry().with_resources(
+    (name, Resource.from_contents(schema)) for name, schema in SCHEMAS.items()
+)
+
+
+def validated(found, name):
+    """An answer, which keeps to the schema of that name; one that is not closed says nothing."""
+    schema = SCHEMAS[f"{name}.schema.json"]
+    validator = jsonschema.Draft202012Validator(schema, registry=_REGISTRY)
+    validator.validate(found)
+    assert not validator.is_valid({**found, "more": 1})
+    return found
