@@ -127,6 +127,7 @@ def run(
         else:
             time.sleep(0.001)
     took = time.perf_counter() - start
+    require(set(codes) <= {"killed", "exit 0"}, f"workers failed: {dict(codes)}")
     return codes + examine(folder, ledger, schedule, limit), took
 
 

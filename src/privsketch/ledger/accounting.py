@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Any, Literal, NamedTuple
@@ -66,6 +66,12 @@ class Total:
             self.delta_without_rho + (0 if has_rho else delta),
             self.n_entries + 1,
         )
+
+    def minus(self, amount: Amount) -> Total:
+        """Without one entry."""
+        rho = None if amount.rho is None else -amount.rho
+        less = self.plus(Amount(-amount.epsilon, -amount.delta, rho))
+        return replace(less, n_entries=self.n_entries - 1)
 
     @classmethod
     def of(cls, amounts: Iterable[Amount]) -> Total:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
 from privsketch.budget import NEIGHBOURS, Neighbours, Unit, checked_source, is_name
-from privsketch.errors import BudgetError, ParameterError, require_one_of
+from privsketch.errors import BudgetError, FileError, ParameterError, require_one_of
 from privsketch.formats import canonical_json, reading
 from privsketch.ledger import store
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount, Left, Limit, Total
@@ -401,9 +402,10 @@ class Ledger:
             log.append("reserve", name, entry, charged, content)
             if marks is None:
                 return Reservation(entry, name, charged)
-            known = _known(log)
+            kept = log.marks()
             log.keep_marks(name, marks.to_bytes())
-        return Reservation(entry, name, charged, *_noticed(name, marks, known))
+        # Compared outside of the lock: others may write meanwhile.
+        return Reservation(entry, name, charged, *_noticed(name, marks, _readable(kept)))
 
     def commit(
         self,
@@ -475,8 +477,8 @@ class Ledger:
     def recognise(self, marks: Marks) -> list[Match]:
         """Data sets that have something in common with these records, the closest first."""
         with store.opened(self._path) as log:
-            known = _known(log)
-        return recognised(marks, known)
+            kept = log.marks()
+        return recognised(marks, _readable(kept))
 
     def cautions(self, name: str, marks: Marks) -> list[str]:
         """What the holder should know before these records are released under a name.
@@ -489,9 +491,9 @@ class Ledger:
             Of the records.
         """
         with store.opened(self._path) as log:
-            known = _known(log)
+            kept = log.marks()
         nothing = Amount(Fraction(0), Fraction(0), None)
-        return Reservation("", name, nothing, *_noticed(name, marks, known)).cautions
+        return Reservation("", name, nothing, *_noticed(name, marks, _readable(kept))).cautions
 
     def check(self) -> list[str]:
         """What is wrong with the file, in sentences; empty if nothing is.
@@ -543,10 +545,6 @@ class Ledger:
             n_entries=len(amounts),
             n_open=len(amounts) - n_committed,
         )
-
-
-def _known(log: store.Log) -> list[tuple[str, Marks]]:
-    return [(name, Marks.from_bytes(kept)) for name, kept in log.marks()]
 
 
 def _noticed(
@@ -619,6 +617,15 @@ def _entries(lines: Iterable[store.Line]) -> list[Entry]:
             output=content["output"],
         )
     return list(found.values())
+
+
+def _readable(kept: Iterable[tuple[str, bytes]]) -> list[tuple[str, Marks]]:
+    """Marks that are whole; `check` tells of others, and no release fails because of them."""
+    found = []
+    for name, data in kept:
+        with suppress(FileError):
+            found.append((name, Marks.from_bytes(data)))
+    return found
 
 
 def _is_text(value: str) -> bool:
