@@ -256,6 +256,13 @@ def test_files_that_are_not_ours_are_not_signed(study, key):
         assert not signature_path(name).exists()
 
 
+@pytest.mark.parametrize("kind", ["public-key", "key", "signature"])
+def test_a_key_binds_names_to_keys_by_itself_alone(key, kind):
+    """Else whoever gets bytes signed could have another name or key bound to it."""
+    with pytest.raises(ParameterError, match="kind"):
+        key.signature(b"{}", kind)
+
+
 def test_a_signature_is_not_replaced_by_accident(study):
     before = signature_path("study.json").read_bytes()
     other = ps.Key.generate("other")
@@ -313,6 +320,15 @@ def test_a_file_does_not_stand_in_for_a_pinned_name(folder, key):
         found_key("designer")
     pin(key.public)
     assert found_key("designer") == key.public
+
+
+def test_a_name_that_looks_like_a_fingerprint_hides_no_key(key):
+    for name in (key.fingerprint, "0" * 32):
+        pin(ps.Key.generate(name).public)
+    pin(key.public)
+    assert found_key(key.fingerprint) == key.public
+    assert found_key("0" * 32).name == "0" * 32
+    assert forget(key.fingerprint) == key.public
 
 
 def test_a_part_of_a_fingerprint_is_not_enough(key):

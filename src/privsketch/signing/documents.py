@@ -75,18 +75,25 @@ def read_small(path: str | os.PathLike[str], *, secret: bool = False) -> bytes:
     try:
         # Opening a pipe would wait for somebody to write.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(handle, "rb") as stream:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise AccessError(f"{what}: not a plain file")
-            if secret and os.name == "posix" and found.st_mode & 0o077:
-                raise FileError(
-                    f"{what}: others than its owner may read it, and should not; chmod 600 {what}, "
-                    "and think about a new key if it lay there for long"
-                )
+    except (OSError, ValueError) as error:
+        raise AccessError(
+            f"{what}: {getattr(error, 'strerror', None) or 'cannot be read'}"
+        ) from None
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise AccessError(f"{what}: not a plain file")
+        if secret and os.name == "posix" and found.st_mode & 0o077:
+            raise FileError(
+                f"{what}: others than its owner may read it, and should not; chmod 600 {what}, and "
+                "think about a new key if it lay there for long"
+            )
+        with open(handle, "rb", closefd=False) as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise AccessError(f"{what}: {error.strerror or 'cannot be read'}") from None
+    finally:
+        os.close(handle)
     if len(data) > MAX_BYTES:
         raise FileError(f"{what}: larger than any file of keys or signatures")
     return data

@@ -28,6 +28,7 @@ from privsketch.signing.documents import (
 from privsketch.signing.lock import new_lock, require_lock, require_passphrase, seal, unseal
 from privsketch.signing.signature import (
     KEY_BYTES,
+    OWN_KINDS,
     SIGNATURE_BYTES,
     Signature,
     is_signature,
@@ -226,6 +227,8 @@ class Key:
 
     def signature(self, data: bytes, kind: str) -> Signature:
         """The signature of the bytes of a file of that kind."""
+        if kind in OWN_KINDS:  # names and further keys are bound by signatures of these kinds
+            raise ParameterError("kind", kind, "files of keys and signatures are not signed")
         signed = sign_message(self._secrets[_IDENTITY], signed_message(kind, data))
         return Signature(kind, self.name, self._public.identity, signed)
 

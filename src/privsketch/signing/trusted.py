@@ -109,13 +109,7 @@ def found_key(item: PublicKey | str | os.PathLike[str]) -> PublicKey:
     text = os.fspath(item)
     if isinstance(item, os.PathLike) or text.endswith(".pub") or set("/\\") & set(text):
         return PublicKey.load(text)
-    for key in pinned_keys():
-        if text == key.name or _digits(text) == key.fingerprint:
-            return key
-    raise ParameterError(
-        f"{text!r}: no key is pinned under this name or fingerprint; give a .pub file, or pin one: "
-        "privsketch trust FILE.pub"
-    )
+    return _pinned(text, "; give a .pub file, or pin one: privsketch trust FILE.pub")
 
 
 def pins_folder() -> Path:
@@ -159,20 +153,28 @@ def pin(key: PublicKey) -> Path:
 
 def forget(text: str) -> PublicKey:
     """Pin a key no longer, by its name or fingerprint; the key."""
-    for key in pinned_keys():
-        if text == key.name or _digits(text) == key.fingerprint:
-            file = pins_folder() / f"{key.fingerprint}.pub"
-            try:
-                file.unlink()
-            except OSError as error:
-                raise AccessError(f"{file}: {error.strerror or 'cannot be removed'}") from None
-            return key
-    raise ParameterError(f"{text!r}: no key is pinned under this name or fingerprint")
+    key = _pinned(text)
+    file = pins_folder() / f"{key.fingerprint}.pub"
+    try:
+        file.unlink()
+    except OSError as error:
+        raise AccessError(f"{file}: {error.strerror or 'cannot be removed'}") from None
+    return key
 
 
 def is_fingerprint_of(text: str, key: PublicKey) -> bool:
     """Whether somebody read out the whole fingerprint of a key, in groups or not."""
     return _digits(text) == key.fingerprint
+
+
+def _pinned(text: str, advice: str = "") -> PublicKey:
+    """A pinned key by its fingerprint, or else by its name, which may look like another's."""
+    keys = pinned_keys()
+    found = [key for key in keys if is_fingerprint_of(text, key)]
+    found += [key for key in keys if key.name == text]
+    if not found:
+        raise ParameterError(f"{text!r}: no key is pinned under this name or fingerprint{advice}")
+    return found[0]
 
 
 def _digits(text: str) -> str:
