@@ -45,16 +45,16 @@ class Work:
 
 def part_sums(work: Work, part: Any) -> Outcome:
     """Exact sums of one part, on one thread; or our error, which quotes no value."""
-    noter = work.chosen.noter
-    if noter is None:
-        return _quietly(work, lambda: _sums(work, part_blocks(part, work.chosen)))
 
-    def noted() -> ExactSums:
+    def sums() -> ExactSums:
+        noter = work.chosen.noter
+        if noter is None:
+            return _sums(work, part_blocks(part, work.chosen))
         own = noter.fresh()
-        sums = _sums(work, part_blocks(part, replace(work.chosen, noter=own)))
-        return replace(sums, marks=own.marks.values)
+        found = _sums(work, part_blocks(part, replace(work.chosen, noter=own)))
+        return replace(found, marks=own.marks.values)
 
-    return _quietly(work, noted)
+    return _quietly(work, sums)
 
 
 def part_persons_cut(work: Work, key: Key, n_parts: int, part: Any) -> Any:
