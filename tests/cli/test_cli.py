@@ -244,7 +244,7 @@ def test_the_demo_tells_the_whole_story(folder, monkeypatch):
     assert told.exit_code == 0, told.output
     files = {path.name for path in (folder / "out").iterdir()}
     sites = {"site-1.csv", *(f"site-{i}.parquet" for i in range(2, 6))}
-    sketches = {f"site-{i}.sketch" for i in range(1, 6)}
+    sketches = {f"site-{i}.{end}" for i in range(1, 6) for end in ("sketch", "ledger")}
     models = {"model.json", "mixture.json", "report.html", "mixture.html", "synthetic.csv"}
     assert files == {"schema.json", "study.json", "all.sketch", *models, *sites, *sketches}
     assert len(ps.Sketch.load("out/all.sketch").ids) == 5
