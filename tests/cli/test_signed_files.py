@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import jsonschema
 import pytest
 
 import privsketch as ps
@@ -71,7 +72,10 @@ def answer(command, *arguments, code=0):
     """What a command tells machines, which its schema allows."""
     result = run(command, *arguments, "--json")
     assert result.exit_code == code, result.output
-    return validated(json.loads(result.stdout), command)
+    told = validated(json.loads(result.stdout), command)
+    with pytest.raises(jsonschema.ValidationError):  # a schema that allows everything says nothing
+        validated({**told, "more": 1}, command)
+    return told
 
 
 def failed(folder, *arguments, words):
@@ -105,6 +109,9 @@ def test_the_whole_story(study):
     assert [file["is_valid"] for file in told["files"]] == [True, False]
     assert told["files"][0]["signer"]["name"] == "site-1"
     assert "not trusted" in told["files"][1]["problem"]
+    assert told["error"]["kind"] == "integrity"
+    made = run("design", *DESIGN[1:-1], "other.json", "--key", "designer.key", "--json")
+    assert json.loads(made.stdout)["written"] == ["other.json", "other.json.sig"]
 
 
 def test_designs_and_sketches_are_what_they_were_without_a_key(study, folder):
