@@ -181,7 +181,7 @@ def check(file: Path) -> None:
     \b
     privsketch ledger check budget.ledger
     """
-    from privsketch.errors import FileError
+    from privsketch.errors import AccessError, FileError
     from privsketch.ledger.book import Ledger
 
     head: str | None = None
@@ -192,9 +192,9 @@ def check(file: Path) -> None:
         if not problems:
             exported = book.export()
             head, n_lines = exported["head"], exported["n_lines"]
+    except AccessError:  # it could not be looked at: nothing is known of it
+        raise
     except FileError as error:
-        if not file.is_file():
-            raise
         problems = [str(error)]
     if wants_json():
         facts = {"is_whole": not problems, "problems": problems, "head": head, "n_lines": n_lines}
