@@ -461,14 +461,18 @@ def test_an_unforeseen_error_in_a_worker_is_not_quoted(design, monkeypatch):
         raise KeyError(SECRET)
 
     monkeypatch.setattr("privsketch.sketching.engines.work.exact_sums", fail)
-    outcome = pickle.loads(pickle.dumps(part_sums(Work(design, None, False), None)))
+    outcome = pickle.loads(
+        pickle.dumps(part_sums(Work(design, Selection(design.dim, None, None), False), None))
+    )
     assert isinstance(outcome, RecordError)
     assert "KeyError" in str(outcome)
     assert SECRET not in str(outcome)
 
 
 def test_workers_of_another_version_refuse(design):
-    outcome = part_sums(replace(Work(design, None, False), version="0.0.1"), None)
+    outcome = part_sums(
+        replace(Work(design, Selection(design.dim, None, None), False), version="0.0.1"), None
+    )
     assert "0.0.1" in str(outcome)
     assert add_outcomes([outcome]) is outcome
 
