@@ -51,7 +51,7 @@ def _data_set(found: DataSet, entries: Sequence[Entry], made: datetime) -> list[
         ("limit", limit.text),
         ("spent", limit.spent_text(found.spent)),
         ("left", limit.left_text(found.spent)),
-        ("entries", f"{found.n_entries}, of which {found.n_open} were never committed"),
+        ("entries", f"{found.n_entries}, {found.n_open} of them never committed"),
         *([("note", found.note)] if found.note else []),
     ]
     steps = spending(found, entries)
