@@ -64,6 +64,6 @@ def load(path: str | os.PathLike[str]) -> Loaded:
         if kind == model.KIND:
             return model.from_bytes(data, what)
     raise FileError(
-        f"{what}: not a file of privsketch that this version knows: no sketch, design, model or "
-        "receipt"
+        f"{what}: not a file of privsketch that this version knows: no sketch, design, schema, "
+        "model, public key or receipt"
     )

@@ -83,6 +83,14 @@ FAILURES = {
     "a foreign file": (["inspect", "foreign"], INTEGRITY),
     "another design": ([*SKETCH, "--expect", "0" * 16], INTEGRITY),
     "a foreign schema": (["schema", "check", "foreign"], INTEGRITY),
+    "no limit": (["ledger", "add", "none.ledger", "visits", "--delta", 0], USAGE),
+    "no ledger": (["ledger", "check", "none.ledger"], DATA),
+    "a ledger that exists": (["ledger", "create", "foreign"], DATA),
+    "a foreign ledger": (["ledger", "show", "foreign"], INTEGRITY),
+    "a key by another name": (["keygen", "site", "--no-passphrase"], USAGE),
+    "no folder for a key": (["keygen", "nowhere/site.key", "--no-passphrase"], DATA),
+    "nothing to sign": (["sign", "none.json", "--key", "foreign"], DATA),
+    "a foreign key": (["trust", "foreign"], INTEGRITY),
 }
 
 

@@ -1,6 +1,7 @@
 """What commands tell machines: one object by a schema of docs/json, for every command there is."""
 
 import json
+import re
 from pathlib import Path
 
 import click
@@ -12,8 +13,9 @@ import pytest
 
 import privsketch as ps
 from privsketch.cli.main import main
+from privsketch.ledger.cost import Cost
 from tests.answers import SCHEMAS, validated
-from tests.commands import DATA, USAGE, run, succeeded
+from tests.commands import DATA, INTEGRITY, USAGE, run, succeeded
 
 COST = ["--epsilon", 1, "--delta", "1e-6"]
 BOX = ["--box", -4, 4]
@@ -52,9 +54,13 @@ EXAMPLES = {
     ],
     "ledger create": [["new.ledger"], ["zcdp.ledger", "--accounting", "zcdp"]],
     "ledger add": [["my.ledger", "other", "--epsilon", 1, "--delta", 0]],
-    "ledger show": [["my.ledger"], ["my.ledger", "visits", "--report", "spending.html"]],
-    "ledger check": [["my.ledger"]],
-    "ledger export": [["my.ledger"], ["my.ledger", "-o", "export.json"]],
+    "ledger show": [
+        ["my.ledger"],
+        ["my.ledger", "visits", "--entries", "--report", "spending.html"],
+        ["rho.ledger", "--entries"],
+    ],
+    "ledger check": [["my.ledger"], ["rho.ledger"]],
+    "ledger export": [["my.ledger"], ["rho.ledger", "-o", "export.json"]],
     "keygen": [["new.key", "--no-passphrase"]],
     "sign": [["study.json", "--key", "my.key"]],
     "verify": [["signed.json", "--trust", "my.pub"]],
@@ -132,6 +138,9 @@ def make_files():
     ledger = ps.Ledger.create("my.ledger")
     ledger.add("visits", epsilon=3, delta=1e-5)
     ps.sketch("data.npy", design, source="v", ledger=("my.ledger", "visits"))
+    ledger = ps.Ledger.create("rho.ledger", "zcdp")
+    ledger.add("visits", epsilon=3, delta=1e-5, person="patient", without_rho=0.25)
+    ledger.reserve("visits", Cost(0.125, 1e-7, 1e-4, unit=schema.unit), what="a model")
     succeeded("keygen", "my.key", "--no-passphrase")
     design.save("signed.json")
     succeeded("sign", "signed.json", "--key", "my.key")
@@ -164,6 +173,18 @@ def test_every_command_takes_json_and_has_a_schema_and_an_example(name, command)
     assert options[0].help == "For machines: one JSON object."
     assert f"{name.replace(' ', '-')}.schema.json" in SCHEMAS
     assert EXAMPLES.get(name), "add a run of the new command to EXAMPLES"
+
+
+def test_every_command_is_listed_in_the_docs():
+    text = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+    table = text[: text.index("## Exit codes")]
+    listed = [
+        name
+        for line in table.splitlines()
+        if line.startswith("| `")
+        for name in re.findall("`([^`]+)`", line.split("|")[1])
+    ]
+    assert sorted(listed) == sorted(name for name, _ in commands())
 
 
 @pytest.mark.parametrize(
@@ -275,6 +296,37 @@ def test_a_schema_with_open_places_tells_them_beside_the_error(files):
     assert validated(json.loads(result.stdout), "schema-check")["schema"] is not None
 
 
+def test_a_ledger_with_problems_tells_them_beside_the_error(files):
+    result = run("ledger", "check", "one.csv", "--json")
+    assert result.exit_code == INTEGRITY
+    found = validated(json.loads(result.stdout), "ledger-check")
+    assert (found["is_whole"], found["head"]) == (False, None)
+    assert "not a privsketch ledger" in found["problems"][0]
+    assert found["error"]["kind"] == "integrity"
+    assert result.stderr.count("nothing was spent") == 1
+
+
+def test_files_that_are_refused_are_told_beside_the_error(files):
+    names = ["signed.json", "a.sketch", "missing.sketch"]
+    result = run("verify", *names, "--trust", "my.pub", "--json")
+    assert result.exit_code == INTEGRITY
+    found = validated(json.loads(result.stdout), "verify")
+    assert [one["file"] for one in found["files"]] == names
+    assert [one["is_valid"] for one in found["files"]] == [True, False, False]
+    assert not found["is_valid"]
+    assert found["error"]["kind"] == "integrity"
+    assert result.stderr.count("nothing was spent") == 1
+
+
+def test_what_a_stranger_signed_is_told_to_machines(files):
+    succeeded("trust", "my.pub")
+    assert told("inspect", "signed.json")["signer"]["name"] == "my"
+    ps.Key.generate("stranger").sign("b.sketch")
+    found = told("inspect", "b.sketch")
+    assert found["signer"] is None
+    assert any("not pinned" in text for text in found["cautions"])
+
+
 def test_a_dry_run_tells_the_forecast_and_writes_nothing(files):
     before = sorted(Path().iterdir())
     found = told("sketch", "study.json", "data.npy", "--dry-run")
@@ -311,6 +363,7 @@ def test_numbers_that_are_not_finite_are_null():
         ["cluster", *KMEANS],
         ["release", "data.npy", "-k", 1, "--ball", 4, "--epsilon", 1],
         ["schema", "draft", "table.parquet"],
+        ["ledger", "export", "my.ledger"],
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -15,7 +15,7 @@ from privsketch.ledger.book import Ledger
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.history import Step
 from tests import answers
-from tests.commands import refused, run, succeeded
+from tests.commands import DATA, INTEGRITY, refused, run, succeeded
 
 
 @pytest.fixture
@@ -66,6 +66,10 @@ def test_answers_for_machines(tmp_path, path):
     shown = validated("ledger-show", succeeded("ledger", "show", path, "--json"))
     assert [found["used"] for found in shown["data_sets"]] == [0.75, 0]
     assert [step["used"] for step in shown["data_sets"][0]["spending"]] == [0.25, 0.75]
+    assert shown["entries"] is None
+    asked = succeeded("ledger", "show", path, "visits", "--entries", "--json")
+    listed = validated("ledger-show", asked)["entries"]
+    assert [entry["what"] for entry in listed] == ["a sketch", "a model"]
     whole = validated("ledger-check", succeeded("ledger", "check", path, "--json"))
     assert whole["is_whole"]
     export = validated("ledger-export", succeeded("ledger", "export", path, "--json"))["export"]
@@ -75,6 +79,9 @@ def test_answers_for_machines(tmp_path, path):
     told = validated("ledger-export", succeeded("ledger", "export", path, "-o", output, "--json"))
     assert told["written"] == [str(output)]
     assert json.loads(output.read_text()) == export
+    plain = succeeded("ledger", "export", path)
+    assert json.loads(plain.stdout) == export
+    assert "names your data sets" in plain.stderr
 
 
 def test_a_ledger_that_was_edited_fails_the_check(path):
@@ -98,17 +105,16 @@ def test_files_that_are_no_ledgers(tmp_path):
     result = run("ledger", "check", other, "--json")
     assert result.exit_code == 5
     assert "not a privsketch ledger" in json.loads(result.stdout)["problems"][0]
-    assert run("ledger", "show", other).exit_code != 0
-    assert run("ledger", "check", tmp_path / "none").exit_code != 0
-    assert run("ledger", "create", other).exit_code != 0
-    assert other.read_text() == "a,b\n1,2\n"
+    for command in ("check", "show", "export"):
+        refused(tmp_path, "ledger", command, other, code=INTEGRITY)
+        refused(tmp_path, "ledger", command, tmp_path / "none", code=DATA)
+    refused(tmp_path, "ledger", "create", other, code=DATA)
 
 
 def test_exports_do_not_replace_files(tmp_path, path):
     output = tmp_path / "export.json"
     output.write_text("mine")
-    assert run("ledger", "export", path, "-o", output).exit_code != 0
-    assert output.read_text() == "mine"
+    assert "exists" in refused(tmp_path, "ledger", "export", path, "-o", output, code=DATA)
     said = succeeded("ledger", "export", path, "-o", output, "--force").stdout
     assert "names your data sets" in said
 
@@ -121,7 +127,8 @@ def test_the_page_has_pictures_and_escapes_names(tmp_path, path):
     assert "For its holder alone" in text
     picture = text[text.index("<svg") : text.index("</svg>") + 6]
     assert "75% of the limit" in ElementTree.fromstring(picture).get("aria-label")
-    assert run("ledger", "show", path, "--report", page).exit_code != 0
+    assert "exists" in refused(tmp_path, "ledger", "show", path, "--report", page, code=DATA)
+    refused(tmp_path, "ledger", "show", path, "--report", "-")
 
 
 def test_terminals_without_blocks(path):

@@ -16,7 +16,7 @@ from privsketch.signing import lock
 from privsketch.signing.signature import spoken
 from privsketch.signing.trusted import pinned_keys
 from tests.answers import validated
-from tests.commands import contents, run, succeeded
+from tests.commands import DATA, INTEGRITY, USAGE, contents, run, succeeded
 
 PASSPHRASE = "correct horse"
 DESIGN = ["design", "-k", 2, "--box", -4, 4, "--dim", 3, "--epsilon", 1, "--delta", 1e-6]
@@ -78,13 +78,14 @@ def answer(command, *arguments, code=0):
     return told
 
 
-def failed(folder, *arguments, words):
+def failed(folder, *arguments, words, code=None):
     """A command that must fail, with these words, and change no file."""
     before = contents(folder)
     result = run(*arguments)
     assert isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code in (2, 3, 4, 5), result.output
+    assert result.exit_code in ((2, 3, 4, 5) if code is None else (code,)), result.output
     assert words in result.stderr, result.stderr
+    assert result.stderr.count("nothing was spent") == 1
     assert "Traceback" not in result.output
     assert contents(folder) == before
     return result
@@ -141,25 +142,25 @@ def test_keygen(folder, passphrase):
 @pytest.mark.parametrize("taken", ["h3.key", "h3.pub"])
 def test_keygen_overwrites_nothing(folder, passphrase, taken):
     (folder / taken).write_text("mine")
-    failed(folder, "keygen", "h3.key", words="never overwritten")
+    failed(folder, "keygen", "h3.key", words="never overwritten", code=DATA)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "words", "code"),
     [
-        (["h3"], "ends in .key"),
-        (["nowhere/h3.key"], "no such folder"),
-        (["h3.key", "--name", "a/b"], "printable"),
-        (["h3.key", "--passphrase-file", "missing"], "missing"),
-        (["h3.key", "--passphrase-file", "short"], "at least 8 characters"),
-        (["h3.key", "--passphrase-file", "binary"], "not text"),
-        (["h3.key", "--passphrase-file", "pass", "--no-passphrase"], "does not go with"),
+        (["h3"], "ends in .key", USAGE),
+        (["nowhere/h3.key"], "no such folder", DATA),
+        (["h3.key", "--name", "a/b"], "printable", USAGE),
+        (["h3.key", "--passphrase-file", "missing"], "missing", DATA),
+        (["h3.key", "--passphrase-file", "short"], "at least 8 characters", USAGE),
+        (["h3.key", "--passphrase-file", "binary"], "not text", DATA),
+        (["h3.key", "--passphrase-file", "pass", "--no-passphrase"], "does not go with", USAGE),
     ],
 )
-def test_keygen_refuses(folder, passphrase, arguments, words):
+def test_keygen_refuses(folder, passphrase, arguments, words, code):
     (folder / "short").write_text("1234567\n")
     (folder / "binary").write_bytes(b"\xff\xfe secret")
-    told = failed(folder, "keygen", *arguments, words=words)
+    told = failed(folder, "keygen", *arguments, words=words, code=code)
     assert "1234567" not in told.output
 
 
@@ -170,7 +171,9 @@ def test_without_a_terminal_somebody_must_say_where_the_passphrase_is(folder):
 def test_a_key_without_a_passphrase_is_asked_for_and_told(folder):
     told = succeeded("keygen", "h3.key", "--no-passphrase")
     assert "whoever can read it can sign as h3" in told.stderr
-    assert not answer("keygen", "h4.key", "--no-passphrase")["has_passphrase"]
+    found = answer("keygen", "h4.key", "--no-passphrase")
+    assert not found["has_passphrase"]
+    assert "can sign as h4" in found["cautions"][0]
     assert ps.Key.load("h3.key").name == "h3"
 
 
@@ -238,20 +241,23 @@ def test_sign(study, folder):
     assert (told["kind"], told["signer"]["name"]) == ("sketch", "site-1")
     assert told["signature_file"] == "plain.sketch.sig"
     answer("verify", "plain.sketch", "--trust", "site-1.pub")
-    failed(folder, "sign", "plain.sketch", "--key", "site-2.key", words="--force")
+    failed(folder, "sign", "plain.sketch", "--key", "site-2.key", words="--force", code=DATA)
     succeeded("sign", "plain.sketch", "--key", "site-2.key", "--force")
     answer("verify", "plain.sketch", "--trust", "site-1.pub", code=5)
 
 
 def test_sign_refuses(study, folder):
-    for file in ("data-1.csv", "designer.pub", "designer.key", "study.json.sig", "missing"):
-        failed(folder, "sign", file, "--key", "site-1.key", words=file)
+    for file in ("data-1.csv", "designer.pub", "designer.key", "study.json.sig"):
+        failed(folder, "sign", file, "--key", "site-1.key", words=file, code=INTEGRITY)
+    failed(folder, "sign", "missing", "--key", "site-1.key", words="missing", code=DATA)
+    failed(folder, "sign", "study.json", "--key", "none.key", "--force", words="none", code=DATA)
     (folder / "pass").write_text("not the one\n")
     words = "site-1.key: wrong passphrase or damaged file"
-    told = failed(folder, "sign", "study.json", "--key", "site-1.key", "--force", words=words)
+    signing = ("sign", "study.json", "--key", "site-1.key", "--force")
+    told = failed(folder, *signing, words=words, code=INTEGRITY)
     assert "not the one" not in told.output
     (folder / "site-1.key").chmod(0o644)
-    failed(folder, "sign", "study.json", "--key", "site-1.key", "--force", words="chmod 600")
+    failed(folder, *signing, words="chmod 600", code=INTEGRITY)
 
 
 # ---------------------------------------------------------------- sketch
@@ -439,17 +445,21 @@ def test_trust_refuses(study, folder):
         (["site-1.pub", "--expect", digits[:31]], "its fingerprint is"),
         (["site-1.pub", "--expect", "0" * 32], "its fingerprint is"),
         (["site-1.key"], "not a privsketch public-key file"),
+    ):
+        failed(folder, "trust", *arguments, words=words, code=INTEGRITY)
+    for arguments, words in (
         (["--forget", "nobody"], "no key is pinned"),
         ([], "give one of"),
         (["site-1.pub", "--list"], "give one of"),
         (["--list", "--expect", digits], "--expect goes with"),
     ):
-        failed(folder, "trust", *arguments, words=words)
+        failed(folder, "trust", *arguments, words=words, code=USAGE)
+    failed(folder, "trust", "none.pub", words="none.pub", code=DATA)
     assert [key.name for key in pinned_keys()] == ["designer"]
 
 
 def test_who_trusts_nobody_cannot_verify(study, folder):
-    failed(folder, "verify", "study.json", words="no key is trusted")
+    failed(folder, "verify", "study.json", words="no key is trusted", code=USAGE)
 
 
 @pytest.mark.mostly_slow(quick_every=3)

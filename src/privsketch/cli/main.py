@@ -25,6 +25,7 @@ from privsketch.cli.release import release
 from privsketch.cli.schema import schema
 from privsketch.cli.shell.answer import JSON, Answer, answer, begin, begun, wants_json
 from privsketch.cli.shell.failure import Failure
+from privsketch.cli.shell.group import Group
 from privsketch.cli.sketch import sketch
 from privsketch.cli.spending import reported_spending
 from privsketch.cli.stopping import Stop, stoppable
@@ -33,8 +34,8 @@ from privsketch.cli.survey import bounds, check
 _PATH = click.Path(path_type=Path)
 
 
-class _Group(click.Group):
-    """Ends every command with its answer or its failure; lists commands in their order."""
+class _Main(Group):
+    """Ends every command with its answer or its failure."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         asked = begin(ctx, args)
@@ -81,11 +82,8 @@ class _Group(click.Group):
             raise click.Abort from None
         ctx.exit(failure.exit_code)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
 
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Main, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version=__version__, prog_name="privsketch")
 def main() -> None:
     """Learn from sensitive records without keeping them.
@@ -201,7 +199,7 @@ def design(
     """Make the public recipe that all holders of a study share.
 
     \b
-    privsketch design -k 10 --box 0 1 --columns a,b,c --epsilon 0.5 --delta 1e-6 -o study.json
+    privsketch design -k 9 --box 0 1 --dim 3 --epsilon 1 --delta 1e-6 -o study.json
     """
     from privsketch.design.plan import plan_design
     from privsketch.design.words import describe_design
@@ -251,7 +249,7 @@ def merge(
 
     \b
     privsketch merge site-*.sketch -o all.sketch
-    privsketch merge site-*.sketch -o all.sketch --signed-by site-1.pub --signed-by site-2.pub
+    privsketch merge *.sketch -o all.sketch --signed-by a.pub --signed-by b.pub
     """
     import privsketch as ps
     from privsketch.cli.keys.checking import load_sketches
@@ -284,7 +282,13 @@ main.add_command(ledger)
 @click.argument("file", type=_PATH)
 @JSON
 def inspect(file: Path) -> None:
-    """Say what a design, sketch, model or receipt contains; of a released table, its receipt."""
+    """Say what a file of privsketch contains.
+
+    A design, schema, sketch, model, public key or receipt; of a released table, its receipt.
+
+    \b
+    privsketch inspect study.json
+    """
     import privsketch as ps
     from privsketch.cli.keys.checking import checked_bytes
     from privsketch.models.base import Model

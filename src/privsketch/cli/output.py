@@ -56,10 +56,15 @@ def say_cautions(
 
     found = stated_cautions(domain, budget, n_records, names)
     for text in found:
-        line = f"careful     {text}" if width is None else filled(text, "careful", 12, width)
-        click.echo(line, err=True)
-        answer.remark("cautions", text)
+        caution(text, width=width)
     return found
+
+
+def caution(text: str, *, width: int | None = None) -> None:
+    """What to think about once more, on stderr; machines are told, too."""
+    line = f"careful     {text}" if width is None else filled(text, "careful", 12, width)
+    click.echo(line, err=True)
+    answer.remark("cautions", text)
 
 
 def filled(text: str, heading: str, indent: int, width: int) -> str:

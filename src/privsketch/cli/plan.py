@@ -64,7 +64,7 @@ def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
     measures a design on the machine at hand.
 
     \b
-    privsketch plan -k 10 --box 0 1 --dim 8 --epsilon 0.5 --delta 1e-6 --records 1e5
+    privsketch plan -k 9 --box 0 1 --dim 8 --epsilon 1 --delta 1e-6 --records 1e5
     """
     from privsketch.cli.progress import spinner
     from privsketch.design.alternatives import alternatives

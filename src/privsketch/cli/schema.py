@@ -14,6 +14,7 @@ import click
 from privsketch.cli.options import file_options
 from privsketch.cli.output import require_free, say, say_written, write
 from privsketch.cli.shell.answer import JSON, answer, remark
+from privsketch.cli.shell.group import Group
 
 if TYPE_CHECKING:
     from privsketch.errors import PrivsketchError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
-@click.group()
+@click.group(cls=Group)
 def schema() -> None:
     """Write the public description of a table: draft one, check it.
 

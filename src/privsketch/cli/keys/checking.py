@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from privsketch.cli.shell.answer import remark
+from privsketch.cli.output import caution
 
 if TYPE_CHECKING:
     from privsketch.design.recipe import Design
@@ -42,9 +40,7 @@ def checked_bytes(
         return data, None
     signer = signer_of(data, signature, pinned, str(path), kind=kind)
     if signer is None:
-        told = f"{path} is signed by a key that is not pinned, {spoken(signature.fingerprint)}"
-        click.echo(f"careful     {told}", err=True)
-        remark("cautions", told)
+        caution(f"{path} is signed by a key that is not pinned, {spoken(signature.fingerprint)}")
     return data, signer
 
 
@@ -102,11 +98,7 @@ def _compare_sources(
                 f"{path}: signed by {signer.name!r}, but its source is named {source!r}, as "
                 "another key that is trusted here"
             )
-        told = f"{path} is signed by {signer.name}, and its source is named {source}"
-        click.echo(f"careful     {told}", err=True)
-        remark("cautions", told)
+        caution(f"{path} is signed by {signer.name}, and its source is named {source}")
     for name, number in times.items():
         if number > 1:
-            told = f"{name} has signed {number} of these sketches: are they of different records?"
-            click.echo(f"careful     {told}", err=True)
-            remark("cautions", told)
+            caution(f"{name} has signed {number} of these sketches: are they of different records?")

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opened_key
-from privsketch.cli.shell.answer import JSON, answer, remark, say, wants_json
-from privsketch.cli.shell.facts import key_facts
+from privsketch.cli.output import caution, note, say_written
+from privsketch.cli.shell.answer import JSON, answer, say
 
 _PATH = click.Path(path_type=Path)
 
@@ -30,19 +30,19 @@ def keygen(
     passphrase_file: Path | None,
     no_passphrase: bool,
 ) -> None:
-    """Make a key to sign with: FILE.key, which is secret, and FILE.pub, for everybody.
+    """Make a key to sign with.
 
-    The key is locked by a passphrase, which is asked for twice. Its fingerprint is read out to
-    those who get the .pub file, by phone.
+    FILE.key is secret, and locked by a passphrase, which is asked for twice. FILE.pub is for
+    everybody; read its fingerprint out to those who get it, by phone.
 
     \b
     privsketch keygen site-3.key
     privsketch keygen robot.key --passphrase-file /run/secrets/robot
     """
-    from privsketch.cli.output import require_free
+    from privsketch.cli.shell.facts import key_facts
     from privsketch.errors import AccessError, FileError, ParameterError
+    from privsketch.formats import require_writable
     from privsketch.signing.keys import Key
-    from privsketch.signing.signature import spoken
 
     source = click.get_current_context().get_parameter_source("passphrase_file")
     if no_passphrase and source is click.core.ParameterSource.COMMANDLINE:
@@ -53,7 +53,7 @@ def keygen(
     for path in (key_file, public_file):
         if path.is_symlink() or path.exists():
             raise AccessError(f"{path} exists; a key is never overwritten")
-        require_free(path, False, "a key is never overwritten")
+        require_writable(path)
     key = Key.generate(key_file.stem if name is None else name)
     passphrase = None
     if not no_passphrase:
@@ -65,22 +65,17 @@ def keygen(
         key_file.unlink()  # nobody has anything of it yet
         raise
     if no_passphrase:
-        told = f"{key_file} has no passphrase: whoever can read it can sign as {key.name}"
-        click.echo(f"careful     {told}", err=True)
-        remark("cautions", told)
-    if wants_json():
-        answer(
-            written=[key_file, public_file],
-            key_file=str(key_file),
-            public_file=str(public_file),
-            **key_facts(key.public),
-            has_passphrase=not no_passphrase,
-        )
-        return
-    click.echo(f"key         {key.name}")
-    click.echo(f"fingerprint {spoken(key.fingerprint)}")
-    click.echo(f"secret      {key_file}: for you alone; nobody can replace it or its passphrase")
-    click.echo(f"public      {public_file}: give it to others, and read them the fingerprint")
+        caution(f"{key_file} has no passphrase: whoever can read it can sign as {key.name}")
+    say(key.public.describe())
+    say(f"secret      {key_file}: for you alone; nobody can replace it or its passphrase")
+    say(f"public      {public_file}: give it to others, and read them the fingerprint")
+    answer(
+        written=[key_file, public_file],
+        key_file=key_file,
+        public_file=public_file,
+        **key_facts(key.public),
+        has_passphrase=passphrase is not None,
+    )
 
 
 @click.command()
@@ -90,15 +85,17 @@ def keygen(
 @click.option("--force", is_flag=True, help="Replace an existing signature.")
 @JSON
 def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) -> None:
-    """Sign a design, sketch, model or receipt; the signature lies beside it, in FILE.sig.
+    """Sign a design, sketch, model or receipt.
 
-    A signature says that you stand by these bytes: look at them first (`privsketch inspect`).
+    The signature lies beside it, in FILE.sig. It says that you stand by these bytes: look at them
+    first (`privsketch inspect`).
 
     \b
     privsketch sign study.json --key designer.key
     """
+    from privsketch.cli.shell.facts import key_facts
     from privsketch.errors import AccessError
-    from privsketch.formats import read_file
+    from privsketch.formats import read_file, require_writable
     from privsketch.signing.signature import kind_of_file, signature_path, spoken
 
     data = read_file(file)
@@ -106,15 +103,14 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
     target = signature_path(file)
     if (target.is_symlink() or target.exists()) and not force:
         raise AccessError(f"{target} exists (--force to replace it)")
+    require_writable(target)
     key = opened_key(key_file, passphrase_file)
     key.signature(data, kind).save(target)
-    if wants_json():
-        signer = key_facts(key.public)
-        answer(written=[target], file=file, signature_file=target, kind=kind, signer=signer)
-        return
-    click.echo(f"signed      {file}, a {kind}")
-    click.echo(f"by          {key.name}, {spoken(key.fingerprint)}")
-    click.echo(f"written to {target}")
+    say(f"signed      {file}, a {kind}")
+    say(f"by          {key.name}, {spoken(key.fingerprint)}")
+    say_written(target)
+    signer = key_facts(key.public)
+    answer(written=[target], file=file, signature_file=target, kind=kind, signer=signer)
 
 
 @click.command()
@@ -129,13 +125,15 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
 )
 @JSON
 def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
-    """Say who signed files, and refuse those that nobody who is trusted has signed.
+    """Say who signed files, and refuse what is not signed.
 
-    Exit code 5 if there is such a file. It is about who made a file, not about what is in it.
+    A file is refused unless somebody who is trusted has signed it; then the exit code is 5. It is
+    about who made a file, not about what is in it.
 
     \b
     privsketch verify site-*.sketch --trust site-1.pub --trust site-2.pub
     """
+    from privsketch.cli.shell.facts import key_facts
     from privsketch.errors import PrivsketchError, SignatureError
     from privsketch.signing.signature import kind_of_file, spoken
     from privsketch.signing.trusted import found_key, pinned_keys, verified_bytes
@@ -151,13 +149,12 @@ def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
             data, signer = verified_bytes(file, keys)
             kind = kind_of_file(data, str(file))
             told.update(is_valid=True, kind=kind, signer=key_facts(signer))
-            line = f"valid       {file}, a {kind}, signed by {signer.name}, "
-            line += spoken(signer.fingerprint)
+            say(f"valid       {file}, a {kind}")
+            say(f"signed by   {signer.name}, {spoken(signer.fingerprint)}")
         except PrivsketchError as error:
             told["problem"] = str(error)
-            line = f"REFUSED     {error}"
+            say(f"REFUSED     {error}")
         found.append(told)
-        say(line)
     all_valid = all(told["is_valid"] for told in found)
     answer(is_valid=all_valid, files=found)
     if not all_valid:
@@ -180,16 +177,17 @@ def trust(
     is_list: bool,
     forget: str | None,
 ) -> None:
-    """Pin a public key: from then on its signatures are known by name.
+    """Pin a public key: its signatures are then known by name.
 
     Compare the fingerprint with its holder first, by phone. Keys are kept in a folder of yours,
     below PRIVSKETCH_HOME if that is set.
 
     \b
-    privsketch trust designer.pub --expect "3f2a 90c1 7be4 05d8 6a1f c233 9e70 b85d"
+    privsketch trust designer.pub --expect 3f2a90c17be405d86a1fc2339e70b85d
     privsketch trust --list
     privsketch trust --forget designer
     """
+    from privsketch.cli.shell.facts import key_facts
     from privsketch.errors import SignatureError
     from privsketch.signing.keys import PublicKey
     from privsketch.signing.signature import spoken
@@ -211,22 +209,20 @@ def trust(
     if forget is not None:
         forgotten = forget_key(forget)
     keys = pinned_keys()
-    if wants_json():
-        answer(
-            folder=str(pins_folder()),
-            pinned=None if pinned is None else key_facts(pinned),
-            forgotten=None if forgotten is None else key_facts(forgotten),
-            keys=[key_facts(key) for key in keys],
-        )
-        return
     if pinned is not None:
-        click.echo(f"pinned      {pinned.name}, {spoken(pinned.fingerprint)}")
+        say(f"pinned      {pinned.name}, {spoken(pinned.fingerprint)}")
         if expect is None:
-            click.echo("next        compare these digits with its holder, by phone")
+            note("compare these digits with its holder, by phone, before you rely on them", None)
     if forgotten is not None:
-        click.echo(f"forgotten   {forgotten.name}, {spoken(forgotten.fingerprint)}")
+        say(f"forgotten   {forgotten.name}, {spoken(forgotten.fingerprint)}")
     if is_list:
         for key in keys:
-            click.echo(f"{spoken(key.fingerprint)}  {key.name}")
+            say(f"{spoken(key.fingerprint)}  {key.name}")
         if not keys:
-            click.echo("no key is pinned")
+            say("no key is pinned")
+    answer(
+        folder=pins_folder(),
+        pinned=None if pinned is None else key_facts(pinned),
+        forgotten=None if forgotten is None else key_facts(forgotten),
+        keys=[key_facts(key) for key in keys],
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from privsketch.cli.output import is_standard, say
+from privsketch.cli.output import is_standard, require_file, say
 
 if TYPE_CHECKING:
     from privsketch.signing.keys import Key
@@ -53,14 +53,12 @@ def opened_key(key_file: Path, passphrase_file: Path | None) -> Key:
 
 def signing_key(key_file: Path | None, passphrase_file: Path | None, output: Path) -> Key | None:
     """The key that a result will be signed with, before any work is done on the result."""
-    from privsketch.errors import AccessError
     from privsketch.formats import require_writable
     from privsketch.signing.signature import signature_path
 
     if key_file is None:
         return None
-    if is_standard(output):
-        raise AccessError("-: a signature lies beside a file; give -o the name of one")
+    require_file(output, "a signature lies beside a file")
     require_writable(signature_path(output))
     return opened_key(key_file, passphrase_file)
 

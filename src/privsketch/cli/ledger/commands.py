@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privsketch.cli.options import choice
-from privsketch.cli.output import is_standard, require_free, say, say_written, write
-from privsketch.cli.shell.answer import JSON, answer, wants_json
+from privsketch.cli.output import (
+    STANDARD_OUTPUT,
+    note,
+    require_file,
+    require_free,
+    say_written,
+    write,
+)
+from privsketch.cli.shell.answer import JSON, answer, say, wants_json
+from privsketch.cli.shell.group import Group
 
 if TYPE_CHECKING:
     from privsketch.ledger.book import DataSet, Entry, Ledger
@@ -21,9 +29,9 @@ _PATH = click.Path(path_type=Path)
 _WIDTH = 79
 
 
-@click.group()
+@click.group(cls=Group)
 def ledger() -> None:
-    """Keep limits over time: what all releases of your data sets cost together.
+    """Keep what all releases cost together below a limit.
 
     A ledger is a file of yours alone. Data sets in it have a name and a limit; every release is
     entered before noise is drawn, and refused above the limit.
@@ -55,14 +63,9 @@ def create(file: Path, accounting: str) -> None:
     from privsketch.ledger.book import Ledger
 
     made = Ledger.create(file, accounting)  # type: ignore[arg-type]
-    if wants_json():
-        answer(written=[file], ledger=file, accounting=made.accounting)
-        return
-    click.echo(f"ledger      {file}, accounting {made.accounting}; for you alone")
-    click.echo(
-        f"next        state a data set's limit: privsketch ledger add {file} NAME --epsilon ... "
-        "--delta ..."
-    )
+    say(f"ledger      {file}, accounting {made.accounting}; for you alone")
+    say(f"next        privsketch ledger add {file} NAME --epsilon ... --delta ...")
+    answer(written=[file], ledger=file, accounting=made.accounting)
 
 
 @ledger.command()
@@ -101,7 +104,8 @@ def add(
     """Add a data set with its limit, which stays as it is.
 
     \b
-    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6 --person patient_id
+    privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6
+    privsketch ledger add budget.ledger stays --epsilon 1 --delta 0 --person id
     """
     from privsketch.ledger.book import Ledger
 
@@ -116,10 +120,8 @@ def add(
         note=note,
     )
     (added,) = (found for found in book.datasets() if found.name == name)
-    if wants_json():
-        answer(ledger=file, data_set=added.to_json())
-        return
-    click.echo("\n".join(_stated(added)))
+    say("\n".join(_stated(added)))
+    answer(ledger=file, data_set=added.to_json())
 
 
 @ledger.command()
@@ -132,9 +134,10 @@ def add(
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @JSON
 def show(file: Path, name: str | None, entries: bool, report: Path | None, force: bool) -> None:
-    """Show limits, what was spent and what is left, and draw the spending over time.
+    """Show limits, what was spent and what is left.
 
-    All data sets, or the one of that NAME. Costs are rounded up, and what is left down.
+    All data sets, or the one of that NAME, with the spending over time. Costs are rounded up, and
+    what is left down.
 
     \b
     privsketch ledger show budget.ledger
@@ -143,6 +146,7 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
     from privsketch.ledger.book import Ledger
 
     if report is not None:
+        require_file(report, "a report is a page of its own")
         require_free(report, force, "it would be replaced")
     book = Ledger(file)
     chosen, listed = _chosen(book, name)
@@ -151,20 +155,26 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
         from privsketch.report.spending import spending_page
 
         page = spending_page(file.name, book.accounting, chosen, listed)
-        write_file(report, page.encode())
+        write(lambda path: write_file(path, page.encode()), report)
     if wants_json():
-        answer(**_shown(book, chosen, listed, report))
+        answer(
+            written=[] if report is None else [report],
+            ledger=file,
+            accounting=book.accounting,
+            data_sets=[_facts(found, listed) for found in chosen],
+            entries=[entry.to_json() for entry in listed] if entries else None,
+        )
         return
-    click.echo(f"ledger      {file}, accounting {book.accounting}; for its holder alone")
-    if not chosen:
-        click.echo(f"            no data set yet: privsketch ledger add {file} NAME ...")
-        return
-    click.echo("\n".join(["", *_table(chosen)]))
+    say(f"ledger      {file}, accounting {book.accounting}; for its holder alone")
+    if chosen:
+        say("\n".join(["", *_table(chosen)]))
+    else:
+        say(f"            no data set yet: privsketch ledger add {file} NAME ...")
     for data_set in chosen:
-        click.echo("\n".join(["", *_stated(data_set), *_spent(data_set, listed)]))
+        say("\n".join(["", *_stated(data_set), *_spent(data_set, listed)]))
         rows = [_entry_line(entry) for entry in listed if entry.data_set == data_set.name]
         for row in rows if entries else ():
-            click.echo(row)
+            say(row)
     if report is not None:
         say_written(report)
 
@@ -173,10 +183,11 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
 @click.argument("file", type=_PATH)
 @JSON
 def check(file: Path) -> None:
-    """Check that a ledger is whole: the file, every line's hash, every sum, every limit.
+    """Check that a ledger is whole.
 
-    Exit code 5 if anything is wrong. The head is the last line's hash: written down elsewhere,
-    it shows later that no line before it was changed.
+    The file, every line's hash, every sum, every limit; exit code 5 if anything is wrong. The
+    head is the last line's hash: written down elsewhere, it shows later that no line before it was
+    changed.
 
     \b
     privsketch ledger check budget.ledger
@@ -196,15 +207,13 @@ def check(file: Path) -> None:
         raise
     except FileError as error:
         problems = [str(error)]
-    if wants_json():
-        facts = {"is_whole": not problems, "problems": problems, "head": head, "n_lines": n_lines}
-        answer(ledger=file, **facts)
+    answer(ledger=file, is_whole=not problems, problems=problems, head=head, n_lines=n_lines)
     for text in problems:
-        say(f"problem     {text}", None)
+        say(f"problem     {text}")
     if problems:
-        raise FileError(f"{file}: not whole; do not use it, and bring back a copy")
-    say(f"whole       {n_lines} lines, all hashes, sums and limits hold", None)
-    say(f"head        {head}", None)
+        raise FileError(f"{file}: not a whole ledger; do not use it, and bring back a copy")
+    say(f"whole       {n_lines} lines, all hashes, sums and limits hold")
+    say(f"head        {head}")
 
 
 @ledger.command()
@@ -213,15 +222,15 @@ def check(file: Path) -> None:
     "-o",
     "--output",
     type=_PATH,
-    default=Path("-"),
     help="File of the export, JSON; standard output if left out.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @JSON
-def export(file: Path, output: Path, force: bool) -> None:
-    """Write all data sets, entries and receipts as JSON; neither marks nor the key.
+def export(file: Path, output: Path | None, force: bool) -> None:
+    """Write a ledger as JSON, for people and other programs.
 
-    Names, times and outputs are yours: look before you hand it on.
+    All data sets, entries and receipts, and neither marks nor the key. Names, times and outputs
+    are yours: look before you hand it on.
 
     \b
     privsketch ledger export budget.ledger -o budget.json
@@ -229,21 +238,19 @@ def export(file: Path, output: Path, force: bool) -> None:
     from privsketch.formats import write_file
     from privsketch.ledger.book import Ledger
 
+    if output is not None:
+        require_free(output, force, "it would be replaced")
     content = Ledger(file).export()
-    text = json.dumps(content, indent=2) + "\n"
-    if is_standard(output):
-        if wants_json():
-            answer(written=[], ledger=file, export=content)
-        else:
-            click.echo(text, nl=False)
+    target = STANDARD_OUTPUT if output is None else output
+    if output is not None or not wants_json():
+        text = json.dumps(content, indent=2) + "\n"
+        write(lambda path: write_file(path, text.encode()), target)
+    note("it names your data sets and says when they were used", target)
+    if output is None:  # with --json it is part of the answer
+        answer(written=[], ledger=file, export=content)
         return
-    require_free(output, force, "it would be replaced")
-    write(lambda path: write_file(path, text.encode()), output)
-    if wants_json():
-        answer(written=[output], ledger=file, export=None)
-        return
-    say("careful     it names your data sets and says when they were used", output)
     say_written(output)
+    answer(written=[output], ledger=file, export=None)
 
 
 def _chosen(book: Ledger, name: str | None) -> tuple[list[DataSet], list[Entry]]:
@@ -252,25 +259,16 @@ def _chosen(book: Ledger, name: str | None) -> tuple[list[DataSet], list[Entry]]
     return [found for found in book.datasets() if name in (None, found.name)], listed
 
 
-def _shown(
-    book: Ledger, chosen: Sequence[DataSet], listed: Sequence[Entry], report: Path | None
-) -> dict[str, Any]:
+def _facts(found: DataSet, listed: Sequence[Entry]) -> dict[str, Any]:
+    """A data set, and its spending over time."""
     from privsketch.ledger.history import spending
 
     return {
-        "ledger": str(book.path),
-        "accounting": book.accounting,
-        "report": None if report is None else str(report),
-        "data_sets": [
-            {
-                **found.to_json(),
-                "used": float(found.limit.used(found.spent)),
-                "spending": [
-                    {"time": step.time.isoformat(), "entry": step.entry, "used": step.used}
-                    for step in spending(found, listed)
-                ],
-            }
-            for found in chosen
+        **found.to_json(),
+        "used": float(found.limit.used(found.spent)),
+        "spending": [
+            {"time": step.time.isoformat(), "entry": step.entry, "used": step.used}
+            for step in spending(found, listed)
         ],
     }
 
