@@ -45,6 +45,29 @@ def test_show_says_what_is_left_and_fits_a_terminal(path):
     assert max(map(len, rows)) <= 80
 
 
+def test_long_limits_fit_a_terminal(tmp_path):
+    new = tmp_path / "new.ledger"
+    succeeded("ledger", "create", new, "--accounting", "zcdp")
+    stated = ["--epsilon", 3, "--delta", 1e-6, "--without-rho", 0.25]
+    succeeded("ledger", "add", new, "visits", *stated)
+    said = succeeded("ledger", "show", new).stdout.splitlines()
+    assert "if all of it is pure" in " ".join(line.strip() for line in said)
+    assert max(len(line) for line in said[1:]) <= 80
+
+
+@pytest.mark.parametrize("command", [[], ["create"], ["add"], ["show"], ["check"], ["export"]])
+def test_pages_of_help_fit_a_terminal_and_cut_no_sentence(command):
+    lines = succeeded("ledger", *command, "--help").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not any(line.endswith("...") for line in lines[1:])
+
+
+def test_commands_are_listed_in_the_order_of_their_use():
+    said = succeeded("ledger", "--help").stdout
+    listed = [line.split()[0] for line in said.partition("Commands:\n")[2].splitlines()]
+    assert listed == ["create", "add", "show", "check", "export"]
+
+
 def test_show_of_one_data_set_with_its_entries(path):
     said = succeeded("ledger", "show", path, "visits", "--entries").stdout
     assert "a sketch" in said

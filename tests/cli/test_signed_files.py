@@ -139,6 +139,11 @@ def test_keygen(folder, passphrase):
     assert "site 3" in succeeded("inspect", "h3.pub").stdout.lower()
 
 
+@pytest.mark.parametrize("command", ["keygen", "sign", "verify", "trust"])
+def test_pages_of_help_fit_a_terminal(command):
+    assert max(map(len, succeeded(command, "--help").stdout.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("taken", ["h3.key", "h3.pub"])
 def test_keygen_overwrites_nothing(folder, passphrase, taken):
     (folder / taken).write_text("mine")

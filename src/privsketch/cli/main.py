@@ -199,7 +199,7 @@ def design(
     """Make the public recipe that all holders of a study share.
 
     \b
-    privsketch design -k 9 --box 0 1 --dim 3 --epsilon 1 --delta 1e-6 -o study.json
+    privsketch design -k 9 --ball 1 --dim 3 --epsilon 1 --delta 1e-6 -o study.json
     """
     from privsketch.design.plan import plan_design
     from privsketch.design.words import describe_design

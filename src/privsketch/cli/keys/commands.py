@@ -127,8 +127,8 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
 def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
     """Say who signed files, and refuse what is not signed.
 
-    A file is refused unless somebody who is trusted has signed it; then the exit code is 5. It is
-    about who made a file, not about what is in it.
+    A file is refused, with exit code 5, unless somebody who is trusted has signed it. It is about
+    who made a file, not about what is in it.
 
     \b
     privsketch verify site-*.sketch --trust site-1.pub --trust site-2.pub
@@ -212,7 +212,7 @@ def trust(
     if pinned is not None:
         say(f"pinned      {pinned.name}, {spoken(pinned.fingerprint)}")
         if expect is None:
-            note("compare these digits with its holder, by phone, before you rely on them", None)
+            note("compare the fingerprint with its holder, by phone, before you rely on it", None)
     if forgotten is not None:
         say(f"forgotten   {forgotten.name}, {spoken(forgotten.fingerprint)}")
     if is_list:

@@ -13,6 +13,7 @@ import click
 from privsketch.cli.options import choice
 from privsketch.cli.output import (
     STANDARD_OUTPUT,
+    filled,
     note,
     require_file,
     require_free,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from privsketch.ledger.book import DataSet, Entry, Ledger
 
 _PATH = click.Path(path_type=Path)
-_WIDTH = 79
+_INDENT, _WIDTH = 12, 79
 
 
 @click.group(cls=Group)
@@ -245,7 +246,7 @@ def export(file: Path, output: Path | None, force: bool) -> None:
     if output is not None or not wants_json():
         text = json.dumps(content, indent=2) + "\n"
         write(lambda path: write_file(path, text.encode()), target)
-    note("it names your data sets and says when they were used", target)
+    note("the export names your data sets and says when they were used", target)
     if output is None:  # with --json it is part of the answer
         answer(written=[], ledger=file, export=content)
         return
@@ -309,7 +310,7 @@ def _stated(found: DataSet) -> list[str]:
     lines = [
         f"data set    {found.name}",
         f"protects    {found.unit.text}, neighbours {found.neighbours}",
-        f"limit       {found.limit.text}",
+        filled(found.limit.text, "limit", _INDENT, _WIDTH),
     ]
     return [*lines, f"note        {found.note}"] if found.note else lines
 
@@ -323,8 +324,8 @@ def _spent(found: DataSet, listed: Sequence[Entry]) -> list[str]:
 
     share = 100 * found.limit.used(found.spent)
     lines = [
-        f"spent       {found.limit.spent_text(found.spent)}",
-        f"left        {found.limit.left_text(found.spent)}",
+        filled(found.limit.spent_text(found.spent), "spent", _INDENT, _WIDTH),
+        filled(found.limit.left_text(found.spent), "left", _INDENT, _WIDTH),
         f"entries     {found.n_entries}, {float(share):.3g} % of the limit"
         + (f"; {found.n_open} reserved and never committed" if found.n_open else ""),
     ]
