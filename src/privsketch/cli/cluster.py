@@ -93,6 +93,7 @@ METHODS = {
     type=click.Choice(list(dict.fromkeys(name for names in METHODS.values() for name in names))),
     default="auto",
     show_default=True,
+    metavar="METHOD",
     help="auto chooses from public facts: columns, clusters, budget, --records. Squared distances: "
     f"{', '.join(METHODS['squares'][1:])}; distances: {', '.join(METHODS['distances'][1:])}.",
 )
@@ -160,8 +161,8 @@ def cluster(
     \b
     privsketch cluster data.parquet -k 10 --epsilon 1 --delta 1e-6 --ball 13 \\
         -o model.json --report report.html
-    privsketch cluster data.parquet -k auto --max-clusters 15 --epsilon 1 --delta 1e-6 --ball 13 \\
-        -o model.json
+    privsketch cluster data.parquet -k auto --max-clusters 15 --epsilon 1 \\
+        --delta 1e-6 --ball 13 -o model.json
     """
     with reported_spending(adaptive=True) as spending:
         import privsketch as ps

@@ -159,8 +159,8 @@ def release(
     order. Shuffle it, or sort it by something public, first.
 
     \b
-    privsketch release data.parquet --epsilon 4 --components 10 --protect row --ball 3 \\
-        -o released.parquet
+    privsketch release data.parquet --epsilon 4 --components 10 --protect row \\
+        --ball 3 -o released.parquet
     """
     with reported_spending() as spending:
         import privsketch as ps
