@@ -7,149 +7,226 @@ alarm, or nothing does, which is information (docs/comparing.md).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
-from scipy.stats import chi2
+from scipy.stats import norm
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats
-from privsketch.comparison.explain import Explanation, explain, plain_fit
-from privsketch.comparison.observation import Fit, Observation, observe
-from privsketch.comparison.reference import Features, Reference
-from privsketch.design.recipe import Design
-from privsketch.errors import MergeError, ParameterError
-from privsketch.learning.kmeans.joint import decode_joint
-from privsketch.learning.problem import problem_of
+from privsketch.comparison.against import (
+    Look,
+    all_looks,
+    kept_features,
+    learn_reference,
+    major_changes,
+    public_rng,
+)
+from privsketch.comparison.clusters import cluster_shares
+from privsketch.comparison.difference import Difference, difference_of
+from privsketch.comparison.observation import observe
+from privsketch.comparison.reference import Features
+from privsketch.comparison.result import ClusterShares, ColumnChange, Comparison, SourceComparison
+from privsketch.errors import MergeError
+from privsketch.features.maps import Contribution
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
 
-MAX_FEATURES = 1500  # that are looked at; more tell little more
-MAX_WORK = 3 * 10**6  # components x features x columns of one search: a few seconds
-_PURPOSE_COMPARISON = 5  # streams of the public seed: frequencies 0 and 1, learners 2 and 3
-# Of alarms, by trial on honest studies (benchmarks/compare_sites.py).
-EXPLAINED = 0.9  # share of what own shares leave that the changes must explain
-MINOR = 0.1  # share of that which a column may have without a reason of its own
-MIN_SHIFT = 1.5  # standard deviations of a column, over all records of the others
-MIN_WIDTHS = 3.0  # standard deviations inside of clusters
-MIN_FACTOR = 1.3  # or its inverse
+CHANCE = 1e-4  # that one of alike sources is said to differ, in all
+MIN_MEANS = 0.25  # difference of means that is worth a word, in standard deviations of a column
+MIN_SINGLE = 0.05  # share of a misfit that a change of one column alone explains
+MAX_NAMED = 3  # columns that are named
 
 
-@dataclass(frozen=True, eq=False)
-class Look:
-    """What was seen of one source against the others."""
+def compare(sketches: Iterable[Sketch]) -> Comparison:
+    """Hold sketches of one study beside each other. Charges nothing.
 
-    place: int
-    seen: Observation
-    reference: Reference
-    plain: float
-    explanation: Explanation | None
-    is_alarm: bool
-    weights: Floats
-    n_numbers: int
+    Says which source is unlike the others beyond noise and sampling, by how much and along which
+    columns, and whether a shift or the factor of a unit (pounds for kilograms) explains it, which
+    is an alarm. Sources may differ in their shares of clusters; that is none. Clusters that only
+    one source has are said to be so. Sketches that no records can have led to are refused, as by
+    `merge`.
+
+    Parameters
+    ----------
+    sketches : list of Sketch
+        At least two, of the same design. A merged one counts as one source.
+
+    Examples
+    --------
+    >>> import numpy as np, privsketch as ps
+    >>> rng = np.random.default_rng(0)
+    >>> domain = ps.Box([0, 0], [300, 300], columns=["weight", "height"])
+    >>> design = ps.Design.plan(n_components=2, domain=domain, n_records=5000, random_state=0,
+    ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6))
+    >>> def site(name, factor):
+    ...     centers = np.array([[60, 160], [90, 185]])[rng.integers(2, size=5000)]
+    ...     records = centers + rng.normal(size=(5000, 2)) * [6, 5]
+    ...     return ps.sketch(records * [factor, 1], design, source=name)
+    >>> found = ps.compare([site("a", 1), site("b", 1), site("c", 2.2046)])
+    >>> print(*found.alarm_lines())
+    c: weight: 2.205 times what the others have (pounds instead of kilograms)
+    """
+    parts = _checked(sketches)
+    design = parts[0].design
+    if not design.mapping.has_table:
+        return _compare_moments(parts)
+    rows = kept_features(design)
+    features = Features(design, rows)
+    seen = [observe(part, rows) for part in parts]
+    rng = public_rng(design)
+    with one_thread():
+        looks, notes = all_looks(parts, features, seen)
+        odd = {place for place, look in looks.items() if look.is_alarm} if len(parts) > 2 else set()
+        found = []
+        for place, part in enumerate(parts):
+            # An odd one among the others would make all of them unlike.
+            kept = [other for s, other in enumerate(parts) if s != place and s not in odd]
+            others = merge(kept, same_records=True)
+            look = looks.get(place)
+            reference = None if look is None else look.reference
+            difference = difference_of(seen[place], observe(others, rows), reference, rng)
+            found.append(_told(part, look, difference, len(parts)))
+        clusters: ClusterShares | None = None
+        if looks:
+            alarms = {place: look for place, look in looks.items() if look.is_alarm}
+            kept = [part for place, part in enumerate(parts) if place not in alarms]
+            reference = learn_reference(kept or parts, features, size=design.n_components)
+            changes = {
+                place: look.explanation.changes
+                for place, look in alarms.items()
+                if look.explanation is not None
+            }
+            clusters = cluster_shares(reference, seen, changes)
+    return Comparison(design, tuple(found), clusters, tuple(notes))
 
 
-def kept_features(design: Design) -> npt.NDArray[np.intp]:
-    """Rows of the features that are looked at: all, or evenly spaced ones."""
-    m = design.n_features
-    if m <= MAX_FEATURES:
-        return np.arange(m)
-    return np.unique(np.linspace(0, m - 1, MAX_FEATURES).astype(np.intp))
+def _checked(sketches: Iterable[Sketch]) -> list[Sketch]:
+    parts = list(sketches) if isinstance(sketches, Iterable) else []
+    if len(parts) < 2 or not all(isinstance(part, Sketch) for part in parts):
+        raise MergeError("compare: expected two sketches or more, in a list")
+    merge(parts, same_records=True)  # refuses what is of another study, or of no records
+    return parts
 
 
-def n_components(design: Design) -> int:
-    """Components of a mixture that describes others: twice those of the study, if it carries them."""
-    most = max(1, 2 * design.n_features // (4 * (design.dim + 1)))
-    return int(min(2 * design.n_components, max(design.n_components, most), 40))
-
-
-def learn_reference(sketches: list[Sketch], features: Features) -> Reference:
-    """A mixture of the sum of sketches."""
-    total = merge(sketches, same_records=True)
-    design = total.design
-    key = np.array([design.frequencies.seed, _PURPOSE_COMPARISON], np.uint64)
-    rng = np.random.Generator(np.random.Philox(key=key))
-    density = decode_joint(problem_of(total), n_components(design), rng, n_init=1).density
-    density = density.subset(np.flatnonzero(density.weights > 0.005 * density.weights.sum()))
-    widths = np.sqrt(density.axis_variances())
-    return Reference(features, density.weights, density.centers, widths)
-
-
-def look_at(place: int, seen: Observation, reference: Reference) -> Look:
-    """One source against a mixture of the others."""
-    fit, plain, weights = plain_fit(seen, reference)
-    n = fit.n_numbers
-    if plain < n + 60 + 4 * math.sqrt(2 * n):
-        return Look(place, seen, reference, plain, None, False, weights, n)
-    found = explain(seen, reference)
-    return Look(
-        place, seen, reference, plain, found, alarming(found, reference), found.weights, n
+def _told(part: Sketch, look: Look | None, difference: Difference, n: int) -> SourceComparison:
+    """What was found of one source."""
+    differs = difference.chance < CHANCE / n
+    changes: tuple[ColumnChange, ...] = ()
+    columns: tuple[str, ...] = ()
+    explained = 0.0
+    if look is not None and look.explanation is not None:
+        found, lines = look.explanation, look.reference.features.lines
+        explained = max(found.explained, 0.0) if found.changes else 0.0
+        mistakes = found.mistakes
+        told = [
+            place
+            for place in sorted(found.changes)
+            if place in major_changes(found) or mistakes[place] is not None
+        ]
+        changes = tuple(
+            ColumnChange(
+                lines[place].name,
+                found.changes[place].factor,
+                found.changes[place].shift,
+                getattr(mistakes[place], "words", ""),
+            )
+            for place in told
+        )
+        parts = {lines[place].name: gain for place, gain in found.singles.items()}
+        columns = _largest(parts, MIN_SINGLE * found.excess)
+    elif look is not None and differs:
+        columns = _largest(_mean_differences(look), MIN_MEANS)
+    return SourceComparison(
+        source=", ".join(part.sources),
+        n_records=part.n_records,
+        differs=differs or (look is not None and look.is_alarm),
+        difference=difference.size,
+        misfit=None if look is None else look.misfit,
+        explained=explained,
+        columns=columns,
+        changes=changes,
+        is_alarm=look is not None and look.is_alarm,
     )
 
 
-def alarming(found: Explanation, reference: Reference) -> bool:
-    """Whether a shift, or units' factors of few columns, explain a source."""
-    if not found.changes or found.explained < EXPLAINED:
-        return False
-    whole = max(found.plain - found.left, 1e-12)
-    major = [place for place in found.changes if found.gains[place] >= MINOR * whole]
-    if all(found.mistakes[place] is not None for place in major):
-        factors = [found.changes[place].factor for place in major]
-        if not all(factor > MIN_FACTOR or factor < 1 / MIN_FACTOR for factor in factors):
-            return False
-        # Factors of most columns put one cluster anywhere.
-        few = 2 * len(major) <= reference.n_columns
-        return few or has_several(found.weights, reference)
-    # A shift alone: of one column, large, and of more than one cluster, which might as well be
-    # one of the source's own.
-    place, change = major[0], found.changes[major[0]]
-    if len(major) > 1 or change.factor != 1.0 or not has_several(found.weights, reference):
-        return False
-    line = reference.features.lines[place]
-    spread = reference.spread(place)
-    shares = reference.weights / max(float(reference.weights.sum()), 1e-300)
-    width = math.sqrt(float(shares @ np.square(reference.widths[:, place])))
-    least = max(MIN_SHIFT * spread, MIN_WIDTHS * width)
-    return abs(change.shift) >= abs(line.value(least / 2) - line.value(-least / 2))
+def _largest(sizes: dict[str, float], least: float) -> tuple[str, ...]:
+    names = sorted(sizes, key=lambda name: -sizes[name])
+    return tuple(name for name in names[:MAX_NAMED] if sizes[name] >= least)
 
 
-def has_several(weights: Floats, reference: Reference) -> bool:
-    """Whether records of these weights (K,) lie in clusters that are apart."""
-    shares = weights / max(float(weights.sum()), 1e-300)
-    large = np.flatnonzero(shares > 0.1)
-    means, widths = reference.means[large], reference.widths[large]
-    apart = np.abs(means[:, None] - means[None])
-    both = np.sqrt(np.square(widths)[:, None] + np.square(widths)[None])
-    return bool((apart > 3 * both).any())
+def _mean_differences(look: Look) -> dict[str, float]:
+    """Differences of the means of columns, in standard deviations, by own shares."""
+    reference = look.reference
+    own = look.weights / max(float(look.weights.sum()), 1e-300)
+    all_ = reference.weights / max(float(reference.weights.sum()), 1e-300)
+    found = {}
+    for place, line in reference.features.lines.items():
+        away = abs(float((own - all_) @ reference.means[:, place]))
+        found[line.name] = away / max(reference.spread(place), 1e-300)
+    return found
 
 
-def looks(sketches: list[Sketch]) -> list[Look]:
-    design = sketches[0].design
-    rows = kept_features(design)
-    features = Features(design, rows)
-    seen = [observe(sketch, rows) for sketch in sketches]
-    found: dict[int, Look] = {}
-    odd: set[int] = set()
-    with one_thread():
-        for place in by_distance(seen):
-            others = [s for t, s in enumerate(sketches) if t != place and t not in odd]
-            reference = learn_reference(others, features)
-            found[place] = look_at(place, seen[place], reference)
-            if found[place].is_alarm and len(others) > 1:
-                odd.add(place)
-    return [found[place] for place in sorted(found)]
+# ---------------------------------------------------------------- principal components
 
 
-def by_distance(seen: list[Observation]) -> list[int]:
-    """Places of sources, those farthest from most others first."""
-    means = np.array([one.mean for one in seen])
-    noise = np.array([2 * one.noise_variance / one.n_records**2 + 1 / one.n_records for one in seen])
-    apart = np.mean(np.abs(means[:, None] - means[None]) ** 2, axis=2)
-    apart = apart - noise[:, None] - noise[None]
-    middle = [
-        float(np.median(np.delete(apart[s], s))) for s in range(len(seen))
-    ]
-    return [int(s) for s in np.argsort(-np.array(middle))]
+def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
+    """Sketches of squares and products: each number against that of the others.
+
+    No unit is looked for: records of other shapes change second moments as units do.
+    """
+    design = parts[0].design
+    found = []
+    level = float(norm.isf(CHANCE / (2 * len(parts) * design.n_values)))
+    for part in parts:
+        others = merge([other for other in parts if other is not part], same_records=True)
+        means, variances = zip(*(_mean_moments(one) for one in (part, others)), strict=True)
+        away = means[0] - means[1]
+        deviation = np.sqrt(variances[0] + variances[1])
+        left = max(float(np.sum(away**2 - deviation**2)), 0.0)
+        size = float(np.sqrt(left / max(float(np.sum(means[1] ** 2)), 1e-300)))
+        differs = bool((np.abs(away) > level * deviation).any())
+        found.append(
+            SourceComparison(
+                source=", ".join(part.sources),
+                n_records=part.n_records,
+                differs=differs,
+                difference=min(size, 2.0),
+                misfit=None,
+                explained=0.0,
+                columns=_moment_columns(part, away, level * deviation) if differs else (),
+                changes=(),
+                is_alarm=False,
+            )
+        )
+    notes = ("shifts and units are looked for in sketches for clusters and mixtures only",)
+    return Comparison(design, tuple(found), None, notes)
+
+
+def _mean_moments(sketch: Sketch) -> tuple[Floats, Floats]:
+    """(n_values,) sums per record in units of the largest, and their variances, from above."""
+    design = sketch.design
+    contribution: Contribution = design.contribution
+    unit = float(contribution.largest * design.sum_noise.factor)
+    rate = 1.0 if design.masks is None else design.masks.total_rate(design.n_features)
+    count = max(sketch.assumed_records, 1.0)
+    means = sketch.sums / (unit * rate * count)
+    squares = sum(weight**2 for weight in sketch.weights)
+    noise = squares * design.sum_noise.sums_law.variance / (unit * rate * count) ** 2
+    # A number between 0 and 1 varies by no more than its mean, one between -1 and 1 by 1.
+    scatter = np.clip(means, 0.0, 1.0) if not contribution.signed else np.ones(len(means))
+    spread = sketch.repetition * (scatter / rate + 1 / rate - 1) / count
+    counted = squares * design.sum_noise.count_variance / count**2 * means**2
+    return np.asarray(means), np.asarray(noise + spread + counted)
+
+
+def _moment_columns(part: Sketch, away: Floats, limits: Floats) -> tuple[str, ...]:
+    """Columns whose own second moment differs."""
+    design = part.design
+    if design.feature_map != "second-moments":
+        return ()
+    names = design.columns or tuple(f"column {j + 1}" for j in range(design.dim))
+    first, second = np.triu_indices(design.dim)
+    own = np.flatnonzero(first == second)
+    sizes = {names[first[j]]: float(abs(away[j]) / limits[j]) for j in own}
+    return _largest(sizes, 1.0)

@@ -79,7 +79,7 @@ def _moments(real: Floats) -> np.ndarray:
 
 
 def explain(seen: Observation, reference: Reference) -> Explanation:
-    """The best changes of a few columns: one after the other, two at once where one does not help."""
+    """The best changes of a few columns: one by one, two at once where one does not help."""
     fit, plain, _ = plain_fit(seen, reference)
     search = _Search(fit, reference)
     excess = max(plain - fit.n_numbers, 0.0)
@@ -138,7 +138,9 @@ class _Search:
             starts = [(place, change) for place in places for change in self.trials[place]]
         else:
             ranked = sorted(
-                (cost, place, t) for place, tops in first.items() for t, (cost, _) in enumerate(tops)
+                (cost, place, t)
+                for place, tops in first.items()
+                for t, (cost, _) in enumerate(tops)
             )
             starts = [(place, first[place][t][1]) for _, place, t in ranked[:MAX_STARTS]]
         best: tuple[float, dict[int, Change]] | None = None

@@ -23,6 +23,7 @@ from scipy.special import ndtr
 from privsketch._typing import Floats
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball
+from privsketch.errors import ParameterError
 from privsketch.schema.columns import Column, Number
 from privsketch.schema.labels import Labelled
 
@@ -183,7 +184,7 @@ def _nodes() -> tuple[Floats, Floats]:
 
 
 class Reference:
-    """A mixture of the others: weights (K,), means and widths (K, dim) about the domain's center."""
+    """A mixture of the others: weights (K,), means and widths (K, dim) about the center."""
 
     def __init__(self, features: Features, weights: Floats, means: Floats, widths: Floats) -> None:
         self.features = features
@@ -215,9 +216,7 @@ class Reference:
         for order in self.features.orders:
             whole = np.ones((self.size, len(self.features.frequencies)), dtype=np.complex128)
             for column, place in self.features.others:
-                whole *= self.features.other_factor(
-                    column, place, order, self.means, self.widths
-                )
+                whole *= self.features.other_factor(column, place, order, self.means, self.widths)
             found[order] = whole
         return found
 
@@ -250,7 +249,7 @@ class Reference:
             part = self._signs(order, found)
             total = part if total is None else total + part
         if total is None:
-            raise ValueError("a feature map has at least one order")
+            raise ParameterError("a feature map has at least one order")
         return np.concatenate([total.real, total.imag], axis=-1)
 
     def _signs(self, order: int, found: Complex) -> Complex:
@@ -268,5 +267,7 @@ class Reference:
         """Standard deviation of a coordinate over all of the mixture."""
         shares = self.weights / max(float(self.weights.sum()), 1e-300)
         mean = float(shares @ self.means[:, place])
-        second = shares @ (np.square(self.means[:, place] - mean) + np.square(self.widths[:, place]))
+        second = shares @ (
+            np.square(self.means[:, place] - mean) + np.square(self.widths[:, place])
+        )
         return float(np.sqrt(second))

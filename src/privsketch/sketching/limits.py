@@ -1,9 +1,9 @@
 """What no sketch of a design can be: sums that its number of records does not allow.
 
-A record adds a bounded integer to every sum, so n records add at most n times as much, and the noise
-has a known law. A sketch beyond that was not made by its design: somebody has multiplied it, mixed
-up numbers, or made it up. Honest sketches, those of no record among them, are refused with a
-chance below `FALSE_ALARM` each, over the noise alone and whatever the records are.
+A record adds a bounded integer to every sum, so n records add at most n times as much, and the
+noise has a known law. A sketch beyond that was not made by its design: somebody has multiplied it,
+mixed up numbers, or made it up. Honest sketches, those of no record among them, are refused with
+a chance below `FALSE_ALARM` each, over the noise alone and whatever the records are.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def require_possible(sketch: Sketch) -> None:
         names = ", ".join(repr(source) for source in sketch.sources[:3])
         more = " and others" if len(sketch.sources) > 3 else ""
         raise MergeError(
-            f"the sketch of source {names}{more} cannot come from records: {reason}. It was changed, "
-            "or not made by this design; ask for it again"
+            f"the sketch of source {names}{more} cannot come from records: {reason}. It was "
+            "changed, or not made by this design; ask for it again"
         )
 
 
