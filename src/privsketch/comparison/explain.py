@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
 from privsketch._typing import Floats
 from privsketch.comparison.observation import Fit, Observation
@@ -19,7 +20,8 @@ from privsketch.comparison.reference import Change, Reference
 from privsketch.comparison.units import MISTAKES, UnitMistake
 
 MAX_COLUMNS = 4  # that are changed at once
-SHIFTS = (-3.0, -2.0, -1.2, -0.7, 0.7, 1.2, 2.0, 3.0)  # tried first, in standard deviations
+# Shifts that are tried first, in standard deviations of a column.
+SHIFTS = (-8.0, -5.0, -3.0, -2.0, -1.2, -0.7, 0.7, 1.2, 2.0, 3.0, 5.0, 8.0)
 FAR = 0.1  # share of a source's signal that own shares leave, from which on pairs are tried
 FEW = 3  # columns of which all pairs of changes are tried
 MAX_STARTS, N_TOPS = 8, 2  # changes that a second one is added to; of a column
@@ -168,17 +170,14 @@ class _Search:
             return found
 
         start = np.zeros(len(places))
-        simplex = np.vstack([start, 0.08 * np.eye(len(places))])
+        steps: Any = {
+            "maxfev": 24 * len(places),
+            "initial_simplex": np.vstack([start, 0.08 * np.eye(len(places))]),
+            "xatol": 1e-3,
+            "fatol": 0.5,
+        }
         found = minimize(
-            lambda t: self.cost(changed(t)),
-            start,
-            method="Nelder-Mead",
-            options={
-                "maxfev": 24 * len(places),
-                "initial_simplex": simplex,
-                "xatol": 1e-3,
-                "fatol": 0.5,
-            },
+            lambda t: self.cost(changed(t)), start, method="Nelder-Mead", options=steps
         )
         return float(found.fun), changed(found.x)
 
@@ -206,12 +205,31 @@ class _Search:
                     if cost <= allowed
                 ]
                 mistakes[place] = None
-                # Numbers are fitted: a shift that explains as well as any unit is a shift.
-                if good and not (changes[place].factor == 1.0 and fitted < min(good)[2] - 12):
+                # Numbers are fitted: what a shift explains clearly better than any unit is one.
+                shifted = self._shift(others, place)
+                told = {**others, place: shifted}
+                if good and min(good)[2] <= self.cost(told) + max(12.0, 0.005 * (plain - least)):
                     best = min(good)[3]
                     mistakes[place] = MISTAKES[best]
                     changes = {**changes, place: trials[best]}
+                elif self.cost(told) <= allowed:
+                    changes = {**changes, place: shifted}
         return changes, mistakes
+
+    def _shift(self, others: dict[int, Change], place: int) -> Change:
+        """The best change of a column that is a shift, the others being changed as they are."""
+        trials = [change for change in self.trials[place] if change.factor == 1.0]
+        if not trials:
+            return Change()
+        costs = self.fit.costs(self.reference.vectors(others, place, trials))
+        start = trials[int(costs.argmin())].shift
+        found = minimize_scalar(
+            lambda t: self.cost({**others, place: Change(1.0, start * t)}),
+            bounds=(0.5, 1.7),
+            method="bounded",
+            options={"maxiter": 15},
+        )
+        return Change(1.0, start * float(found.x))
 
     def _unit(self, place: int) -> str:
         column = self.reference.features.lines[place].column

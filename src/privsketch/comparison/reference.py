@@ -106,7 +106,7 @@ class Features:
         self.frequencies = design.radians()[rows]  # (m, dim), about the domain's center
         self.is_cut = not isinstance(design.domain, Ball)
         self.orders: tuple[int, ...] = (1,)
-        self.dither = np.zeros(len(rows))
+        self.dither: Floats = np.zeros(len(rows))
         if design.mapping.dithered:
             turns = design.frequencies.offsets(design.domain)[rows]
             self.dither = turns * (2 * np.pi * 2.0**-design.frequencies.turn_bits)
