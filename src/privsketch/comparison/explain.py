@@ -176,9 +176,8 @@ class _Search:
             "xatol": 1e-3,
             "fatol": 0.5,
         }
-        found = minimize(
-            lambda t: self.cost(changed(t)), start, method="Nelder-Mead", options=steps
-        )
+        search: Any = minimize  # its types do not know this method with a plain function
+        found = search(lambda t: self.cost(changed(t)), start, method="Nelder-Mead", options=steps)
         return float(found.fun), changed(found.x)
 
     def named(

@@ -109,7 +109,8 @@ class Features:
         self.dither: Floats = np.zeros(len(rows))
         if design.mapping.dithered:
             turns = design.frequencies.offsets(design.domain)[rows]
-            self.dither = turns * (2 * np.pi * 2.0**-design.frequencies.turn_bits)
+            turn = 2 * np.pi * 2.0**-design.frequencies.turn_bits
+            self.dither = np.asarray(turns * turn, dtype=np.float64)
             self.orders = _SIGN_ORDERS
         # Labels and circles are no lines: their coordinates go together.
         self.others: list[tuple[Column | None, slice]] = []
