@@ -1,7 +1,6 @@
 """Units and shifts are named, honest sources raise no alarm, clusters of one source are its own."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +8,9 @@ import pytest
 import privsketch as ps
 from benchmarks.compare_sites import honest_study, is_named, unit_study
 from privsketch.errors import MergeError
+from tests.answers import validated
 from tests.commands import succeeded
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "json" / "compare.schema.json"
 CENTERS = np.array([[60, 160, 36.2], [95, 185, 39.0], [75, 170, 36.8]])
 WIDTHS = np.array([5.0, 4.0, 0.3])
 COLUMNS = ("weight", "height", "temperature")
@@ -198,7 +197,6 @@ def test_second_moments_tell_who_differs():
 
 
 def test_commands_say_it(tmp_path):
-    jsonschema = pytest.importorskip("jsonschema")
     paths = []
     for one in study(planned(), {"weight": (2.2046226, 0.0)}):
         paths.append(str(tmp_path / f"{one.sources[0]}.sketch"))
@@ -208,7 +206,7 @@ def test_commands_say_it(tmp_path):
     assert "ALARM weight: 2.205 times" in told.stdout
     assert "pounds instead of kilograms" in page.read_text(encoding="utf-8")
     answer = json.loads(succeeded("compare", *paths, "--json").stdout)
-    jsonschema.validate(answer, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validated(answer, "compare")
     assert answer["alarms"] == ["odd"]
     merged = succeeded("merge", *paths, "-o", str(tmp_path / "all.sketch"))
     assert "ALARM       odd: weight: 2.205" in merged.stdout

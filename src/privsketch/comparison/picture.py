@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from privsketch.comparison.result import Comparison
-from privsketch.errors import ParameterError
+from privsketch.drawing.axes import INK, figure_of
 
-_INK, _ON_LIGHT = "#24292f", "#1f2328"  # pages replace the first one where they are dark
+_ON_LIGHT = "#1f2328"  # pages replace INK where they are dark
 _ALARM, _DIFFERS, _ALIKE = "#dc6a1e", "#3366cc", "#8c959f"
 MAX_DRAWN = 40  # sources, the most unlike ones
 HEIGHT = 0.3  # inches for a source
@@ -35,7 +35,7 @@ def draw_differences(comparison: Comparison, axis: Any) -> None:
             told = f"alarm: {told}"
         else:
             told = "" if one.differs else "like the others"
-        axis.text(size + 1, row, _plain(told, 34), va="center", fontsize=8, color=_INK)
+        axis.text(size + 1, row, _plain(told, 34), va="center", fontsize=8, color=INK)
     axis.set_yticks(rows, [_plain(one.source, 22) for one in shown])
     axis.set_xlim(0, max(*sizes, 10.0) * 1.6)
     axis.invert_yaxis()
@@ -65,14 +65,9 @@ def draw_shares(comparison: Comparison, axis: Any) -> None:
 
 def picture_of(comparison: Comparison) -> Any:
     """A matplotlib figure of both."""
-    try:
-        import matplotlib.figure
-    except ImportError:
-        raise ParameterError('plot: it needs matplotlib; pip install "privsketch[plot]"') from None
     n_rows = len(drawn_sources(comparison))
-    size = (8.0, 1.2 + HEIGHT * max(n_rows, 3))
-    figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
-    first, second = figure.subplots(1, 2, width_ratios=(3, 2))
+    figure, axes = figure_of(8.0, 1.2 + HEIGHT * max(n_rows, 3), 1, 2)
+    first, second = axes[0]
     draw_differences(comparison, first)
     draw_shares(comparison, second)
     return figure

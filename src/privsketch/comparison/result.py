@@ -165,6 +165,16 @@ class Comparison:
             )
         return found
 
+    def merge_lines(self) -> list[str]:
+        """What who merges should know: alarms, clusters of one source, who differs."""
+        lines = [f"ALARM       {line}" for line in self.alarm_lines()]
+        lines += [f"clusters    {line}" for line in self.cluster_lines()]
+        differing = [one.source for one in self.sources if one.differs and not one.is_alarm]
+        if differing:
+            names = ", ".join(differing[:8]) + (", ..." if len(differing) > 8 else "")
+            lines.append(f"sources     unlike the others: {names}; privsketch compare says more")
+        return lines or ["sources     like each other, but for noise and sampling"]
+
     def describe(self) -> str:
         """The comparison in plain words, several lines."""
         width = max(6, min(24, max(len(one.source) for one in self.sources)))

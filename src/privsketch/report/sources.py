@@ -8,8 +8,9 @@ from importlib.util import find_spec
 
 from privsketch.comparison.picture import HEIGHT, draw_differences, draw_shares, drawn_sources
 from privsketch.comparison.result import Comparison, SourceComparison, center_text
+from privsketch.drawing.axes import figure_of
 from privsketch.formats import write_file
-from privsketch.report.drawing import NO_PLOTS, figure_of, notes_of, plot_of
+from privsketch.report.drawing import NO_PLOTS, notes_of, plot_of
 from privsketch.report.html import page_of
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from scipy.stats import gamma
 
 from privsketch._typing import Floats
-from privsketch.receipt import INSECURE
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball
 from privsketch.errors import MergeError
@@ -24,6 +23,7 @@ from privsketch.features.moments import DIAGONAL, MOMENT_RADIUS, OFF_DIAGONAL, m
 from privsketch.features.quadratic import QuadraticContribution
 from privsketch.noise.laws import MAX_RECORDS
 from privsketch.noise.mechanism import NoiseLaw
+from privsketch.receipt import INSECURE
 from privsketch.sketching.sketch import Sketch
 
 FALSE_ALARM = 1e-12  # chance that an honest sketch is refused, over its noise
