@@ -10,6 +10,7 @@ from pathlib import Path
 NAMES = (
     "accuracy",
     "compare",
+    "compare_sites",
     "cost",
     "cuda",
     "decoders",

@@ -36,6 +36,7 @@ ROOMS = [
     ["learning"],
     ["clustering"],
     ["projection"],
+    ["comparison"],
     ["report"],
     ["_load"],
     ["estimators"],
@@ -93,7 +94,8 @@ def test_rooms_import_only_from_above(name):
 
 @pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize(
-    "name", [m for m in MODULES if room(m) in {"design", "models", "learning", "report"}]
+    "name",
+    [m for m in MODULES if room(m) in {"design", "models", "learning", "comparison", "report"}],
 )
 def test_learners_planners_and_reports_cannot_read_records(name):
     reached, waiting = {name}, [name]

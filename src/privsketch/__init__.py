@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privsketch._load import load
     from privsketch.budget import Budget
+    from privsketch.comparison.compare import compare
+    from privsketch.comparison.result import Comparison
     from privsketch.design.recipe import Design
     from privsketch.domain import Ball, Box
     from privsketch.errors import PrivsketchError, PrivsketchWarning
@@ -70,6 +72,7 @@ _HOMES = {
     "GaussianMixtureModel": "models.mixture",
     "ClusterModel": "models.clusters",
     "Composition": "noise.composition",
+    "Comparison": "comparison.result",
     "Cost": "sketching.estimate",
     "KMeansOptions": "estimators.kmeans",
     "Key": "signing.keys",
@@ -92,6 +95,7 @@ _HOMES = {
     "check": "survey.check",
     "compose": "noise.composition",
     "cluster_released": "projection.kmeans",
+    "compare": "comparison.compare",
     "load": "_load",
     "encode": "tables.reading",
     "estimate_cost": "sketching.estimate",
@@ -122,6 +126,7 @@ __all__ = [
     "GaussianMixtureModel",
     "ClusterModel",
     "Composition",
+    "Comparison",
     "Cost",
     "KMeansOptions",
     "Key",
@@ -144,6 +149,7 @@ __all__ = [
     "check",
     "cluster_released",
     "compose",
+    "compare",
     "encode",
     "estimate_cost",
     "learn_gaussian_mixture",

@@ -22,6 +22,7 @@ COMMANDS = [
     "design",
     "sketch",
     "merge",
+    "compare",
     "learn",
     "cluster",
     "release",

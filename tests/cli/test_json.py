@@ -39,6 +39,7 @@ EXAMPLES = {
         ["study.json", "data.npy", "--dry-run"],
     ],
     "merge": [["a.sketch", "b.sketch", "-o", "all.sketch"]],
+    "compare": [["a.sketch", "b.sketch"], ["a.sketch", "b.sketch", "--report", "sources.html"]],
     "learn": [
         ["a.sketch", "--n-init", 1, "-o", "learned.json", "--report", "report.html"],
         ["a.sketch", "-k", 1],

@@ -265,11 +265,49 @@ def merge(
     total = ps.merge(parts, same_records=same_records, weights=factors)
     write(total.save, output)
     say(total.receipt.describe(), output)
+    found = ps.compare(parts) if len(parts) > 1 else None
+    for line in [] if found is None else found.merge_lines():
+        say(line, output)
     say_written(output)
     if wants_json():
         from privsketch.cli.shell.facts import sketch_facts
 
-        answer(written=[output], **sketch_facts(total))
+        alarms = [] if found is None else found.alarm_lines()
+        answer(written=[output], alarms=alarms, **sketch_facts(total))
+
+
+@main.command()
+@click.argument("sketches", nargs=-1, required=True, type=_PATH)
+@click.option("--report", type=_PATH, help="File of a page with a picture, HTML.")
+@SIGNED_BY
+@click.option("--force", is_flag=True, help="Replace an existing report.")
+@JSON
+def compare(
+    sketches: tuple[Path, ...], report: Path | None, signed_by: tuple[str, ...], force: bool
+) -> None:
+    """Say which source is unlike the others, and whether a unit explains it.
+
+    A function of public sketches: nothing is spent. An alarm is a shift, or the factor of a unit
+    (pounds for kilograms), of few columns that explains a source. Other differences are told as
+    such.
+
+    \b
+    privsketch compare site-*.sketch --report sites.html
+    """
+    import privsketch as ps
+    from privsketch.cli.keys.checking import load_sketches
+
+    if report is not None:
+        require_free(report, force, "it would be replaced")
+    found = ps.compare(load_sketches(sketches, signed_by))
+    say(found.describe(), report)
+    if report is not None:
+        from privsketch.report.sources import save_comparison
+
+        write(lambda path: save_comparison(found, path), report)
+        say_written(report)
+    if wants_json():
+        answer(written=[] if report is None else [report], **found.to_json())
 
 
 main.add_command(learn)

@@ -73,7 +73,12 @@ def save_report(
 
 
 def _page(content: Content, parts: list[str], title: str | None) -> str:
-    title = escape(content.title if title is None else title)
+    return page_of(content.title if title is None else title, parts)
+
+
+def page_of(title: str, parts: list[str]) -> str:
+    """A page of these parts, which are HTML."""
+    title = escape(title)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'

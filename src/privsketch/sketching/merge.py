@@ -10,6 +10,7 @@ import numpy as np
 from privsketch.errors import MergeError, ParameterError, require_count
 from privsketch.noise.laws import saturating_add, saturating_multiply
 from privsketch.receipt import INSECURE
+from privsketch.sketching.limits import require_possible
 from privsketch.sketching.sketch import MAX_WEIGHT, Sketch, merged_receipt, releases_of
 
 
@@ -23,7 +24,9 @@ def merge(
 
     Charges nothing: it only rearranges what was released. Different sources hold
     different records, so their costs do not add. The same source twice is refused
-    unless `same_records=True` says that its costs are to add.
+    unless `same_records=True` says that its costs are to add. A sketch whose sums no records
+    can have led to, such as one that was multiplied by hand, is refused; of an honest one that
+    has a chance below 1e-12.
 
     Sums of records add up to the sum over all records: every record counts alike, and a
     holder in proportion to its number of records, as in ICASSP Definition 4 for holders of
@@ -45,6 +48,7 @@ def merge(
     if not all(isinstance(part, Sketch) for part in parts):
         raise MergeError("merge: expected sketches, in a list; load files with Sketch.load")
     if len(parts) == 1 and weights is None:
+        require_possible(parts[0])
         return parts[0]
     design = parts[0].design
     for part in parts[1:]:
@@ -68,6 +72,8 @@ def merge(
             "`same_records=True` if that is meant; holders of different records need different "
             "source names"
         )
+    for part in parts:
+        require_possible(part)
     factors = _checked_weights(weights, len(parts))
     values = np.zeros_like(parts[0].values)
     for part, factor in zip(parts, factors, strict=True):
