@@ -702,6 +702,6 @@ def test_help_tells_what_a_user_must_know():
         "as text",
         "does not shrink",
         "spends the budget again",
-        "--epsilon 4 --components 10 --protect row --ball 3",
+        "--epsilon 4 --components 10 --protect row",
     ):
         assert words in text

@@ -35,6 +35,8 @@ def cautions_during(work):
         warnings.simplefilter("always")
         work()
     ours = [one for one in caught if issubclass(one.category, ps.PrivsketchWarning)]
+    # What fits of one process cost together has tests of its own.
+    ours = [one for one in ours if "every fit is a release" not in str(one.message)]
     assert all(one.filename == __file__ for one in ours)  # not a line of the package
     return [str(one.message) for one in ours]
 
