@@ -131,7 +131,7 @@ def test_designs_of_every_kind_compare(choices):
     assert not ps.compare(study(design, None)).alarms
 
 
-def test_two_sketches_tell_no_odd_one_and_merged_ones_count_as_one():
+def test_two_sketches_tell_no_odd_one():
     design = planned()
     pair = ps.compare([site(design, "a"), site(design, "b", change={"weight": (2.2046226, 0)})])
     assert len(pair.alarms) == 1
