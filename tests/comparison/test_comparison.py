@@ -98,6 +98,22 @@ def test_pounds_and_inches_of_five_sites(seed):
     assert is_named(found), found.describe()
 
 
+def test_of_units_that_do_the_same_the_one_is_named_that_changes_least():
+    """Inches, feet and metres all lie below the lower bound of a height in centimetres."""
+    numbers = [ps.Number("weight", 0, 300, unit="kg"), ps.Number("height", 120, 220, unit="cm")]
+    design = ps.Design.plan(
+        n_components=3,
+        domain=ps.Schema([*numbers, ps.Number("temperature", 30, 110)]),
+        budget=ps.Budget(epsilon=1.0, delta=1e-6),
+        n_records=4000,
+        random_state=5,
+    )
+    both = {"weight": (2.2046226, 0.0), "height": (1 / 2.54, 0.0)}
+    (alarm,) = ps.compare(study(design, both)).alarms
+    told = {one.column: one.factor for one in alarm.changes}
+    assert told == pytest.approx({"weight": 2.2046, "height": 0.3937}, rel=1e-3)
+
+
 def n_alarms(first, count):
     return sum(bool(ps.compare(honest_study(first + seed)).alarms) for seed in range(count))
 

@@ -26,6 +26,8 @@ FAR = 0.1  # share of a source's signal that own shares leave, from which on pai
 FEW = 3  # columns of which all pairs of changes are tried
 MAX_STARTS, N_TOPS = 8, 2  # changes that a second one is added to; of a column
 MIN_PART = 0.08  # of what own shares leave unexplained, for a column
+N_EXACT = 6  # units whose cost is computed in full
+TIE = 1.0  # of chi-square: no reason to prefer one of two explanations
 MIN_GAIN = 40.0  # of chi-square for a column: far beyond the best of a few hundred tries
 
 
@@ -190,9 +192,10 @@ class _Search:
                 others = {other: change for other, change in changes.items() if other != place}
                 trials = [Change(mistake.factor, mistake.shift) for mistake in MISTAKES]
                 rough = self.fit.costs(self.reference.vectors(others, place, trials))
+                near = rough <= np.sort(rough)[N_EXACT - 1] + TIE
                 exact = {
                     int(c): self.cost({**others, place: trials[int(c)]})
-                    for c in np.argsort(rough)[:6]
+                    for c in np.flatnonzero(near)
                 }
                 fitted = self.cost(changes)
                 least = min(fitted, *exact.values())
@@ -208,7 +211,7 @@ class _Search:
                 shifted = self._shift(others, place)
                 told = {**others, place: shifted}
                 if good and min(good)[2] <= self.cost(told) + max(12.0, 0.005 * (plain - least)):
-                    best = min(good)[3]
+                    best = _likeliest(good)
                     mistakes[place] = MISTAKES[best]
                     changes = {**changes, place: trials[best]}
                 elif self.cost(told) <= allowed:
@@ -233,6 +236,20 @@ class _Search:
     def _unit(self, place: int) -> str:
         column = self.reference.features.lines[place].column
         return "" if column is None else column.unit
+
+
+def _likeliest(good: list[tuple[bool, bool, float, int]]) -> int:
+    """Of units that explain as much as the best one, the one that changes values least.
+
+    Where all values end at a bound of the column, inches, feet and metres explain it alike.
+    """
+    is_other, is_shifted, cost, _ = min(good)
+    ties = [
+        number
+        for other, shifted, one, number in good
+        if (other, shifted) == (is_other, is_shifted) and one <= cost + TIE
+    ]
+    return min(ties, key=lambda number: (abs(math.log(MISTAKES[number].factor)), number))
 
 
 def _candidates(reference: Reference, place: int) -> list[Change]:
