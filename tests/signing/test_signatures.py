@@ -92,6 +92,69 @@ def test_a_signature_with_the_order_added_is_refused():
     assert not is_signature(bytes.fromhex(public), forged, bytes.fromhex(message))
 
 
+def points_of_small_order():
+    """All writings of the eight points whose multiples are at most eight, by their curve."""
+    prime = 2**255 - 19
+    d = -121665 * pow(121666, -1, prime) % prime
+
+    def added(one, two):
+        (x, y), (u, v) = one, two
+        product = d * x * u * y * v
+        top, side = (x * v + y * u), (y * v + x * u)
+        return (
+            top * pow(1 + product, -1, prime) % prime,
+            side * pow(1 - product, -1, prime) % prime,
+        )
+
+    # y of order 8, of the points that double to x^2 = -1, y = 0
+    root = pow(2, (prime - 1) // 4, prime)
+    points = {(0, 1), (0, prime - 1), (root, 0), (prime - root, 0)}
+    for y in SMALL_Y:
+        square = (y * y - 1) * pow(d * y * y + 1, -1, prime) % prime
+        x = pow(square, (prime + 3) // 8, prime)
+        x = x if (x * x - square) % prime == 0 else x * root % prime
+        points |= {(x, y), (prime - x, y)}
+    for point in points:
+        eightfold = point
+        for _ in range(3):
+            eightfold = added(eightfold, eightfold)
+        assert eightfold == (0, 1)
+    assert len(points) == 8
+    for _, y in points:
+        for sign in (0, 2**255):
+            for written in (y, y + prime):
+                if written < 2**255:
+                    yield (written + sign).to_bytes(32, "little")
+
+
+SMALL_Y = (
+    0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826,
+    0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7,
+)
+
+
+def test_a_key_under_which_anybody_can_sign_is_none():
+    """[S]B = R + [k]A holds for S = 0, R = -[k]A, whatever is signed: the library agrees to it."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    neutral = (1).to_bytes(32, "little")
+    forged = neutral + bytes(32)
+    accepted = 0
+    for point in set(points_of_small_order()):
+        for n in range(40):
+            message = b"%d" % n
+            assert not is_signature(point, forged, message)
+            try:
+                Ed25519PublicKey.from_public_bytes(point).verify(forged, message)
+                accepted += 1
+            except (InvalidSignature, ValueError):
+                pass
+    assert accepted > 40  # else there is nothing to refuse here
+    with pytest.raises(ParameterError, match="does not bind"):
+        ps.PublicKey("site-1", {"ed25519": neutral}, forged)
+
+
 def test_what_is_signed_and_how_a_key_is_named():
     """The bytes of docs/format.md, for good."""
     assert signed_message("design", b"{}") == b"privsketch design v1\0{}"

@@ -33,6 +33,9 @@ KEY_BYTES, SIGNATURE_BYTES = 32, 64
 OWN_KINDS = ("key", "public-key", "signature")  # these sign or are signed by themselves
 _FIELDS = ("kind", "name", "key", "signature")
 _KIND = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
+_PRIME = 2**255 - 19  # y coordinates are numbers modulo this one
+_EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826  # y of order 8
+_SMALL_ORDER = frozenset((0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH))
 
 
 def signature_path(path: str | os.PathLike[str]) -> Path:
@@ -58,6 +61,8 @@ def sign_message(secret: bytes, message: bytes) -> bytes:
 def is_signature(public: bytes, signature: bytes, message: bytes) -> bool:
     """Whether a signature is that of the holder of a public key, of this message."""
     require_library()
+    if not is_proper(public):
+        return False
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -66,6 +71,16 @@ def is_signature(public: bytes, signature: bytes, message: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def is_proper(public: bytes) -> bool:
+    """Whether a public key can belong to somebody.
+
+    Under one of the eight points of small order, or another writing of them, anybody can sign
+    anything without a secret; libraries let them pass, as RFC 8032 does.
+    """
+    y = int.from_bytes(public, "little") & (2**255 - 1)  # the highest bit is the sign of x
+    return y < _PRIME and y not in _SMALL_ORDER
 
 
 def key_fingerprint(public: bytes) -> str:
