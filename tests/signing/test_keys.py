@@ -233,6 +233,21 @@ def test_names_are_a_line_of_text_and_no_path(name):
         ps.Key.generate(name)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "h3\N{VARIATION SELECTOR-16}",
+        "h\N{COMBINING GRAPHEME JOINER}3",
+        "h3\N{HANGUL FILLER}",
+        "\N{BRAILLE PATTERN BLANK}h3",
+        "ho\N{COMBINING DIAERESIS}he",  # looks like the composed letter
+    ],
+)
+def test_names_have_no_characters_that_are_not_seen(name):
+    with pytest.raises(ParameterError, match="not seen"):
+        ps.Key.generate(name)
+
+
 # ---------------------------------------------------------------- files
 
 

@@ -376,6 +376,31 @@ def test_a_name_is_pinned_once(key):
     assert pinned_keys() == [key.public]
 
 
+@pytest.mark.parametrize(
+    "name", ["Designer", "DESIGNER", "de\N{FULLWIDTH LATIN SMALL LETTER S}igner"]
+)
+def test_a_name_that_reads_like_a_pinned_one_is_refused(key, name):
+    pin(key.public)
+    with pytest.raises(SignatureError, match="another key is pinned as 'designer'"):
+        pin(ps.Key.generate(name).public)
+
+
+@pytest.mark.parametrize("name", ["site\N{NON-BREAKING HYPHEN}1", "Site\N{EN DASH}1", "site_1"])
+def test_hyphens_read_alike(name):
+    pin(ps.Key.generate("site-1").public)
+    with pytest.raises(SignatureError, match="another key is pinned as 'site-1'"):
+        pin(ps.Key.generate(name).public)
+
+
+def test_a_pinned_key_does_not_change_its_name(key):
+    """Its holder can sign any name; a pin that was compared by phone stays what it was."""
+    secret = bytes(range(32))
+    pin(ps.Key("site-2", {"ed25519": secret}).public)
+    with pytest.raises(SignatureError, match="pinned as 'site-2', and now calls itself"):
+        pin(ps.Key("designer", {"ed25519": secret}).public)
+    assert [one.name for one in pinned_keys()] == ["site-2"]
+
+
 def test_a_file_does_not_stand_in_for_a_pinned_name(folder, key):
     """Somebody who can write into this folder cannot say who is trusted."""
     ps.Key.generate("stranger").public.save("designer")
@@ -385,13 +410,17 @@ def test_a_file_does_not_stand_in_for_a_pinned_name(folder, key):
     assert found_key("designer") == key.public
 
 
-def test_a_name_that_looks_like_a_fingerprint_hides_no_key(key):
-    for name in (key.fingerprint, "0" * 32):
-        pin(ps.Key.generate(name).public)
+def test_a_fingerprint_finds_no_key_by_its_name(key):
+    """Else a key of that name would be trusted for one that is not pinned, or no longer."""
+    for name in (key.fingerprint, spoken(key.fingerprint), "0" * 32):
+        with pytest.raises(ParameterError, match="no fingerprint"):
+            ps.Key.generate(name)
     pin(key.public)
     assert found_key(key.fingerprint) == key.public
-    assert found_key("0" * 32).name == "0" * 32
     assert forget(key.fingerprint) == key.public
+    for text in (key.fingerprint, "0" * 32):
+        with pytest.raises(ParameterError, match="no key is pinned"):
+            found_key(text)
 
 
 def test_a_part_of_a_fingerprint_is_not_enough(key):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,24 @@ from privsketch.formats import parse_json, require_fields
 VERSION = 1
 MAX_BYTES = 64 * 2**10  # of such a file; keys for sealing take a few thousand
 MAX_NAME = 100
+N_DIGITS = 32  # of a key's fingerprint
 _HEX = frozenset("0123456789abcdef")
+# Printable by Python's table, and nothing is seen of them: fillers, joiners, selectors of variants.
+_UNSEEN = frozenset(
+    chr(code)
+    for low, high in (
+        (0x034F, 0x034F),
+        (0x115F, 0x1160),
+        (0x17B4, 0x17B5),
+        (0x180B, 0x180F),
+        (0x2800, 0x2800),
+        (0x3164, 0x3164),
+        (0xFE00, 0xFE0F),
+        (0xFFA0, 0xFFA0),
+        (0xE0100, 0xE01EF),
+    )
+    for code in range(low, high + 1)
+)
 
 
 def written(kind: str, content: dict[str, Any]) -> bytes:
@@ -56,7 +74,7 @@ def hex_bytes(value: Any, n_bytes: int | None, what: str) -> bytes:
 
 
 def checked_name(name: object) -> str:
-    """A key's name: one line of text that is no path and has no ending of a public key's file."""
+    """A key's name: one line of text that is seen, and no path, .pub file or fingerprint."""
     is_line = isinstance(name, str) and 1 <= len(name) <= MAX_NAME and name.isprintable()
     text = str(name)
     if not is_line or text != text.strip() or set("/\\") & set(text) or text.endswith(".pub"):
@@ -66,7 +84,27 @@ def checked_name(name: object) -> str:
             f"expected 1 to {MAX_NAME} printable characters, without / or \\ and not ending in "
             ".pub",
         )
+    if text != unicodedata.normalize("NFC", text) or _UNSEEN & set(text):
+        raise ParameterError(
+            "name", ascii(name), "expected no characters that are not seen, and accents composed"
+        )
+    digits = fingerprint_digits(text)
+    if len(digits) == N_DIGITS and set(digits) <= _HEX:
+        raise ParameterError("name", name, "expected a name that is no fingerprint")
     return text
+
+
+def alike(name: str) -> str:
+    """The same text for names that are read as one: in capitals, wide letters, other hyphens."""
+    text = unicodedata.normalize("NFKC", name).casefold()
+    seen = "".join(c for c in text if c not in _UNSEEN and c.isprintable())
+    dashes = "".join("-" if unicodedata.category(c) == "Pd" or c == "_" else c for c in seen)
+    return " ".join(unicodedata.normalize("NFKC", dashes).split())
+
+
+def fingerprint_digits(text: str) -> str:
+    """A fingerprint as it is written, without what separates its groups."""
+    return "".join(text.split()).replace("-", "").replace(":", "").lower()
 
 
 def read_small(path: str | os.PathLike[str], *, secret: bool = False) -> bytes:

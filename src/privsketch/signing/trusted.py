@@ -13,6 +13,7 @@ from pathlib import Path
 
 from privsketch.errors import AccessError, FileError, ParameterError, SignatureError
 from privsketch.formats import read_file, write_file
+from privsketch.signing.documents import alike, fingerprint_digits
 from privsketch.signing.keys import PublicKey
 from privsketch.signing.signature import Signature, kind_of_file, signature_path, spoken
 
@@ -136,9 +137,14 @@ def pinned_keys() -> list[PublicKey]:
 def pin(key: PublicKey) -> Path:
     """Trust a key from now on; the file that says so."""
     for other in pinned_keys():
-        if other.name == key.name and other.identity != key.identity:
+        if other.identity == key.identity and other.name != key.name:
             raise SignatureError(
-                f"another key is pinned as {key.name!r}, {spoken(other.fingerprint)}; if its "
+                f"this key is pinned as {other.name!r}, and now calls itself {key.name!r}; if it "
+                "is to have that name, forget the other one first"
+            )
+        if other.identity != key.identity and alike(other.name) == alike(key.name):
+            raise SignatureError(
+                f"another key is pinned as {other.name!r}, {spoken(other.fingerprint)}; if its "
                 "holder has a new one, forget the old one first"
             )
     folder = pins_folder()
@@ -164,19 +170,14 @@ def forget(text: str) -> PublicKey:
 
 def is_fingerprint_of(text: str, key: PublicKey) -> bool:
     """Whether somebody read out the whole fingerprint of a key, in groups or not."""
-    return _digits(text) == key.fingerprint
+    return fingerprint_digits(text) == key.fingerprint
 
 
 def _pinned(text: str, advice: str = "") -> PublicKey:
-    """A pinned key by its fingerprint, or else by its name, which may look like another's."""
+    """A pinned key by its fingerprint, or by its name, which is none."""
     keys = pinned_keys()
     found = [key for key in keys if is_fingerprint_of(text, key)]
     found += [key for key in keys if key.name == text]
     if not found:
         raise ParameterError(f"{text!r}: no key is pinned under this name or fingerprint{advice}")
     return found[0]
-
-
-def _digits(text: str) -> str:
-    """A fingerprint as it is written, without what separates its groups."""
-    return "".join(text.split()).replace("-", "").replace(":", "").lower()

@@ -54,7 +54,8 @@ def keygen(
         if path.is_symlink() or path.exists():
             raise AccessError(f"{path} exists; a key is never overwritten")
         require_writable(path)
-    key = Key.generate(key_file.stem if name is None else name)
+    # Some systems write accents of file names apart from their letters.
+    key = Key.generate(normalize("NFC", key_file.stem) if name is None else name)
     passphrase = None
     if not no_passphrase:
         passphrase = given_passphrase(key_file, passphrase_file, is_new=True)
