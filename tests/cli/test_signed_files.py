@@ -402,6 +402,25 @@ def test_a_release_in_the_name_of_another_site_is_refused(study, folder):
     failed(folder, *MERGE, *trusted, words="signed by 'site-1', but its source is named 'site-2'")
 
 
+@pytest.mark.parametrize("source", ["Site-1", "site\N{NON-BREAKING HYPHEN}1", "site-1 "])
+def test_a_name_that_reads_like_that_of_another_site_is_refused(study, folder, source):
+    sketch(1)
+    assert sketch(2, "--source", source).exit_code == 0
+    trusted = ["--signed-by", "site-1.pub", "--signed-by", "site-2.pub"]
+    failed(folder, *MERGE, *trusted, words="as another key that is trusted here")
+
+
+def test_who_signs_a_sum_also_for_others_is_told(study):
+    """Else a site could hide what it says in the name of another in a sum of its own."""
+    sketch(2)
+    sketch(2, "-o", "forged.sketch", "--source", "site-1")
+    succeeded("merge", "s2.sketch", "forged.sketch", "-o", "sum.sketch")
+    succeeded("sign", "sum.sketch", "--key", "site-2.key")
+    trusted = ["--signed-by", "site-1.pub", "--signed-by", "site-2.pub"]
+    told = succeeded("merge", "sum.sketch", "-o", "all.sketch", *trusted)
+    assert "sum.sketch is a sum that site-2 has signed, also for site-1" in told.stderr
+
+
 def test_other_names_and_two_sketches_of_one_signer_are_told(study):
     sketch(1, "--source", "ward A")
     sketch(2, "--source", "ward B", key="site-1.key")

@@ -84,21 +84,28 @@ def _compare_sources(
 ) -> None:
     """Refuse a release in the name of somebody else who is trusted; tell what else is odd."""
     from privsketch.errors import SignatureError
+    from privsketch.signing.documents import alike
 
+    names = {alike(key.name): key for key in trusted}
     times: Counter[str] = Counter()
     for path, sketch, signer in zip(paths, sketches, signers, strict=True):
-        if signer is None or len(sketch.ids) > 1:  # whoever adds sketches up signs for others
+        if signer is None:
+            continue
+        others = [source for source in sketch.sources if source != signer.name]
+        named = [source for source in others if names.get(alike(source), signer) != signer]
+        if len(sketch.ids) > 1:  # whoever adds sketches up signs for others
+            if named:
+                told = f"{path} is a sum that {signer.name} has signed, also for "
+                caution(told + ", ".join(dict.fromkeys(named)))
             continue
         times[signer.name] += 1
-        source = sketch.sources[0]
-        if source == signer.name:
-            continue
-        if any(source == key.name for key in trusted):
+        if named:
             raise SignatureError(
-                f"{path}: signed by {signer.name!r}, but its source is named {source!r}, as "
+                f"{path}: signed by {signer.name!r}, but its source is named {named[0]!r}, as "
                 "another key that is trusted here"
             )
-        caution(f"{path} is signed by {signer.name}, and its source is named {source}")
+        if others:
+            caution(f"{path} is signed by {signer.name}, and its source is named {others[0]}")
     for name, number in times.items():
         if number > 1:
             caution(f"{name} has signed {number} of these sketches: are they of different records?")
