@@ -782,3 +782,16 @@ def test_an_error_keeps_no_table():
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
     for value in (None, 3, 0.5, "auto", (1.0, 2.0), np.int64(3)):
         assert ParameterError("n_clusters", value, "expected an integer").value is value
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no such device")
+def test_what_has_no_end_is_refused(folder, monkeypatch):
+    """A link in a shared folder may lead anywhere; its size says 0."""
+    monkeypatch.setattr(formats, "MAX_JSON_BYTES", 1000)
+    monkeypatch.setattr(formats, "MAX_VALUES", 1000)
+    os.symlink("/dev/zero", "site-1.sketch")
+    with pytest.raises(FileError, match="larger than any"):
+        ps.load("site-1.sketch")
+    (folder / "large").write_bytes(bytes(9001))
+    with pytest.raises(FileError, match="larger than any"):
+        ps.load("large")

@@ -47,17 +47,20 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     ...     ps.load(f"{folder}/study.json") == design
     True
     """
-    what = os.fspath(path)
-    data = read_file(path)
+    return loaded(read_file(path), os.fspath(path))
+
+
+def loaded(data: bytes, what: str) -> Loaded:
+    """What the bytes of a file of ours contain; `what` names it in errors."""
     if data.startswith(SKETCH_MAGIC):
         return Sketch.from_bytes(data, what)
     kind = document_kind(data, what)
     if kind is None and b'"columns"' in data:  # a schema is JSON that people write
-        return Schema.load(path)
+        return Schema.from_bytes(data, what)
     if kind == "design":
-        return Design.load(path)
+        return Design.from_bytes(data, what)
     if kind == "release":
-        return ReleaseDescription.load(path)
+        return ReleaseDescription.from_bytes(data, what)
     if kind == "public-key":
         return PublicKey.from_bytes(data, what)
     for model in _MODELS:

@@ -169,13 +169,17 @@ def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[n
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """All bytes of a file of ours, unless it is larger than any such file can be."""
     path = Path(path)
+    largest = MAX_JSON_BYTES + 8 * MAX_VALUES
     try:
-        size = path.stat().st_size
-        if size > MAX_JSON_BYTES + 8 * MAX_VALUES:
-            raise FileError(f"{path}: {size} bytes is larger than any privsketch file")
-        return path.read_bytes()
+        with open(path, "rb") as stream:
+            # Pipes and devices have no size beforehand, and may have no end.
+            size = os.fstat(stream.fileno()).st_size
+            data = stream.read(largest + 1) if size <= largest else b""
     except OSError as error:
         raise AccessError(f"{path}: {error.strerror or 'cannot be read'}") from None
+    if max(size, len(data)) > largest:
+        raise FileError(f"{path}: {max(size, len(data))} bytes is larger than any privsketch file")
+    return data
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:

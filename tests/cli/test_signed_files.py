@@ -371,6 +371,29 @@ def test_a_signature_that_cannot_be_written_denies_nothing(study, folder, monkey
     assert (folder / "s1.sketch").exists()
 
 
+# ---------------------------------------------------------------- inspect
+
+
+def test_what_is_told_was_checked(study, folder, monkeypatch):
+    """A file that is exchanged after its signature was found right is not shown as signed."""
+    from privsketch.cli.keys import checking
+
+    succeeded("trust", "designer.pub")
+    before = succeeded("inspect", "study.json")
+    checked = checking.checked_bytes
+
+    def exchanged(path, *more):
+        found = checked(path, *more)
+        succeeded(*[9 if word == 1 else word for word in DESIGN], "--force")
+        return found
+
+    monkeypatch.setattr(checking, "checked_bytes", exchanged)
+    told = succeeded("inspect", "study.json")
+    assert "signed by   designer" in told.stderr
+    assert told.stdout == before.stdout
+    assert ps.Design.load("study.json").budget.epsilon == 9
+
+
 # ---------------------------------------------------------------- merge
 
 

@@ -327,7 +327,7 @@ def inspect(file: Path) -> None:
     \b
     privsketch inspect study.json
     """
-    import privsketch as ps
+    from privsketch._load import loaded
     from privsketch.cli.keys.checking import checked_bytes
     from privsketch.models.base import Model
     from privsketch.projection.files import receipt_beside
@@ -336,10 +336,10 @@ def inspect(file: Path) -> None:
     if receipt is not None:
         say(f"table       {file}, described by {receipt}", None)
         file = receipt
-    _, signer = checked_bytes(file)
+    data, signer = checked_bytes(file)
     if signer is not None:
         click.echo(f"signed by   {signer.name}", err=True)
-    found = ps.load(file)
+    found = loaded(data, str(file))
     say(found.describe(), None)
     if isinstance(found, Model):
         say("\n" + found.receipt.describe(), None)

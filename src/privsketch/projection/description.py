@@ -141,11 +141,16 @@ class ReleaseDescription:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ReleaseDescription:
         """Read what `save` wrote; FileError for anything else."""
-        content = document_content(read_file(Path(path)), KIND, str(path))
+        return cls.from_bytes(read_file(path), os.fspath(path))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str = "receipt") -> ReleaseDescription:
+        """The description from the bytes of its file; `what` names it in errors."""
+        content = document_content(data, KIND, what)
         try:
             return cls._from_json(content)
         except (KeyError, TypeError, ParameterError) as error:
-            raise FileError(f"{path}: not a valid description of a release: {error}") from None
+            raise FileError(f"{what}: not a valid description of a release: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
         """The description as plain JSON values."""

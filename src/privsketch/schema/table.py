@@ -280,8 +280,12 @@ class Schema:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schema:
         """Read a schema written by `save`, or by hand."""
-        what = os.fspath(path)
-        content = parse_json(read_file(path), what)
+        return cls.from_bytes(read_file(path), os.fspath(path))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str = "schema") -> Schema:
+        """A schema from the bytes of its file; `what` names it in errors."""
+        content = parse_json(data, what)
         with reading(what):
             return cls.from_json(content)
 
