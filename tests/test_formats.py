@@ -795,3 +795,48 @@ def test_what_has_no_end_is_refused(folder, monkeypatch):
     (folder / "large").write_bytes(bytes(9001))
     with pytest.raises(FileError, match="larger than any"):
         ps.load("large")
+
+
+UNPRINTABLE = ["\x1b[2J", "\x9b31m", "one\nscale       0", "\u202egnp", "\u2028", "\x7f"]
+
+
+def with_text(content, path, text):
+    """A copy of nested values with another text at a path."""
+    first, *rest = path
+    copied = dict(content) if isinstance(content, dict) else list(content)
+    copied[first] = with_text(copied[first], rest, text) if rest else text
+    return copied
+
+
+@pytest.mark.parametrize("text", UNPRINTABLE)
+def test_texts_of_strangers_that_steer_a_terminal_are_refused(sketch, text, tmp_path):
+    """Receipts and reasons of a file are shown as they are: a line break would forge a line."""
+    header, values = formats.unpack_sketch(sketch.to_bytes(), "sketch")
+    changed = with_text(header, ["receipt", "calibration"], text)
+    with pytest.raises(FileError, match="cannot be printed"):
+        ps.Sketch.from_bytes(formats.pack_sketch(changed, values))
+    model = ps.learn_kmeans(sketch, 2, n_init=1)
+    content = formats.document_content(model.to_bytes(), "cluster-model", "model")
+    for path in (["receipt", "mechanism"], ["concerns"], ["receipt", "unit"]):
+        changed = with_text(content, path, [text] if path == ["concerns"] else text)
+        with pytest.raises(FileError, match="cannot be printed"):
+            ps.ClusterModel.from_bytes(document("cluster-model", changed))
+    with pytest.raises(FileError, match="not valid JSON"):
+        formats.parse_json(json.dumps({text: 1}).encode(), "schema")
+
+
+def test_names_of_columns_come_from_tables_and_are_shown_as_a_line(make_records, tmp_path):
+    """A head of a spreadsheet may have line breaks; a model that was paid for can be read again."""
+    names = ["income\nin EUR", "\x1b[2J", "c\u00a0d"]
+    design = plan_design(
+        n_components=2, domain=ps.Box(-1, 1, dim=3), budget=ps.Budget(1.0), columns=names,
+        n_features=20, random_state=0,
+    )  # fmt: skip
+    again = ps.Design.from_bytes(design.to_bytes())
+    assert list(again.columns) == names
+    model = ps.learn_kmeans(ps.sketch(make_records(), again), 2, n_init=1)
+    again = ps.ClusterModel.from_bytes(model.to_bytes())
+    assert list(again.columns) == names
+    for told in (design.describe(), again.describe()):
+        assert all(c.isprintable() or c in "\n\u00a0" for c in told)
+        assert "income" in told

@@ -30,6 +30,8 @@ FORMAT_VERSION = 2  # that of docs/format.md
 MAX_JSON_BYTES = 64 * 2**20  # larger files are refused before they are read; by trial
 MAX_VALUES = 2**22  # twice what MAX_FEATURES = 2^20 of two numbers each need
 _OURS = "privsketch-"
+_NAMES = ("columns", "record")  # fields that hold those of columns
+_SPACES = "\u00a0\u202f\u2009"  # that do not break a line, and a thin one
 _PREAMBLE = struct.Struct("<8sII")
 _DIGEST_BYTES = 32  # SHA-256
 
@@ -50,6 +52,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):  # a person may read one, the program the other
         raise ValueError("a key occurs twice")
+    if not all(name.isprintable() for name in value):  # errors name them, on terminals
+        raise ValueError("a key that cannot be printed")
     return value
 
 
@@ -128,7 +132,38 @@ def document_content(data: bytes, kind: str, what: str) -> dict[str, Any]:
     require_version(whole.pop("version", None), what)
     if whole.pop("fingerprint", None) != fingerprint(whole):
         raise FileError(f"{what}: the fingerprint does not match; the file was altered")
+    _require_printable(whole, what)
     return whole
+
+
+def _require_printable(value: Any, what: str) -> None:
+    """Refuse texts that are shown as something else than they are.
+
+    Files come from strangers, and their words are shown on terminals and in receipts: an escape
+    sequence could clear a screen or colour a warning away, a line break add a line that says less
+    was spent.
+    """
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str) and as_line(one) != one:
+            raise FileError(f"{what}: a text in it has characters that cannot be printed")
+        if isinstance(one, dict):
+            # Names of columns are those of tables, which may have line breaks; see `as_line`.
+            waiting.extend(each for name, each in one.items() if not _are_names(name, each))
+        if isinstance(one, list):
+            waiting.extend(one)
+
+
+def _are_names(field: str, value: Any) -> bool:
+    return field in _NAMES and isinstance(value, list) and all(type(n) is str for n in value)
+
+
+def as_line(text: str) -> str:
+    """A stranger's text as one line that does nothing to a terminal: with escapes, as in Python."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in _SPACES else ascii(c)[1:-1] for c in text)
 
 
 def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:
@@ -163,6 +198,7 @@ def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[n
     if header_bytes > len(body) - _PREAMBLE.size or len(payload) % 8:
         raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
     header = parse_json(body[_PREAMBLE.size : _PREAMBLE.size + header_bytes], what)
+    _require_printable(header, what)
     return header, np.frombuffer(payload, dtype="<i8").astype(np.int64)
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import privsketch as ps
 from privsketch import errors
+from privsketch.cli.main import main
 from privsketch.cli.shell.failure import EXIT_CODES, kind_of
 from privsketch.cli.spending import Spending
 from privsketch.cli.stopping import Stop
@@ -131,7 +133,7 @@ def test_every_error_has_its_exit_code(folder, monkeypatch, error, code):
 
     monkeypatch.setattr("privsketch.cli.keys.checking.load_design", fails)
     assert failed(*SKETCH)[0] == code
-    monkeypatch.setattr(ps, "load", fails)
+    monkeypatch.setattr("privsketch._load.loaded", fails)
     assert failed("inspect", "study.json")[0] == code  # of a command that can spend nothing
 
 
@@ -329,3 +331,39 @@ def test_an_answer_that_nobody_takes_is_a_failure(folder, arguments):
     assert ended.stderr.startswith("Error: standard output: Broken pipe")
     assert COUNTS in ended.stderr  # the bounds were made, and may have been read
     assert "Traceback" not in ended.stderr
+
+
+def test_names_do_not_steer_a_terminal(folder):
+    """What stands in a shared folder may be called anything."""
+    name = "site\x1b[2J\x9b31m.sketch"
+    for command in (["inspect", name], [name], ["merge", name, "-o", "all.sketch"]):
+        told = CliRunner().invoke(main, command, color=True)  # else click takes some of it away
+        assert "site\\x1b[2J\\x9b31m.sketch" in told.stderr
+        assert "\x1b" not in told.output and "\x9b" not in told.output
+    sketched = [*map(str, SKETCH[:-1]), name, "--source", "site"]
+    shown = CliRunner().invoke(main, sketched, color=True)
+    assert shown.exit_code == 0
+    assert "written to site\\x1b[2J" in shown.stdout
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
+@pytest.mark.parametrize("command", [["inspect", "missing"], ["inspect", "--wrong"]])
+def test_a_failure_that_nobody_hears_is_still_one(folder, command):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [PRIVSKETCH, *command, "--json"], stdout=subprocess.PIPE, stderr=full, text=True
+        )
+    error = validated(json.loads(done.stdout), "failure")["error"]
+    assert done.returncode == error["exit_code"] == EXIT_CODES[error["kind"]] in (DATA, USAGE)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes on Linux")
+def test_answers_are_text_whatever_files_are_called(folder):
+    name = os.fsdecode(b"out\xff.sketch")
+    for encoding in ("utf-8", "ascii"):
+        done = subprocess.run(
+            [PRIVSKETCH, *map(str, SKETCH[:-1]), name, "--source", "s", "--force", "--json"],
+            stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": encoding},
+        )  # fmt: skip
+        assert done.returncode == 0
+        assert json.loads(done.stdout.decode("ascii"))["written"] == [name]

@@ -63,7 +63,7 @@ def say_cautions(
 def caution(text: str, *, width: int | None = None) -> None:
     """What to think about once more, on stderr; machines are told, too."""
     line = f"careful     {text}" if width is None else filled(text, "careful", 12, width)
-    click.echo(line, err=True)
+    click.echo(answer.readable(line), err=True)
     answer.remark("cautions", text)
 
 

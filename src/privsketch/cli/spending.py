@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from privsketch.cli.output import note
+from privsketch.cli.shell.answer import readable
 from privsketch.cli.stopping import NOTHING, Stop
 
 _COUNTS = "the budget counts as spent"
@@ -88,7 +89,7 @@ def _shown_warnings() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, PrivsketchWarning):
-                click.echo(f"careful     {message}", err=True)
+                click.echo(readable(f"careful     {message}"), err=True)
             else:
                 others(message, category, *place, **more)
 

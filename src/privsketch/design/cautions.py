@@ -19,6 +19,7 @@ from privsketch.design.forecast import MANY_COLUMNS
 from privsketch.design.recipe import Design
 from privsketch.domain import Box, Domain
 from privsketch.errors import PrivsketchWarning
+from privsketch.formats import as_line
 from privsketch.schema.table import Schema, schema_of
 
 # Widest over narrowest column from which on all others hardly count: in squared distances, which
@@ -37,7 +38,7 @@ def uneven_columns(domain: Domain | Schema, names: Sequence[str] | None = None) 
     if widths[wide] < UNEVEN * (1 - _ROUNDING) * widths[narrow]:
         return None
     names = domain.columns if names is None else names
-    called = [f"column {place}" if names is None else names[place] for place in (wide, narrow)]
+    called = [f"column {place}" if names is None else as_line(names[place]) for place in (wide, narrow)]
     return (
         f"columns differ tenfold or more in width, from {widths[narrow]:.4g} ({called[1]}) to "
         f"{widths[wide]:.4g} ({called[0]}), and distances are measured in their units: the widest "

@@ -16,6 +16,7 @@ from privsketch.design.size import (
 )
 from privsketch.features.frequencies import NO_LAW
 from privsketch.features.quadratic import QUADRATIC_LAWS
+from privsketch.formats import as_line
 
 _COUNTS = {
     "released": "a noisy one is part of the sketch",
@@ -105,7 +106,7 @@ def _record_lines(design: Design) -> list[str]:
         lines = schema.describe().splitlines()
         told = [f"{'' if place else 'table':<11} {line}" for place, line in enumerate(lines)]
         return [*told, f"records     {schema.dim} numbers each; {planned}"]
-    names = "by position" if columns is None else ", ".join(columns[:_MAX_NAMES])
+    names = "by position" if columns is None else ", ".join(map(as_line, columns[:_MAX_NAMES]))
     more = ", ..." if columns is not None and len(columns) > _MAX_NAMES else ""
     return [
         f"records     {design.domain.describe()}; {planned}",

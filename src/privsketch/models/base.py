@@ -15,6 +15,7 @@ from privsketch._typing import Floats
 from privsketch.domain import domain_to_json
 from privsketch.errors import ParameterError
 from privsketch.formats import (
+    as_line,
     document,
     document_content,
     read_file,
@@ -106,7 +107,8 @@ class Model:
         """
         schema = self.schema
         if schema is None:
-            return self.column_names, [[f"{value:.4g}" for value in row] for row in points]
+            names = [as_line(name) for name in self.column_names]
+            return names, [[f"{value:.4g}" for value in row] for row in points]
         values = field_values(schema, points)
         spread = None if errors is None else field_errors(schema, points, errors)
         rows: list[list[str]] = [[] for _ in values]

@@ -15,6 +15,7 @@ from privsketch.drawing.axes import plot_axis
 from privsketch.drawing.components import draw_variances, variances_size
 from privsketch.drawing.heat import draw_heat, heat_size
 from privsketch.errors import ParameterError, require_one_of
+from privsketch.formats import as_line
 from privsketch.models.base import (
     Model,
     as_rows,
@@ -224,7 +225,7 @@ class PCAModel(Model):
         shades = self.components / most
         if self.schema is None:
             texts = [[f"{value:.3f}" for value in row] for row in self.components]
-            return self.column_names, texts, shades
+            return [as_line(name) for name in self.column_names], texts, shades
         names, steps = self.loadings()
         words: list[list[str]] = [[] for _ in steps]
         tones = np.empty(steps.shape)
@@ -307,7 +308,7 @@ class PCAModel(Model):
         lines = self._opening_lines()
         if self.schema is not None:
             return "\n".join([*lines, *self._unit_lines(self.schema), *self.closing_lines()])
-        names, rows = self.column_names, self.components
+        names, rows = [as_line(name) for name in self.column_names], self.components
         more = "  ..." if len(names) > 6 else ""
         head = "  ".join(f"{name[:9]:>9}" for name in names[:6])
         lines.append(f"            variance     +-       share   {head}{more}")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from privsketch.domain import Domain, domain_from_json, domain_to_json
 from privsketch.errors import FileError, ParameterError
-from privsketch.formats import document, document_content, read_file, write_file
+from privsketch.formats import as_line, document, document_content, read_file, write_file
 from privsketch.projection.calibration import CALIBRATIONS, NOISES
 from privsketch.projection.change import PROTECTS
 from privsketch.projection.matrix import public_matrix
@@ -132,7 +132,7 @@ class ReleaseDescription:
         if self.record is None:
             return f"{self.dim} columns without names"
         more = f", ... ({self.dim} columns)" if self.dim > 12 else ""
-        return ", ".join(self.record[:12]) + more
+        return ", ".join(map(as_line, self.record[:12])) + more
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON; the file appears under its name only when it is complete."""

@@ -56,7 +56,8 @@ class Answer:
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         whole = {"command": self.command, "version": __version__, "time": now, **self.facts}
         whole |= self.remarks if error is None else {"error": error}
-        text = json.dumps(plain(whole), indent=2, ensure_ascii=False, allow_nan=False)
+        # In ASCII: names of files may be no text, and encodings of shells have not all letters.
+        text = json.dumps(plain(whole), indent=2, allow_nan=False)
         with standard_output():
             click.echo(text)
             if sys.stdout is not None:
@@ -132,7 +133,14 @@ def wants_json() -> bool:
 def say(text: str = "", *, err: bool = False, **style: Any) -> None:
     """Words for people; not said where a machine asked."""
     if not wants_json():
-        click.secho(text, err=err, **style)
+        click.secho(readable(text), err=err, **style)
+
+
+def readable(text: str) -> str:
+    """Words as a terminal shows them: names of files and of a stranger's columns cannot steer it."""
+    from privsketch.formats import as_line
+
+    return "\n".join(map(as_line, text.split("\n")))
 
 
 def plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -17,6 +18,7 @@ from typing import Any
 
 import click
 
+from privsketch.cli.shell.answer import readable
 from privsketch.cli.stopping import NOTHING, Stop
 
 EXIT_CODES = {
@@ -75,14 +77,17 @@ class Failure:
         return EXIT_CODES[self.kind]
 
     def show(self) -> None:
-        """Say it on standard error."""
-        if self.shown is not None:
-            self.shown.show()
-            click.echo(self.sentence, err=True)
-        elif self.kind == "interrupted":  # click says "Aborted!"
-            click.echo(self.sentence, err=True)
-        else:
-            click.echo(f"Error: {self.message}; {self.sentence}", err=True)
+        """Say it on standard error, if anybody listens there."""
+        sentence = readable(self.sentence)
+        with suppress(OSError):
+            if self.shown is not None:
+                self.shown.message = readable(self.shown.message)
+                self.shown.show()
+                click.echo(sentence, err=True)
+            elif self.kind == "interrupted":  # click says "Aborted!"
+                click.echo(sentence, err=True)
+            else:
+                click.echo(f"Error: {readable(self.message)}; {sentence}", err=True)
 
     def to_json(self) -> dict[str, Any]:
         """For machines."""
