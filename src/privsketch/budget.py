@@ -242,9 +242,15 @@ def require_limits(
 ) -> None:
     """Refuse a design's budget above its holder's limits; None is no limit.
 
-    Numbers are compared exactly, as the decimals they print as: 0.1 is not above 0.1.
+    Numbers are compared exactly, as the decimals they print as: 0.1 is not above 0.1. A limit of
+    epsilon means one of privacy, and a delta that is too large for any table would get around it.
     """
     limits = {"epsilon": (budget.epsilon, max_epsilon), "delta": (budget.delta, max_delta)}
+    if max_epsilon is not None and max_delta is None and budget.delta > WEAK_DELTA:
+        raise BudgetError(
+            f"the design asks for delta = {number_text(budget.delta)}, with which no epsilon "
+            "protects; say `max_delta` as well if that is meant; no record was read"
+        )
     for name, (asked, limit) in limits.items():
         if limit is None:
             continue

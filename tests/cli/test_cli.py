@@ -589,10 +589,11 @@ def test_files_of_value_are_not_replaced_unawares(study):
 def test_a_holder_can_insist_on_the_design_agreed_upon(study):
     fingerprint = ps.Design.load("study.json").fingerprint
     arguments = ["sketch", "study.json", "site-1.csv", "-o", "s1.sketch", "--expect"]
-    for wrong in ("0" * 16, fingerprint[:4], "x"):
+    for wrong in ("0" * 16, fingerprint[:15], fingerprint[:4], "x", "", fingerprint + "0"):
         assert run(*arguments, wrong).exit_code == INTEGRITY
         assert not (study / "s1.sketch").exists()
     assert run(*arguments, fingerprint[:16]).exit_code == 0
+    assert run(*arguments, fingerprint.upper(), "--force").exit_code == 0
 
 
 def test_columns_of_an_array_are_named_by_number(study):

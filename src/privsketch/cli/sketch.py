@@ -33,6 +33,7 @@ from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.spending import reported_spending, say_left, say_quote
 
 _PATH = click.Path(path_type=Path)
+_MIN_DIGITS = 16  # eight are found by trying designs for an hour
 _PERSONS = (
     "persons     finding the records of each that count is not included; rows wait for it in "
     "memory, and\n            beyond 256 MB in a temporary file without a name"
@@ -66,7 +67,7 @@ _PERSONS = (
 @click.option(
     "--expect",
     metavar="FINGERPRINT",
-    help="Refuse any design but this one: the first 8 or more characters of its fingerprint.",
+    help="Refuse any design but this one: the first 16 or more characters of its fingerprint.",
 )
 @SIGNED_BY
 @click.option("--max-epsilon", type=float, help="Refuse a design that asks for a larger epsilon.")
@@ -125,7 +126,12 @@ def sketch(
         if not dry_run:
             required_output(output)
         recipe = load_design(design_file, signed_by)
-        if expect is not None and (len(expect) < 8 or not recipe.fingerprint.startswith(expect)):
+        if expect is not None and len(expect) < _MIN_DIGITS:
+            raise FileError(
+                f"--expect {expect}: {_MIN_DIGITS} or more characters of a fingerprint are needed; "
+                "with fewer, somebody could try designs until one fits"
+            )
+        if expect is not None and not recipe.fingerprint.startswith(expect.lower()):
             raise FileError(
                 f"{design_file}: its fingerprint is {recipe.fingerprint[:16]}, not {expect}"
             )
