@@ -219,10 +219,13 @@ def require_count(name: str, value: object, what: str = "an integer of at least 
     raise ParameterError(name, value, f"expected {what}")
 
 
+MIN_SCALE, MAX_SCALE = 1e-100, 1e100  # of frequencies: their squares are numbers still
+
+
 def require_scales(scales: tuple[float, float]) -> tuple[float, float]:
     """Lowest and highest scale of frequencies; a ParameterError unless they can be that."""
     low, high = scales
-    if not 0 < low <= high < float("inf"):
+    if not (low <= high and all(MIN_SCALE <= scale <= MAX_SCALE for scale in scales)):
         expected = "expected positive numbers, low <= high, in the units of the records"
         raise ParameterError("frequency_scale", scales, expected)
     return float(low), float(high)

@@ -322,8 +322,9 @@ def frequencies_from_json(value: Any) -> Frequencies:
     if value["checksum"] == "":
         raise ParameterError("frequencies: not drawn, there is no checksum")
     low_high = [float(scale) for scale in value["scales"]]
-    if len(low_high) != 2 or not 0 < low_high[0] <= low_high[1] < float("inf"):
+    if len(low_high) != 2:
         raise ParameterError("frequencies: scales must be two positive numbers")
+    require_scales((low_high[0], low_high[1]))
     if value["law"] not in LAWS or not 1 <= value["n_features"] <= MAX_FEATURES:
         raise ParameterError("frequencies: unknown law or number of features out of range")
     is_fourier = value["law"] in FOURIER_LAWS

@@ -280,6 +280,8 @@ class ClusterModel(Model):
         given = [fields[name] for name in cls.ARRAYS if fields[name] is not None]
         if not all(np.isfinite(array).all() for array in given):
             raise ParameterError("a center, weight or width is missing")
+        if errors is not None and (errors < 0).any():
+            raise ParameterError("a standard error is below 0")
         if not all(isinstance(fields[name], str) for name in ("method", "reason")):
             raise ParameterError("method and reason must be texts")
         if fields["loss"] not in LOSSES or fields["count"] not in COUNTS:
