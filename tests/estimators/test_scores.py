@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 
@@ -133,3 +134,25 @@ def test_a_search_can_compare_numbers_of_clusters(records, no_noise):
         refit=False,
     ).fit(records)
     assert search.best_params_ == {"n_clusters": 2}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "methods"),
+    [
+        (ps.PrivateKMeans(2, epsilon=1.0, domain=ps.Box(-1, 1)), ["score"]),
+        (ps.PrivateKMedians(2, epsilon=1.0, domain=ps.Box(-1, 1)), ["score"]),
+        (
+            ps.PrivateGaussianMixture(2, epsilon=1.0, delta=1e-6, domain=ps.Box(-1, 1)),
+            ["score", "score_samples", "bic", "aic"],
+        ),
+        (
+            ps.PrivatePCA(1, epsilon=1.0, delta=1e-6, domain=ps.Ball(radius=1)),
+            ["score", "score_samples"],
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_nothing_is_scored_before_a_fit(estimator, methods):
+    for name in methods:
+        with pytest.raises(NotFittedError):
+            getattr(estimator, name)(np.zeros((3, 2)))

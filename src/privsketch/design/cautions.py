@@ -38,7 +38,9 @@ def uneven_columns(domain: Domain | Schema, names: Sequence[str] | None = None) 
     if widths[wide] < UNEVEN * (1 - _ROUNDING) * widths[narrow]:
         return None
     names = domain.columns if names is None else names
-    called = [f"column {place}" if names is None else as_line(names[place]) for place in (wide, narrow)]
+    called = [
+        f"column {place}" if names is None else as_line(names[place]) for place in (wide, narrow)
+    ]
     return (
         f"columns differ tenfold or more in width, from {widths[narrow]:.4g} ({called[1]}) to "
         f"{widths[wide]:.4g} ({called[0]}), and distances are measured in their units: the widest "

@@ -115,7 +115,8 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         An exact statement about X, as sensitive as its rows. Of the records of `fit` it is a
         release that nobody paid for: publish scores of other records only.
         """
-        return self.model_.score(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.score(rows)
 
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """`fit(X)`, then `predict(X)`. Charges once; the labels are not private."""

@@ -189,15 +189,18 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
         An exact statement about X, as sensitive as its rows. Of the records of `fit` it is a
         release that nobody paid for: publish scores of other records only.
         """
-        return self.model_.score(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.score(rows)
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion for X; the lower, the better. As sensitive as `score`."""
-        return self.model_.bic(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.bic(rows)
 
     def aic(self, X: Any) -> float:
         """Akaike information criterion for X; the lower, the better. As sensitive as `score`."""
-        return self.model_.aic(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.aic(rows)
 
     def sample(self, n_samples: int = 1) -> tuple[Floats, npt.NDArray[np.int64]]:
         """Synthetic records (n_samples, n_features_in_) and their components.

@@ -182,7 +182,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
 
         As sensitive as the rows of X themselves.
         """
-        return self.model_.score_samples(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.score_samples(rows)
 
     def score(self, X: Any, y: object = None) -> float:
         """Mean of `score_samples`.
@@ -190,7 +191,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         An exact statement about X, as sensitive as its rows. Of the records of `fit` it is a
         release that nobody paid for: publish scores of other records only.
         """
-        return self.model_.score(self._completed(X))
+        rows = self._completed(X)
+        return self.model_.score(rows)
 
     @property
     def _n_features_out(self) -> int:
