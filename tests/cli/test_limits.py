@@ -38,7 +38,7 @@ def test_a_delta_of_zero_allows_pure_designs_only():
 def test_a_large_delta_does_not_get_around_a_limit_of_epsilon():
     """To publish the table with probability 0.5 has epsilon = 1e-30 and delta = 0.5."""
     require_limits(ps.Budget(0.1, 1e-6), max_epsilon=0.1)
-    with pytest.raises(BudgetError, match="delta = 0.5, with which no epsilon protects"):
+    with pytest.raises(BudgetError, match=r"delta = 0\.5, with which no epsilon protects"):
         require_limits(ps.Budget(1e-30, 0.5), max_epsilon=0.1)
     require_limits(ps.Budget(0.1, 0.5), max_epsilon=0.1, max_delta=0.5)  # who says so
 

@@ -7,11 +7,13 @@ import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import jsonschema
 import pytest
 
 import privsketch as ps
+from privsketch.cli.keys.options import given_passphrase
 from privsketch.signing import lock
 from privsketch.signing.signature import spoken
 from privsketch.signing.trusted import pinned_keys
@@ -167,6 +169,29 @@ def test_keygen_refuses(folder, passphrase, arguments, words, code):
     (folder / "binary").write_bytes(b"\xff\xfe secret")
     told = failed(folder, "keygen", *arguments, words=words, code=code)
     assert "1234567" not in told.output
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii:surrogateescape", "latin-1"])
+def test_a_passphrase_is_the_same_from_everywhere(folder, encoding):
+    """In UTF-8 with or without a mark, by file and by standard input, whatever the shell speaks."""
+    (folder / "marked").write_bytes(b"\xef\xbb\xbf" + "grüne Wiese\r\n".encode())
+    assert given_passphrase("h3.key", Path("marked")) == "grüne Wiese"
+    code = (
+        "from pathlib import Path; from privsketch.cli.keys.options import given_passphrase\n"
+        "print(ascii(given_passphrase('h3.key', Path('-'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input="grüne Wiese\n".encode(), stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONIOENCODING": encoding}, check=True,
+    )  # fmt: skip
+    assert done.stdout.decode().strip() == ascii("grüne Wiese")
+
+
+def test_a_passphrase_is_not_cut(folder):
+    (folder / "long").write_text("a" * 4097)
+    failed(folder, "keygen", "h3.key", "--passphrase-file", "long", words="more than 4096 bytes")
+    (folder / "longest").write_text("a" * 4095 + "\n" + "b" * 9000)
+    assert given_passphrase("h3.key", Path("longest")) == "a" * 4095
 
 
 def test_without_a_terminal_somebody_must_say_where_the_passphrase_is(folder):

@@ -16,7 +16,7 @@ from privsketch.cli.output import is_standard, require_file, say
 if TYPE_CHECKING:
     from privsketch.signing.keys import Key
 
-_MAX_LINE = 4096  # characters of a passphrase
+_MAX_LINE = 4096  # bytes of a passphrase
 _PATH = click.Path(path_type=Path)
 
 KEY = click.option(
@@ -80,11 +80,19 @@ def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False)
 
     if file is not None:
         try:
+            # One encoding, whatever that of the shell is; some editors begin files with a mark.
+            if is_standard(file) and sys.stdin is None:
+                raise AccessError("-: there is no standard input")
             if is_standard(file):
-                line = sys.stdin.readline(_MAX_LINE)
+                data = sys.stdin.buffer.readline(_MAX_LINE + 1)
             else:
-                with file.open(encoding="utf-8", newline="") as stream:
-                    line = stream.readline(_MAX_LINE)
+                with file.open("rb") as stream:
+                    data = stream.readline(_MAX_LINE + 1)
+            if len(data) > _MAX_LINE:  # cut, it would be another one
+                raise AccessError(f"{file}: its first line has more than {_MAX_LINE} bytes")
+            line = data.decode("utf-8-sig")
+        except AccessError:
+            raise
         except OSError as error:
             raise AccessError(f"{file}: {error.strerror or 'cannot be read'}") from None
         except ValueError:  # and nothing of what was read

@@ -137,7 +137,7 @@ def say(text: str = "", *, err: bool = False, **style: Any) -> None:
 
 
 def readable(text: str) -> str:
-    """Words as a terminal shows them: names of files and of a stranger's columns cannot steer it."""
+    """Words that cannot steer a terminal, whatever names of files and columns they have."""
     from privsketch.formats import as_line
 
     return "\n".join(map(as_line, text.split("\n")))
