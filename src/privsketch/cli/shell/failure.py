@@ -81,7 +81,7 @@ class Failure:
         sentence = readable(self.sentence)
         with suppress(OSError):
             if self.shown is not None:
-                self.shown.message = readable(self.shown.message)
+                vars(self.shown)["message"] = readable(self.shown.message)  # final, to click
                 self.shown.show()
                 click.echo(sentence, err=True)
             elif self.kind == "interrupted":  # click says "Aborted!"
