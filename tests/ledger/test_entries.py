@@ -265,6 +265,78 @@ def test_steps_of_a_run_have_no_entries_of_their_own(path):
     assert len(ledger.entries()) == 1
 
 
+OTHERS = {
+    "sketch": lambda **where: ps.sketch(RECORDS, design(), **where),
+    "bounds": lambda **where: ps.private_bounds(RECORDS, [0], epsilon=1.0, **where),
+    "estimator": lambda **where: ps.PrivateKMeans(
+        2, epsilon=1, delta=1e-6, domain=BOX, n_records=3000, **where
+    ).fit(RECORDS),
+    "rows": lambda **where: list(
+        ps.Projection.draw(BOX, 2, epsilon=1.0, delta=1e-6).releases([RECORDS], **where)
+    ),
+}
+
+
+@pytest.mark.parametrize("environment", [False, True])
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_callbacks_release_has_an_entry_of_its_own(path, name, environment, monkeypatch):
+    # People's code runs while records are read: none of it is a step of that release.
+    ledger = ps.Ledger.create(path)
+    ledger.add("outer", **LIMIT)
+    ledger.add("inner", **LIMIT, neighbours="replace")
+    if environment:
+        monkeypatch.setenv("PRIVSKETCH_LEDGER", str(path))
+    where = {"ledger": (None if environment else path, "inner")}
+
+    def blocks():
+        OTHERS[name](**where)
+        # The outer one has drawn nothing: nothing of it is reserved.
+        assert [entry.data_set for entry in ledger.entries()] == ["inner"]
+        yield RECORDS
+
+    ps.sketch(blocks(), design(), ledger=(path, "outer"))
+    ps.sketch(
+        RECORDS,
+        design(),
+        ledger=(path, "outer"),
+        progress=lambda count: OTHERS[name](**where) if count else None,
+        n_threads=1,
+    )
+    counts = {one.name: (one.n_entries, one.n_open) for one in ledger.datasets()}
+    assert counts["outer"] == (2, 0)
+    assert counts["inner"] == (2, 0)
+
+
+def test_rows_that_are_drawn_in_a_callback_and_read_later_have_an_entry(path):
+    ledger = ps.Ledger.create(path)
+    ledger.add("outer", **LIMIT)
+    ledger.add("inner", **LIMIT, neighbours="replace")
+    kept = []
+
+    def blocks():
+        projection = ps.Projection.draw(BOX, 2, epsilon=1.0, delta=1e-6)
+        kept.append(projection.releases([RECORDS], ledger=(path, "inner")))
+        yield RECORDS
+
+    ps.sketch(blocks(), design(), ledger=(path, "outer"))
+    next(kept[0])
+    assert ledger.total("inner").epsilon == 1
+
+
+def test_a_callback_without_a_ledger_is_not_charged_to_the_release_around_it(path):
+    ledger = ps.Ledger.create(path)
+    ledger.add("outer", **LIMIT)
+
+    def blocks():
+        ps.sketch(RECORDS, design())
+        assert ledger.entries() == []
+        yield np.full((5, 3), np.nan)
+
+    with pytest.raises(ps.PrivsketchError, match="missing"):
+        ps.sketch(blocks(), design(), ledger=(path, "outer"))
+    assert ledger.entries() == []
+
+
 def test_a_release_of_less_than_a_record_has_no_place(path):
     ps.Ledger.create(path).add("records", **LIMIT, neighbours="replace")
     for less in ({"protect": "element"}, {"bound": 0.1}):

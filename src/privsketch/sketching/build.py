@@ -19,7 +19,7 @@ from privsketch.budget import checked_source, exact, require_limits
 from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError, RecordError, require_count, require_one_of
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.entry import Counted, LedgerName, entered
+from privsketch.ledger.entry import Counted, LedgerName, Step, entered
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sketch import Sketch
 from privsketch.sketching.sums import ExactSums, exact_sums
@@ -71,7 +71,7 @@ def sketch(
     n_workers: int | None = None,
     scheduler: Any = None,
     progress: Callable[[int], None] | None = None,
-    ledger: LedgerName | Counted = None,
+    ledger: LedgerName | Counted | Step = None,
 ) -> Sketch:
     """Read records once and release their sketch.
 
