@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import secrets
 import sqlite3
 import threading
@@ -239,7 +238,7 @@ def _take_turn(connection: sqlite3.Connection, write: bool) -> None:
                 raise
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        time.sleep(random.uniform(0.0, _PAUSE))  # noqa: S311 - so that not all ask at once
+        time.sleep(_PAUSE * secrets.randbelow(1000) / 1000)  # so that not all ask at once
     connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
 
