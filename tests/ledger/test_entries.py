@@ -153,6 +153,31 @@ def test_a_release_is_entered_with_its_receipt(ledger, name):
     assert ledger.check() == []
 
 
+PURE = {
+    "cube": lambda epsilon, ledger: ps.sketch(
+        RECORDS, design(budget=ps.Budget(epsilon)), ledger=ledger
+    ),
+    "laplace": lambda epsilon, ledger: ps.sketch(
+        RECORDS,
+        design(budget=ps.Budget(epsilon), noise="laplace", count="omitted"),
+        ledger=ledger,
+    ),
+    "bounds": lambda epsilon, ledger: ps.private_bounds(
+        RECORDS, [0], epsilon=epsilon, ledger=ledger
+    ),
+}
+
+
+@pytest.mark.parametrize("epsilon", [1 / 3, 0.1234567890123, 0.5**0.5])
+@pytest.mark.parametrize("name", PURE)
+def test_pure_releases_fit_what_was_reserved_for_them(ledger, name, epsilon):
+    # The rho of their receipt is rounded up to a float; what was reserved is exact.
+    PURE[name](epsilon, (ledger.path, "records"))
+    (entry,) = ledger.entries()
+    assert entry.state == "committed"
+    assert entry.charged.rho == exact(epsilon) ** 2 / 2
+
+
 @pytest.mark.parametrize("name", WAYS | REPLACED)
 def test_nothing_is_drawn_before_it_is_reserved(path, name):
     ledger = ps.Ledger.create(path)

@@ -51,8 +51,9 @@ class Cost:
             raise ParameterError("epsilon", fraction_text(epsilon), f"above {_MAX_EPSILON:g}")
         if delta > 1:
             raise ParameterError("delta", float(delta), "expected at most 1")
-        if rho is None and delta == 0:
-            rho = epsilon**2 / 2  # Bun and Steinke, 2016, Proposition 1.4
+        if delta == 0:  # Bun and Steinke, 2016, Proposition 1.4; a receipt has it rounded up
+            pure = epsilon**2 / 2
+            rho = pure if rho is None else min(rho, pure)
         require_one_of("neighbours", self.neighbours, NEIGHBOURS)
         if not isinstance(self.unit, Unit):
             raise ParameterError("unit", self.unit, "expected a Unit")
