@@ -178,6 +178,16 @@ def test_pure_releases_fit_what_was_reserved_for_them(ledger, name, epsilon):
     assert entry.charged.rho == exact(epsilon) ** 2 / 2
 
 
+@pytest.mark.parametrize("noise", ["laplace", "cube"])
+def test_pure_noise_of_a_budget_with_delta_has_a_rho(path, noise):
+    ledger = ps.Ledger.create(path, "zcdp")
+    ledger.add("records", **LIMIT)  # nothing is kept apart for what has no rho
+    ps.sketch(RECORDS, design(noise=noise), ledger=(path, "records"))
+    (entry,) = ledger.entries()
+    assert (entry.charged.epsilon, entry.charged.delta) == (1, 0)
+    assert entry.charged.rho <= Fraction(1, 2)
+
+
 @pytest.mark.parametrize("name", WAYS | REPLACED)
 def test_nothing_is_drawn_before_it_is_reserved(path, name):
     ledger = ps.Ledger.create(path)

@@ -175,15 +175,10 @@ def sketch(
 
 
 def cost_of_design(design: Design) -> Cost:
-    """What a sketch costs, for a ledger."""
-    budget, rho = design.budget, design.sum_noise.sums_law.zcdp
-    return Cost(
-        exact(budget.epsilon),
-        exact(budget.delta),
-        None if rho is None or budget.delta == 0 else exact(rho),
-        budget.neighbours,
-        budget.unit,
-    )
+    """What a sketch costs, for a ledger; pure noise spends no delta, whatever the budget has."""
+    budget, law = design.budget, design.sum_noise.sums_law
+    rho = None if law.zcdp is None else exact(law.zcdp)
+    return Cost(exact(budget.epsilon), exact(law.delta), rho, budget.neighbours, budget.unit)
 
 
 def engine_sums(
