@@ -284,6 +284,29 @@ def test_a_run_that_fails_after_the_first_noise_counts(path):
     assert ledger.total("records").epsilon == 1
 
 
+@pytest.mark.parametrize("name", ["sketch", "pipeline, delta", "rows"])
+def test_a_ledger_that_is_lost_after_the_noise_leaves_the_result(path, name):
+    ledger = ps.Ledger.create(path)
+    ledger.add("records", **LIMIT, neighbours="replace")
+    kept = path.with_suffix(".kept")
+
+    def loses(values, law):
+        if path.exists():
+            path.rename(kept)
+        return _exact_sampler(values, law)
+
+    with (
+        _insecure_sampler(loses),
+        pytest.warns(ps.PrivsketchWarning, match="counts as spent, but its receipt is not"),
+    ):
+        receipt = (WAYS | REPLACED)[name]((path, "records"))
+    assert receipt.epsilon == 1
+    kept.rename(path)
+    (entry,) = ledger.entries()
+    assert entry.state == "reserved"
+    assert entry.cost.epsilon == 1
+
+
 def test_an_error_before_the_noise_costs_nothing(path):
     ledger = ps.Ledger.create(path)
     ledger.add("records", **LIMIT)

@@ -120,14 +120,22 @@ class OpenEntry:
                 warn_of(TALLY.count(known, receipt))
         if self._ledger is None or self._reserved is None:
             return
-        told = [] if marks is None else self._ledger.cautions(self._name, marks)
-        self._ledger.commit(
-            self._reserved,
-            receipt=receipt.to_json(),
-            cost=cost_of_receipt(receipt, self._cost().unit),
-            output=_output.get(),
-            marks=marks,
-        )
+        try:
+            told = [] if marks is None else self._ledger.cautions(self._name, marks)
+            self._ledger.commit(
+                self._reserved,
+                receipt=receipt.to_json(),
+                cost=cost_of_receipt(receipt, self._cost().unit),
+                output=_output.get(),
+                marks=marks,
+            )
+        except BudgetError:
+            raise
+        except PrivsketchError as error:  # a full disk: the result is paid for, and there is one
+            told = [
+                "the release was made and counts as spent, but its receipt is not in the ledger, "
+                f"where entry {self._reserved.id} stays reserved ({error})"
+            ]
         warn_of(told)
 
     @contextmanager

@@ -251,9 +251,9 @@ _REASONS = {
     "SQLITE_NOTADB": "not a privsketch ledger",
     "SQLITE_CORRUPT": "damaged; bring back a copy, and count what was released since as spent",
     "SQLITE_BUSY": f"other processes kept the ledger for {BUSY_SECONDS:.0f} seconds; try again",
-    "SQLITE_FULL": "no space is left for it; nothing was reserved",
-    "SQLITE_READONLY": "the file or its folder cannot be written; nothing was reserved",
-    "SQLITE_IOERR": "the file system refused to read or write it; nothing was released",
+    "SQLITE_FULL": "no space is left for it; nothing was entered",
+    "SQLITE_READONLY": "the file or its folder cannot be written; nothing was entered",
+    "SQLITE_IOERR": "the file system refused to read or write it; nothing was entered",
 }
 
 
