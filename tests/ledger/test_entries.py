@@ -307,6 +307,24 @@ def test_a_ledger_that_is_lost_after_the_noise_leaves_the_result(path, name):
     assert entry.cost.epsilon == 1
 
 
+def test_a_ledger_stays_the_same_wherever_the_process_goes(tmp_path, monkeypatch):
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        ps.Ledger.create(tmp_path / folder / "budget.ledger").add("records", **LIMIT)
+    monkeypatch.chdir(tmp_path / "here")
+
+    def blocks():
+        monkeypatch.chdir(tmp_path / "there")
+        yield RECORDS
+
+    ps.sketch(blocks(), design(), ledger=("budget.ledger", "records"))
+    spent = [
+        ps.Ledger(tmp_path / folder / "budget.ledger").total("records").epsilon
+        for folder in ("here", "there")
+    ]
+    assert spent == [1, 0]
+
+
 def test_an_error_before_the_noise_costs_nothing(path):
     ledger = ps.Ledger.create(path)
     ledger.add("records", **LIMIT)

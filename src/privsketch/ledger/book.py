@@ -206,7 +206,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()  # the same file wherever the process goes
         with store.opened(self._path) as log:
             self._accounting = log.accounting
 
