@@ -306,6 +306,14 @@ def require_alike(receipts: Sequence[Receipt]) -> None:
             )
 
 
+def is_sum(receipt: Receipt) -> bool:
+    """Whether a receipt, which may be a stranger's, costs what its parts do together."""
+    return receipt.composition == "sequential" and all(
+        exact_sum([getattr(part, name) for part in receipt.parts]) >= getattr(receipt, name)
+        for name in ("epsilon", "delta")
+    )
+
+
 def _event_of(receipt: Receipt) -> Any:
     try:
         import dp_accounting
@@ -313,7 +321,7 @@ def _event_of(receipt: Receipt) -> Any:
         raise ParameterError(
             "dp_event: dp-accounting is missing; install privsketch[accounting]"
         ) from None
-    if receipt.composition == "sequential" and receipt.parts:
+    if is_sum(receipt):
         return dp_accounting.ComposedDpEvent([_event_of(part) for part in receipt.parts])
     if receipt.delta == 0:
         return dp_accounting.RandomizedResponseDpEvent(_flip_chance(receipt.epsilon), 2)
@@ -364,6 +372,7 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
     return values
 
 
+_MANY = 1e100  # no releases cost as much together; its square is a float
 _MAX_NESTING = 8  # twice the levels of our deepest, a partition tree; no file exhausts the stack
 
 
@@ -387,7 +396,7 @@ def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
     # Costs of several releases may add up beyond what one budget allows.
     if not all(type(value[name]) is float for name in ("epsilon", "delta")):
         raise ParameterError("receipt: epsilon and delta must be numbers")
-    if not (value["epsilon"] > 0 and value["delta"] >= 0):
+    if not (0 < value["epsilon"] < _MANY and 0 <= value["delta"] < _MANY):
         raise ParameterError("receipt: epsilon or delta out of range")
     if not isinstance(value["parts"], list) or depth > _MAX_NESTING:
         raise ParameterError("receipt: parts must be a list, and not nested for ever")

@@ -23,6 +23,9 @@ def test_floats_are_the_decimals_they_print_as():
 def test_a_pure_cost_has_a_rho():
     assert Cost(Fraction(1, 3)).rho == Fraction(1, 18)
     assert Cost(0.5, 1e-9).rho is None
+    # That of a receipt is a float that was rounded up.
+    assert Cost(Fraction(1, 3), 0, Fraction(1, 17)).rho == Fraction(1, 18)
+    assert Cost(Fraction(1, 3), 0, Fraction(1, 19)).rho == Fraction(1, 19)
 
 
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, True, "1", None, [1]])

@@ -153,6 +153,41 @@ def test_a_release_is_entered_with_its_receipt(ledger, name):
     assert ledger.check() == []
 
 
+PURE = {
+    "cube": lambda epsilon, ledger: ps.sketch(
+        RECORDS, design(budget=ps.Budget(epsilon)), ledger=ledger
+    ),
+    "laplace": lambda epsilon, ledger: ps.sketch(
+        RECORDS,
+        design(budget=ps.Budget(epsilon), noise="laplace", count="omitted"),
+        ledger=ledger,
+    ),
+    "bounds": lambda epsilon, ledger: ps.private_bounds(
+        RECORDS, [0], epsilon=epsilon, ledger=ledger
+    ),
+}
+
+
+@pytest.mark.parametrize("epsilon", [1 / 3, 0.1234567890123, 0.5**0.5])
+@pytest.mark.parametrize("name", PURE)
+def test_pure_releases_fit_what_was_reserved_for_them(ledger, name, epsilon):
+    # The rho of their receipt is rounded up to a float; what was reserved is exact.
+    PURE[name](epsilon, (ledger.path, "records"))
+    (entry,) = ledger.entries()
+    assert entry.state == "committed"
+    assert entry.charged.rho == exact(epsilon) ** 2 / 2
+
+
+@pytest.mark.parametrize("noise", ["laplace", "cube"])
+def test_pure_noise_of_a_budget_with_delta_has_a_rho(path, noise):
+    ledger = ps.Ledger.create(path, "zcdp")
+    ledger.add("records", **LIMIT)  # nothing is kept apart for what has no rho
+    ps.sketch(RECORDS, design(noise=noise), ledger=(path, "records"))
+    (entry,) = ledger.entries()
+    assert (entry.charged.epsilon, entry.charged.delta) == (1, 0)
+    assert entry.charged.rho <= Fraction(1, 2)
+
+
 @pytest.mark.parametrize("name", WAYS | REPLACED)
 def test_nothing_is_drawn_before_it_is_reserved(path, name):
     ledger = ps.Ledger.create(path)
@@ -249,6 +284,47 @@ def test_a_run_that_fails_after_the_first_noise_counts(path):
     assert ledger.total("records").epsilon == 1
 
 
+@pytest.mark.parametrize("name", ["sketch", "pipeline, delta", "rows"])
+def test_a_ledger_that_is_lost_after_the_noise_leaves_the_result(path, name):
+    ledger = ps.Ledger.create(path)
+    ledger.add("records", **LIMIT, neighbours="replace")
+    kept = path.with_suffix(".kept")
+
+    def loses(values, law):
+        if path.exists():
+            path.rename(kept)
+        return _exact_sampler(values, law)
+
+    with (
+        _insecure_sampler(loses),
+        pytest.warns(ps.PrivsketchWarning, match="counts as spent, but its receipt is not"),
+    ):
+        receipt = (WAYS | REPLACED)[name]((path, "records"))
+    assert receipt.epsilon == 1
+    kept.rename(path)
+    (entry,) = ledger.entries()
+    assert entry.state == "reserved"
+    assert entry.cost.epsilon == 1
+
+
+def test_a_ledger_stays_the_same_wherever_the_process_goes(tmp_path, monkeypatch):
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        ps.Ledger.create(tmp_path / folder / "budget.ledger").add("records", **LIMIT)
+    monkeypatch.chdir(tmp_path / "here")
+
+    def blocks():
+        monkeypatch.chdir(tmp_path / "there")
+        yield RECORDS
+
+    ps.sketch(blocks(), design(), ledger=("budget.ledger", "records"))
+    spent = [
+        ps.Ledger(tmp_path / folder / "budget.ledger").total("records").epsilon
+        for folder in ("here", "there")
+    ]
+    assert spent == [1, 0]
+
+
 def test_an_error_before_the_noise_costs_nothing(path):
     ledger = ps.Ledger.create(path)
     ledger.add("records", **LIMIT)
@@ -263,6 +339,78 @@ def test_steps_of_a_run_have_no_entries_of_their_own(path):
     receipt = kmeans("pipeline")((path, "records"))
     assert len(receipt.parts) > 1
     assert len(ledger.entries()) == 1
+
+
+OTHERS = {
+    "sketch": lambda **where: ps.sketch(RECORDS, design(), **where),
+    "bounds": lambda **where: ps.private_bounds(RECORDS, [0], epsilon=1.0, **where),
+    "estimator": lambda **where: ps.PrivateKMeans(
+        2, epsilon=1, delta=1e-6, domain=BOX, n_records=3000, **where
+    ).fit(RECORDS),
+    "rows": lambda **where: list(
+        ps.Projection.draw(BOX, 2, epsilon=1.0, delta=1e-6).releases([RECORDS], **where)
+    ),
+}
+
+
+@pytest.mark.parametrize("environment", [False, True])
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_callbacks_release_has_an_entry_of_its_own(path, name, environment, monkeypatch):
+    # People's code runs while records are read: none of it is a step of that release.
+    ledger = ps.Ledger.create(path)
+    ledger.add("outer", **LIMIT)
+    ledger.add("inner", **LIMIT, neighbours="replace")
+    if environment:
+        monkeypatch.setenv("PRIVSKETCH_LEDGER", str(path))
+    where = {"ledger": (None if environment else path, "inner")}
+
+    def blocks():
+        OTHERS[name](**where)
+        # The outer one has drawn nothing: nothing of it is reserved.
+        assert [entry.data_set for entry in ledger.entries()] == ["inner"]
+        yield RECORDS
+
+    ps.sketch(blocks(), design(), ledger=(path, "outer"))
+    ps.sketch(
+        RECORDS,
+        design(),
+        ledger=(path, "outer"),
+        progress=lambda count: OTHERS[name](**where) if count else None,
+        n_threads=1,
+    )
+    counts = {one.name: (one.n_entries, one.n_open) for one in ledger.datasets()}
+    assert counts["outer"] == (2, 0)
+    assert counts["inner"] == (2, 0)
+
+
+def test_rows_that_are_drawn_in_a_callback_and_read_later_have_an_entry(path):
+    ledger = ps.Ledger.create(path)
+    ledger.add("outer", **LIMIT)
+    ledger.add("inner", **LIMIT, neighbours="replace")
+    kept = []
+
+    def blocks():
+        projection = ps.Projection.draw(BOX, 2, epsilon=1.0, delta=1e-6)
+        kept.append(projection.releases([RECORDS], ledger=(path, "inner")))
+        yield RECORDS
+
+    ps.sketch(blocks(), design(), ledger=(path, "outer"))
+    next(kept[0])
+    assert ledger.total("inner").epsilon == 1
+
+
+def test_a_callback_without_a_ledger_is_not_charged_to_the_release_around_it(path):
+    ledger = ps.Ledger.create(path)
+    ledger.add("outer", **LIMIT)
+
+    def blocks():
+        ps.sketch(RECORDS, design())
+        assert ledger.entries() == []
+        yield np.full((5, 3), np.nan)
+
+    with pytest.raises(ps.PrivsketchError, match="missing"):
+        ps.sketch(blocks(), design(), ledger=(path, "outer"))
+    assert ledger.entries() == []
 
 
 def test_a_release_of_less_than_a_record_has_no_place(path):

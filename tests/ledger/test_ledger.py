@@ -161,6 +161,28 @@ def test_data_sets_are_stated_well(ledger, wrong):
     assert ledger.export() == before
 
 
+@pytest.mark.parametrize("accounting", ["basic", "zcdp"])
+def test_numbers_that_no_float_holds(tmp_path, accounting):
+    ledger = Ledger.create(tmp_path / "a.ledger", accounting)
+    large, small = Fraction(10) ** 400, Fraction(1, 10**400)
+    with pytest.raises(ParameterError, match=r"1\.00e\+400"):
+        ledger.add("x", epsilon=large, delta=1e-6)
+    with pytest.raises(ParameterError, match="rho"):
+        Cost(1, 1e-6, large)
+    if accounting == "zcdp":
+        with pytest.raises(ParameterError, match="1e-100"):
+            ledger.add("x", epsilon=1, delta=small)
+    ledger.add("x", epsilon=1, delta=1e-6)
+    for epsilon in (1e-300, small):
+        ledger.reserve("x", Cost(epsilon), what="")
+    ledger.reserve("x", Cost(small, 1e-9, small), what="")
+    (found,) = ledger.datasets()
+    assert found.spent.epsilon == Fraction("1e-300") + 2 * small
+    assert "e-" in found.limit.spent_text(found.spent)
+    assert found.limit.used(found.spent) > 0
+    assert ledger.check() == []
+
+
 def test_unknown_data_sets_are_told_what_to_do(ledger):
     for ask in (ledger.total, ledger.entries):
         with pytest.raises(ParameterError, match="no data set of this name"):

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from decimal import Decimal, localcontext
 from itertools import product
 
 import dp_accounting
@@ -184,6 +185,46 @@ def test_bounds_hold_for_tiny_pure_releases(epsilon, count):
         assert exact_delta(pair, less, count) > 0.02
 
 
+def exact_delta_of_responses(epsilon, count, whole):
+    """Of randomised response, `count` times, at the epsilon `whole`: in decimals of 60 digits."""
+    with localcontext(prec=60):
+        ratio, bound = Decimal(repr(epsilon)).exp(), Decimal(repr(whole)).exp()
+        true, false = ratio / (1 + ratio), 1 / (1 + ratio)
+        terms = (
+            math.comb(count, k)
+            * (true**k * false ** (count - k) - bound * true ** (count - k) * false**k)
+            for k in range(count + 1)
+        )
+        return sum(term for term in terms if term > 0)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "count", "delta"),
+    [
+        *[(epsilon, 1, delta) for epsilon in (1e-12, 1e-8, 1e-6) for delta in (1e-300, 1e-12)],
+        *[(epsilon, 1000, 1e-12) for epsilon in (1e-12, 1e-8)],
+        *[(epsilon, 1000, delta) for epsilon in (0.01, 0.3) for delta in (1e-14, 1e-10, 1e-3)],
+        (30.0, 2, 0.1),
+    ],
+)
+def test_bounds_hold_where_floats_are_short_of_digits(epsilon, count, delta):
+    # Differences of nearly equal floats, Fourier transforms: dp-accounting errs by some of them.
+    receipt = Receipt("response", epsilon, 0.0, "add-remove")
+    _, *bounds = ps.compose([receipt] * count, delta=delta).bounds  # the basic one is exact
+    assert bounds
+    for bound in bounds:
+        found = exact_delta_of_responses(epsilon, count, bound.epsilon)
+        assert found <= Decimal(repr(bound.delta)), bound
+
+
+def test_a_sum_that_does_not_show_its_parts_is_not_for_free():
+    part = Receipt("response", 0.5, 0.0, "add-remove")
+    for parts in ((), (part,)):
+        forged = replace(part + part, parts=parts)
+        whole = ps.compose([forged, part], delta=1e-9)
+        assert whole.best.epsilon > 1.4
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_bounds_hold_for_tiny_gaussian_releases(epsilon, count):
@@ -229,6 +270,14 @@ def test_receipts_are_data(receipts, name):
 def test_numbers_of_receipts_are_checked(receipts, field, value):
     with pytest.raises(ps.PrivsketchError, match=field):
         receipt_from_json({**receipts["gaussian"].to_json(), field: value})
+
+
+@pytest.mark.parametrize("field", ["epsilon", "delta"])
+@pytest.mark.parametrize("value", [-1.0, math.inf, math.nan, 1e308, 1])
+@pytest.mark.parametrize("name", ["gaussian", "laplace with a count"])
+def test_costs_of_receipts_are_checked(receipts, name, field, value):
+    with pytest.raises(ps.PrivsketchError, match=field):
+        receipt_from_json({**receipts[name].to_json(), field: value, "rho": None})
 
 
 def test_a_sketch_with_another_rho_is_refused(tmp_path):

@@ -33,7 +33,7 @@ from privsketch.features.fixedpoint import FAR
 from privsketch.features.frequencies import public_seed
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.entry import Counted, LedgerName, OpenEntry, cost_of_budget, entered
+from privsketch.ledger.entry import STEP, Counted, LedgerName, OpenEntry, cost_of_budget, entered
 from privsketch.models.base import Model
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
@@ -277,7 +277,7 @@ class Run:
             random_state=self.seed,
             noise=None if account.shares.is_pure else "gaussian",  # whose rho is what is charged
         )
-        released = sketch(blocks, design, missing=missing, n_threads=self.n_threads)
+        released = sketch(blocks, design, missing=missing, n_threads=self.n_threads, ledger=STEP)
         account.charge(part_receipt("sketch", released.receipt), design.sum_noise.sums_law.rho)
         return released
 

@@ -28,6 +28,7 @@ from privsketch.ledger.cost import amounts_text, fraction_text
 Accounting = Literal["basic", "zcdp"]
 ACCOUNTINGS: tuple[Accounting, ...] = ("basic", "zcdp")
 _ROUND_UP = 1 + 1e-9  # bisections end far closer than this
+_LEAST = 1e-60  # rho and epsilon that are told; no noise has less
 
 
 class Amount(NamedTuple):
@@ -256,11 +257,12 @@ def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
     """Epsilon that rho implies at this delta, rounded up."""
     from privsketch.noise.calibration import log_delta_zcdp, round_down
 
-    loss, log_delta = float(rho) * _ROUND_UP, math.log(round_down(delta))
+    loss = max(float(rho) * _ROUND_UP, _LEAST)  # no float is as small as some fractions
+    log_delta = math.log(round_down(delta))
     low, high = 0.0, 1.0
     while log_delta_zcdp(loss, high) > log_delta:
         low, high = high, 2 * high
-    while high - low > 1e-12 * high:
+    while high - low > 1e-12 * high and high > _LEAST:
         middle = (low + high) / 2
         if log_delta_zcdp(loss, middle) <= log_delta:
             high = middle

@@ -15,12 +15,20 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from privsketch.budget import NEIGHBOURS, Neighbours, Unit, checked_source, is_name
+from privsketch.budget import (
+    MIN_DELTA,
+    NEIGHBOURS,
+    Neighbours,
+    Unit,
+    checked_source,
+    exact,
+    is_name,
+)
 from privsketch.errors import BudgetError, FileError, ParameterError, require_one_of
 from privsketch.formats import canonical_json, reading
 from privsketch.ledger import store
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount, Left, Limit, Total
-from privsketch.ledger.cost import Cost, as_fraction
+from privsketch.ledger.cost import MAX_EPSILON, Cost, as_fraction, short_text
 from privsketch.ledger.marks import Marks, Match, close_ones, recognised
 
 MAX_NAME = 200
@@ -206,7 +214,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()  # the same file wherever the process goes
         with store.opened(self._path) as log:
             self._accounting = log.accounting
 
@@ -303,6 +311,10 @@ class Ledger:
         )
         if limit.epsilon == 0:
             raise ParameterError("epsilon", epsilon, "expected a number above 0")
+        if limit.epsilon > MAX_EPSILON:
+            raise ParameterError(
+                "epsilon", short_text(limit.epsilon), f"expected at most {MAX_EPSILON:g}"
+            )
         if limit.delta >= 1:
             raise ParameterError("delta", delta, "expected a number below 1")
         if limit.without_rho and self._accounting == "basic":
@@ -311,11 +323,12 @@ class Ledger:
             )
         if limit.without_rho >= 1:
             raise ParameterError("without_rho", without_rho, "expected a share below 1")
-        if self._accounting == "zcdp" and limit.delta == 0:
+        if self._accounting == "zcdp" and limit.delta < exact(MIN_DELTA):
             raise ParameterError(
                 "delta",
-                delta,
-                "this ledger adds up rho (zcdp), which needs a delta above 0 at the limit",
+                float(limit.delta),
+                "this ledger adds up rho (zcdp), which needs a delta above 0 at the limit, of "
+                f"{MIN_DELTA:g} at least",
                 "use a ledger of basic composition for a pure limit",
             )
         return limit

@@ -19,7 +19,7 @@ from privsketch.errors import BudgetError, ParameterError, require_one_of
 
 _PRECISE = Context(prec=50, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)
 _DIGITS = 6  # of a number in words that has too many
-_MAX_EPSILON = 10**6  # far beyond what protects; e^epsilon can be written down
+MAX_EPSILON = 10**6  # far beyond what protects; e^epsilon can be written down
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,15 @@ class Cost:
     def __post_init__(self) -> None:
         epsilon, delta = as_fraction("epsilon", self.epsilon), as_fraction("delta", self.delta)
         rho = None if self.rho is None else as_fraction("rho", self.rho)
-        if epsilon > _MAX_EPSILON:
-            raise ParameterError("epsilon", fraction_text(epsilon), f"above {_MAX_EPSILON:g}")
+        if epsilon > MAX_EPSILON:
+            raise ParameterError("epsilon", short_text(epsilon), f"above {MAX_EPSILON:g}")
+        if rho is not None and rho > MAX_EPSILON**2:
+            raise ParameterError("rho", short_text(rho), f"above {MAX_EPSILON**2:g}")
         if delta > 1:
             raise ParameterError("delta", float(delta), "expected at most 1")
-        if rho is None and delta == 0:
-            rho = epsilon**2 / 2  # Bun and Steinke, 2016, Proposition 1.4
+        if delta == 0:  # Bun and Steinke, 2016, Proposition 1.4; a receipt has it rounded up
+            pure = epsilon**2 / 2
+            rho = pure if rho is None else min(rho, pure)
         require_one_of("neighbours", self.neighbours, NEIGHBOURS)
         if not isinstance(self.unit, Unit):
             raise ParameterError("unit", self.unit, "expected a Unit")
@@ -112,6 +115,11 @@ class Cost:
             value["neighbours"],
             Unit(**value["unit"]),
         )
+
+
+def short_text(value: Fraction) -> str:
+    """Three digits of a number, however large."""
+    return f"{_PRECISE.divide(Decimal(value.numerator), Decimal(value.denominator)):.3g}"
 
 
 def _other_unit(released: str | None, stated: str | None) -> str:

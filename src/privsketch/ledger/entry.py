@@ -2,7 +2,8 @@
 
 `entered` is what every way to release goes through. Without a ledger it does nothing. With one it
 asks first whether the limit allows the cost, reserves it when noise is about to be drawn, and
-commits the receipt; a release inside of another, as a step of a run, belongs to that one's entry.
+commits the receipt. A step of a run says that it is one (`STEP`) and belongs to the run's entry;
+any other release that happens meanwhile, as in somebody's callback, has an entry of its own.
 
 The environment may name a ledger for everything. Then the noise function itself refuses to draw
 outside of an entry (noise/mechanism).
@@ -26,7 +27,7 @@ from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
 from privsketch.ledger.tally import KEY, TALLY
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.noise.mechanism import LEDGER, entered_noise, watched_noise
+from privsketch.noise.mechanism import LEDGER, entered_noise
 from privsketch.receipt import Receipt
 
 DATASET = "PRIVSKETCH_DATASET"
@@ -38,6 +39,13 @@ class Counted:
     """A ledger's name as estimators pass it on: their fits are counted, ledger or not."""
 
     ledger: LedgerName
+
+
+class Step:
+    """What a step of a run passes on in place of a ledger: the run has the entry."""
+
+
+STEP = Step()
 
 
 class Seen(Protocol):
@@ -112,27 +120,31 @@ class OpenEntry:
                 warn_of(TALLY.count(known, receipt))
         if self._ledger is None or self._reserved is None:
             return
-        told = [] if marks is None else self._ledger.cautions(self._name, marks)
-        self._ledger.commit(
-            self._reserved,
-            receipt=receipt.to_json(),
-            cost=cost_of_receipt(receipt, self._cost().unit),
-            output=_output.get(),
-            marks=marks,
-        )
+        try:
+            told = [] if marks is None else self._ledger.cautions(self._name, marks)
+            self._ledger.commit(
+                self._reserved,
+                receipt=receipt.to_json(),
+                cost=cost_of_receipt(receipt, self._cost().unit),
+                output=_output.get(),
+                marks=marks,
+            )
+        except BudgetError:
+            raise
+        except PrivsketchError as error:  # a full disk: the result is paid for, and there is one
+            told = [
+                "the release was made and counts as spent, but its receipt is not in the ledger, "
+                f"where entry {self._reserved.id} stays reserved ({error})"
+            ]
         warn_of(told)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Noise may be drawn inside; it is reserved before the first draw."""
-        if self._ledger is None:
-            yield
-            return
-        with entered_noise(), watched_noise(self.reserve):
+        with entered_noise(None if self._ledger is None else self.reserve):
             yield
 
 
-_active: ContextVar[OpenEntry | None] = ContextVar("privsketch_entry", default=None)
 _output: ContextVar[str | None] = ContextVar("privsketch_output", default=None)
 _listeners: ContextVar[tuple[Callable[[], None], ...]] = ContextVar(
     "privsketch_reserved", default=()
@@ -145,20 +157,25 @@ def _tell_listeners() -> None:
 
 
 class _Inside(OpenEntry):
-    """A step of a release that has an entry: all it does belongs to that one."""
+    """A step of a run: what it draws is the run's, which has an entry or none."""
 
     def __init__(self) -> None:
         super().__init__(None, "", lambda: Cost(exact(0.0)), "", None)
 
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Noise belongs to whatever is entered already."""
+        yield
+
 
 def open_entry(
-    ledger: LedgerName | Counted, cost: Callable[[], Cost], *, what: str, source: str | None
+    ledger: LedgerName | Counted | Step, cost: Callable[[], Cost], *, what: str, source: str | None
 ) -> OpenEntry:
     """The entry of a release that is about to begin.
 
     Parameters
     ----------
-    ledger : (path, name), path or None
+    ledger : (path, name), path, STEP or None
         Where it is entered; what the environment names if None. A path alone will do for a ledger
         with one data set.
     cost : callable
@@ -168,7 +185,7 @@ def open_entry(
     source : str or None
         The name of the records in receipts.
     """
-    if _active.get() is not None:
+    if isinstance(ledger, Step):
         return _Inside()
     stated = ledger.ledger if isinstance(ledger, Counted) else ledger
     book, name = named(stated) or (None, "")
@@ -178,19 +195,12 @@ def open_entry(
 
 @contextmanager
 def entered(
-    ledger: LedgerName | Counted, cost: Callable[[], Cost], *, what: str, source: str | None
+    ledger: LedgerName | Counted | Step, cost: Callable[[], Cost], *, what: str, source: str | None
 ) -> Iterator[OpenEntry]:
     """A block that releases something, as `open_entry` has it; the block commits."""
     entry = open_entry(ledger, cost, what=what, source=source)
-    if isinstance(entry, _Inside):
+    with entry.entered():
         yield entry
-        return
-    token = _active.set(entry)
-    try:
-        with entry.entered():
-            yield entry
-    finally:
-        _active.reset(token)
 
 
 def named(ledger: LedgerName) -> tuple[Ledger, str] | None:

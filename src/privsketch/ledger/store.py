@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import secrets
 import sqlite3
 import threading
@@ -239,7 +238,7 @@ def _take_turn(connection: sqlite3.Connection, write: bool) -> None:
                 raise
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        time.sleep(random.uniform(0.0, _PAUSE))  # noqa: S311 - so that not all ask at once
+        time.sleep(_PAUSE * secrets.randbelow(1000) / 1000)  # so that not all ask at once
     connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
 
@@ -252,9 +251,9 @@ _REASONS = {
     "SQLITE_NOTADB": "not a privsketch ledger",
     "SQLITE_CORRUPT": "damaged; bring back a copy, and count what was released since as spent",
     "SQLITE_BUSY": f"other processes kept the ledger for {BUSY_SECONDS:.0f} seconds; try again",
-    "SQLITE_FULL": "no space is left for it; nothing was reserved",
-    "SQLITE_READONLY": "the file or its folder cannot be written; nothing was reserved",
-    "SQLITE_IOERR": "the file system refused to read or write it; nothing was released",
+    "SQLITE_FULL": "no space is left for it; nothing was entered",
+    "SQLITE_READONLY": "the file or its folder cannot be written; nothing was entered",
+    "SQLITE_IOERR": "the file system refused to read or write it; nothing was entered",
 }
 
 

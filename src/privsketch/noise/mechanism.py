@@ -229,30 +229,36 @@ def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Inte
 def _drawn(values: Integers, law: NoiseLaw, source: str | None) -> tuple[Integers, Receipt]:
     """What the sampler makes of the values, and the receipt; watchers are told before it draws."""
     _require_usable(law)
-    _require_entry()
     sampler = _sampler.get()
+    _reserve()
     _tell_watchers()
     drawn, scale = sampler(values, law)
     return drawn, law.receipt(scale, source, _sampler_name(values, law))
 
 
 LEDGER = "PRIVSKETCH_LEDGER"  # the file in which everything is entered that is released
-_entered: ContextVar[bool] = ContextVar("privsketch_entered", default=False)
+_reserving: ContextVar[Callable[[], None] | None] = ContextVar("privsketch_entered", default=None)
 
 
 @contextmanager
-def entered_noise() -> Iterator[None]:
-    """Noise inside of this block has an entry in a ledger (ledger/entry.py)."""
-    token = _entered.set(True)
+def entered_noise(reserve: Callable[[], None] | None) -> Iterator[None]:
+    """Noise inside of this block belongs to one entry in a ledger, or to none (ledger/entry.py).
+
+    `reserve` is called each time before noise is drawn, and has its cost on disk when it returns.
+    """
+    token = _reserving.set(reserve)
     try:
         yield
     finally:
-        _entered.reset(token)
+        _reserving.reset(token)
 
 
-def _require_entry() -> None:
-    """Refuse noise without an entry where the environment names a ledger."""
-    if os.environ.get(LEDGER) and not _entered.get():
+def _reserve() -> None:
+    """Reserve the entry; without one, noise is refused where the environment names a ledger."""
+    reserve = _reserving.get()
+    if reserve is not None:
+        reserve()
+    elif os.environ.get(LEDGER):
         raise BudgetError(
             f"{LEDGER} is set, and this release has no entry in a ledger; nothing was spent"
         )

@@ -19,7 +19,7 @@ from privsketch.budget import checked_source, exact, require_limits
 from privsketch.design.recipe import Design
 from privsketch.errors import ParameterError, RecordError, require_count, require_one_of
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.entry import Counted, LedgerName, entered
+from privsketch.ledger.entry import Counted, LedgerName, Step, entered
 from privsketch.sketching.engines.work import Work
 from privsketch.sketching.sketch import Sketch
 from privsketch.sketching.sums import ExactSums, exact_sums
@@ -71,7 +71,7 @@ def sketch(
     n_workers: int | None = None,
     scheduler: Any = None,
     progress: Callable[[int], None] | None = None,
-    ledger: LedgerName | Counted = None,
+    ledger: LedgerName | Counted | Step = None,
 ) -> Sketch:
     """Read records once and release their sketch.
 
@@ -175,15 +175,10 @@ def sketch(
 
 
 def cost_of_design(design: Design) -> Cost:
-    """What a sketch costs, for a ledger."""
-    budget, rho = design.budget, design.sum_noise.sums_law.zcdp
-    return Cost(
-        exact(budget.epsilon),
-        exact(budget.delta),
-        None if rho is None or budget.delta == 0 else exact(rho),
-        budget.neighbours,
-        budget.unit,
-    )
+    """What a sketch costs, for a ledger; pure noise spends no delta, whatever the budget has."""
+    budget, law = design.budget, design.sum_noise.sums_law
+    rho = None if law.zcdp is None else exact(law.zcdp)
+    return Cost(exact(budget.epsilon), exact(law.delta), rho, budget.neighbours, budget.unit)
 
 
 def engine_sums(

@@ -21,6 +21,7 @@ from privsketch.design.plan import plan_design
 from privsketch.domain import enclosing_ball
 from privsketch.features.stream import PublicStream
 from privsketch.learning.pca.learner import learn_pca
+from privsketch.ledger.entry import STEP
 from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
 
@@ -86,7 +87,7 @@ def release_subspace(
         n_records=n_records,
         random_state=seed,
     )
-    released = sketch(_complete(passes), design, n_threads=n_threads)
+    released = sketch(_complete(passes), design, n_threads=n_threads, ledger=STEP)
     account.charge(part_receipt(name, released.receipt), design.sum_noise.sums_law.rho)
     if not pure:
         vectors = np.linalg.eigh(released.second_moments())[1]
