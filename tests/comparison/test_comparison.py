@@ -7,9 +7,10 @@ import pytest
 
 import privsketch as ps
 from benchmarks.compare_sites import honest_study, is_named, unit_study
+from privsketch.comparison.result import Comparison, SourceComparison
 from privsketch.errors import MergeError
 from tests.answers import validated
-from tests.commands import succeeded
+from tests.commands import refused, succeeded
 
 CENTERS = np.array([[60, 160, 36.2], [95, 185, 39.0], [75, 170, 36.8]])
 WIDTHS = np.array([5.0, 4.0, 0.3])
@@ -79,6 +80,19 @@ def test_a_unit_or_a_shift_is_named_with_its_columns(change):
         assert told[column].factor == pytest.approx(factor, rel=0.02) or factor == 0.01
         assert told[column].shift == pytest.approx(shift, abs=5)
         assert bool(told[column].unit) == (factor != 1.0)
+
+
+def test_own_shares_are_told_apart_from_what_nothing_explains():
+    """Who merges needs the odd source, and not a list of all that differ in shares."""
+
+    def one(name, misfit):
+        return SourceComparison(name, 100.0, True, 0.1, misfit, 0.0, (), (), False)
+
+    found = Comparison(planned(), (one("a", 1.0), one("b", 9.0), one("c", 1.5)), None)
+    assert found.merge_lines() == [
+        "sources     unlike the others: b; privsketch compare says more",
+        "sources     other shares of the same clusters: a, c",
+    ]
 
 
 def test_own_shares_are_no_alarm_and_alike_sources_are_alike():
@@ -221,6 +235,7 @@ def test_commands_say_it(tmp_path):
     told = succeeded("compare", *paths, "--report", str(page))
     assert "ALARM weight: 2.205 times" in told.stdout
     assert "pounds instead of kilograms" in page.read_text(encoding="utf-8")
+    assert "two sketches" in refused(tmp_path, "compare", paths[0])
     answer = json.loads(succeeded("compare", *paths, "--json").stdout)
     validated(answer, "compare")
     assert answer["alarms"] == ["odd"]

@@ -297,6 +297,8 @@ def compare(
     import privsketch as ps
     from privsketch.cli.keys.checking import load_sketches
 
+    if len(sketches) < 2:
+        raise click.UsageError("give two sketches or more: one is compared with the others")
     if report is not None:
         require_free(report, force, "it would be replaced")
     found = ps.compare(load_sketches(sketches, signed_by))

@@ -77,6 +77,11 @@ class SourceComparison:
     changes: tuple[ColumnChange, ...]
     is_alarm: bool
 
+    @property
+    def has_own_shares(self) -> bool:
+        """Whether other shares of the others' clusters explain it, noise and sampling aside."""
+        return self.misfit is not None and self.misfit <= EXPLAINED_MISFIT
+
     def words(self) -> str:
         """The verdict, one line."""
         if self.is_alarm:
@@ -86,7 +91,7 @@ class SourceComparison:
         along = f", most in {', '.join(self.columns)}" if self.columns else ""
         if self.misfit is None:
             return f"differs{along}"
-        if self.misfit <= EXPLAINED_MISFIT:
+        if self.has_own_shares:
             return f"other shares of the same clusters{along}"
         return f"differs, no shift or unit explains it{along}"
 
@@ -169,10 +174,15 @@ class Comparison:
         """What who merges should know: alarms, clusters of one source, who differs."""
         lines = [f"ALARM       {line}" for line in self.alarm_lines()]
         lines += [f"clusters    {line}" for line in self.cluster_lines()]
-        differing = [one.source for one in self.sources if one.differs and not one.is_alarm]
-        if differing:
-            names = ", ".join(differing[:8]) + (", ..." if len(differing) > 8 else "")
-            lines.append(f"sources     unlike the others: {names}; privsketch compare says more")
+        differing = [one for one in self.sources if one.differs and not one.is_alarm]
+        unlike = [one.source for one in differing if not one.has_own_shares]
+        if unlike:
+            lines.append(
+                f"sources     unlike the others: {_names(unlike)}; privsketch compare says more"
+            )
+        shares = [one.source for one in differing if one.has_own_shares]
+        if shares:
+            lines.append(f"sources     other shares of the same clusters: {_names(shares)}")
         return lines or ["sources     like each other, but for noise and sampling"]
 
     def describe(self) -> str:
@@ -232,6 +242,10 @@ class Comparison:
         from privsketch.comparison.picture import picture_of
 
         return picture_of(self)
+
+
+def _names(sources: Sequence[str]) -> str:
+    return ", ".join(sources[:8]) + (", ..." if len(sources) > 8 else "")
 
 
 def center_text(design: Design, center: Floats) -> str:
