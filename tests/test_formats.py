@@ -781,6 +781,30 @@ def test_a_design_that_was_not_drawn_has_no_file(tmp_path):
         ps.load(tmp_path / "study.json")
 
 
+def test_what_people_wrote_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "schema.json"
+    path.write_text('{"columns": [\n  {"kind": "flag" "name": "smoker"}\n]}')
+    with pytest.raises(FileError, match=r"not valid JSON at line 2, column 19;"):
+        ps.Schema.load(path)
+
+
+def test_files_of_ours_that_are_told_elsewhere_are_called_what_they_are(tmp_path):
+    pytest.importorskip("cryptography")
+    key = ps.Key.generate("site-1")
+    key.save(tmp_path / "site-1.key", passphrase=None)
+    ps.Design.plan(
+        n_components=2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0), random_state=0
+    ).save(tmp_path / "study.json")
+    told = {
+        tmp_path / "site-1.key": "a secret key",
+        key.sign(tmp_path / "study.json"): "a signature; privsketch verify",
+        ps.Ledger.create(tmp_path / "budget.ledger").path: "privsketch ledger show",
+    }
+    for path, words in told.items():
+        with pytest.raises(FileError, match=words):
+            ps.load(path)
+
+
 def test_an_error_keeps_no_table():
     table = np.zeros((50, 2))
     for value in (table, table.tolist(), "x" * 1000, {"a": 1}):

@@ -18,6 +18,11 @@ from privsketch.signing.keys import PublicKey
 from privsketch.sketching.sketch import Sketch
 
 Loaded: TypeAlias = Sketch | Design | Schema | Model | ReleaseDescription | PublicKey
+_LEDGER_MAGIC = b"SQLite format 3\0"
+_ELSEWHERE = {  # kinds of ours that are nothing to load, and who tells them
+    "key": "a secret key; privsketch inspect tells the public one, which ends in .pub",
+    "signature": "a signature; privsketch verify says who signed the file that it lies beside",
+}
 _MODELS: tuple[type[Model], ...] = (ClusterModel, GaussianMixtureModel, PCAModel)
 
 
@@ -54,7 +59,11 @@ def loaded(data: bytes, what: str) -> Loaded:
     """What the bytes of a file of ours contain; `what` names it in errors."""
     if data.startswith(SKETCH_MAGIC):
         return Sketch.from_bytes(data, what)
+    if data.startswith(_LEDGER_MAGIC):
+        raise FileError(f"{what}: a database, as ledgers are; privsketch ledger show tells it")
     kind = document_kind(data, what)
+    if kind in _ELSEWHERE:
+        raise FileError(f"{what}: {_ELSEWHERE[kind]}")
     if kind is None and b'"columns"' in data:  # a schema is JSON that people write
         return Schema.from_bytes(data, what)
     if kind == "design":

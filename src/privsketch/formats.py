@@ -81,8 +81,13 @@ def parse_json(data: bytes, what: str) -> dict[str, Any]:
             parse_int=_small,
             object_pairs_hook=_unique,
         )
-    except (ValueError, RecursionError):
-        raise FileError(f"{what}: not valid JSON; the file is damaged or of another kind") from None
+    except (ValueError, RecursionError) as error:
+        place = ""
+        if isinstance(error, json.JSONDecodeError):  # a comma that is missing from a schema
+            place = f" at line {error.lineno}, column {error.colno}"
+        raise FileError(
+            f"{what}: not valid JSON{place}; the file is damaged or of another kind"
+        ) from None
     if not isinstance(value, dict):
         raise FileError(f"{what}: expected a JSON object")
     return value
