@@ -14,7 +14,7 @@ EVIL = "<script>alert('x')</script>"
 
 
 @pytest.fixture(scope="module")
-def results():
+def results(tmp_path_factory):
     """A result of each kind; whoever named sources and columns means harm."""
     rng = np.random.default_rng(0)
     records = rng.normal(size=(2000, 2)) * 0.1 + rng.choice([-0.5, 0.5], size=(2000, 1))
@@ -24,7 +24,13 @@ def results():
     sketch = ps.sketch(records, design, source=EVIL)
     clusters = replace(ps.learn_kmeans(sketch, 2), concerns=(EVIL,))
     pca = ps.Design.plan(task="pca", domain=ps.Ball(dim=2, radius=1.0), columns=columns, **plan)
+    ledger = ps.Ledger.create(tmp_path_factory.mktemp("ledger") / "budget.ledger")
+    ledger.add(EVIL, epsilon=2.0, delta=1e-5)
+    sites = [sketch, *(ps.sketch(records, design, source=f"{name}{EVIL}") for name in "ab")]
     return {
+        "composition": ps.compose([sketch.receipt] * 3),
+        "comparison": ps.compare(sites),
+        "ledger": ledger,
         "design": design,
         "sketch": sketch,
         "receipt": sketch.receipt,
@@ -38,11 +44,11 @@ def results():
 NAMES = ["design", "sketch", "receipt", "clusters", "mixture", "components", "schema"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "composition", "comparison", "ledger"])
 def test_names_are_not_believed_and_nothing_is_loaded(results, name):
     shown = results[name]._repr_html_()
     assert "<script" not in shown.lower()
-    assert "alert(&#x27;x&#x27;)" in shown or name == "receipt"
+    assert "alert(&#x27;x&#x27;)" in shown or name in ("receipt", "composition")
     # Of all tags, those that only lay out, with no attribute but their style.
     for tag, rest in re.findall(r"<(\w+)([^>]*)>", shown):
         assert tag in {"div", "table", "tr", "th", "td", "b"}
@@ -92,6 +98,20 @@ def test_lines_go_on_and_warnings_come_first():
     assert page.index("Careful: beware") < page.index("first") < page.index("- an item")
     # A column of that name is no warning.
     assert "Careful" not in shown("T", [("careful", "a number")])
+
+
+def test_costs_sources_and_limits_are_told(results):
+    def text(name):
+        return " ".join(Page(f"<main>{results[name]._repr_html_()}</main>").text.split())
+
+    together = results["composition"]
+    assert f"epsilon = {together.best.epsilon:.6g}" in text("composition")
+    for one, shares in zip(
+        results["comparison"].sources, results["comparison"].clusters.shares, strict=True
+    ):
+        assert one.words() in text("comparison")
+        assert f"{shares[0]:.0%}" in text("comparison")
+    assert "epsilon = 2, delta = 1e-05" in text("ledger")
 
 
 def test_parts_of_a_receipt_are_told(results):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._html import shown, table
 from privsketch._typing import Floats
 from privsketch.design.recipe import Design
 from privsketch.schema.units import digits, field_columns, field_values, written
@@ -215,6 +216,23 @@ class Comparison:
             name = one.source if len(one.source) <= width else one.source[: width - 1] + "…"
             lines.append(f"{name:<{width + 11}}" + "".join(f"{s:>8.0%}" for s in shares[:k]))
         return lines
+
+    def _repr_html_(self) -> str:
+        facts = [
+            (one.source, f"{'ALARM ' * one.is_alarm}{one.words()}")
+            for one in self.sources[:SHOWN_SOURCES]
+        ]
+        more = len(self.sources) - SHOWN_SOURCES
+        facts += [("", f"{more} more sources")] if more > 0 else []
+        facts += [("", line) for line in (*self.cluster_lines(), *self.notes)]
+        return shown("Sources beside each other", facts, *self._share_table())
+
+    def _share_table(self) -> list[str]:
+        if self.clusters is None:
+            return []
+        clusters = [f"{c + 1}" for c in range(self.clusters.shares.shape[1])]
+        shares = [[f"{share:.0%}" for share in row] for row in self.clusters.shares]
+        return [table("shares of clusters", [one.source for one in self.sources], clusters, shares)]
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain JSON values."""

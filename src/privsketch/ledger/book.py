@@ -15,6 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
+from privsketch._html import shown, table
 from privsketch.budget import (
     MIN_DELTA,
     NEIGHBOURS,
@@ -332,6 +333,16 @@ class Ledger:
                 "use a ledger of basic composition for a pure limit",
             )
         return limit
+
+    def _repr_html_(self) -> str:
+        names, rows = ["limit", "spent", "left", "entries"], []
+        standing = self.datasets()
+        for found in standing:
+            limit, spent = found.limit, found.spent
+            cells = [limit.text, limit.spent_text(spent), limit.left_text(spent)]
+            rows.append([*cells, str(found.n_entries)])
+        title = f"Ledger {self._path.name}, accounting {self._accounting}: for its holder alone"
+        return shown(title, [], table("data set", [one.name for one in standing], names, rows))
 
     def datasets(self) -> list[DataSet]:
         """All data sets as they stand, in the order in which they were added."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from privsketch._html import described
 from privsketch.budget import exact, exact_sum, number_text, round_up
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import epsilon_of_rho, round_down
@@ -104,6 +105,9 @@ class Composition:
                 "of different sources do not add up"
             )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return described("What several releases cost together", self.describe().splitlines())
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
