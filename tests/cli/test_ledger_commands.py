@@ -76,6 +76,24 @@ def test_show_of_one_data_set_with_its_entries(path):
     assert "no data set of this name" in refused(path.parent, "ledger", "show", path, "other")
 
 
+def test_entries_are_listed_as_they_count_with_their_outputs(tmp_path):
+    """What a release states is not what a data set of another relation, or of rho, is charged."""
+    path, page = tmp_path / "rho.ledger", tmp_path / "page.html"
+    book = Ledger.create(path, "zcdp")
+    book.add("visits", epsilon=3.0, delta=1e-6, neighbours="replace", without_rho=0.5)
+    book.commit(book.reserve("visits", Cost(0.5, 1e-7, 0.005), what="sketch"), output="jan.sketch")
+    book.reserve("visits", Cost(0.05), what="bounds")
+    book.reserve("visits", Cost(0.25, 1e-9), what="masked")
+    said = succeeded("ledger", "show", path, "--entries", "--report", page).stdout
+    words = page.read_text(encoding="utf-8")
+    assert "  rho = 0.02  sketch, jan.sketch\n" in said  # 4 rho: one removed and one added
+    assert "  rho = 0.005  reserved: bounds\n" in said
+    assert "  epsilon = 0.5, delta = " in said
+    assert "<td>jan.sketch</td><td>rho = 0.02</td>" in words
+    assert ", 2 of them never committed" in words
+    assert "UTC</text>" in words  # two equal dates would say nothing
+
+
 def test_answers_for_machines(tmp_path, path):
     new = tmp_path / "new.ledger"
     made = succeeded("ledger", "create", new, "--accounting", "zcdp", "--json")

@@ -209,6 +209,12 @@ class Limit:
             words += f", and {apart} of what has no rho"
         return words
 
+    def charged_text(self, amount: Amount) -> str:
+        """What one entry adds to what was spent, in words, rounded up."""
+        if self.accounting == "basic" or amount.rho is None:
+            return amounts_text(amount.epsilon, amount.delta)
+        return f"rho = {fraction_text(amount.rho)}"
+
     def implied_epsilon(self, total: Total) -> Fraction | None:
         """Epsilon at the limit's delta that the sum of rho implies; None without one."""
         if self.accounting == "basic" or total.rho == 0:

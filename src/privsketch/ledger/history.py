@@ -27,3 +27,10 @@ def spending(data_set: DataSet, entries: Iterable[Entry]) -> list[Step]:
             used = float(data_set.limit.used(total))
             steps.append(Step(datetime.fromisoformat(entry.time), entry.id, used))
     return steps
+
+
+def span_text(begin: datetime, end: datetime) -> tuple[str, str]:
+    """Both ends of a picture in words: days, or the time of one day."""
+    if begin.date() == end.date():
+        return f"{begin:%Y-%m-%d %H:%M}", f"{end:%H:%M} UTC"
+    return begin.date().isoformat(), end.date().isoformat()

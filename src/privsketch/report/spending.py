@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from html import escape
 
 from privsketch import __version__
+from privsketch.ledger.accounting import Limit
 from privsketch.ledger.book import DataSet, Entry
-from privsketch.ledger.history import Step, spending
+from privsketch.ledger.history import Step, span_text, spending
 from privsketch.report.style import STYLE
 
 _WIDTH, _HEIGHT = 760, 180
@@ -51,14 +52,18 @@ def _data_set(found: DataSet, entries: Sequence[Entry], made: datetime) -> list[
         ("limit", limit.text),
         ("spent", limit.spent_text(found.spent)),
         ("left", limit.left_text(found.spent)),
-        ("entries", f"{found.n_entries}, {found.n_open} of them never committed"),
+        (
+            "entries",
+            f"{found.n_entries}" + f", {found.n_open} of them never committed" * (found.n_open > 0),
+        ),
         *([("note", found.note)] if found.note else []),
     ]
     steps = spending(found, entries)
     parts = [f"<h2>{escape(found.name)}</h2>", _table(facts)]
     if steps:
         parts.append(_drawn(steps, datetime.fromisoformat(found.time), made))
-        parts.append(_listed([entry for entry in entries if entry.data_set == found.name]))
+        mine = [entry for entry in entries if entry.data_set == found.name]
+        parts.append(_listed(mine, limit))
     return parts
 
 
@@ -70,13 +75,15 @@ def _table(facts: Sequence[tuple[str, str]]) -> str:
     return f'<table class="words"><tbody>{rows}</tbody></table>'
 
 
-def _listed(entries: Sequence[Entry]) -> str:
+def _listed(entries: Sequence[Entry], limit: Limit) -> str:
     rows = "".join(
         f"<tr><td>{escape(entry.time[:16].replace('T', ' '))}</td><td>{escape(entry.what)}</td>"
-        f"<td>{escape(entry.cost.text)}</td><td>{entry.state}</td></tr>"
+        f"<td>{escape(entry.output or '')}</td><td>{escape(limit.charged_text(entry.charged))}</td>"
+        f"<td>{entry.state}</td></tr>"
         for entry in entries
     )
-    heads = "".join(f'<th scope="col">{text}</th>' for text in ("time", "what", "cost", "state"))
+    names = ("time", "what", "output", "cost", "state")
+    heads = "".join(f'<th scope="col">{text}</th>' for text in names)
     return (
         f'<details><summary>All entries</summary><div class="scroll"><table class="words">'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>"
@@ -106,9 +113,10 @@ def _drawn(steps: Sequence[Step], begin: datetime, end: datetime) -> str:
         f'<text x="{_LEFT - 6}" y="{height(at) + 4:.1f}" text-anchor="end">{at:.0%}</text>'
         for at in (0, 0.5, 1)
     )
+    first, last = span_text(begin, end)
     dates = (
-        f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{begin.date()}</text>'
-        f'<text x="{_LEFT + across}" y="{_HEIGHT - 6}" text-anchor="end">{end.date()}</text>'
+        f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{first}</text>'
+        f'<text x="{_LEFT + across}" y="{_HEIGHT - 6}" text-anchor="end">{last}</text>'
     )
     used = f"{steps[-1].used:.0%} of the limit were spent by {len(steps)} entries"
     return (

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 
-from privsketch.ledger.history import Step
+from privsketch.ledger.history import Step, span_text
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _MARGIN = 8  # columns for the axis
@@ -39,9 +39,7 @@ def chart(
         low = lines[-1].ljust(width)
         drawn = "".join("#" if share else " " for share in shares)
         lines[-1] = (low[:_MARGIN] + drawn).rstrip()
-    first, last = begin.date().isoformat(), end.date().isoformat()
-    if begin.date() == end.date():
-        first, last = f"{begin:%Y-%m-%d %H:%M}", f"{end:%H:%M} UTC"
+    first, last = span_text(begin, end)
     lines.append(f"{'':{_MARGIN}}{first}{last:>{n_columns - len(first)}}")
     return lines
 

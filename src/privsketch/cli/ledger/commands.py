@@ -173,7 +173,8 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
         say(f"            no data set yet: privsketch ledger add {file} NAME ...")
     for data_set in chosen:
         say("\n".join(["", *_stated(data_set), *_spent(data_set, listed)]))
-        rows = [_entry_line(entry) for entry in listed if entry.data_set == data_set.name]
+        mine = (entry for entry in listed if entry.data_set == data_set.name)
+        rows = [_entry_line(entry, data_set) for entry in mine]
         for row in rows if entries else ():
             say(row)
     if report is not None:
@@ -346,9 +347,12 @@ def _has_blocks() -> bool:
     return True
 
 
-def _entry_line(entry: Entry) -> str:
+def _entry_line(entry: Entry, data_set: DataSet) -> str:
+    """When, what it counts in this data set, what it was and where the result went."""
     state = "" if entry.state == "committed" else "reserved: "
-    return _short(f"{entry.time[:19]}  {entry.cost.text}  {state}{entry.what}", _WIDTH)
+    told = f"{state}{entry.what}" + (f", {entry.output}" if entry.output else "")
+    charged = data_set.limit.charged_text(entry.charged)
+    return _short(f"{entry.time[:16].replace('T', ' ')}  {charged}  {told}", _WIDTH)
 
 
 def _short(text: str, width: int) -> str:
