@@ -143,6 +143,11 @@ class Receipt:
         """The receipt as plain JSON values."""
         return receipt_to_json(self)
 
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Receipt:
+        """The receipt from `to_json`, as ledgers keep them; an error for anything else."""
+        return receipt_from_json(value)
+
     def dp_event(self) -> Any:
         """The release as an event of dp-accounting, for its accountants.
 
@@ -297,11 +302,11 @@ def _largest_rho(parts: Sequence[Receipt]) -> float | None:
 
 def require_alike(receipts: Sequence[Receipt]) -> None:
     """Refuse costs that are not about the same change of a table: they have no sum."""
-    for name in ("neighbours", "unit"):
+    for name, words in (("neighbours", "neighbours"), ("unit", "units")):
         found = sorted({getattr(receipt, name) for receipt in receipts})
         if len(found) > 1:
             raise ParameterError(
-                f"receipts: {name} differ ({', '.join(map(repr, found))}); costs add up for one "
+                f"receipts: {words} differ ({', '.join(map(repr, found))}); costs add up for one "
                 "and the same change of a table"
             )
 

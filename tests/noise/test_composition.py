@@ -308,11 +308,28 @@ def test_receipts_add_up(receipts):
         a + 1
 
 
+def test_receipts_of_a_ledger_are_read_back_and_composed(tmp_path):
+    ledger = ps.Ledger.create(tmp_path / "budget.ledger")
+    ledger.add("visits", epsilon=3.0, delta=1e-5)
+    design = ps.Design.plan(
+        n_components=2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(0.5, 1e-6), random_state=0
+    )
+    made = [
+        ps.sketch(np.zeros((100, 2)), design, source="visits", ledger=(ledger.path, "visits"))
+        for _ in range(2)
+    ]
+    kept = [ps.Receipt.from_json(entry.receipt) for entry in ledger.entries("visits")]
+    assert kept == [one.receipt for one in made]
+    assert ps.compose(kept).bounds[0].epsilon == ledger.total("visits").epsilon
+    with pytest.raises(ps.PrivsketchError, match="missing fields"):
+        ps.Receipt.from_json({"epsilon": 1.0})
+
+
 def test_costs_of_different_changes_have_no_sum(receipts):
     a, other = receipts["gaussian"], receipts["gaussian, replace"]
     with pytest.raises(ps.PrivsketchError, match="neighbours differ"):
         a + other
-    with pytest.raises(ps.PrivsketchError, match="unit differ"):
+    with pytest.raises(ps.PrivsketchError, match="units differ"):
         ps.compose([a, replace(a, unit="one person (patient)")])
     with pytest.raises(ps.PrivsketchError, match="expected receipts"):
         ps.compose([])
