@@ -95,7 +95,7 @@ def test_what_a_release_does_not_protect_is_refused():
         Cost(1).charged("add-remove", "patient")
     with pytest.raises(BudgetError, match="any number of such records"):
         Cost(1, unit=Unit("doctor")).charged("add-remove", "patient")
-    with pytest.raises(BudgetError, match="stated by records"):
+    with pytest.raises(BudgetError, match="ledger add --person"):
         Cost(1, unit=Unit("patient")).charged("add-remove", None)
     assert Cost(1, unit=Unit("patient", 5)).charged("add-remove", "patient").epsilon == 1
     assert Cost(1, unit=Unit(None, 5)).charged("add-remove", None).epsilon == 1

@@ -170,6 +170,7 @@ def test_rows_that_do_not_fit_are_refused_without_being_quoted(rows):
 def test_the_description_says_method_reason_domain_and_cost():
     text = some_model().describe()
     assert "k-means     3 clusters of about 1234 records" in text
+    assert "k-means     1 cluster of about" in some_model(1).describe()
     assert "method      pipeline: many columns" in text
     assert "domain      box" in text
     assert "careful     a cluster is small" in text

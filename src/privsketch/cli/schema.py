@@ -107,5 +107,6 @@ def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) ->
         say(f"open         {text}", None)
     answer(ready=not found, open=found, **facts)
     if found:
-        raise failing(f"{file}: {len(found)} thing(s) to mend before it can be used")
+        things = "1 thing" if len(found) == 1 else f"{len(found)} things"
+        raise failing(f"{file}: {things} to mend before it can be used")
     say("ready        nothing is open" + ("; names and types of all files fit" * bool(data)), None)

@@ -126,8 +126,8 @@ def _other_unit(released: str | None, stated: str | None) -> str:
     if stated is None:
         return (
             f"the release protects persons (column {released!r}), the data set is stated by "
-            "records: a record that changes its person is one less and one more; state the data "
-            f"set with `person={released!r}`"
+            "records: a record that changes its person is one less and one more; add a data set "
+            f"of persons: Ledger.add(..., person={released!r}), privsketch ledger add --person"
         )
     told = "records" if released is None else f"persons by column {released!r}"
     return (

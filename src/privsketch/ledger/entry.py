@@ -223,12 +223,15 @@ def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
         name = os.environ.get(DATASET) or None
     if name is None:
         known = [one.name for one in book.datasets()]
-        if len(known) != 1:
+        if not known:
             raise ParameterError(
-                "dataset",
-                None,
-                f"the ledger has {len(known)} data sets ({', '.join(map(repr, known[:8]))})",
-                f"say whose records these are: `ledger=(path, name)`, `dataset` or {DATASET}",
+                "the ledger has no data set yet; add one with its limit: Ledger.add, privsketch "
+                "ledger add"
+            )
+        if len(known) > 1:
+            raise ParameterError(
+                f"the ledger has {len(known)} data sets ({', '.join(map(repr, known[:8]))}); say "
+                f"whose records these are: `ledger=(path, name)`, `dataset` or {DATASET}"
             )
         name = known[0]
     return book, name

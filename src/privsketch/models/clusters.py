@@ -238,7 +238,8 @@ class ClusterModel(Model):
 
     def _opening_lines(self) -> list[str]:
         """What it is and how well it fits, with which a description begins."""
-        what = f"{self.task:<11} {self.n_clusters} clusters of about {self.n_records:.0f} records"
+        clusters = "1 cluster" if self.n_clusters == 1 else f"{self.n_clusters} clusters"
+        what = f"{self.task:<11} {clusters} of about {self.n_records:.0f} records"
         lines = [what if self.decoder is None else f"{what}, decoder {self.decoder}"]
         lines.append(f"method      {self.method}" + (f": {self.reason}" if self.reason else ""))
         if self.misfit is not None:

@@ -41,7 +41,7 @@ def center_content(model: ClusterModel, *, with_plots: bool) -> Content:
     return Content(
         title="Private clusters",
         cards=[
-            (f"{model.n_clusters}", "clusters"),
+            (f"{model.n_clusters}", "cluster" if model.n_clusters == 1 else "clusters"),
             _record_card(model),
             (number_text(receipt.epsilon), f"epsilon, with delta = {number_text(receipt.delta)}"),
             (escape(model.method), "method"),
