@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from itertools import product
@@ -306,6 +307,14 @@ def test_receipts_add_up(receipts):
     assert len(event.events[2].events) == 2
     with pytest.raises(TypeError):
         a + 1
+
+
+def test_no_bound_is_shown_rounded_down(receipts):
+    for count in range(1, 40, 3):
+        found = ps.compose([receipts["gaussian"]] * count)
+        shown = re.findall(r"epsilon = ([^,]+),", found.describe())
+        for text, bound in zip(shown, found.bounds, strict=True):
+            assert bound.epsilon <= float(text) <= bound.epsilon * (1 + 2e-5)
 
 
 def test_receipts_of_a_ledger_are_read_back_and_composed(tmp_path):

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from importlib.util import find_spec
 from typing import Any
 
@@ -94,7 +95,7 @@ class Composition:
         ]
         for bound in self.bounds:
             mark = "  <- best" if bound is best else ""
-            cost = f"epsilon = {bound.epsilon:.6g}, delta = {number_text(bound.delta)}"
+            cost = f"epsilon = {_short_up(bound.epsilon)}, delta = {number_text(bound.delta)}"
             lines.append(f"{bound.name:<11} {cost} ({bound.how}){mark}")
         if self.delta == 0:
             lines.append("note        with a delta above 0 there are tighter bounds: state one")
@@ -160,6 +161,12 @@ def compose(receipts: Iterable[Receipt], *, delta: float | None = None) -> Compo
     if 0 < delta < 1 and spent < 1:
         bounds += _with_delta([leaf for part in parts for leaf in _leaves(part)], float(delta))
     return Composition(parts, float(delta), tuple(bounds))
+
+
+def _short_up(value: float) -> str:
+    """Six digits, rounded up: who copies them into a limit understates nothing."""
+    six = Context(prec=6, rounding=ROUND_CEILING)
+    return number_text(float(six.create_decimal(repr(float(value)))))
 
 
 def _leaves(receipt: Receipt) -> Iterator[Receipt]:
