@@ -134,7 +134,7 @@ def test_from_a_draft_to_a_schema(parquet, folder):
     assert draft == drafted(parquet)
     exists = refused(folder, "schema", "draft", "data.parquet", "-o", "schema.json", code=DATA)
     assert "--force" in exists
-    assert "11 thing(s)" in refused(folder, "schema", "check", "schema.json")
+    assert "11 things to mend" in refused(folder, "schema", "check", "schema.json")
     told = run("schema", "check", "schema.json").stdout
     assert told.count("open ") >= 11
     draft["columns"] = [draft["columns"][1]]
@@ -149,7 +149,7 @@ def test_from_a_draft_to_a_schema(parquet, folder):
     assert contents(folder) == before
     (folder / "other.csv").write_text("Age,patient_id\n1,2\n")
     misfit = refused(folder, "schema", "check", "schema.json", "other.csv", code=DATA)
-    assert "1 thing(s)" in misfit
+    assert "1 thing to mend" in misfit
     succeeded("schema", "draft", "other.csv", "-o", "schema.json", "--force")
 
 
