@@ -25,6 +25,7 @@ from privsketch.budget import Neighbours, exact
 from privsketch.domain import Domain
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import NoiseLaw, Sampler, _insecure_sampler
+from privsketch.noise.zoom import ZoomLaw
 from privsketch.receipt import Receipt
 
 Answer = Callable[[Integers, NoiseLaw], Integers]
@@ -90,6 +91,8 @@ def exact_answer(values: Integers, law: NoiseLaw) -> Integers:
         return np.flatnonzero(_all_counts(values, law) >= getattr(law, "threshold", 1))
     if law.kind == "picks":
         return np.argsort(-np.abs(values), axis=1)[:, : getattr(law, "n_picks", 1)]
+    if law.kind == "zoom":
+        return np.stack([values, values])
     return values.copy()
 
 
@@ -225,6 +228,11 @@ class Tape:
         if law.kind == "picks":
             noisy = np.abs(values) + scale * rng.gumbel(size=values.shape)
             return np.argsort(-noisy, axis=1)[:, : getattr(law, "n_picks", 1)].astype(np.int64)
+        if isinstance(law, ZoomLaw):
+            near, far = (rng.laplace(scale=scale * size, size=len(values)) for size in (1, 2))
+            closer = values + np.rint(near).astype(np.int64)
+            first = closer + np.rint(np.where(rng.random(len(values)) < 0.25, 0, far)).astype(int)
+            return np.stack([first, np.where(law.is_heavy(first), first, closer)])
         deviation = math.sqrt(law.variance)
         noise = self._spread * rng.laplace(scale=math.sqrt(0.5), size=values.shape) + self._push
         return values + np.rint(deviation * noise).astype(np.int64)
@@ -233,11 +241,14 @@ class Tape:
 # ---------------------------------------------------------------- what a neighbour moves
 
 
-def moved(before: Integers, after: Integers, law: NoiseLaw) -> tuple[Fraction | float, Fraction]:
+def moved(
+    before: Integers, after: Integers, law: NoiseLaw, answer: Integers | None = None
+) -> tuple[Fraction | float, Fraction]:
     """How far a question moved, over what its law declares, and what that costs, exactly.
 
-    The cost is an epsilon, for Gaussian noise a rho. AssertionError if the law's scale does not
-    fit its own sensitivity and budget.
+    The cost is an epsilon, for Gaussian noise a rho. Where it depends on what was answered, as of
+    cells that are heavy or not, `answer` is needed. AssertionError if the law's scale does not fit
+    its own sensitivity and budget.
 
     Examples
     --------
@@ -269,6 +280,11 @@ def moved(before: Integers, after: Integers, law: NoiseLaw) -> tuple[Fraction | 
         twice = 1 if law.neighbours == "add-remove" else 2
         return total / (twice * sensitivity), total / scale
     _require(sensitivity <= scale * exact(law.inner), "a scale below its law's")
+    if isinstance(law, ZoomLaw):
+        _require(answer is not None, "two looks without their answer")
+        heavy = [] if answer is None else law.is_heavy(answer[0]).tolist()
+        halves = sum(far * (1 if one else 2) for far, one in zip(sizes, heavy, strict=True))
+        return sum(sizes) / sensitivity, halves / (2 * scale)
     size = max(sizes) if law.kind == "cube" else sum(sizes)
     return size / sensitivity, size / scale
 
@@ -351,7 +367,7 @@ def replay(
     epsilon, rho = Fraction(0), Fraction(0)
     for question, after in zip(tape.questions, tape.again, strict=True):
         _require(question.law.neighbours == receipt.neighbours, "a law for another relation")
-        far, cost = moved(question.values, after, question.law)
+        far, cost = moved(question.values, after, question.law, question.answer)
         moves.append(far)
         if question.law.kind == "gaussian":
             rho += cost

@@ -22,6 +22,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from privsketch.design.cells import cell_error
 from privsketch.design.noise_to_signal import (
     NoiseToSignal,
     direction_moments,
@@ -185,6 +186,17 @@ def excess(
     search loses clusters, and each costs its squared distance to the next one.
     """
     k, dim = design.n_components, design.dim
+    most = calibration.lost * reference.separation**2
+    if design.cells is not None:
+        found = cell_error(
+            cells=design.cells,
+            half_widths=design.domain.half_widths,
+            n_components=k,
+            n_records=n_records * n_holders,
+            variance=n_holders * design.noise_std**2,
+            width=reference.width,
+        )
+        return min(found.excess, most) * (1 - found.lost) + most * found.lost
     error = center_error(
         n_components=k,
         dim=dim,
@@ -195,7 +207,6 @@ def excess(
         band=band_share(design.frequencies.law, design.frequencies.scales, reference.width, dim),
     )
     error *= 1 + (calibration.overlap / reference.separation) ** 2
-    most = calibration.lost * reference.separation**2
     if error >= 1e6:  # also infinite
         return most
     turning_point = calibration.turning_point * reference.separation**0.5 / (k * dim) ** 0.25
@@ -251,8 +262,12 @@ def _records_needed(design: Design, n_holders: int) -> float:
 def design_noise_parts(design: Design, reference: Reference, n_holders: int = 1) -> NoiseToSignal:
     """Parts of the ratio, the law of the records as reference; `n_holders` sketches merged."""
     alpha, beta = feature_and_record_rate(design)
-    is_pca = not design.mapping.has_table
-    signal, energy = _pca_signal(design) if is_pca else _cluster_signal(design, reference)
+    told = _cluster_signal
+    if design.mapping.for_components:
+        told = _pca_signal
+    elif design.cells is not None:
+        told = _cell_signal
+    signal, energy = told(design, reference)
     numbers_per_feature = design.n_values / design.n_features
     return noise_parts(
         n_records=design.n_records * n_holders,
@@ -284,8 +299,29 @@ def _cluster_signal(design: Design, reference: Reference) -> tuple[float, float]
     return alone / k + together * (1 - 1 / k), 1 + SIGN_VARIANCE * design.mapping.dithered
 
 
-def _pca_signal(design: Design) -> tuple[float, float]:
-    """The same for squares, in units of the radius: k equal eigenvalues and a floor."""
+def _cell_signal(design: Design, reference: Reference) -> tuple[float, float]:
+    """The same for cells: the sum of squared shares, and 1, over the number of cells.
+
+    Two records of one Gaussian are in the same cell with a chance of V / (4 pi s^2)^(d / 2), as
+    long as that is small.
+    """
+    k, dim = design.n_components, design.dim
+    volume = math.prod(2 * float(half) for half in design.domain.half_widths) / design.n_features
+
+    def together(width: float) -> float:
+        alone = volume ** (2 / dim) / 12  # of records spread over their cell
+        return float(min(1.0, volume / (4 * math.pi * (width**2 + alone)) ** (dim / 2)))
+
+    whole = math.hypot(reference.width, reference.spread)
+    shared = together(reference.width) / k + together(whole) * (1 - 1 / k)
+    return shared / design.n_features, 1 / design.n_features
+
+
+def _pca_signal(design: Design, reference: Reference) -> tuple[float, float]:
+    """The same for squares, in units of the radius: k equal eigenvalues and a floor.
+
+    Clusters are no matter here.
+    """
     k, dim = design.n_components, design.dim
     floor, each = EXTENT**2 * ISOTROPIC_SHARE / dim, EXTENT**2 * (1 - ISOTROPIC_SHARE) / k
     eigenvalues = [floor + each] * k + [floor] * (dim - k)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from privsketch.budget import Budget
+from privsketch.design.cells import count_of_cells, noise_of_cells, plan_cells
 from privsketch.design.pca import plan_pca
 from privsketch.design.recipe import TASKS, Design, maps_for
 from privsketch.design.regimes import enough_records
@@ -25,7 +26,7 @@ from privsketch.design.size import (
 )
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_one_of
-from privsketch.features.frequencies import default_scales, draw_frequencies, public_seed
+from privsketch.features.frequencies import NO_LAW, default_scales, draw_frequencies, public_seed
 from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
@@ -112,7 +113,7 @@ def plan_design(
     shape = shape or default_covariance_type(n_components, dim)
     largest, n_unknowns = largest_size(task, n_components, dim, shape)
     chosen_map = map_named(feature_map or "fourier")
-    if not chosen_map.has_table:
+    if chosen_map.for_components:
         known = ", ".join(map(repr, maps_for(task)))
         raise ParameterError(
             f"`feature_map={chosen_map.name!r}` with `task={task!r}`: expected one of {known}"
@@ -120,6 +121,24 @@ def plan_design(
     if frequencies is not None and frequencies not in chosen_map.laws:
         known = ", ".join(map(repr, chosen_map.laws))
         raise ParameterError("frequencies", frequencies, f"expected one of {known}")
+    if chosen_map.name == "cells":
+        if frequency_scale is not None:
+            raise ParameterError("frequency_scale: cells have no scale; leave it out")
+        return _plan_grid(
+            task=task,
+            n_components=n_components,
+            domain=domain,
+            budget=budget,
+            n_records=_public_size(n_records, n_components, dim, largest, budget.epsilon),
+            seed=random_state,
+            size=n_features,
+            noise=kind,
+            masks=chosen_masks,
+            count=count_mode,
+            mean=mean or "omitted",
+            columns=names,
+            schema=schema,
+        )
     law, scales = _frequency_law(frequencies, frequency_scale, domain, n_components)
     block = structured_size(dim) if law == "structured" else dim
     if chosen_masks is not None:
@@ -168,6 +187,48 @@ def plan_design(
         masks=chosen_masks,
         mean=mean or "omitted",
         schema=schema,
+    )
+
+
+def _plan_grid(
+    *,
+    domain: Domain,
+    budget: Budget,
+    n_components: int,
+    n_records: float,
+    seed: int | None,
+    size: int | None,
+    noise: NoiseKind | None,
+    count: CountMode | None,
+    **fields: Any,
+) -> Design:
+    """A histogram over a grid. Laplace noise, the least even with a delta (docs/theory.md)."""
+    kind = noise or "laplace"
+    noise_std = noise_of_cells(budget, kind)
+    cells = plan_cells(domain.half_widths, n_components, n_records, noise_std, size)
+    number = math.prod(cells)
+    if count is None and budget.neighbours == "replace":
+        count = "public"
+    elif count is None:
+        count = count_of_cells(number, n_records, noise_std)
+    return Design(
+        domain=domain,
+        budget=budget,
+        n_components=n_components,
+        n_records=n_records,
+        feature_map="cells",
+        frequencies=draw_frequencies(
+            domain,
+            law=NO_LAW,
+            n_features=number,
+            scales=(1.0, 1.0),
+            seed=public_seed(seed),
+            dithered=False,
+        ),
+        noise=kind,
+        count=count,
+        cells=cells,
+        **fields,
     )
 
 

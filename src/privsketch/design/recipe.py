@@ -23,12 +23,8 @@ from privsketch._html import described
 from privsketch.budget import ONE_RECORD, Budget, Unit
 from privsketch.domain import Ball, Domain, domain_from_json, domain_to_json
 from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_one_of
-from privsketch.features.frequencies import (
-    NO_LAW,
-    Frequencies,
-    frequencies_from_json,
-    frequencies_to_json,
-)
+from privsketch.features.cells import checked_cells
+from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
 from privsketch.features.maps import (
     FEATURE_MAPS,
     Contribution,
@@ -74,7 +70,7 @@ class Design:
     domain : Box or Ball
     budget : Budget
         What the sketch of one holder costs.
-    feature_map : {"fourier", "one-bit", "quadratic", "second-moments"}
+    feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}
     frequencies : Frequencies
         How the public random matrix is drawn, and a checksum of it.
     noise : {"gaussian", "laplace", "cube"}
@@ -88,6 +84,8 @@ class Design:
         Whether the mean of the records is part of the sketch.
     schema : Schema, optional
         How tables are encoded; `domain` and `columns` are then those of encoded records.
+    cells : tuple of int, optional
+        Number of cells along each axis, for the feature map "cells".
 
     Examples
     --------
@@ -113,6 +111,7 @@ class Design:
     masks: Masks | None = None
     mean: str = "omitted"
     schema: Schema | None = None
+    cells: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         require_one_of("task", self.task, TASKS)
@@ -152,10 +151,12 @@ class Design:
             self.masks.checked(self.n_features, self.frequencies.block_size(self.dim))
         if self.mean not in MEAN_MODES:
             raise ParameterError("mean", self.mean, "expected 'omitted' or 'released'")
-        if self.mean == "released" and self.mapping.has_table:
+        if self.mean == "released" and not self.mapping.for_components:
             raise ParameterError("`mean='released'`: only for `task='pca'`")
         if self.task == "pca":
             require_components(self.n_components, self.dim, self.n_values)
+        elif self.cells is not None:
+            require_cells(self.n_components, self.n_features, "n_components")
         else:
             require_features(self.n_components, self.dim, self.n_features, "n_components")
         _ = self.sum_noise  # refuses budgets and sizes that do not go together
@@ -168,7 +169,7 @@ class Design:
 
     def _require_map(self) -> None:
         """Refuse maps, frequencies and domains that do not go together."""
-        if self.mapping.has_table == (self.task == "pca"):
+        if self.mapping.for_components != (self.task == "pca"):
             known = ", ".join(repr(name) for name in maps_for(self.task))
             raise ParameterError(
                 f"`feature_map={self.feature_map!r}` with `task={self.task!r}`: expected {known}"
@@ -179,15 +180,35 @@ class Design:
                 f"`frequencies={self.frequencies.law!r}` with `feature_map={self.feature_map!r}`: "
                 f"expected one of {known}"
             )
-        if not self.mapping.has_table and not isinstance(self.domain, Ball):
+        if self.mapping.for_components and not isinstance(self.domain, Ball):
             radius = float(np.linalg.norm(self.domain.half_widths))
             raise ParameterError(
                 "`task='pca'` needs a Ball: its noise grows with the largest norm of a record. "
                 f"The ball around this box has radius {radius:.4g}; a smaller one, to which few "
                 "records are moved, gives less noise"
             )
-        if self.frequencies.law == NO_LAW and self.n_features != moment_count(self.dim):
+        is_matrix = self.feature_map == "second-moments"
+        if is_matrix and self.n_features != moment_count(self.dim):
             raise ParameterError("n_features: second moments have dim (dim + 1) / 2 of them")
+        if (self.feature_map == "cells") != (self.cells is not None):
+            raise ParameterError("cells: numbers of them go with `feature_map='cells'`, and only")
+        if self.cells is not None:
+            self._require_cells(self.cells)
+
+    def _require_cells(self, cells: tuple[int, ...]) -> None:
+        """Refuse a grid that does not fit, and what has no proof, or no use, with one."""
+        if math.prod(checked_cells(cells, self.dim)) != self.n_features:
+            raise ParameterError("n_features: expected the number of all cells")
+        if self.masks is not None and self.masks != Masks():
+            raise ParameterError(
+                "masks with `feature_map='cells'`: a record is in one cell, and there is nothing "
+                "to leave out; use no masks"
+            )
+        if self.noise == "cube":
+            raise ParameterError(
+                "`noise='cube'` with `feature_map='cells'`: its noise grows with their number; use "
+                "`noise='laplace'`, which is pure too and the least there is"
+            )
 
     @classmethod
     def plan(
@@ -239,10 +260,10 @@ class Design:
             public facts, within the time it costs: 8 * n_components * dim for k-means
             with Gaussian noise, more where it dominates, less with pure noise, which grows
             faster with the size.
-        feature_map : {"fourier", "one-bit", "quadratic", "second-moments"}, optional
-            Fourier features for clusters and mixtures. For principal components the one of
-            least predicted error: all second moments where those are affordable, else
-            quadratic features.
+        feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}, optional
+            Fourier features for clusters and mixtures; "cells", noisy counts of a grid, for a
+            few columns. For principal components the one of least predicted error: all second
+            moments where those are affordable, else quadratic features.
         noise : {"gaussian", "cube", "laplace"}, optional
             The one of least predicted error if left out: nearly always Gaussian if
             delta > 0, else the cube, which is pure.
@@ -391,16 +412,17 @@ class Design:
             **({} if self.masks is None else {"masks": self.masks.to_json()}),
             **({} if self.mean == "omitted" else {"mean": self.mean}),
             **({} if self.schema is None else {"schema": self.schema.to_json()}),
+            **({} if self.cells is None else {"cells": list(self.cells)}),
         }
 
     @classmethod
     def from_json(cls, value: Any, what: str = "design") -> Design:
         """The design from `to_json`; FileError for anything else."""
-        optional = {"masks": None, "mean": "omitted", "schema": None}
+        optional = {"masks": None, "mean": "omitted", "schema": None, "cells": None}
         if isinstance(value, dict):
             value = {**optional, **value}
         fields = require_fields(value, cls.__dataclass_fields__, what)
-        columns, schema = fields["columns"], fields["schema"]
+        columns, schema, cells = fields["columns"], fields["schema"], fields["cells"]
         with reading(what):
             design = cls(
                 **{
@@ -411,6 +433,7 @@ class Design:
                     "columns": None if columns is None else tuple(str(name) for name in columns),
                     "masks": None if fields["masks"] is None else Masks.parse(fields["masks"]),
                     "schema": None if schema is None else Schema.from_json(schema),
+                    "cells": None if cells is None else tuple(cells),
                 }
             )
             if canonical_json({**optional, **design.to_json()}) != canonical_json(value):
@@ -495,6 +518,15 @@ def require_features(n_components: int, dim: int, n_features: int, name: str) ->
         )
 
 
+def require_cells(n_components: int, n_cells: int, name: str) -> None:
+    """Refuse more clusters than there are cells."""
+    if not 1 <= n_components <= n_cells:
+        raise ParameterError(
+            f"{name}={n_components}: expected 1 to {n_cells}, the number of cells; plan a design "
+            "with more of them"
+        )
+
+
 def require_components(n_components: int, dim: int, n_values: int) -> None:
     """Refuse more principal components than there are columns, or than the values can tell."""
     if not 1 <= n_components <= dim:
@@ -519,4 +551,5 @@ def pca_unknowns(rank: int, dim: int) -> int:
 
 def maps_for(task: str) -> list[str]:
     """Names of the feature maps that serve a task."""
-    return [name for name, known in FEATURE_MAPS.items() if known.has_table != (task == "pca")]
+    for_components = task == "pca"
+    return [name for name, each in FEATURE_MAPS.items() if each.for_components == for_components]

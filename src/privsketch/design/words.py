@@ -60,7 +60,7 @@ def kmeans_cost(design: Design) -> float:
 
 def capacity(design: Design) -> str:
     """In words, one line."""
-    dim, size = design.dim, design.n_features
+    dim, size = design.dim, design.n_values // 2  # numbers count, of which a feature has two
     full = carried_gaussians(dim, size, "full")
     line = (
         f"carries up to {carried_clusters(dim, size)} clusters, "
@@ -82,7 +82,7 @@ def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
         *_record_lines(design),
         f"features    {_features(design)}",
         f"noise       {design.noise}, standard deviation {design.noise_std:.4g} "
-        f"{'records' if design.mapping.has_table else 'squared radii'} per number",
+        f"{'squared radii' if design.mapping.for_components else 'records'} per number",
         f"forecast    {design.forecast().describe()}",
     ]
     if design.masks is not None:
@@ -116,6 +116,8 @@ def _record_lines(design: Design) -> list[str]:
 
 def _features(design: Design) -> str:
     recipe = design.frequencies
+    if design.cells is not None:
+        return f"{design.n_features} cells, {' x '.join(map(str, design.cells))}"
     if recipe.law == NO_LAW:
         return f"{design.n_features} ({design.feature_map})"
     start = f"{design.n_features} ({design.feature_map}), "

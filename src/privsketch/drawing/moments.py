@@ -25,7 +25,7 @@ def draw_moduli(axis: Any, norms: Floats, moduli: Floats, *, encoded: bool) -> N
     axis.set_ylabel("modulus per record")
 
 
-def draw_sizes(axis: Any, sizes: Floats) -> None:
+def draw_sizes(axis: Any, sizes: Floats, unit: str) -> None:
     """Sizes of released numbers per record, the largest first."""
     from matplotlib.ticker import MaxNLocator
 
@@ -33,7 +33,26 @@ def draw_sizes(axis: Any, sizes: Floats) -> None:
     axis.scatter(places, np.sort(sizes)[::-1], s=14, color=GREY, lw=0, label="sketch")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_xlabel("released numbers, the largest first")
-    axis.set_ylabel("size per record, in squared radii")
+    axis.set_ylabel(f"size per record, in {unit}")
+
+
+def draw_cells(
+    axis: Any, counts: Floats, edges: list[Floats], noise: float, names: list[str]
+) -> None:
+    """Noisy numbers of records of the cells of one or two columns, where they are."""
+    axis.set_xlabel(names[0])
+    if counts.ndim == 1:
+        axis.stairs(counts, edges[0], fill=True, color=GREY, label="sketch")
+        band = {"color": PALETTE[1], "alpha": 0.15, "lw": 0}
+        axis.axhspan(-noise, noise, label="hidden by privacy noise", **band)
+        axis.set_ylabel("records of a cell")
+        axis.legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper right")
+        return
+    most = max(float(counts.max()), noise)
+    drawn = axis.pcolormesh(edges[0], edges[1], counts.T, cmap="Blues", vmin=0, vmax=most)
+    axis.set_ylabel(names[1])
+    bar = axis.figure.colorbar(drawn, ax=axis)
+    bar.set_label(f"records of a cell (noise {noise:.2g})", color=INK)
 
 
 def draw_noise(axis: Any, sizes: Floats, noise: float, both: float | None = None) -> None:

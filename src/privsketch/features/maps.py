@@ -8,10 +8,11 @@ the records are clipped to.
 
 How far one record can move the integer sums of a design, in the norms noise needs.
 
-Three kinds of maps, one interface. For tables (Fourier, one-bit) the bounds are read off
+Several kinds of maps, one interface. For tables (Fourier, one-bit) the bounds are read off
 the table and hold for every matrix of frequencies; for quadratic features and second
-moments they follow from the vectors and the radius of the ball. Masks only take features
-away, so a bound over masks is the largest over what can be kept (docs/theory.md).
+moments they follow from the vectors and the radius of the ball; a record is in one cell of a
+grid. Masks only take features away, so a bound over masks is the largest over what can be kept
+(docs/theory.md).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy.typing as npt
 from privsketch.budget import Neighbours
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError
+from privsketch.features.cells import CellContribution
 from privsketch.features.fourier import AMPLITUDE, fourier_table
 from privsketch.features.frequencies import FOURIER_LAWS, NO_LAW, Frequencies
 from privsketch.features.masks import Masks
@@ -51,6 +53,7 @@ class FeatureMap:
     `amplitude` is what the integers of a table mean: a sum divided by it estimates the sum
     over records of exp(i (phase + offset)). `dithered` maps add a public random offset to
     each phase. `laws` are the laws of frequencies that go with the map, the default first.
+    `for_components` maps tell principal components, the others clusters and mixtures.
     """
 
     name: str
@@ -58,6 +61,7 @@ class FeatureMap:
     amplitude: float
     dithered: bool
     laws: tuple[str, ...]
+    for_components: bool = False
 
     @property
     def has_table(self) -> bool:
@@ -90,8 +94,9 @@ def _pair_bounds(feature_map: FeatureMap) -> PairBounds:
 FEATURE_MAPS: dict[str, FeatureMap] = {
     "fourier": FeatureMap("fourier", fourier_table, float(AMPLITUDE), False, FOURIER_LAWS),
     "one-bit": FeatureMap("one-bit", onebit_table, FIRST_HARMONIC, True, FOURIER_LAWS),
-    "quadratic": FeatureMap("quadratic", None, 1.0, False, QUADRATIC_LAWS),
-    "second-moments": FeatureMap("second-moments", None, 1.0, False, (NO_LAW,)),
+    "cells": FeatureMap("cells", None, 1.0, False, (NO_LAW,)),
+    "quadratic": FeatureMap("quadratic", None, 1.0, False, QUADRATIC_LAWS, True),
+    "second-moments": FeatureMap("second-moments", None, 1.0, False, (NO_LAW,), True),
 }
 
 
@@ -274,12 +279,14 @@ def contribution_of(
         return TableContribution(feature_map.bounds, frequencies.n_features, dim)
     if feature_map.name == "quadratic":
         return QuadraticContribution(frequencies.matrix(domain).astype(np.int16))
+    if feature_map.name == "cells":
+        return CellContribution(frequencies.n_features, dim)
     return MomentContribution(dim)
 
 
 def amplitude_of(feature_map: FeatureMap, frequencies: Frequencies, domain: Domain) -> float:
     """What a feature of modulus 1 is in integers; squares are those of the radius."""
-    if feature_map.has_table:
+    if not feature_map.for_components:
         return feature_map.amplitude
     contribution = contribution_of(feature_map, frequencies, domain)
     if isinstance(contribution, QuadraticContribution):

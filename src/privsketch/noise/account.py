@@ -11,14 +11,14 @@ epsilons. Shares are exact fractions and add up to 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
-from privsketch._typing import Floats, Integers
+from privsketch._typing import Bits, Floats, Integers
 from privsketch.budget import Budget, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import log_delta_zcdp, rho_of_budget, round_down
@@ -32,6 +32,7 @@ from privsketch.noise.mechanism import (
     gaussian_law,
     laplace_law,
 )
+from privsketch.noise.zoom import ZoomLaw, zoom_law
 from privsketch.receipt import Receipt, compose_concentrated, compose_sequential
 
 _LEAST = 1e-6  # epsilon of a part, in units of the whole
@@ -47,6 +48,7 @@ class Account:
         self._receipts: list[Receipt] = []
         self._rhos: list[float] = []
         self._paid: list[str] = []
+        self._unseen: list[ZoomLaw] = []  # whose parts were not counted yet
 
     def budget(self, name: str, *, many: bool = False) -> Budget:
         """A share as a budget of its own, for a release that is planned by itself.
@@ -219,6 +221,35 @@ class Account:
         chosen, receipt = choose(losses, law, source=None)
         self.charge(part_receipt(name, receipt), rho)
         return int(chosen[0])
+
+    def zoom(
+        self, name: str, counts: Integers, is_heavy: Callable[[Integers], Bits]
+    ) -> tuple[Integers, Integers, ZoomLaw]:
+        """Two looks at counts of disjoint cells: y1 and y of noise/zoom.py, with their law.
+
+        `is_heavy` gets all y1 and says which cells have a y1 only; `parts` then counts in those.
+
+        Charges: the share, for the parts of heavy cells as well.
+        """
+        budget, l1 = self._pure_share("Laplace", name, 1, None)
+        law = zoom_law(l1, len(counts), budget.epsilon, budget.neighbours, is_heavy)
+        drawn, receipt = choose(counts, law, source=None)
+        self.charge(part_receipt(name, receipt), 0.0)
+        self._unseen.append(law)
+        return drawn[0], drawn[1], law
+
+    def parts(self, law: ZoomLaw, counts: Integers) -> tuple[Integers, float]:
+        """Noisy counts of disjoint parts of cells that were heavy, once, and their variance.
+
+        Charges: nothing; the two looks were charged with it.
+        """
+        if law not in self._unseen:
+            raise ParameterError("parts: they were counted before, or there were no two looks")
+        self._unseen.remove(law)
+        half = round_down(exact(law.epsilon) / 2)
+        noise = laplace_law(int(law.sensitivity), len(counts), half, law.neighbours)
+        noisy, _ = add_noise(counts, noise, source=None)
+        return noisy, noise.variance
 
     def _pure_share(
         self, kind: str, name: str, moved: int, replaced: int | None

@@ -13,6 +13,8 @@ exponential mechanism without replacement, exact: no chance is computed, coins d
 (2017, Algorithm 5) choose the coordinates of a sparse center so; what a sequence of picks costs is
 in docs/sparse.md.
 
+`zoom_law` (noise/zoom.py): counts of cells, and which of them are heavy enough for a closer look.
+
 `mechanism.choose` draws from all of them. No function takes a seed; `RandomBelow` is a private seam
 for tests.
 
@@ -45,6 +47,7 @@ from privsketch.noise.bulk import RandomBytes, discrete_laplace
 from privsketch.noise.calibration import discrete_laplace_variance, laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.samplers import RandomBelow
+from privsketch.noise.zoom import ZoomLaw, draw_zoom
 from privsketch.receipt import Receipt
 
 _MAX_EXPONENT = 10**6  # threshold / scale, for the digits that Binomial numbers have to spare
@@ -166,6 +169,8 @@ def draw_choice(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
         return reaching(values, law), law.scale
     if isinstance(law, PicksLaw):
         return pick_largest(values, law), law.scale
+    if isinstance(law, ZoomLaw):
+        return draw_zoom(values, law), law.scale
     raise ParameterError(f"law of kind {law.kind!r}: it draws numbers, not choices")
 
 

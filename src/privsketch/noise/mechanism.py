@@ -35,8 +35,8 @@ from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplac
 from privsketch.receipt import INSECURE, Receipt
 
 NoiseKind = Literal["laplace", "gaussian", "cube"]
-ChoiceKind = Literal["choice", "threshold", "picks"]  # noise/choice.py
-CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks")
+ChoiceKind = Literal["choice", "threshold", "picks", "zoom"]  # noise/choice.py
+CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks", "zoom")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1  # what released values are stored as
 HEADROOM = 2**62  # for sums, and again for their noise: together they stay within 64 bits

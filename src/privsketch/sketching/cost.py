@@ -43,6 +43,8 @@ class CostModel:
         The same by fast transforms: a feature, and a feature at each level.
     product, coarse : float
         An entry of the second-moment matrix, and a value of a record for it.
+    cell, cell_column : float
+        A record that is counted in its cell, and a column of it.
     uniform_pick, uniform_mask, poisson_mask : float
         Secret random numbers for a feature that is kept, and bits for one that may be.
     block_pick, block_mask, gather : float
@@ -60,6 +62,8 @@ class CostModel:
     level: float = 0.026
     product: float = 0.08
     coarse: float = 1.8
+    cell: float = 1.0
+    cell_column: float = 2.0
     uniform_pick: float = 30.0
     uniform_mask: float = 5.5
     poisson_mask: float = 4.4
@@ -158,6 +162,8 @@ def _whole(
     """All features of a quantised record."""
     if feature_map == "second-moments":
         return model.product * dim * (dim + 1) / 2 + model.coarse * dim
+    if feature_map == "cells":
+        return model.cell + model.cell_column * dim
     each = {"fourier": model.fourier, "one-bit": model.one_bit, "quadratic": model.quadratic}
     if feature_map not in each:
         raise ParameterError("feature_map", feature_map, "no cost is known for it")

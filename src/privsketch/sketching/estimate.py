@@ -21,6 +21,7 @@ from privsketch._typing import Floats
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball, Domain
 from privsketch.errors import ParameterError, require_records
+from privsketch.features.frequencies import NO_LAW
 from privsketch.formats import canonical_json
 from privsketch.sketching.sums import RecordSums, rows_at_once, sum_records
 from privsketch.tables.memory import rows_per_block
@@ -161,7 +162,7 @@ def _memory(design: Design, summer: RecordSums, threads: int) -> int:
     masks = design.masks
     if masks is not None and masks.features in ("uniform", "poisson"):
         piece += 4 * rows * m  # a byte each, and copies
-    dense = design.frequencies.law != "structured" and design.feature_map != "second-moments"
+    dense = design.frequencies.law not in ("structured", NO_LAW)
     return ahead + threads * piece + (3 * 2 * m * dim if dense else 0)
 
 

@@ -17,6 +17,7 @@ from privsketch._typing import Floats
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball
 from privsketch.errors import MergeError
+from privsketch.features.cells import CellContribution
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import TableContribution
 from privsketch.features.moments import DIAGONAL, MOMENT_RADIUS, OFF_DIAGONAL, moment_weights
@@ -98,6 +99,8 @@ def _sum_bounds(
     if isinstance(contribution, QuadraticContribution):
         high = factor * np.array(contribution.per_feature, dtype=np.float64) * most
         return np.zeros(len(high)), high
+    if isinstance(contribution, CellContribution):
+        return np.zeros(len(sums)), np.full(len(sums), factor * most)
     if not isinstance(contribution, TableContribution):
         on_diagonal = moment_weights(design.dim) == DIAGONAL
         squares = factor * float(MOMENT_RADIUS**2) * most
@@ -142,9 +145,16 @@ def _multiplied(sketch: Sketch) -> str | None:
     if divisor == 0:
         divisor = math.floor(law.scale)
     divisor //= math.gcd(*sketch.weights)
-    # At a scale of half the divisor or more, a number is a multiple with a chance of 1.5 / divisor.
-    if divisor < 2 or law.scale < divisor / 2:
+    if divisor < 2:
         return None
-    if len(values) * math.log(divisor / 1.5) < -math.log(FALSE_ALARM / 4):
+    if law.kind == "laplace":
+        # (1 - a) / (1 + a) times the sum of a^|z| over z = r mod divisor, a = exp(-1 / scale), is
+        # largest at r = 0.
+        chance = math.tanh(0.5 / law.scale) / math.tanh(0.5 * divisor / law.scale)
+    elif law.scale >= divisor / 2:  # a number is then a multiple with a chance below this
+        chance = 1.5 / divisor
+    else:
+        return None
+    if len(values) * math.log(chance) > math.log(FALSE_ALARM / 4):
         return None
     return f"all of its numbers are multiples of {divisor}"

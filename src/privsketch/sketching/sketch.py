@@ -18,8 +18,9 @@ from privsketch._html import described
 from privsketch._typing import Integers
 from privsketch.design.recipe import Design
 from privsketch.drawing.axes import plot_axis
-from privsketch.drawing.moments import draw_moduli, draw_noise, draw_sizes
+from privsketch.drawing.moments import draw_cells, draw_moduli, draw_noise, draw_sizes
 from privsketch.errors import FileError, ParameterError
+from privsketch.features.cells import axis_edges
 from privsketch.features.fixedpoint import RECORD_UNIT
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, ROUNDING_VARIANCE, moment_weights
 from privsketch.features.onebit import SIGN_VARIANCE
@@ -82,9 +83,14 @@ class Sketch:
 
     @property
     def n_records(self) -> float | None:
-        """The number of records: exact if public, a noisy estimate if released, else None."""
+        """The number of records: exact if public, a noisy estimate if released, else None.
+
+        Cells add up to a noisy one in any case.
+        """
         if self.design.count == "released":
             return float(self.values[-1]) / self.design.sum_noise.count_unit
+        if self.design.cells is not None and self.exact_count is None:
+            return float(self.sums.sum())
         return None if self.exact_count is None else float(self.exact_count)
 
     @property
@@ -120,7 +126,9 @@ class Sketch:
 
         For the one-bit map its first harmonic, with the dither taken back.
         """
-        if not self.design.mapping.has_table:
+        if self.design.cells is not None:
+            raise ParameterError("moments: this sketch counts records of cells; use counts")
+        if self.design.mapping.for_components:
             raise ParameterError(
                 "moments: this is a sketch for principal components; use quadratic_sums or "
                 "second_moments"
@@ -131,6 +139,12 @@ class Sketch:
             2 * np.pi * 2.0**-design.frequencies.turn_bits
         )
         return np.asarray((cosines + 1j * sines) * np.exp(-1j * dither))
+
+    def counts(self) -> npt.NDArray[np.float64]:
+        """Noisy numbers of records in the cells, an array of as many axes as there are columns."""
+        if self.design.cells is None:
+            raise ParameterError("counts: the design has no cells")
+        return (self.sums / self.design.unit).reshape(self.design.cells)
 
     def quadratic_sums(self) -> npt.NDArray[np.float64]:
         """Noisy sums over records of (w.(x - center))^2, (n_features,), for quadratic features.
@@ -176,7 +190,8 @@ class Sketch:
     def mean(self, n_records: float | None = None) -> npt.NDArray[Any]:
         """Features per record: `moments`, the noisy characteristic function, (n_features,).
 
-        For principal components `quadratic_sums` or `second_moments` per record.
+        For principal components `quadratic_sums` or `second_moments` per record, for cells
+        `counts`.
 
         Divides by the released or public number of records, at least 1; a design that
         omits the count needs `n_records`.
@@ -191,6 +206,8 @@ class Sketch:
             return self.quadratic_sums() / max(count, 1.0)
         if self.design.feature_map == "second-moments":
             return self.second_moments() / max(count, 1.0)
+        if self.design.cells is not None:
+            return self.counts() / max(count, 1.0)
         return self.moments() / max(count, 1.0)
 
     def _own_lines(self) -> list[str]:
@@ -203,7 +220,7 @@ class Sketch:
             kind = "exact, public" if self.exact_count is not None else "noisy"
             lines.append(f"records     {self.n_records:.0f} ({kind})")
         noise = math.sqrt(self.noise_variance)
-        unit = "records" if self.design.mapping.has_table else "squared radii"
+        unit = "squared radii" if self.design.mapping.for_components else "records"
         lines.append(f"noise       standard deviation {noise:.4g} {unit} per number")
         if set(self.weights) != {1}:
             weights = ", ".join(map(str, self.weights[:8])) + ("..." if len(self.ids) > 8 else "")
@@ -223,7 +240,8 @@ class Sketch:
         """Draw what was released against what the noise hides of it, and return the Axes.
 
         Moduli of `mean` by the norm of their frequency, with the root mean square of the noise
-        alone and of noise and sampling; for principal components sizes of the released numbers.
+        alone and of noise and sampling; for principal components sizes of the released numbers;
+        for cells of one or two columns the counts where they are, of more their sizes.
 
         Parameters
         ----------
@@ -232,9 +250,16 @@ class Sketch:
         """
         axis = plot_axis(ax, 6.2, 3.8)
         n_records = max(self.assumed_records, 1.0)
+        if self.design.cells is not None and self.design.dim <= 2:
+            edges = axis_edges(self.design.domain, self.design.cells)
+            about = self.design.domain.center_vector
+            places = [along + middle for along, middle in zip(edges, about, strict=True)]
+            draw_cells(axis, self.counts(), places, math.sqrt(self.noise_variance), self._names())
+            return axis
         if not self.design.mapping.has_table:
             sizes = np.abs(self.sums) / self.design.unit / n_records
-            draw_sizes(axis, sizes)
+            unit = "squared radii" if self.design.mapping.for_components else "records"
+            draw_sizes(axis, sizes, unit)
             noise = math.sqrt(self.noise_variance) / n_records
             draw_noise(axis, sizes, noise)
             return axis
@@ -249,6 +274,11 @@ class Sketch:
         both = math.sqrt(noise + sampled) / n_records
         draw_noise(axis, moduli, math.sqrt(noise) / n_records, both)
         return axis
+
+    def _names(self) -> list[str]:
+        if self.design.columns is not None:
+            return list(self.design.columns)
+        return [f"column {place + 1}" for place in range(self.design.dim)]
 
     def to_bytes(self) -> bytes:
         """The bytes of a sketch file."""

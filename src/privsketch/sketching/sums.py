@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +31,7 @@ from privsketch._parallel import chunks, in_threads
 from privsketch._typing import Bits, Integers
 from privsketch.design.recipe import Design
 from privsketch.domain import Domain
+from privsketch.features.cells import cell_counts
 from privsketch.features.masks import RATE_BITS, Masks
 from privsketch.features.moments import moment_sums
 from privsketch.kernels.dense import BlockKernel, CompiledKernel, Quantised
@@ -116,6 +117,8 @@ def _feature_sums(design: Design) -> Callable[..., Integers]:
     frequencies, domain = design.frequencies, design.domain
     if design.feature_map == "second-moments":
         return moment_sums
+    if design.cells is not None:
+        return partial(cell_counts, shape=design.cells)
     offsets = frequencies.offsets(domain)
     if frequencies.law == "structured":
         return StructuredKernel(design.mapping, frequencies.blocks(domain), offsets).sums

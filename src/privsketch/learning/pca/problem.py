@@ -112,7 +112,7 @@ PCAProblem = QuadraticProblem | MomentProblem
 def problem_of_pca(sketch: Sketch) -> PCAProblem:
     """The sketch as learners of principal components see it."""
     design = sketch.design
-    if design.mapping.has_table:
+    if not design.mapping.for_components:
         raise ParameterError(
             f"this sketch has {design.feature_map!r} features, which tell clusters and mixtures; "
             "plan a design with `task='pca'` for principal components"

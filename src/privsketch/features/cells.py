@@ -1,0 +1,102 @@
+"""Cells: a record becomes the one cell of a public grid that it lies in.
+
+The box around the domain is cut into g_1 x ... x g_d cells. A quantised coordinate q, from -32767
+to 32767, lies in cell floor((q + 32767) g / 65535) of its axis, an integer function of the
+quantised record, so that all readers and engines count alike. A sketch has one number for each
+cell, empty ones included, in the order of a C array of shape (g_1, ..., g_d).
+
+How far one record can move the counts: adding or removing it changes one of them by 1, replacing
+it one by 1 and another one by -1 (docs/theory.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch.budget import Neighbours
+from privsketch.domain import Domain
+from privsketch.errors import ParameterError
+from privsketch.features.fixedpoint import RECORD_MAX, RECORD_UNIT
+from privsketch.features.masks import Masks
+
+N_VALUES = 2 * RECORD_MAX + 1  # of a quantised coordinate
+MAX_CELLS = 2**17  # a megabyte of counts; decoders look at all of them
+MAX_CELL_COLUMNS = 8  # two cells along each of more axes are too coarse to see clusters
+
+
+def checked_cells(cells: object, dim: int) -> tuple[int, ...]:
+    """The number of cells along each axis; an error for anything else."""
+    found = tuple(cells) if isinstance(cells, Sequence) and not isinstance(cells, str) else ()
+    if len(found) != dim or not all(type(g) is int and 1 <= g <= N_VALUES for g in found):
+        raise ParameterError("cells", cells, f"expected {dim} numbers of cells, one for each axis")
+    if math.prod(found) > MAX_CELLS:
+        raise ParameterError("cells", cells, f"expected at most {MAX_CELLS} of them in all")
+    return found
+
+
+def cell_counts(quantised: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """The number of quantised records (n, dim) in each cell, (n_cells,)."""
+    # Products stay below 2^31, and 32-bit numbers are divided twice as fast.
+    whole = np.int32 if max(shape) < 2**15 else np.int64
+    place: Any = np.zeros(len(quantised), dtype=whole)
+    for column, g in zip(quantised.T, shape, strict=True):
+        along = column.astype(whole)
+        along += RECORD_MAX
+        along *= g
+        along //= N_VALUES
+        place *= g
+        place += along
+    return np.bincount(place, minlength=math.prod(shape))
+
+
+def axis_edges(domain: Domain, shape: tuple[int, ...]) -> list[npt.NDArray[np.float64]]:
+    """The (g + 1,) edges of cells along each axis, about the center of the domain.
+
+    A record lies at the left of an edge or at its right as it is rounded; the outermost cells end
+    with the domain, to whose edge records beyond it are moved.
+    """
+    found = []
+    for g, half in zip(shape, domain.half_widths, strict=True):
+        first = -(-np.arange(1, g, dtype=np.int64) * N_VALUES // g) - RECORD_MAX  # of its cell
+        inner = (first - 0.5) / RECORD_UNIT
+        found.append(np.concatenate([[-1.0], inner, [1.0]]) * half)
+    return found
+
+
+@dataclass(frozen=True)
+class CellContribution:
+    """One of the cells."""
+
+    n_values: int
+    dim: int
+    signed = False
+    maskable = False
+    divided_by_count = False
+    largest = 1
+    feature_l1 = 1
+
+    def l1(self, masks: Masks | None) -> int:
+        """One cell."""
+        return 1
+
+    def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
+        """One cell, or two."""
+        return 1 if neighbours == "add-remove" else 2
+
+    def linf(self, neighbours: Neighbours) -> int:
+        """Two cells move by one each."""
+        return 1
+
+    def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
+        """None: there are no masks."""
+        return None
+
+    def feature_l2_squared(self) -> int | None:
+        """None: no record is in all cells."""
+        return None
