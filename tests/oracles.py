@@ -142,6 +142,7 @@ DESIGNS = {
     "count omitted": {"count": "omitted"},
     "replace": {"neighbours": "replace"},
     "one-bit": {"feature_map": "one-bit"},
+    "cells": {"feature_map": "cells", "noise": "laplace"},
     "ball": {"domain": ps.Ball(dim=3, radius=3.0)},
 }
 

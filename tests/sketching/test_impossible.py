@@ -17,6 +17,8 @@ DESIGNS = {
     "laplace": {"domain": BOX, "delta": 0.0, "noise": "laplace"},
     "one-bit": {"domain": BOX, "feature_map": "one-bit"},
     "omitted": {"domain": BOX, "count": "omitted"},
+    "cells": {"domain": BOX, "feature_map": "cells"},
+    "cells, counted": {"domain": BOX, "feature_map": "cells", "count": "released"},
     "replace": {"domain": BOX, "neighbours": "replace"},
     "masks": {"domain": BOX, "masks": "uniform:10"},
     "records": {"domain": BOX, "masks": "records:0.5"},

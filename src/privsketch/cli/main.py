@@ -140,8 +140,8 @@ main.add_command(plan)
 )
 @choice(
     "--feature-map",
-    ["fourier", "one-bit", "quadratic", "second-moments"],
-    help="Fourier if left out; for pca the better of the last two.",
+    ["fourier", "one-bit", "cells", "quadratic", "second-moments"],
+    help="Fourier if left out, cells for a few columns; for pca the better of the last two.",
     open=True,
 )
 @click.option(
