@@ -1,9 +1,12 @@
 """Scores of fitted estimators are scikit-learn's for the same parameters, on any table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from scipy.stats import multivariate_normal
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
@@ -124,6 +127,27 @@ def test_components_as_scikit_learn_scores_them():
     np.testing.assert_allclose(own.score_samples(others), plain.score_samples(others), rtol=1e-9)
     assert own.score(others) == pytest.approx(plain.score(others), rel=1e-9)
     assert own.model_.score(others) == own.score(others)
+
+
+def test_components_that_leave_no_variance_give_no_density():
+    """Noise may well do that; all columns leave none, and scikit-learn has a density then."""
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(4000, 3)) * [0.4, 0.2, 0.05]
+    facts = {**FACTS, "n_records": None}
+    found = ps.PrivatePCA(2, domain=ps.Ball(radius=2.0), **facts).fit(rows).model_
+    flat = replace(found, noise_variance=0.0)
+    assert (flat.score_samples(rows[:5]) == -np.inf).all()
+    assert flat.score(rows) == -np.inf
+    none = replace(found, noise_variance=0.0, explained_variance=np.zeros(2))
+    assert none.score(rows) == -np.inf
+    whole = replace(
+        found,
+        components=np.eye(3),
+        explained_variance=np.array([0.16, 0.04, 0.01]),
+        noise_variance=0.0,
+    )
+    expected = multivariate_normal(found.mean, np.diag([0.16, 0.04, 0.01])).logpdf(rows[:50])
+    np.testing.assert_allclose(whole.score_samples(rows[:50]), expected, rtol=1e-9)
 
 
 def test_a_search_can_compare_numbers_of_clusters(records, no_noise):

@@ -165,17 +165,19 @@ class PCAModel(Model):
         """Logarithm of the density of probabilistic PCA at each row of X, (n,).
 
         A normal density with the explained variances along the components and `noise_variance`
-        in all other directions. As sensitive as the rows.
+        in all other directions. Where noise leaves no variance in some direction there is no
+        density, and all rows have minus infinity. As sensitive as the rows.
         """
         rows = as_rows(X, self.dim, "score_samples") - self.mean
-        if self.noise_variance <= 0:
-            raise ParameterError("score_samples: the components leave nothing over: no density")
+        left, noise = self.dim - self.n_components, self.noise_variance
+        variances = np.maximum(self.explained_variance, noise)
+        if (left > 0 and noise <= 0) or variances.min() <= 0:
+            return np.full(len(rows), -np.inf)
         along = rows @ self.components.T
-        rest = np.square(rows - along @ self.components).sum(axis=1) / self.noise_variance
-        variances = np.maximum(self.explained_variance, self.noise_variance)
-        squares = np.square(along) @ (1 / variances) + rest
-        left = self.dim - self.n_components
-        volume = np.log(variances).sum() + left * math.log(self.noise_variance)
+        squares, volume = np.square(along) @ (1 / variances), np.log(variances).sum()
+        if left > 0:
+            squares = squares + np.square(rows - along @ self.components).sum(axis=1) / noise
+            volume += left * math.log(noise)
         return np.asarray(-(self.dim * math.log(2 * math.pi) + volume + squares) / 2)
 
     def score(self, X: npt.ArrayLike) -> float:
