@@ -21,6 +21,7 @@ N_STARTS = 24  # of k-means++ on boxes
 N_FINAL = 2  # starts that go on with parts of boxes
 MAX_PARTS = 40_000  # of all boxes together
 BOX_ROUNDS, PART_ROUNDS = 12, 25  # of Lloyd
+FAINT = 1e-4  # records over those of an average point that are left out
 N_SWAPS = 30  # centers that are tried elsewhere
 
 
@@ -33,8 +34,8 @@ class Points:
     box: Indices
 
     def some(self, least: float) -> Points:
-        """Those that have at least so many records."""
-        keep = self.records > least
+        """Those that have more than this share of the records."""
+        keep = self.records > least * self.records.sum()
         return Points(self.places[keep], self.records[keep], self.box[keep])
 
 
@@ -203,6 +204,15 @@ def _without_each(points: Points, centers: Floats, label: Indices) -> Floats:
     return np.asarray(np.einsum("ij,ij->i", misses, misses))
 
 
+@dataclass(frozen=True)
+class CellClusters:
+    """Centers, the parts of boxes that they are of, and the points that stand for these."""
+
+    centers: Floats
+    parts: Boxes
+    points: Points
+
+
 def kmeans(
     boxes: Boxes,
     counts: Floats,
@@ -210,15 +220,18 @@ def kmeans(
     starts: list[Floats],
     n_clusters: int,
     rng: np.random.Generator,
-) -> tuple[Floats, Points]:
-    """Centers of least cost over all starts, and the points they are of."""
-    faint = 1e-4 * counts.sum() / len(counts)
-    coarse = points_of(boxes, counts, densities, 1).some(faint)
+) -> CellClusters:
+    """Centers of least cost over all starts, which have as many centers as are asked for."""
+    n_parts = parts_per_axis(*boxes.low.shape)
+    fine = points_of(boxes, counts, densities, n_parts)
+    coarse = points_of(boxes, counts, densities, 1).some(FAINT / len(counts))
+    if len(coarse.places) < 3 * n_clusters:
+        coarse = fine.some(FAINT / len(fine.places))
     tried = [start for start in starts if len(start) == n_clusters]
     tried += [seeds(coarse, n_clusters, rng) for _ in range(N_STARTS)]
     found = [lloyd(coarse, start, BOX_ROUNDS) for start in tried]
     found.sort(key=lambda pair: pair[1])
     best = [swapped(coarse, *pair, N_SWAPS) for pair in found[:N_FINAL]]
-    fine = points_of(boxes, counts, densities, parts_per_axis(*boxes.low.shape)).some(0.0)
     final = [lloyd(fine, centers, PART_ROUNDS) for centers, _ in best]
-    return min(final, key=lambda pair: pair[1])[0], fine
+    centers, _ = min(final, key=lambda pair: pair[1])
+    return CellClusters(centers, divided(boxes, n_parts), fine)

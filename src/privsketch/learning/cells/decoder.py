@@ -1,4 +1,8 @@
-"""Noisy counts to a density and k-means centers."""
+"""Noisy counts to a density and k-means centers.
+
+Fits of mixtures of falling size (`path`) are averaged (`average`); the counts that they expect, and what
+the released ones say beyond them, are clustered (`centers`). Nothing here knows a record.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,41 @@ import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats
+from privsketch.learning.cells.average import average, criterion, posterior_counts
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.centers import assign, kmeans
-from privsketch.learning.cells.fit import Components, Fit, fit
-from privsketch.learning.cells.guess import significant
-from privsketch.learning.cells.likelihood import likelihood_of
-from privsketch.learning.cells.masses import partition_of
-from privsketch.learning.cells.path import FIRST_ROUNDS, follow, initial
+from privsketch.learning.cells.errors import linearised, shares_of_clusters, standard_errors
+from privsketch.learning.cells.path import search
 from privsketch.learning.problem import Atoms
 
-TEMPERATURE = 12.0
-N_PATHS = 2
-PUT_BACK = 5.0
+NO_WORSE = 4.0  # of the criterion, two nats: differences that chance makes
 
 
 @dataclass(frozen=True)
 class CellSolution:
+    """What counts tell of the records behind them.
+
+    Attributes
+    ----------
+    density : Atoms
+        The mixture of axis-parallel Gaussians that explains the counts best; weights in records.
+    background : float
+        Records spread evenly over the domain.
+    counts : (n_boxes,) float64
+        Estimated records of each box, at least zero.
+    centers : (n_clusters, dim) float64
+        K-means centers of the estimate.
+    records : (n_clusters,) float64
+        What each center serves.
+    cost : float
+        K-means cost of the estimate.
+    standard_errors : (n_clusters, dim) float64, optional
+        Of the centers, from noise and sampling.
+    residual, expected_residual, residual_spread : float
+        Squared misfit of the density over all boxes, in records^2, what noise and
+        sampling would leave of it, and the standard deviation of that.
+    """
+
     density: Atoms
     background: float
     counts: Floats
@@ -37,42 +60,56 @@ class CellSolution:
 
 
 def decode_cells(boxes: Boxes, n_clusters: int, rng: np.random.Generator) -> CellSolution:
+    """A density and k-means centers from noisy counts. Charges nothing."""
+    # The matrix products are small: threads would cost more than they bring.
     with one_thread():
-        return _decode(boxes, n_clusters, rng)
+        found = average(search(boxes, n_clusters, rng))
+        counts = posterior_counts(boxes, found.expected, rng)
+        factor = _known_total(boxes, counts)
+        counts = counts * factor
+        # Where nothing is left, any place is as good as another: the domain is divided evenly.
+        clustered = counts if counts.sum() > 0 else boxes.shares
+        starts = [fit.components.centers for fit in found.fits]
+        clusters = kmeans(boxes, clustered, found.plausible(), starts, n_clusters, rng)
+        centers, points = clusters.centers, clusters.points
+        label, costs = assign(points, centers)
+        has_records = counts.sum() > 0
+        records = np.bincount(label, points.records, n_clusters) * has_records
+        components = found.best.components
+        known = linearised(boxes, found.best)
+        shares = shares_of_clusters(clusters.parts, components, points.places, label, centers)
+        return CellSolution(
+            density=Atoms(
+                components.weights[:-1] * factor, components.centers, components.widths**2
+            ),
+            background=float(components.weights[-1]) * factor,
+            counts=counts,
+            centers=centers,
+            records=records,
+            cost=float(costs.sum()) * has_records,
+            standard_errors=standard_errors(boxes, known, components, *shares),
+            residual=known.misfit.residual,
+            expected_residual=known.misfit.expected,
+            residual_spread=known.misfit.spread,
+        )
 
 
-def _decode(boxes, n_clusters, rng):
-    partition = partition_of(boxes)
-    guess = np.maximum(significant(boxes, boxes.counts, boxes.variance, rng), 0.0)
-    fits: list[Fit] = []
-    likelihood = likelihood_of(boxes, guess)
-    size = 3 * n_clusters + 2
-    starts = []
-    for _ in range(N_PATHS):
-        start = initial(boxes, guess, size, rng)
-        starts.append(fit(partition, likelihood, start, FIRST_ROUNDS))
-    mean = np.mean([s.expected for s in starts], axis=0)
-    likelihood = likelihood_of(boxes, mean)
-    for start in starts:
-        fits += follow(partition, likelihood, start, n_clusters, max(1, int(0.6 * n_clusters)))
-    aic = np.array([2 * f.value + 2 * f.components.n_unknowns for f in fits])
-    weights = np.exp(-(aic - aic.min()) / TEMPERATURE)
-    weights /= weights.sum()
-    expected = sum(w * f.expected for w, f in zip(weights, fits))
-    best = fits[int(aic.argmin())]
-    resid = boxes.counts - expected
-    back = significant(boxes, resid, boxes.variance + expected, rng, PUT_BACK)
-    back -= resid.sum() * boxes.shares
-    lam = np.maximum(expected + back, 0.0)
-    counts = lam + lam / np.maximum(lam + boxes.variance, 1e-300) * (boxes.counts - lam)
-    counts = np.maximum(counts, 0.0)
-    if not counts.sum() > 0:
-        counts = boxes.shares * 1e-9
-    keep = [(w, f.components) for w, f in zip(weights, fits) if w > 0.02]
-    centers, points = kmeans(
-        boxes, counts, keep,
-        [f.components.centers for f in fits], n_clusters, rng)
-    label, costs = assign(points, centers)
-    c = best.components
-    return CellSolution(Atoms(c.weights[:-1], c.centers, c.widths**2), c.weights[-1], counts, centers,
-        np.bincount(label, points.records, n_clusters), costs.sum(), None, 0, 0, 0)
+def choose_number(boxes: Boxes, max_clusters: int, rng: np.random.Generator) -> int:
+    """The least number of components that explains the counts, at most `max_clusters`.
+
+    A smaller number is as good if it costs no more than what is rarely due to chance.
+    """
+    with one_thread():
+        fits = search(boxes, max_clusters, rng, fewest=1)
+    scores = np.array([criterion(fit) for fit in fits])
+    sizes = np.array([fit.components.size for fit in fits])
+    explains = scores <= scores.min() + NO_WORSE
+    return int(min(sizes[explains].min(), max_clusters))
+
+
+def _known_total(boxes: Boxes, counts: Floats) -> float:
+    """What counts are multiplied by where the number of records is known better."""
+    found = float(counts.sum())
+    if boxes.total is None or not found > 0:
+        return 1.0
+    return max(boxes.total, 0.0) / found

@@ -19,6 +19,9 @@ from privsketch.learning.quasi_newton import minimise
 NARROWEST = 0.1  # width over the shortest interval: a narrower one changes no count
 WIDEST = 0.6  # width over the extent of the domain: a wider one is like the background
 LONGEST = 0.5  # step in widths: beyond it the curvature at the start tells nothing
+# Widths of a component along the axes, and those of all components, are alike up to such factors,
+# in logarithms: a little more evidence is asked for needles and for mixtures of all sizes.
+ELONGATED, UNEQUAL = 0.25, 0.5
 NEGLIGIBLE = 1e-5  # relative fall of -log p in an iteration that is not worth going on for
 
 
@@ -85,7 +88,25 @@ def value_and_gradient(
     weights = components.weights[:-1, None]
     by_center = weights * along_axes(sums, slopes.by_center)[:-1]
     by_log_width = weights * along_axes(sums, slopes.by_log_width)[:-1]
-    return value, Components(by_weight, by_center, by_log_width)
+    charge, slope = _shape_charge(np.log(components.widths))
+    return value + charge, Components(by_weight, by_center, by_log_width + slope)
+
+
+def _shape_charge(logs: Floats) -> tuple[float, Floats]:
+    """-log of a prior of widths, and its derivative: most are alike, in all directions.
+
+    Both deviations have Laplace tails, so that a few long or narrow components cost little more
+    than the counts must say in favour of them anyway.
+    """
+    own = logs.mean(axis=1, keepdims=True)
+    deviations = (logs - own) / ELONGATED
+    sizes = (own - own.mean()) / UNEQUAL
+    one, other = np.sqrt(1 + deviations**2), np.sqrt(1 + sizes**2)
+    value = float((one - 1).sum() + (other - 1).sum())
+    slope = deviations / one / ELONGATED
+    slope -= slope.mean(axis=1, keepdims=True)
+    by_size = sizes / other / UNEQUAL
+    return value, slope + (by_size - by_size.mean()) / logs.shape[1]
 
 
 def _units(partition: Partition, likelihood: Likelihood, components: Components) -> Components:
@@ -113,7 +134,7 @@ def _vector(components: Components) -> Floats:
 def fit(
     partition: Partition, likelihood: Likelihood, start: Components, n_iterations: int
 ) -> Fit:
-    """The components that a descent from `start` leads to; a background of zero stays zero."""
+    """The components that a descent from `start` leads to."""
     size, dim = start.centers.shape
     finest, extent = partition.finest, partition.high - partition.low
     narrowest, widest = np.log(NARROWEST * finest), np.log(WIDEST * extent)
@@ -122,7 +143,6 @@ def fit(
     units = _vector(_units(partition, likelihood, start))
     logs = Components(start.weights, start.centers, np.log(widths))
     most = np.full(size + 1, np.inf)
-    most[-1] = np.inf if start.weights[-1] > 0 else 0.0
     shape = (size, dim)
     bounds = [
         Components(np.zeros(size + 1), *(np.broadcast_to(x, shape) for x in lowest))

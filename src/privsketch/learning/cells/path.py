@@ -11,15 +11,19 @@ import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from privsketch._typing import Floats
+from privsketch.learning.cells.average import criterion
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import Components, Fit, fit
-from privsketch.learning.cells.likelihood import Likelihood
-from privsketch.learning.cells.masses import Partition
+from privsketch.learning.cells.guess import significant
+from privsketch.learning.cells.likelihood import Likelihood, likelihood_of
+from privsketch.learning.cells.masses import Partition, partition_of
 from privsketch.models.base import nearest
 
 FIRST_ROUNDS, ROUNDS = 60, 30  # iterations of the first descent, and of those after a step
 STEP, SMALL_STEP = 0.12, 0.06  # share of components that goes; the smaller near the number asked
-BACKGROUND = 2.0  # standard errors that a background must have to stay
+N_PATHS = 2  # from different starts
+FEWEST = 0.6  # components of the last fit, over clusters asked for
+ENOUGH, N_DOUBLINGS = 0.75, 1  # share of the first components that may be needed, else twice as many
 
 
 def initial(
@@ -146,16 +150,33 @@ def follow(
         step = STEP if size > 1.5 * n_clusters else SMALL_STEP
         n_fewer = min(max(1, int(step * size)), size - fewest)
         components = thinned(partition, likelihood, components, n_fewer)
-        if components.weights[-1] > 0:
-            components = _without_faint_background(partition, likelihood, components)
         found.append(fit(partition, likelihood, components, ROUNDS))
     return found
 
 
-def _without_faint_background(
-    partition: Partition, likelihood: Likelihood, components: Components
-) -> Components:
-    rows = partition.rows(partition.factors(components.centers, components.widths))
-    gram = (rows * likelihood.information) @ rows.T
-    lost = _deletions(gram, components.weights)[-1]
-    return components.with_background(0.0) if lost < BACKGROUND**2 else components
+def search(
+    boxes: Boxes, n_clusters: int, rng: np.random.Generator, fewest: int | None = None
+) -> list[Fit]:
+    """Fits of all sizes, over two paths; those of more components if nearly all were needed."""
+    partition = partition_of(boxes)
+    guess = np.maximum(significant(boxes, boxes.counts, boxes.variance, rng), 0.0)
+    if fewest is None:
+        fewest = max(1, int(FEWEST * n_clusters))
+    found: list[Fit] = []
+    size = 3 * n_clusters + 2
+    for _ in range(N_DOUBLINGS + 1):
+        likelihood = likelihood_of(boxes, guess)
+        starts = [
+            fit(partition, likelihood, initial(boxes, guess, size, rng), FIRST_ROUNDS)
+            for _ in range(N_PATHS)
+        ]
+        guess = np.mean([start.expected for start in starts], axis=0)
+        likelihood = likelihood_of(boxes, guess)
+        found = []
+        for start in starts:
+            found += follow(partition, likelihood, start, n_clusters, fewest)
+        best = min(found, key=criterion)
+        if best.components.size <= ENOUGH * size or size >= boxes.n_boxes:
+            break
+        size *= 2
+    return found
