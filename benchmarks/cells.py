@@ -4,9 +4,9 @@
     python -m benchmarks cells --others           more kinds of data, and small tables
 
 Numbers are cost of the centers on the raw records over that of scikit-learn's KMeans with three
-starts: medians and means over fresh data sets, each with its own noise. Counts have
-discrete Laplace noise, drawn here with NumPy: these are experiments, and protect nobody. *Zoom* is a
-second, finer look at cells that are heavy in a first one, at the same pure epsilon in all.
+starts: medians and means over fresh data sets, each with its own noise. Counts have discrete
+Laplace noise, drawn here with NumPy: these are experiments, and protect nobody. *Zoom* is a second,
+finer look at cells that are heavy in a first one, at the same pure epsilon in all.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def spread_centers(k: int, dim: int, rng: np.random.Generator) -> Floats:
 
 
 def records_of(kind: str, n: int, k: int, dim: int, rng: np.random.Generator) -> Floats:
-    """Records of a kind in [-1, 1]^d; docs/theory.md says nothing of them, they are made up."""
+    """Records of a kind in [-1, 1]^d; all but `flowers`, `tight` and `uniform` scale with k."""
     scale = 0.208 * k ** (-1 / dim)
     normal = rng.standard_normal((n, dim))
     if kind in ("gauss", "heavy"):
@@ -94,7 +94,8 @@ def records_of(kind: str, n: int, k: int, dim: int, rng: np.random.Generator) ->
         found = 0.04 * normal
         found[:, :2] += np.stack([x, y], axis=1)
     elif kind == "filaments":
-        ends = rng.uniform(-0.85, 0.85, (max(4, k // 2), 3, dim))[rng.integers(max(4, k // 2), size=n)]
+        curves = rng.uniform(-0.85, 0.85, (max(4, k // 2), 3, dim))
+        ends = curves[rng.integers(len(curves), size=n)]
         t = rng.random((n, 1))
         found = ends[:, 0] * (1 - t) ** 2 + 2 * ends[:, 1] * t * (1 - t) + ends[:, 2] * t**2
         found += 0.02 * normal
@@ -107,7 +108,7 @@ def records_of(kind: str, n: int, k: int, dim: int, rng: np.random.Generator) ->
         found = means[np.arange(n) % 3] + 0.2 * normal
     else:
         found = rng.uniform(-1, 1, (n, dim))
-    return np.clip(found, -1, 1)
+    return np.asarray(np.clip(found, -1, 1))
 
 
 def _unequal(normal: Floats, k: int, scale: float, rng: np.random.Generator) -> Floats:
@@ -131,7 +132,7 @@ def _cities(normal: Floats, k: int, rng: np.random.Generator) -> Floats:
     label = rng.choice(20 * k, n, p=weights / weights.sum())
     found = towns[label] + 0.03 * weights[label, None] ** 0.35 * normal
     anywhere = rng.random(n) < 0.1
-    found[anywhere] = rng.uniform(-1, 1, (int(anywhere.sum()), dim))
+    found[anywhere] = rng.uniform(-1, 1, (n, dim))[anywhere]
     return np.asarray(found)
 
 
@@ -149,7 +150,7 @@ def laplace_variance(scale: float) -> float:
 def cell_of(records: Floats, low: Floats, high: Floats, g: int) -> Indices:
     """(n,) the cell of each record in a grid over a box."""
     place = np.clip(((records - low) / (high - low) * g).astype(int), 0, g - 1)
-    return np.ravel_multi_index(tuple(place.T), (g,) * records.shape[1])
+    return np.asarray(np.ravel_multi_index(tuple(place.T), (g,) * records.shape[1]))
 
 
 def counts_of(records: Floats, low: Floats, high: Floats, g: int) -> Floats:
@@ -192,7 +193,8 @@ def zoomed(records: Floats, g: int, epsilon: float, rng: np.random.Generator) ->
             parts = light.counts[cell : cell + 1]
             noise = float(light.variance[cell])
         else:
-            parts = counts_of(records[cells == cell], corner, far, m) + laplace(2 / epsilon, m**dim, rng)
+            parts = counts_of(records[cells == cell], corner, far, m)
+            parts += laplace(2 / epsilon, m**dim, rng)
             parts += (first_look[cell] - parts.sum()) / (m**dim + 1)
             noise = noisy * (1 - 1 / (m**dim + 1))
         steps = np.stack(np.meshgrid(*[np.arange(m)] * dim, indexing="ij"), -1).reshape(-1, dim)

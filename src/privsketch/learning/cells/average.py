@@ -1,7 +1,7 @@
 """What all fits together say of the counts: each as much as the counts and the prior speak for it.
 
-A single fit has components too many or too few; the mean of the records in a box, over all fits that
-are plausible, is what the cost of centers depends on. Last, each count itself says what no
+A single fit has components too many or too few; the mean of the records in a box, over all fits
+that are plausible, is what the cost of centers depends on. Last, each count itself says what no
 component does: outright where it differs clearly, else as far as its noise allows.
 """
 
@@ -17,7 +17,7 @@ from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import Components, Fit
 from privsketch.learning.cells.guess import significant
 
-TEMPERATURE = 12.0  # of weights of fits, in twice -log p; fits of one path are no independent draws
+TEMPERATURE = 8.0  # of weights of fits, in twice -log p; fits of one path are no independent draws
 PLAUSIBLE = 0.02  # weight of a fit from which on its components say where in a box records are
 ALIKE = 0.15  # least mean deviation of log weights: of nine records in ten, within a third
 

@@ -8,6 +8,7 @@ density says where in a box its records are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -100,8 +101,10 @@ def _add_moments(
     firsts = partition.first_moments(components.centers, components.widths)
     weights = weight * components.weights
     mass += partition.sums(weights, factors)
-    for d, first in enumerate(firsts):
-        moments[:, d] += partition.sums(weights, [*factors[:d], first, *factors[d + 1 :]])
+    for d, (i, j) in enumerate(pairwise(partition.begins)):
+        mixed = factors.copy()
+        mixed[:, i:j] = firsts[:, i:j]
+        moments[:, d] += partition.sums(weights, mixed)
 
 
 def parts_per_axis(n_boxes: int, dim: int) -> int:

@@ -1,7 +1,7 @@
 """Noisy counts to a density and k-means centers.
 
-Fits of mixtures of falling size (`path`) are averaged (`average`); the counts that they expect, and what
-the released ones say beyond them, are clustered (`centers`). Nothing here knows a record.
+Fits of mixtures of falling size (`path`) are averaged (`average`); the counts that they expect,
+and what the released ones say beyond them, are clustered (`centers`). Nothing here knows a record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What noise and sampling do to a fit: its misfit, and how far centers may be off.
 
-About a fit, expected counts are linear in the unknowns with derivatives J, and the unknowns have the
-inverse of J'WJ for covariance, W being what each count tells. The fit follows a part of the noise:
-of the squared misfit the trace of J (J'WJ)^-1 J' is missing. A center is the mean of what its
+About a fit, expected counts are linear in the unknowns with derivatives J, and the unknowns have
+the inverse of J'WJ for covariance, W being what each count tells. The fit follows some noise: of the squared misfit the trace of J (J'WJ)^-1 J' is missing. A center is the mean of what its
 cluster has of every component, and moves with their centers and weights.
 """
 
@@ -78,8 +77,9 @@ def _products(
     weights = np.maximum(components.weights[:-1], 1.0)[:, None]
     step = max(1, MAX_ENTRIES // n_unknowns)
     for begin in range(0, partition.n_boxes, step):
-        at = [axis.index[begin : begin + step] for axis in partition.axes]
-        values = [factor[:, i] for factor, i in zip(slopes.values, at, strict=True)]
+        at = [index[begin : begin + step] for index in partition.index]
+        pairs = zip(partition.by_axis(slopes.values), at, strict=True)
+        values = [factor[:, i] for factor, i in pairs]
         rows = np.empty((n_unknowns, len(at[0])))
         rows[: size + 1] = math.prod(values[1:], start=values[0])
         for kind, factors in enumerate((slopes.by_center, slopes.by_log_width)):
@@ -87,7 +87,7 @@ def _products(
             block = rows[first : first + size * dim].reshape(size, dim, -1)
             for d in range(dim):
                 others = [value[:-1] for e, value in enumerate(values) if e != d]
-                own = factors[d][:-1, at[d]]
+                own = factors[:-1, partition.begins[d] + at[d]]
                 block[:, d] = weights * math.prod(others, start=own)
         information += (rows * likelihood.information[begin : begin + step]) @ rows.T
         squares += rows @ rows.T
@@ -113,12 +113,13 @@ def standard_errors(
     for d in range(dim):
         derivatives[:, d, size + 1 + d : size + 1 + size * dim : dim] = own
     derivatives *= per_record[:, None, None]
-    variances = np.einsum("kdp,pq,kdq->kd", derivatives, found.covariance, derivatives, optimize=True)
+    moved = derivatives @ found.covariance
+    variances = np.einsum("kdp,kdp->kd", moved, derivatives)
     misfit = max(found.misfit.residual / found.misfit.expected, 1.0)
     errors = np.sqrt(np.maximum(variances, 0.0) * misfit)
     errors[records <= 0] = np.inf
     half_widths = (boxes.high.max(axis=0) - boxes.low.min(axis=0)) / 2
-    return np.minimum(errors, no_knowledge(half_widths))
+    return np.asarray(np.minimum(errors, no_knowledge(half_widths)))
 
 
 def shares_of_clusters(

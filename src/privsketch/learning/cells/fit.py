@@ -13,7 +13,7 @@ import numpy as np
 
 from privsketch._typing import Bits, Floats, Indices
 from privsketch.learning.cells.likelihood import Likelihood
-from privsketch.learning.cells.masses import Factors, Partition
+from privsketch.learning.cells.masses import Partition
 from privsketch.learning.quasi_newton import minimise
 
 NARROWEST = 0.1  # width over the shortest interval: a narrower one changes no count
@@ -71,12 +71,6 @@ def expected_counts(partition: Partition, components: Components) -> Floats:
     return partition.sums(components.weights, factors)
 
 
-def along_axes(sums: Factors, factors: Factors) -> Floats:
-    """(components + 1, dim) sums over the intervals of each axis."""
-    pairs = zip(sums, factors, strict=True)
-    return np.stack([np.einsum("ij,ij->i", one, other) for one, other in pairs], axis=1)
-
-
 def value_and_gradient(
     partition: Partition, likelihood: Likelihood, components: Components
 ) -> tuple[float, Components]:
@@ -84,10 +78,11 @@ def value_and_gradient(
     slopes = partition.slopes(components.centers, components.widths)
     value, q = likelihood.value_and_slope(partition.sums(components.weights, slopes.values))
     sums = partition.contract(q, slopes.values)
-    by_weight = np.einsum("ij,ij->i", sums[0], slopes.values[0])
+    along = slice(0, partition.begins[1])  # any axis will do
+    by_weight = np.einsum("ij,ij->i", sums[:, along], slopes.values[:, along])
     weights = components.weights[:-1, None]
-    by_center = weights * along_axes(sums, slopes.by_center)[:-1]
-    by_log_width = weights * along_axes(sums, slopes.by_log_width)[:-1]
+    by_center = weights * partition.along_axes(sums * slopes.by_center)[:-1]
+    by_log_width = weights * partition.along_axes(sums * slopes.by_log_width)[:-1]
     charge, slope = _shape_charge(np.log(components.widths))
     return value + charge, Components(by_weight, by_center, by_log_width + slope)
 
@@ -112,14 +107,15 @@ def _shape_charge(logs: Floats) -> tuple[float, Floats]:
 def _units(partition: Partition, likelihood: Likelihood, components: Components) -> Components:
     """Errors of weights, centers and logarithms of widths, each with all others held."""
     slopes = partition.slopes(components.centers, components.widths)
-    squares = [factor * factor for factor in slopes.values]
+    squares = slopes.values**2
     sums = partition.contract(likelihood.information, squares)
+    along = slice(0, partition.begins[1])
     tiny = 1e-12 / float(likelihood.variance.max())
-    of_weights = 1 / np.sqrt(np.einsum("ij,ij->i", sums[0], squares[0]) + tiny)
+    of_weights = 1 / np.sqrt(np.einsum("ij,ij->i", sums[:, along], squares[:, along]) + tiny)
     # A component without records would be anywhere: it counts as many as noise would give it.
     inverse = 1 / np.maximum(components.weights[:-1], of_weights[:-1])[:, None]
-    centers = along_axes(sums, [factor * factor for factor in slopes.by_center])[:-1]
-    widths = along_axes(sums, [factor * factor for factor in slopes.by_log_width])[:-1]
+    centers = partition.along_axes(sums * slopes.by_center**2)[:-1]
+    widths = partition.along_axes(sums * slopes.by_log_width**2)[:-1]
     shortest = LONGEST * components.widths
     of_centers = inverse / np.sqrt(np.maximum(centers, (inverse / shortest) ** 2))
     of_widths = inverse / np.sqrt(np.maximum(widths, (inverse / LONGEST) ** 2))
@@ -131,9 +127,7 @@ def _vector(components: Components) -> Floats:
     return np.concatenate(parts)
 
 
-def fit(
-    partition: Partition, likelihood: Likelihood, start: Components, n_iterations: int
-) -> Fit:
+def fit(partition: Partition, likelihood: Likelihood, start: Components, n_iterations: int) -> Fit:
     """The components that a descent from `start` leads to."""
     size, dim = start.centers.shape
     finest, extent = partition.finest, partition.high - partition.low

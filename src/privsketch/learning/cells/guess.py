@@ -13,7 +13,7 @@ from privsketch._typing import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes
 
 FIRST_LOOK = 4.5  # -log of the chance that noise makes a difference which is believed: 3 deviations
-MOST_TREES, FEWEST_TREES, TREE_BOXES = 16, 4, 40_000  # more trees are smoother, and take longer
+MOST_TREES, FEWEST_TREES, TREE_BOXES = 16, 4, 20_000  # more trees are smoother, and take longer
 
 
 def significant(

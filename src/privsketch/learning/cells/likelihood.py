@@ -8,7 +8,7 @@ and its middle is rounded off. The hyperbolic law
 
 has these tails, and its variance b^2 (2 + delta K0(delta) / K1(delta)) settles delta. It goes from
 Laplace to Gaussian as sampling takes over, and costs one square root. Least squares throw away up
-to half of what the counts tell, because a Laplace law of variance 2 b^2 has the information 1 / b^2.
+to half of what counts tell, because a Laplace law of variance 2 b^2 has the information 1 / b^2.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import ndtr
@@ -19,158 +20,196 @@ from privsketch._typing import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes
 
 _ROOT = 1 / math.sqrt(2 * math.pi)
-Factors = list[Floats]  # for every axis (components + 1, intervals)
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Different intervals of the boxes along one axis."""
-
-    low: Floats
-    high: Floats
-    open_low: Floats  # the same, but minus infinity at the edge of the domain
-    open_high: Floats
-    index: Indices  # (n_boxes,) interval of each box
-
-    @property
-    def size(self) -> int:
-        """Number of intervals."""
-        return len(self.low)
-
-    @property
-    def extent(self) -> float:
-        """Length of the domain."""
-        return float(self.high.max() - self.low.min())
+FAR = 40.0  # in widths: densities there are zero
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """Factors of components along the axes with their derivatives."""
+    """(components + 1, n_intervals) masses of components along the axes, and derivatives."""
 
-    values: Factors
-    by_center: Factors
-    by_log_width: Factors
+    values: Floats
+    by_center: Floats
+    by_log_width: Floats
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Boxes by their intervals; `shape` as in Boxes."""
+    """Boxes by the different intervals they have along each axis.
 
-    axes: tuple[Axis, ...]
+    Intervals and edges of all axes come one after the other, so that one call serves all axes.
+
+    Attributes
+    ----------
+    low, high : (dim,) float64
+        The domain.
+    edges : (n_edges,) float64
+        Where intervals begin and end, those at the edge of the domain at infinity.
+    edge_axis : (n_edges,) intp
+        The axis of each.
+    first, last : (n_intervals,) intp
+        The edges of each interval.
+    lower, upper : (n_intervals,) float64
+        Where each interval begins and ends in the domain.
+    begins : (dim + 1,) intp
+        The first interval of each axis, and the number of all.
+    index : tuple of (n_boxes,) intp
+        For each axis the interval of each box, counted from the axis's first.
+    shape : tuple of int, optional
+        As in Boxes.
+    """
+
+    low: Floats
+    high: Floats
+    edges: Floats
+    edge_axis: Indices
+    first: Indices
+    last: Indices
+    lower: Floats
+    upper: Floats
+    begins: Indices
+    index: tuple[Indices, ...]
     shape: tuple[int, ...] | None
 
     @property
     def n_boxes(self) -> int:
         """Number of boxes."""
-        return len(self.axes[0].index)
-
-    @property
-    def low(self) -> Floats:
-        """(dim,) corner of the domain."""
-        return np.array([axis.low.min() for axis in self.axes])
-
-    @property
-    def high(self) -> Floats:
-        """(dim,) opposite corner of the domain."""
-        return np.array([axis.high.max() for axis in self.axes])
+        return len(self.index[0])
 
     @property
     def finest(self) -> Floats:
         """(dim,) length of the shortest interval along each axis."""
-        return np.array([(axis.high - axis.low).min() for axis in self.axes])
+        return np.asarray(np.minimum.reduceat(self.upper - self.lower, self.begins[:-1]))
 
-    def factors(self, centers: Floats, widths: Floats) -> Factors:
-        """Masses of the components' intervals."""
-        found = []
-        for axis, center, width in zip(self.axes, centers.T, widths.T, strict=True):
-            upper = ndtr((axis.open_high - center[:, None]) / width[:, None])
-            lower = ndtr((axis.open_low - center[:, None]) / width[:, None])
-            found.append(np.vstack([upper - lower, (axis.high - axis.low) / axis.extent]))
+    def by_axis(self, values: Floats) -> list[Floats]:
+        """Columns of intervals of each axis."""
+        return [values[:, i:j] for i, j in pairwise(self.begins)]
+
+    def along_axes(self, values: Floats) -> Floats:
+        """(rows, dim) sums over the intervals of each axis."""
+        return np.asarray(np.add.reduceat(values, self.begins[:-1], axis=1))
+
+    def _even(self) -> Floats:
+        """(n_intervals,) the share of every interval in the domain."""
+        extent = np.repeat(self.high - self.low, np.diff(self.begins))
+        return (self.upper - self.lower) / extent
+
+    def _standardised(self, centers: Floats, widths: Floats) -> Floats:
+        z = (self.edges - centers[:, self.edge_axis]) / widths[:, self.edge_axis]
+        return np.minimum(np.maximum(z, -FAR), FAR)
+
+    def factors(self, centers: Floats, widths: Floats) -> Floats:
+        """(components + 1, n_intervals) masses along the axes."""
+        found = np.empty((len(centers) + 1, len(self.first)))
+        below = ndtr(self._standardised(centers, widths))
+        np.subtract(below[:, self.last], below[:, self.first], out=found[:-1])
+        found[-1] = self._even()
         return found
 
     def slopes(self, centers: Floats, widths: Floats) -> Slopes:
-        """Masses of the components' intervals, and their derivatives."""
-        values, by_center, by_log_width = [], [], []
-        for axis, center, width in zip(self.axes, centers.T, widths.T, strict=True):
-            edges = np.stack([axis.open_low, axis.open_high])
-            z = (edges[:, None, :] - center[:, None]) / width[:, None]
-            np.clip(z, -40.0, 40.0, out=z)  # densities there are zero
-            below, density = ndtr(z), _ROOT * np.exp(-0.5 * z * z)
-            share = (axis.high - axis.low) / axis.extent
-            none = np.zeros((1, axis.size))
-            values.append(np.vstack([below[1] - below[0], share]))
-            by_center.append(np.vstack([(density[0] - density[1]) / width[:, None], none]))
-            z *= density
-            by_log_width.append(np.vstack([z[0] - z[1], none]))
-        return Slopes(values, by_center, by_log_width)
+        """Masses along the axes, and their derivatives."""
+        z = self._standardised(centers, widths)
+        density = _ROOT * np.exp(-0.5 * z * z)
+        by_edge = (ndtr(z), density / -widths[:, self.edge_axis], density * -z)
+        found = np.zeros((3, len(centers) + 1, len(self.first)))
+        for kind, values in enumerate(by_edge):
+            np.subtract(values[:, self.last], values[:, self.first], out=found[kind, :-1])
+        found[0, -1] = self._even()
+        return Slopes(*found)
 
-    def first_moments(self, centers: Floats, widths: Floats) -> Factors:
+    def first_moments(self, centers: Floats, widths: Floats) -> Floats:
         """Integrals of the coordinate over the intervals; what is cut off counts at the edge."""
-        found = []
-        for axis, center, width in zip(self.axes, centers.T, widths.T, strict=True):
-            edges = np.stack([axis.low, axis.high])
-            z = (edges[:, None, :] - center[:, None]) / width[:, None]
-            below, density = ndtr(z), _ROOT * np.exp(-0.5 * z * z)
-            moment = center[:, None] * (below[1] - below[0])
-            moment += width[:, None] * (density[0] - density[1])
-            first, last = np.isinf(axis.open_low), np.isinf(axis.open_high)
-            moment[:, first] += below[0][:, first] * axis.low[first]
-            moment[:, last] += (1 - below[1][:, last]) * axis.high[last]
-            share = (axis.high - axis.low) / axis.extent
-            found.append(np.vstack([moment, share * (axis.low + axis.high) / 2]))
+        axis = np.repeat(np.arange(len(self.low)), np.diff(self.begins))
+        mean, width = centers[:, axis], widths[:, axis]
+        begin, end = (self.lower - mean) / width, (self.upper - mean) / width
+        below, above = ndtr(begin), ndtr(-end)
+        density = _ROOT * (np.exp(-0.5 * begin * begin) - np.exp(-0.5 * end * end))
+        found = np.empty((len(centers) + 1, len(self.first)))
+        found[:-1] = mean * (ndtr(end) - below) + width * density
+        outermost = np.isneginf(self.edges[self.first])
+        found[:-1] += np.where(outermost, below * self.lower, 0.0)
+        outermost = np.isposinf(self.edges[self.last])
+        found[:-1] += np.where(outermost, above * self.upper, 0.0)
+        found[-1] = self._even() * (self.lower + self.upper) / 2
         return found
 
-    def rows(self, factors: Factors) -> Floats:
+    def rows(self, factors: Floats) -> Floats:
         """(components + 1, n_boxes) mass of every component in every box."""
+        parts = self.by_axis(factors)
         if self.shape is not None:
-            return _products(factors)
-        found = factors[0][:, self.axes[0].index]
-        for factor, axis in zip(factors[1:], self.axes[1:], strict=True):
-            found = found * factor[:, axis.index]
-        return found
+            return _products(parts)
+        return math.prod((part[:, i] for part, i in zip(parts, self.index, strict=True)), start=1)
 
-    def sums(self, weights: Floats, factors: Factors) -> Floats:
+    def sums(self, weights: Floats, factors: Floats) -> Floats:
         """(n_boxes,) mass of all components together."""
-        if self.shape is None or len(self.axes) == 1:
+        if self.shape is None:
             return np.asarray(weights @ self.rows(factors))
-        half = len(factors) // 2
-        left = _products(factors[:half]) * weights[:, None]
-        return (left.T @ _products(factors[half:])).reshape(-1)
+        parts = self.by_axis(factors)
+        half = len(parts) // 2
+        left = _products(parts[:half]) * weights[:, None]
+        return (left.T @ _products(parts[half:])).reshape(-1)
 
-    def contract(self, values: Floats, factors: Factors) -> Factors:
-        """For every axis (components + 1, intervals) sums of `values` over boxes.
+    def contract(self, values: Floats, factors: Floats) -> Floats:
+        """(components + 1, n_intervals) sums of `values` over the boxes of each interval.
 
         Each box counts with its product of the factors of the other axes, so that the sum over
         intervals with the axis's own factor, or a derivative of it, is that over all boxes.
         """
+        parts = self.by_axis(factors)
         if self.shape is not None:
-            return _contract_grid(values, factors)
-        at_boxes = [f[:, axis.index] for f, axis in zip(factors, self.axes, strict=True)]
+            return np.hstack(_contract_grid(values, parts))
+        at_boxes = [part[:, i] for part, i in zip(parts, self.index, strict=True)]
         found = []
-        for d, axis in enumerate(self.axes):
+        for d, part in enumerate(parts):
             product = np.broadcast_to(values, at_boxes[0].shape)
             for e, factor in enumerate(at_boxes):
                 product = product * factor if e != d else product
-            found.append(_sums_by(product, axis))
-        return found
+            found.append(_sums_by(product, self.index[d], part.shape[1]))
+        return np.hstack(found)
 
 
 def partition_of(boxes: Boxes) -> Partition:
     """The intervals of boxes."""
-    axes = []
-    shape = boxes.shape if boxes.shape is not None and len(boxes.shape) > 1 else None
+    low, high = boxes.low.min(axis=0), boxes.high.max(axis=0)
+    edges, edge_axis, first, last, lower, upper, index = [], [], [], [], [], [], []
+    begins = [0]
+    n_edges = 0
     for d in range(boxes.dim):
-        low, high = boxes.low[:, d], boxes.high[:, d]
-        pairs, index = np.unique(np.stack([low, high], axis=1), axis=0, return_inverse=True)
-        first, last = pairs[:, 0], pairs[:, 1]
-        rounding = 1e-9 * (high.max() - low.min())
-        open_low = np.where(first <= low.min() + rounding, -np.inf, first)
-        open_high = np.where(last >= high.max() - rounding, np.inf, last)
-        axes.append(Axis(first, last, open_low, open_high, index.reshape(-1)))
-    return Partition(tuple(axes), shape)
+        rounding = 1e-9 * (high[d] - low[d])
+        pairs, place = _intervals(boxes, d)
+        own, at = np.unique(pairs, return_inverse=True)
+        at = at.reshape(pairs.shape) + n_edges
+        n_edges += len(own)
+        own = np.where(own <= low[d] + rounding, -np.inf, own)
+        edges.append(np.where(own >= high[d] - rounding, np.inf, own))
+        edge_axis.append(np.full(len(own), d))
+        first.append(at[:, 0])
+        last.append(at[:, 1])
+        lower.append(pairs[:, 0])
+        upper.append(pairs[:, 1])
+        begins.append(begins[-1] + len(pairs))
+        index.append(place)
+    return Partition(
+        low,
+        high,
+        *(np.concatenate(each) for each in (edges, edge_axis, first, last, lower, upper)),
+        np.array(begins),
+        tuple(index),
+        boxes.shape if boxes.dim > 1 else None,
+    )
 
 
-def _products(factors: Factors) -> Floats:
+def _intervals(boxes: Boxes, d: int) -> tuple[Floats, Indices]:
+    """(n, 2) different intervals along an axis, and that of each box."""
+    pairs = np.stack([boxes.low[:, d], boxes.high[:, d]], axis=1)
+    if boxes.shape is not None:  # the same without sorting
+        line = np.moveaxis(pairs.reshape(*boxes.shape, 2), d, 0)
+        place = np.arange(boxes.n_boxes) // math.prod(boxes.shape[d + 1 :]) % boxes.shape[d]
+        return line.reshape(boxes.shape[d], -1, 2)[:, 0], place
+    found, place = np.unique(pairs, axis=0, return_inverse=True)
+    return found, place.reshape(-1)
+
+
+def _products(factors: list[Floats]) -> Floats:
     """(rows, product of sizes) products of all combinations of columns, in C order."""
     found = factors[0]
     for factor in factors[1:]:
@@ -178,11 +217,8 @@ def _products(factors: Factors) -> Floats:
     return found
 
 
-def _contract_grid(values: Floats, factors: Factors) -> Factors:
+def _contract_grid(values: Floats, factors: list[Floats]) -> list[Floats]:
     """Sums over a grid in two halves of the axes, each of which is then small."""
-    n_rows = len(factors[0])
-    if len(factors) == 1:
-        return [np.broadcast_to(values, (n_rows, factors[0].shape[1]))]
     half = len(factors) // 2
     left, right = _products(factors[:half]), _products(factors[half:])
     table = values.reshape(left.shape[1], right.shape[1])
@@ -190,7 +226,7 @@ def _contract_grid(values: Floats, factors: Factors) -> Factors:
     return _contract_rows(over_right, factors[:half]) + _contract_rows(over_left, factors[half:])
 
 
-def _contract_rows(values: Floats, factors: Factors) -> Factors:
+def _contract_rows(values: Floats, factors: list[Floats]) -> list[Floats]:
     """The same where each row has values of its own."""
     if len(factors) == 1:
         return [values]
@@ -202,9 +238,9 @@ def _contract_rows(values: Floats, factors: Factors) -> Factors:
     return _contract_rows(over_right, factors[:half]) + _contract_rows(over_left, factors[half:])
 
 
-def _sums_by(rows: Floats, axis: Axis) -> Floats:
-    """(rows, intervals) sums over the boxes of each interval."""
-    n_rows, size = len(rows), axis.size
-    index = axis.index + size * np.arange(n_rows)[:, None]
-    sums = np.bincount(index.reshape(-1), rows.reshape(-1), n_rows * size)
-    return sums.reshape(n_rows, size)
+def _sums_by(rows: Floats, index: Indices, size: int) -> Floats:
+    """(rows, size) sums over the boxes of each interval."""
+    n_rows = len(rows)
+    places = index + size * np.arange(n_rows)[:, None]
+    sums = np.bincount(places.reshape(-1), rows.reshape(-1), n_rows * size)
+    return np.asarray(sums.reshape(n_rows, size), dtype=np.float64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
-from privsketch._typing import Floats
+from privsketch._typing import Floats, Indices
 from privsketch.learning.cells.average import criterion
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import Components, Fit, fit
@@ -23,7 +23,7 @@ FIRST_ROUNDS, ROUNDS = 60, 30  # iterations of the first descent, and of those a
 STEP, SMALL_STEP = 0.12, 0.06  # share of components that goes; the smaller near the number asked
 N_PATHS = 2  # from different starts
 FEWEST = 0.6  # components of the last fit, over clusters asked for
-ENOUGH, N_DOUBLINGS = 0.75, 1  # share of the first components that may be needed, else twice as many
+ENOUGH, N_DOUBLINGS = 0.75, 1  # share of the first components that is needed at most
 
 
 def initial(
@@ -107,7 +107,7 @@ def _deletions(gram: Floats, weights: Floats) -> Floats:
     return (weights * scale) ** 2 / np.linalg.inv(inner).diagonal()
 
 
-def _neighbours(components: Components) -> tuple[Floats, Floats]:
+def _neighbours(components: Components) -> tuple[Indices, Indices]:
     """Pairs of components that are close to each other in units of their widths."""
     size = components.size
     if size < 2:
@@ -117,13 +117,13 @@ def _neighbours(components: Components) -> tuple[Floats, Floats]:
     offsets = components.centers[:, None, :] - components.centers
     distance = (offsets**2 / (variances[:, None, :] + variances)).sum(axis=2)
     np.fill_diagonal(distance, np.inf)
-    closest = np.argsort(distance, axis=1, kind="stable")[:, : min(3, size - 1)]
+    closest = np.argsort(distance, axis=1, kind="stable")[:, : min(2, size - 1)]
     one = np.repeat(np.arange(size), closest.shape[1])
     pairs = np.unique(np.sort(np.stack([one, closest.ravel()], axis=1), axis=1), axis=0)
     return pairs[:, 0], pairs[:, 1]
 
 
-def _merge(components: Components, first: Floats, second: Floats) -> Components:
+def _merge(components: Components, first: Indices, second: Indices) -> Components:
     """Pairs as one component each, with their moments."""
     weights = components.weights[:-1]
     mass = weights[first] + weights[second]
