@@ -1,0 +1,252 @@
+"""Accuracy of the decoder of noisy histograms: cost over scikit-learn's, for few columns.
+
+    python -m benchmarks cells                    the acceptance table
+    python -m benchmarks cells --others           more kinds of data, and small tables
+
+Numbers are cost of the centers on the raw records over that of scikit-learn's KMeans with three
+starts: medians and means over fresh data sets, each with its own noise. Counts have discrete
+Laplace noise, drawn here with NumPy: these are experiments, and protect nobody. *Zoom* is a second,
+finer look at cells that are heavy in a first one, at the same pure epsilon in all.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from benchmarks.common import parser_of
+from privsketch._typing import Floats, Indices, Integers
+from privsketch.learning.cells.boxes import Boxes, cells_per_axis, regular_boxes
+from privsketch.learning.cells.decoder import decode_cells
+
+SEED = 20261116
+MAX_SPLIT = 8  # parts of a heavy cell along each axis
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the table."""
+
+    kind: str
+    dim: int
+    epsilon: float
+    bound: float = np.nan
+    n_clusters: int = 15
+    n_records: int = 5000
+    zoom: bool = False
+
+
+def _rows(dim: int, epsilon: float, bounds: tuple[float, ...]) -> list[Setting]:
+    kinds = ("gauss", "uneq", "cities")
+    return [Setting(kind, dim, epsilon, b) for kind, b in zip(kinds, bounds, strict=True)]
+
+
+ACCEPTANCE = [
+    *_rows(2, 0.1, (1.05, 1.25, 1.15)),
+    *_rows(3, 0.3, (1.01, 1.15, 1.07)),
+    *_rows(4, 0.3, (1.02, 1.22, 1.11)),
+    *[
+        Setting("tight", 2, epsilon, bound, n_clusters=8, n_records=6500, zoom=True)
+        for epsilon, bound in ((1.0, 1.2), (0.3, 3.0), (0.1, 8.0))
+    ],
+]
+OTHERS = [
+    *[Setting(kind, 2, 0.3) for kind in ("gauss", "moons", "filaments", "heavy", "uniform")],
+    *_rows(3, 0.1, (1.08, 1.79, 1.26)),
+    *_rows(5, 0.1, (1.52, 2.11, 1.38)),
+    *[Setting(kind, 2, 0.1, zoom=True) for kind in ("gauss", "uneq", "cities")],
+    Setting("gauss", 1, 0.1, n_clusters=5),
+    Setting("flowers", 4, 1.0, n_clusters=3, n_records=150),
+    Setting("tight", 2, 1.0, n_clusters=8, n_records=6500),
+]
+
+
+def spread_centers(k: int, dim: int, rng: np.random.Generator) -> Floats:
+    """The set of 20 draws in [-.8, .8]^d whose closest pair is farthest apart."""
+    draws = rng.uniform(-0.8, 0.8, (20, k, dim))
+    squares = ((draws[:, :, None] - draws[:, None]) ** 2).sum(axis=3)
+    squares[:, np.arange(k), np.arange(k)] = np.inf
+    return np.asarray(draws[squares.min(axis=(1, 2)).argmax()])
+
+
+def records_of(kind: str, n: int, k: int, dim: int, rng: np.random.Generator) -> Floats:
+    """Records of a kind in [-1, 1]^d; all but `flowers`, `tight` and `uniform` scale with k."""
+    scale = 0.208 * k ** (-1 / dim)
+    normal = rng.standard_normal((n, dim))
+    if kind in ("gauss", "heavy"):
+        means = spread_centers(k, dim, rng)[rng.integers(k, size=n)]
+        noise = normal if kind == "gauss" else 0.7 * rng.standard_t(3, (n, dim))
+        found = means + scale * noise
+    elif kind == "uneq":
+        found = _unequal(normal, k, scale, rng)
+    elif kind == "cities":
+        found = _cities(normal, k, rng)
+    elif kind == "moons":
+        angle, which = rng.uniform(0, math.pi, n), rng.integers(3, size=n)
+        x = np.choose(which, [0.55 * np.cos(angle) - 0.2, 0.55 * np.cos(angle) + 0.2,
+                              0.25 * np.cos(2 * angle)])  # fmt: skip
+        y = np.choose(which, [0.55 * np.sin(angle) - 0.1, 0.1 - 0.55 * np.sin(angle),
+                              0.25 * np.sin(2 * angle)])  # fmt: skip
+        found = 0.04 * normal
+        found[:, :2] += np.stack([x, y], axis=1)
+    elif kind == "filaments":
+        curves = rng.uniform(-0.85, 0.85, (max(4, k // 2), 3, dim))
+        ends = curves[rng.integers(len(curves), size=n)]
+        t = rng.random((n, 1))
+        found = ends[:, 0] * (1 - t) ** 2 + 2 * ends[:, 1] * t * (1 - t) + ends[:, 2] * t**2
+        found += 0.02 * normal
+    elif kind == "tight":  # three large groups, five small ones
+        weights = np.repeat([2000.0, 100.0], [3, 5])
+        label = rng.choice(8, n, p=weights / weights.sum())
+        found = spread_centers(8, dim, rng)[label] + 0.008 * normal
+    elif kind == "flowers":  # like Fisher's iris: one group apart, two that touch
+        means = np.array([[-0.6, 0.2, -0.8, -0.8], [0.0, -0.2, 0.2, 0.1], [0.3, 0.0, 0.5, 0.6]])
+        found = means[np.arange(n) % 3] + 0.2 * normal
+    else:
+        found = rng.uniform(-1, 1, (n, dim))
+    return np.asarray(np.clip(found, -1, 1))
+
+
+def _unequal(normal: Floats, k: int, scale: float, rng: np.random.Generator) -> Floats:
+    """Weights 1:20 and widths 1:4, shuffled, stretched along turned axes."""
+    n, dim = normal.shape
+    weights = rng.permutation(np.geomspace(1, 20, k))
+    widths = rng.permutation(np.geomspace(scale / 2, 2 * scale, k))
+    label = rng.choice(k, n, p=weights / weights.sum())
+    turns = np.linalg.qr(rng.standard_normal((k, dim, dim)))[0]
+    factors = turns * (rng.uniform(0.5, 1.5, (k, 1, dim)) * widths[:, None, None])
+    means = spread_centers(k, dim, rng)
+    return np.asarray(means[label] + np.einsum("nab,nb->na", factors[label], normal))
+
+
+def _cities(normal: Floats, k: int, rng: np.random.Generator) -> Floats:
+    """Towns of Zipf's sizes about some hubs, and a tenth anywhere."""
+    n, dim = normal.shape
+    hubs = rng.uniform(-0.85, 0.85, (max(3, k // 2), dim))
+    towns = hubs[rng.integers(len(hubs), size=20 * k)] + 0.3 * rng.standard_normal((20 * k, dim))
+    weights = 1 / np.arange(1, 20 * k + 1)
+    label = rng.choice(20 * k, n, p=weights / weights.sum())
+    found = towns[label] + 0.03 * weights[label, None] ** 0.35 * normal
+    anywhere = rng.random(n) < 0.1
+    found[anywhere] = rng.uniform(-1, 1, (n, dim))[anywhere]
+    return np.asarray(found)
+
+
+def laplace(scale: float, size: int, rng: np.random.Generator) -> Integers:
+    """Discrete Laplace noise."""
+    p = -math.expm1(-1 / scale)
+    return np.asarray(rng.geometric(p, size) - rng.geometric(p, size))
+
+
+def laplace_variance(scale: float) -> float:
+    """Variance of discrete Laplace noise."""
+    return 0.5 / math.sinh(0.5 / scale) ** 2
+
+
+def cell_of(records: Floats, low: Floats, high: Floats, g: int) -> Indices:
+    """(n,) the cell of each record in a grid over a box."""
+    place = np.clip(((records - low) / (high - low) * g).astype(int), 0, g - 1)
+    return np.asarray(np.ravel_multi_index(tuple(place.T), (g,) * records.shape[1]))
+
+
+def counts_of(records: Floats, low: Floats, high: Floats, g: int) -> Floats:
+    """(g^d,) records of each cell of a grid over a box."""
+    cells = cell_of(records, low, high, g)
+    return np.bincount(cells, minlength=g ** records.shape[1]).astype(np.float64)
+
+
+def histogram(records: Floats, g: int, epsilon: float, rng: np.random.Generator) -> Boxes:
+    """A grid over [-1, 1]^d with noise."""
+    dim = records.shape[1]
+    counts = counts_of(records, -np.ones(dim), np.ones(dim), g)
+    counts += laplace(1 / epsilon, counts.size, rng)
+    return regular_boxes(counts.reshape((g,) * dim), np.ones(dim), laplace_variance(1 / epsilon))
+
+
+def zoomed(records: Floats, g: int, epsilon: float, rng: np.random.Generator) -> Boxes:
+    """The same with heavy cells divided: two looks, epsilon in all.
+
+    The first count of a heavy cell, y1, and the counts of its parts are one estimate of the parts.
+    """
+    dim = records.shape[1]
+    cells = cell_of(records, -np.ones(dim), np.ones(dim), g)
+    exact = np.bincount(cells, minlength=g**dim)
+    light = histogram(records, g, epsilon, rng)
+    second = np.where(rng.random(exact.size) < 0.25, 0, laplace(2 / epsilon, exact.size, rng))
+    first_look = light.counts + second
+    least = max(5 * math.sqrt(2) * dim, math.log(20 * exact.size)) * 2 / epsilon
+    split = np.sqrt(np.maximum(first_look, 0) * epsilon / (5 * math.sqrt(2))).astype(int)
+    split = np.where(first_look > least, np.clip(split, 1, MAX_SPLIT), 1)
+    most = max(1.5 * exact.size, 4000)
+    while exact.size + float((split.astype(float) ** dim - 1).sum()) > most:
+        split = np.maximum(split - 1, 1)
+    noisy = laplace_variance(2 / epsilon)
+    low, high, counts, variance = [], [], [], []
+    for cell in range(exact.size):
+        m = int(split[cell])
+        corner, far = light.low[cell], light.high[cell]
+        if m == 1:
+            parts = light.counts[cell : cell + 1]
+            noise = float(light.variance[cell])
+        else:
+            parts = counts_of(records[cells == cell], corner, far, m)
+            parts += laplace(2 / epsilon, m**dim, rng)
+            parts += (first_look[cell] - parts.sum()) / (m**dim + 1)
+            noise = noisy * (1 - 1 / (m**dim + 1))
+        steps = np.stack(np.meshgrid(*[np.arange(m)] * dim, indexing="ij"), -1).reshape(-1, dim)
+        low.append(corner + steps * (far - corner) / m)
+        high.append(corner + (steps + 1) * (far - corner) / m)
+        counts.append(parts)
+        variance.append(np.full(m**dim, noise))
+    return Boxes(np.vstack(low), np.vstack(high), np.concatenate(counts), np.concatenate(variance))
+
+
+def cost(records: Floats, centers: Floats) -> float:
+    """Sum of squared distances of records to their centers."""
+    squares = ((records[:, None, :] - centers) ** 2).sum(axis=2)
+    return float(squares.min(axis=1).sum())
+
+
+def one_ratio(setting: Setting, seed: int) -> tuple[float, float, int]:
+    """Cost over scikit-learn's, seconds of the decoder, and boxes."""
+    n, k, dim = setting.n_records, setting.n_clusters, setting.dim
+    rng = np.random.default_rng([seed, SEED])
+    records = records_of(setting.kind, n, k, dim, rng)
+    g = cells_per_axis(n, setting.epsilon, k, dim)
+    boxes = (zoomed if setting.zoom else histogram)(records, g, setting.epsilon, rng)
+    start = time.perf_counter()
+    centers = decode_cells(boxes, k, np.random.default_rng(seed)).centers
+    seconds = time.perf_counter() - start
+    plain = KMeans(k, n_init=3, random_state=seed).fit(records)
+    return cost(records, centers) / cost(records, plain.cluster_centers_), seconds, boxes.n_boxes
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--others", action="store_true", help="more kinds of data")
+    parser.add_argument("--kind", nargs="*", help="only rows of these kinds")
+    parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=0)
+    arguments = parser.parse_args()
+    form = "{:10} {:>2} {:>5} {:>5} {:>6} {:>6} {:>7} {:>7} {:>7} {:>8}"
+    head = ["data", "d", "eps", "zoom", "boxes", "bound", "median", "mean", "most", "decode s"]
+    print(form.format(*head))
+    for row in OTHERS if arguments.others else ACCEPTANCE:
+        if arguments.kind and row.kind not in arguments.kind:
+            continue
+        seeds = range(arguments.first_seed, arguments.first_seed + arguments.repetitions)
+        ratios, seconds, sizes = zip(*[one_ratio(row, seed) for seed in seeds], strict=True)
+        limit = f"{row.bound:.2f}" if np.isfinite(row.bound) else "-"
+        numbers = [f"{value:.3f}" for value in (np.median(ratios), np.mean(ratios), max(ratios))]
+        zoom = "yes" if row.zoom else "no"
+        size = f"{np.median(sizes):.0f}"
+        cells = [row.kind, row.dim, f"{row.epsilon:g}", zoom, size, limit, *numbers]
+        print(form.format(*cells, f"{np.median(seconds):.2f}"), flush=True)
+
+
+if __name__ == "__main__":
+    main()

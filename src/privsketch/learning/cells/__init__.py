@@ -1,0 +1,1 @@
+"""Clusters from noisy counts over boxes: a density that explains them, and its k-means centers."""

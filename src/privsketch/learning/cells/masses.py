@@ -1,0 +1,246 @@
+"""How much of axis-parallel Gaussians lies in boxes, and what each unknown changes of it.
+
+The mass of a Gaussian in a box is a product over axes of differences of error functions. Boxes
+share intervals: a grid of g^d cells has d g of them, so that masses of all cells are products of
+few numbers, and sums over cells are taken axis by axis. The outermost intervals reach to
+infinity, because records outside of the domain are counted in them: all masses of a component
+add up to one. The last row of every factor is the background, even over the domain.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import ndtr
+
+from privsketch._typing import Floats, Indices
+from privsketch.learning.cells.boxes import Boxes
+
+_ROOT = 1 / math.sqrt(2 * math.pi)
+FAR = 40.0  # in widths: densities there are zero
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """(components + 1, n_intervals) masses of components along the axes, and derivatives."""
+
+    values: Floats
+    by_center: Floats
+    by_log_width: Floats
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Boxes by the different intervals they have along each axis.
+
+    Intervals and edges of all axes come one after the other, so that one call serves all axes.
+
+    Attributes
+    ----------
+    low, high : (dim,) float64
+        The domain.
+    edges : (n_edges,) float64
+        Where intervals begin and end, those at the edge of the domain at infinity.
+    edge_axis : (n_edges,) intp
+        The axis of each.
+    first, last : (n_intervals,) intp
+        The edges of each interval.
+    lower, upper : (n_intervals,) float64
+        Where each interval begins and ends in the domain.
+    begins : (dim + 1,) intp
+        The first interval of each axis, and the number of all.
+    index : tuple of (n_boxes,) intp
+        For each axis the interval of each box, counted from the axis's first.
+    shape : tuple of int, optional
+        As in Boxes.
+    """
+
+    low: Floats
+    high: Floats
+    edges: Floats
+    edge_axis: Indices
+    first: Indices
+    last: Indices
+    lower: Floats
+    upper: Floats
+    begins: Indices
+    index: tuple[Indices, ...]
+    shape: tuple[int, ...] | None
+
+    @property
+    def n_boxes(self) -> int:
+        """Number of boxes."""
+        return len(self.index[0])
+
+    @property
+    def finest(self) -> Floats:
+        """(dim,) length of the shortest interval along each axis."""
+        return np.asarray(np.minimum.reduceat(self.upper - self.lower, self.begins[:-1]))
+
+    def by_axis(self, values: Floats) -> list[Floats]:
+        """Columns of intervals of each axis."""
+        return [values[:, i:j] for i, j in pairwise(self.begins)]
+
+    def along_axes(self, values: Floats) -> Floats:
+        """(rows, dim) sums over the intervals of each axis."""
+        return np.asarray(np.add.reduceat(values, self.begins[:-1], axis=1))
+
+    def _even(self) -> Floats:
+        """(n_intervals,) the share of every interval in the domain."""
+        extent = np.repeat(self.high - self.low, np.diff(self.begins))
+        return (self.upper - self.lower) / extent
+
+    def _standardised(self, centers: Floats, widths: Floats) -> Floats:
+        z = (self.edges - centers[:, self.edge_axis]) / widths[:, self.edge_axis]
+        return np.minimum(np.maximum(z, -FAR), FAR)
+
+    def factors(self, centers: Floats, widths: Floats) -> Floats:
+        """(components + 1, n_intervals) masses along the axes."""
+        found = np.empty((len(centers) + 1, len(self.first)))
+        below = ndtr(self._standardised(centers, widths))
+        np.subtract(below[:, self.last], below[:, self.first], out=found[:-1])
+        found[-1] = self._even()
+        return found
+
+    def slopes(self, centers: Floats, widths: Floats) -> Slopes:
+        """Masses along the axes, and their derivatives."""
+        z = self._standardised(centers, widths)
+        density = _ROOT * np.exp(-0.5 * z * z)
+        by_edge = (ndtr(z), density / -widths[:, self.edge_axis], density * -z)
+        found = np.zeros((3, len(centers) + 1, len(self.first)))
+        for kind, values in enumerate(by_edge):
+            np.subtract(values[:, self.last], values[:, self.first], out=found[kind, :-1])
+        found[0, -1] = self._even()
+        return Slopes(*found)
+
+    def first_moments(self, centers: Floats, widths: Floats) -> Floats:
+        """Integrals of the coordinate over the intervals; what is cut off counts at the edge."""
+        axis = np.repeat(np.arange(len(self.low)), np.diff(self.begins))
+        mean, width = centers[:, axis], widths[:, axis]
+        begin, end = (self.lower - mean) / width, (self.upper - mean) / width
+        below, above = ndtr(begin), ndtr(-end)
+        density = _ROOT * (np.exp(-0.5 * begin * begin) - np.exp(-0.5 * end * end))
+        found = np.empty((len(centers) + 1, len(self.first)))
+        found[:-1] = mean * (ndtr(end) - below) + width * density
+        outermost = np.isneginf(self.edges[self.first])
+        found[:-1] += np.where(outermost, below * self.lower, 0.0)
+        outermost = np.isposinf(self.edges[self.last])
+        found[:-1] += np.where(outermost, above * self.upper, 0.0)
+        found[-1] = self._even() * (self.lower + self.upper) / 2
+        return found
+
+    def rows(self, factors: Floats) -> Floats:
+        """(components + 1, n_boxes) mass of every component in every box."""
+        parts = self.by_axis(factors)
+        if self.shape is not None:
+            return _products(parts)
+        return math.prod((part[:, i] for part, i in zip(parts, self.index, strict=True)), start=1)
+
+    def sums(self, weights: Floats, factors: Floats) -> Floats:
+        """(n_boxes,) mass of all components together."""
+        if self.shape is None:
+            return np.asarray(weights @ self.rows(factors))
+        parts = self.by_axis(factors)
+        half = len(parts) // 2
+        left = _products(parts[:half]) * weights[:, None]
+        return (left.T @ _products(parts[half:])).reshape(-1)
+
+    def contract(self, values: Floats, factors: Floats) -> Floats:
+        """(components + 1, n_intervals) sums of `values` over the boxes of each interval.
+
+        Each box counts with its product of the factors of the other axes, so that the sum over
+        intervals with the axis's own factor, or a derivative of it, is that over all boxes.
+        """
+        parts = self.by_axis(factors)
+        if self.shape is not None:
+            return np.hstack(_contract_grid(values, parts))
+        at_boxes = [part[:, i] for part, i in zip(parts, self.index, strict=True)]
+        found = []
+        for d, part in enumerate(parts):
+            product = np.broadcast_to(values, at_boxes[0].shape)
+            for e, factor in enumerate(at_boxes):
+                product = product * factor if e != d else product
+            found.append(_sums_by(product, self.index[d], part.shape[1]))
+        return np.hstack(found)
+
+
+def partition_of(boxes: Boxes) -> Partition:
+    """The intervals of boxes."""
+    low, high = boxes.low.min(axis=0), boxes.high.max(axis=0)
+    edges, edge_axis, first, last, lower, upper, index = [], [], [], [], [], [], []
+    begins = [0]
+    n_edges = 0
+    for d in range(boxes.dim):
+        rounding = 1e-9 * (high[d] - low[d])
+        pairs, place = _intervals(boxes, d)
+        own, at = np.unique(pairs, return_inverse=True)
+        at = at.reshape(pairs.shape) + n_edges
+        n_edges += len(own)
+        own = np.where(own <= low[d] + rounding, -np.inf, own)
+        edges.append(np.where(own >= high[d] - rounding, np.inf, own))
+        edge_axis.append(np.full(len(own), d))
+        first.append(at[:, 0])
+        last.append(at[:, 1])
+        lower.append(pairs[:, 0])
+        upper.append(pairs[:, 1])
+        begins.append(begins[-1] + len(pairs))
+        index.append(place)
+    return Partition(
+        low,
+        high,
+        *(np.concatenate(each) for each in (edges, edge_axis, first, last, lower, upper)),
+        np.array(begins),
+        tuple(index),
+        boxes.shape if boxes.dim > 1 else None,
+    )
+
+
+def _intervals(boxes: Boxes, d: int) -> tuple[Floats, Indices]:
+    """(n, 2) different intervals along an axis, and that of each box."""
+    pairs = np.stack([boxes.low[:, d], boxes.high[:, d]], axis=1)
+    if boxes.shape is not None:  # the same without sorting
+        line = np.moveaxis(pairs.reshape(*boxes.shape, 2), d, 0)
+        place = np.arange(boxes.n_boxes) // math.prod(boxes.shape[d + 1 :]) % boxes.shape[d]
+        return line.reshape(boxes.shape[d], -1, 2)[:, 0], place
+    found, place = np.unique(pairs, axis=0, return_inverse=True)
+    return found, place.reshape(-1)
+
+
+def _products(factors: list[Floats]) -> Floats:
+    """(rows, product of sizes) products of all combinations of columns, in C order."""
+    found = factors[0]
+    for factor in factors[1:]:
+        found = (found[:, :, None] * factor[:, None, :]).reshape(len(found), -1)
+    return found
+
+
+def _contract_grid(values: Floats, factors: list[Floats]) -> list[Floats]:
+    """Sums over a grid in two halves of the axes, each of which is then small."""
+    half = len(factors) // 2
+    left, right = _products(factors[:half]), _products(factors[half:])
+    table = values.reshape(left.shape[1], right.shape[1])
+    over_right, over_left = right @ table.T, left @ table
+    return _contract_rows(over_right, factors[:half]) + _contract_rows(over_left, factors[half:])
+
+
+def _contract_rows(values: Floats, factors: list[Floats]) -> list[Floats]:
+    """The same where each row has values of its own."""
+    if len(factors) == 1:
+        return [values]
+    half = len(factors) // 2
+    left, right = _products(factors[:half]), _products(factors[half:])
+    table = values.reshape(len(values), left.shape[1], right.shape[1])
+    over_right = np.matmul(table, right[:, :, None])[:, :, 0]
+    over_left = np.matmul(left[:, None, :], table)[:, 0, :]
+    return _contract_rows(over_right, factors[:half]) + _contract_rows(over_left, factors[half:])
+
+
+def _sums_by(rows: Floats, index: Indices, size: int) -> Floats:
+    """(rows, size) sums over the boxes of each interval."""
+    n_rows = len(rows)
+    places = index + size * np.arange(n_rows)[:, None]
+    sums = np.bincount(places.reshape(-1), rows.reshape(-1), n_rows * size)
+    return np.asarray(sums.reshape(n_rows, size), dtype=np.float64)

@@ -1,0 +1,182 @@
+"""From more components than needed down to too few: fits of every size on the way.
+
+A search that adds components one by one gets stuck; one that has too many of them and takes away
+what is not missed finds them nearly all. A component goes if the others explain its records, or two
+become one with the same moments.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.cluster import kmeans_plusplus
+
+from privsketch._typing import Floats, Indices
+from privsketch.learning.cells.average import criterion
+from privsketch.learning.cells.boxes import Boxes
+from privsketch.learning.cells.fit import Components, Fit, fit
+from privsketch.learning.cells.guess import significant
+from privsketch.learning.cells.likelihood import Likelihood, likelihood_of
+from privsketch.learning.cells.masses import Partition, partition_of
+from privsketch.models.base import nearest
+
+FIRST_ROUNDS, ROUNDS = 60, 30  # iterations of the first descent, and of those after a step
+STEP, SMALL_STEP = 0.12, 0.06  # share of components that goes; the smaller near the number asked
+N_PATHS = 2  # from different starts
+FEWEST = 0.6  # components of the last fit, over clusters asked for
+ENOUGH, N_DOUBLINGS = 0.75, 1  # share of the first components that is needed at most
+
+
+def initial(
+    boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator, n_rounds: int = 5
+) -> Components:
+    """Components by k-means of a guess, each with the moments of its boxes."""
+    places, weights = boxes.centers, np.maximum(guess, 0.0)
+    total = float(weights.sum())
+    if not total > 0:
+        weights, total = boxes.shares, 1.0
+    weights = weights / weights.sum()
+    some = np.flatnonzero(weights > 1e-3 / len(weights))
+    places, weights, size = places[some], weights[some], min(size, len(some))
+    state = int(rng.integers(2**31))
+    centers, _ = kmeans_plusplus(places, size, sample_weight=weights, random_state=state)
+    for _ in range(n_rounds):
+        label = nearest(places, centers)
+        mass = np.maximum(np.bincount(label, weights, size), 1e-300)
+        sums = [np.bincount(label, weights * column, size) for column in places.T]
+        moved = np.stack(sums, axis=1) / mass[:, None]
+        centers = np.where((mass > 1e-200)[:, None], moved, centers)
+    label = nearest(places, centers)
+    mass = np.bincount(label, weights, size)
+    widths = (boxes.high - boxes.low)[some]
+    squares = (places - centers[label]) ** 2 + widths**2 / 12
+    sums = [np.bincount(label, weights * column, size) for column in squares.T]
+    variances = np.stack(sums, axis=1) / np.maximum(mass, 1e-300)[:, None]
+    floor = (boxes.high - boxes.low).min(axis=0) ** 2 / 12
+    start = np.append(total * mass * 0.95, 0.05 * total)
+    return Components(start, centers, np.sqrt(np.maximum(variances, floor)))
+
+
+def thinned(
+    partition: Partition, likelihood: Likelihood, components: Components, n_fewer: int
+) -> Components:
+    """The components after `n_fewer` steps that the counts miss least, none twice the same."""
+    size = components.size
+    rows = partition.rows(partition.factors(components.centers, components.widths))
+    weighted = rows * likelihood.information
+    gram = weighted @ rows.T
+    weights = components.weights[:-1]
+    deletion = _deletions(gram, components.weights)[:-1]
+    first, second = _neighbours(components)
+    merged = _merge(components, first, second)
+    pair_rows = partition.rows(partition.factors(merged.centers, merged.widths))[:-1]
+    change = merged.weights[:-1, None] * pair_rows
+    change -= weights[first, None] * rows[first] + weights[second, None] * rows[second]
+    merging = (change**2) @ likelihood.information
+    keep = np.ones(size, dtype=bool)
+    touched = np.zeros(size, dtype=bool)
+    added = []
+    n_gone = 0
+    for place in np.argsort(np.concatenate([deletion, merging]), kind="stable"):
+        if n_gone == n_fewer:
+            break
+        if place < size:
+            if not touched[place]:
+                keep[place] = False
+                touched[place] = True
+                n_gone += 1
+            continue
+        i, j = first[place - size], second[place - size]
+        if touched[i] or touched[j]:
+            continue
+        touched[[i, j]], keep[[i, j]] = True, False
+        added.append(place - size)
+        n_gone += 1
+    kept, new = components.subset(keep), merged.subset(np.array(added, dtype=np.intp))
+    return Components(
+        np.concatenate([kept.weights[:-1], new.weights[:-1], components.weights[-1:]]),
+        np.vstack([kept.centers, new.centers]),
+        np.vstack([kept.widths, new.widths]),
+    )
+
+
+def _deletions(gram: Floats, weights: Floats) -> Floats:
+    """What -2 log p loses with each component, the weights of the others following."""
+    scale = np.sqrt(np.maximum(gram.diagonal(), 1e-300))
+    inner = gram / scale / scale[:, None]
+    inner[np.diag_indices_from(inner)] += 1e-6
+    return (weights * scale) ** 2 / np.linalg.inv(inner).diagonal()
+
+
+def _neighbours(components: Components) -> tuple[Indices, Indices]:
+    """Pairs of components that are close to each other in units of their widths."""
+    size = components.size
+    if size < 2:
+        none = np.zeros(0, dtype=np.intp)
+        return none, none
+    variances = components.widths**2
+    offsets = components.centers[:, None, :] - components.centers
+    distance = (offsets**2 / (variances[:, None, :] + variances)).sum(axis=2)
+    np.fill_diagonal(distance, np.inf)
+    closest = np.argsort(distance, axis=1, kind="stable")[:, : min(2, size - 1)]
+    one = np.repeat(np.arange(size), closest.shape[1])
+    pairs = np.unique(np.sort(np.stack([one, closest.ravel()], axis=1), axis=1), axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _merge(components: Components, first: Indices, second: Indices) -> Components:
+    """Pairs as one component each, with their moments."""
+    weights = components.weights[:-1]
+    mass = weights[first] + weights[second]
+    share = np.where(mass > 0, weights[first] / np.maximum(mass, 1e-300), 0.5)[:, None]
+    one, other = components.centers[first], components.centers[second]
+    variances = share * components.widths[first] ** 2 + (1 - share) * components.widths[second] ** 2
+    variances += share * (1 - share) * (one - other) ** 2
+    centers = share * one + (1 - share) * other
+    return Components(np.append(mass, components.weights[-1]), centers, np.sqrt(variances))
+
+
+def follow(
+    partition: Partition,
+    likelihood: Likelihood,
+    start: Fit,
+    n_clusters: int,
+    fewest: int,
+) -> list[Fit]:
+    """Fits of falling size, the start among them."""
+    found = [start]
+    while found[-1].components.size > fewest:
+        components = found[-1].components
+        size = components.size
+        step = STEP if size > 1.5 * n_clusters else SMALL_STEP
+        n_fewer = min(max(1, int(step * size)), size - fewest)
+        components = thinned(partition, likelihood, components, n_fewer)
+        found.append(fit(partition, likelihood, components, ROUNDS))
+    return found
+
+
+def search(
+    boxes: Boxes, n_clusters: int, rng: np.random.Generator, fewest: int | None = None
+) -> list[Fit]:
+    """Fits of all sizes, over two paths; those of more components if nearly all were needed."""
+    partition = partition_of(boxes)
+    guess = np.maximum(significant(boxes, boxes.counts, boxes.variance, rng), 0.0)
+    if fewest is None:
+        fewest = max(1, int(FEWEST * n_clusters))
+    found: list[Fit] = []
+    size = 3 * n_clusters + 2
+    for _ in range(N_DOUBLINGS + 1):
+        likelihood = likelihood_of(boxes, guess)
+        starts = [
+            fit(partition, likelihood, initial(boxes, guess, size, rng), FIRST_ROUNDS)
+            for _ in range(N_PATHS)
+        ]
+        guess = np.mean([start.expected for start in starts], axis=0)
+        likelihood = likelihood_of(boxes, guess)
+        found = []
+        for start in starts:
+            found += follow(partition, likelihood, start, n_clusters, fewest)
+        best = min(found, key=criterion)
+        if best.components.size <= ENOUGH * size or size >= boxes.n_boxes:
+            break
+        size *= 2
+    return found
