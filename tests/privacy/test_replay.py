@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.clustering import aggregate, em, grid, lloyd, variates
+from privsketch.clustering import aggregate, cells, em, grid, lloyd, variates
 from privsketch.clustering import run as passes
 from privsketch.clustering.medians.method import cluster_medians
 from privsketch.clustering.pipeline import method as pipeline
@@ -49,6 +49,7 @@ class Method:
     n_records: object = N_RECORDS
     domain: str = "ball"
     changes: tuple[str, ...] | None = None  # all of them if None
+    epsilon: float = 2.0
 
     def __call__(self, table, neighbours, **more):
         """A model of two clusters."""
@@ -58,7 +59,7 @@ class Method:
         }
         common = {
             "domain": shape[self.domain],
-            "budget": ps.Budget(2.0, self.delta, neighbours),
+            "budget": ps.Budget(self.epsilon, self.delta, neighbours),
             "n_records": self.n_records,
             "missing_to_center": True,
             "random_state": 3,
@@ -104,6 +105,9 @@ METHODS = [
     Method("sparse, trees", cluster_sparse, 0.0, {**SPARSE, "start": "trees"}, changes=SOME),
     Method("grid", grid.cluster),
     Method("grid, delta", grid.cluster, 1e-6, domain="box"),
+    Method("cells", cells.cluster, changes=SOME),
+    Method("cells, delta", cells.cluster, 1e-6, n_records=None, domain="box", dim=2),
+    Method("cells, heavy", cells.cluster, dim=2, epsilon=40.0, changes=SOME),
     Method("aggregate", aggregate.cluster, 1e-6, {"n_blocks": 4}),
     Method("aggregate, counted", aggregate.cluster, 1e-6, n_records=None, domain="box"),
     Method("aggregate, cube", aggregate.cluster, 0.0, {"n_blocks": 4}, domain="box"),
@@ -124,6 +128,7 @@ ONE_OF_EACH = [
     Method("lloyd, laplace", lloyd.cluster, 0.0, {"n_rounds": "auto", "noise": "laplace"}),
     Method("lloyd, cube", lloyd.cluster, 0.0, {"n_rounds": "auto"}),
     Method("grid", grid.cluster),
+    Method("cells", cells.cluster, dim=2, epsilon=40.0),  # with heavy ones
 ]
 NAMES, KINDS = ([method.name for method in methods] for methods in (METHODS, ONE_OF_EACH))
 

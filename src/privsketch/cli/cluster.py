@@ -54,6 +54,7 @@ METHODS = {
         "auto",
         "pipeline",
         "sketch",
+        "cells",
         "partition-tree",
         "lloyd",
         "grid",

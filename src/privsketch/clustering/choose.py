@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from privsketch.budget import Budget
-from privsketch.clustering import aggregate, grid, lloyd, variates
+from privsketch.clustering import aggregate, cells, grid, lloyd, variates
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import MAX_COLUMNS, plan_pipeline, sketch_excess
 from privsketch.clustering.run import clustered
@@ -27,6 +27,7 @@ from privsketch.receipt import Receipt
 
 _RUNS: dict[str, Callable[..., ClusterModel]] = {
     "pipeline": pipeline.cluster,
+    "cells": cells.cluster,
     "partition-tree": cluster_by_tree,
     "lloyd": lloyd.cluster,
     "grid": grid.cluster,

@@ -108,10 +108,12 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         "auto" takes the number from the release as well, at no cost.
     {budget}
     {domain}
-    method : {"auto", "sketch", "pipeline", "partition-tree", "lloyd", "grid", \
+    method : {"auto", "sketch", "pipeline", "cells", "partition-tree", "lloyd", "grid", \
             "sample-aggregate", "k-variates"}
         "sketch" releases one sketch and learns from it. "pipeline" looks along few directions
         with a sketch and improves its centers in noisy rounds; it is made for many columns.
+        "cells" counts records of a grid, and looks again where they are many: pure, for up to
+        five columns.
         "partition-tree" is the method of Balcan et al. (2017), "lloyd" noisy rounds of Lloyd's,
         "grid" a noisy histogram, "sample-aggregate" the average of many small runs (Nissim et
         al., 2007), "k-variates" noisy seeds (Nock et al., 2016). "auto" takes the one whose

@@ -70,7 +70,7 @@ def checked_sketch(sketch: Sketch) -> Sketch:
     """The sketch, if it is one that clusters and mixtures can be learned from."""
     if not isinstance(sketch, Sketch):
         raise ParameterError(f"sketch: expected a Sketch, got {type(sketch).__name__}")
-    if not sketch.design.mapping.has_table:
+    if sketch.design.mapping.for_components:
         raise ParameterError(
             "this sketch is for principal components (`task='pca'`): clusters and mixtures need "
             "one of `task='kmeans'` or 'gaussian-mixture'"

@@ -27,6 +27,7 @@ from scipy.linalg.lapack import strtri
 
 from privsketch._typing import Floats, Real
 from privsketch.design.forecast import HOPELESS
+from privsketch.design.recipe import Design
 from privsketch.domain import Ball, Domain
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
 from privsketch.kernels.pairs import compile_phases
@@ -504,6 +505,14 @@ def drowned(
     ]
 
 
+def _resolution(design: Design) -> float:
+    """The finest scale that a design sees, in the units of the records."""
+    if design.cells is None:
+        return design.frequencies.scales[0]
+    sides = 2 * design.domain.half_widths / np.array(design.cells)
+    return float(sides.min()) / 2
+
+
 def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
     """Reasons to doubt the clusters, in words."""
     noise, found = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")
@@ -520,7 +529,7 @@ def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
             "clusters, clusters of other shapes, or a search that got stuck (try more starts); "
             f"centers can still be good{label_words(sketch)}"
         )
-    finest = sketch.design.frequencies.scales[0]
+    finest = _resolution(design)
     mean = model.weights @ model.centers
     spread = math.sqrt(float(np.mean(model.weights @ np.square(model.centers - mean))))
     extent = math.hypot(spread, density.width)

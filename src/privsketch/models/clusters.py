@@ -29,7 +29,8 @@ from privsketch.models.plots import plot_centers
 from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema
 
-DECODERS = ("joint", "cl-ompr")
+DECODERS = ("joint", "cl-ompr")  # that can be asked for by name
+_KNOWN_DECODERS = (*DECODERS, "cells")
 LOSSES = ("squares", "distances")
 COUNTS = ("released", "public", "stated")
 
@@ -101,7 +102,7 @@ class ClusterModel(Model):
     mixture_weights, mixture_means, mixture_widths : (p,), (p, dim), (p, dim) float64, optional
         The Gaussians fitted to the sketch, n_clusters of them or more; `centers` are
         the k-means centers of this mixture.
-    decoder : {"joint", "cl-ompr"}, optional
+    decoder : {"joint", "cl-ompr", "cells"}, optional
     design_fingerprint : str
         That of the sketch's design; empty without a sketch.
     schema : Schema, optional
@@ -306,5 +307,5 @@ def _require_density(fields: dict[str, Any]) -> None:
         means, widths, weights = (fields[name] for name in names)
         if means.ndim != 2 or widths.shape != means.shape or weights.shape != (len(means),):
             raise ParameterError("centers, weights and widths do not fit together")
-    if fields["decoder"] not in DECODERS:
+    if fields["decoder"] not in _KNOWN_DECODERS:
         raise ParameterError("unknown decoder")

@@ -246,6 +246,10 @@ def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
 
 def fit_plots(picture: Picture, sketch: Sketch) -> str:
     """Released numbers against the model, and what is left against the expected noise."""
+    if sketch.design.cells is not None:
+        figure, axis = axis_of(4.6, 3.1)
+        sketch.plot(axis)
+        return plot_of(figure, "cells", "Released numbers of records in the cells")
     observed, predicted = sketch.moments(), picture.moments(sketch)
     rest = (observed - predicted) / np.sqrt(picture.expected_variances(sketch))
     return beside([_modulus_plot(picture, sketch, observed, predicted), _rest_plot(rest)])

@@ -22,11 +22,13 @@ from privsketch.design.recipe import Design, require_features
 from privsketch.design.size import carried_clusters
 from privsketch.errors import ParameterError, require_count, require_one_of
 from privsketch.features.frequencies import public_seed
+from privsketch.learning.cells.sketches import kmeans_of_cells
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.number import choose_size
 from privsketch.learning.kmeans.ompr import decode_ompr
+from privsketch.learning.kmeans.outcome import model_of
 from privsketch.learning.problem import Atoms, Problem, checked_sketch, problem_of
-from privsketch.learning.uncertainty import Solution, concerns, no_knowledge, with_label_errors
+from privsketch.learning.uncertainty import Solution, no_knowledge
 from privsketch.models.base import nearest
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
@@ -65,10 +67,11 @@ def learn_kmeans(
         more than twice what it was planned for.
     decoder : {"joint", "cl-ompr"}
         "joint" fits all clusters together, with their width; "cl-ompr" is the greedy
-        search of the papers, with clusters of no width.
+        search of the papers, with clusters of no width. Sketches of cells have one of their own.
     n_init : int, optional
         Most independent searches. There are fewer if one explains the sketch as well as
-        noise and sampling allow. Six if left out, two for very large sketches.
+        noise and sampling allow. Six if left out, two for very large sketches; cells take as
+        many as they need.
     random_state : int, optional
         Public seed of the searches; the design's own if left out.
 
@@ -88,6 +91,10 @@ def learn_kmeans(
     check_choices(n_clusters, max_clusters, decoder, n_init)
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, _PURPOSE_DECODER], np.uint64)))
+    if design.cells is not None:
+        if decoder != "joint":
+            raise ParameterError("decoder", decoder, "a sketch of cells has one of its own")
+        return kmeans_of_cells(sketch, n_clusters, max_clusters, rng)
     problem = problem_of(sketch)
     number = _number_of_clusters(problem, design, n_clusters, max_clusters, rng)
     if n_init is None:
@@ -145,38 +152,22 @@ def _as_model(
     decoder: str,
     rng: np.random.Generator,
 ) -> ClusterModel:
-    domain, density = sketch.design.domain, solution.density
     if decoder == "joint":
         # Means of a mixture are not k-means centers where clusters overlap.
         clusters = cluster_density(solution, rng, problem.low, problem.high)
     else:
         clusters = each_its_own(solution.atoms)
-    weights = _shares(clusters.records)
-    axis_widths = _spread_around(clusters.centers, density)
-    origin = domain.center_vector
     errors = _standard_errors(clusters, solution, problem.high)
-    fit = ClusterModel(
-        centers=domain.project(clusters.centers + origin),
-        weights=weights,
-        width=math.sqrt(float(weights @ np.square(axis_widths).mean(axis=1))),
-        standard_errors=None if errors is None else with_label_errors(errors, sketch.design.schema),
-        residual=solution.residual,
-        expected_residual=solution.expected_residual,
-        residual_spread=solution.uncertainty.cost_spread,
-        n_records=float(density.weights.sum()),
-        axis_widths=axis_widths,
-        mixture_weights=_shares(density.weights),
-        mixture_means=density.centers + origin,
-        mixture_widths=np.sqrt(density.axis_variances()),
+    spread = solution.uncertainty.cost_spread
+    return model_of(
+        sketch,
+        centers=clusters.centers,
+        records=clusters.records,
+        density=solution.density,
+        errors=errors,
+        residual=(solution.residual, solution.expected_residual, spread),
         decoder=decoder,
-        design_fingerprint=sketch.design.fingerprint,
-        receipt=sketch.receipt,
-        method="sketch",
-        columns=sketch.design.columns,
-        schema=sketch.design.schema,
-        domain=domain,
     )
-    return replace(fit, concerns=concerns(fit, sketch))
 
 
 def each_its_own(atoms: Atoms) -> Clusters:
@@ -207,22 +198,6 @@ def _standard_errors(clusters: Clusters, solution: Solution, half_widths: Floats
     errors = errors * math.sqrt(max(misfit, 1.0))
     errors[clusters.records <= 0] = np.inf
     return np.minimum(errors, no_knowledge(half_widths))
-
-
-def _shares(weights: Floats) -> Floats:
-    """Weights that sum to 1; equal ones for a sketch in which nothing was found."""
-    total = weights.sum()
-    return weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
-
-
-def _spread_around(centers: Floats, density: Atoms) -> Floats:
-    """Standard deviation along the axes of what is nearest to each center, (k, dim)."""
-    label = nearest(density.centers, centers)
-    squares = density.axis_variances() + np.square(density.centers - centers[label])
-    weights = density.weights + 1e-300  # a component of no weight still has a width
-    mass = np.bincount(label, weights, len(centers))
-    sums = np.stack([np.bincount(label, weights * column, len(centers)) for column in squares.T])
-    return np.asarray(np.sqrt(sums / np.maximum(mass, 1e-300)).T)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ from scipy.special import ndtr
 
 from privsketch._typing import Floats
 from privsketch.design.forecast import HOPELESS
-from privsketch.design.recipe import Design
+from privsketch.design.recipe import Design, require_cells
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.features.onebit import SIGN_VARIANCE
+from privsketch.learning.cells.mixture import decode_mixture_of_cells
+from privsketch.learning.cells.sketches import boxes_of
 from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
 from privsketch.learning.problem import Problem, checked_sketch, problem_of
 from privsketch.learning.uncertainty import (
@@ -83,6 +85,9 @@ def learn_gaussian_mixture(
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
     key = np.array([seed, _PURPOSE_MIXTURE], np.uint64)
     rng = np.random.Generator(np.random.Philox(key=key))
+    if design.cells is not None:
+        found = decode_mixture_of_cells(boxes_of(sketch), n_components, covariance_type, rng)
+        return _as_model(sketch, found)
     solution = decode_mixture(
         mixture_problem(sketch),
         n_components,
@@ -112,10 +117,12 @@ def check_choices(
     if n_init is not None:
         require_count("n_init", n_init)
     n_unknowns = mixture_unknowns(n_components, design.dim, covariance_type) + 1
-    if n_unknowns > 2 * design.n_features:
+    if design.cells is not None:
+        require_cells(n_components, design.n_features, "n_components")
+    if n_unknowns > design.n_values:
         raise ParameterError(
             f"`n_components={n_components}` with `covariance_type={covariance_type!r}` has "
-            f"{n_unknowns} unknowns in {design.dim} columns, the sketch {2 * design.n_features} "
+            f"{n_unknowns} unknowns in {design.dim} columns, the sketch {design.n_values} "
             "numbers; ask for fewer components or a simpler covariance_type, or plan a design "
             f"with n_features={4 * n_unknowns}"
         )

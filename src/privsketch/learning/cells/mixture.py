@@ -1,0 +1,217 @@
+"""A Gaussian mixture from a sketch of cells: the one closest to the density that explains it.
+
+The decoder finds a density, axis-parallel Gaussians over a background, and what the counts say
+beyond it. Public samples of that density, weighted so that every box has the records that are
+estimated for it, stand in for the records, and rounds of EM find the mixture of as many components
+and of the shape that were asked for. All of it is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import logsumexp
+
+from privsketch._parallel import one_thread
+from privsketch._typing import Floats, Integers
+from privsketch.design.size import CovarianceType, mixture_unknowns
+from privsketch.learning.cells.boxes import Boxes
+from privsketch.learning.cells.decoder import CellSolution, decode_cells
+from privsketch.learning.mixture.decoder import MixtureSolution
+from privsketch.learning.mixture.gaussians import Gaussians
+
+_SAMPLES = 12_000  # in all: components of a hundredth of the records have a hundred of them
+_ROUNDS = 200  # of EM, at most
+_SETTLED = 1e-6  # rise of the mean log-density that is worth another round
+_LEAST_WIDTH = 0.02  # of a component, in sides of a box: counts do not tell less
+_NODES = (6, 5, 3)  # of a quadrature along an axis, for one, two and three columns; else 2
+
+
+def decode_mixture_of_cells(
+    boxes: Boxes, n_components: int, covariance_type: CovarianceType, rng: np.random.Generator
+) -> MixtureSolution:
+    """The mixture, its standard errors and its fit."""
+    found = decode_cells(boxes, n_components, rng)
+    with one_thread():
+        points, weights, box = _stand_ins(boxes, found, rng)
+        least = (_LEAST_WIDTH * float((boxes.high - boxes.low).min())) ** 2
+        fits = [
+            _em(points, weights, start, covariance_type, least)
+            for start in _starts(points, found, n_components)
+        ]
+        gaussians = max(fits, key=lambda fit: fit[1])[0].in_order()
+        member = _responsibilities(points, gaussians)[0]
+        expected = _expected(boxes, gaussians)
+        variance = boxes.variance + np.maximum(expected, 0.0)
+        misfit = float(np.sum(np.square(boxes.counts - expected) / np.maximum(variance, 1e-12)))
+    unknowns = mixture_unknowns(n_components, boxes.dim, covariance_type) + 1
+    freedom = max(boxes.n_boxes - unknowns, 1)
+    errors = _errors(points, weights, box, member, gaussians, variance)
+    errors *= math.sqrt(max(misfit / freedom, 1.0))
+    return MixtureSolution(
+        gaussians=gaussians,
+        standard_errors=errors,
+        chi_square=misfit,
+        degrees_of_freedom=freedom,
+        outside_share=_outside(gaussians, expected),
+        n_init=len(fits),
+    )
+
+
+def _outside(gaussians: Gaussians, expected: Floats) -> float:
+    """Share of a mixture that lies in no box."""
+    total = max(float(gaussians.weights.sum()), 1e-300)
+    return min(max(1 - float(expected.sum()) / total, 0.0), 1.0)
+
+
+def _stand_ins(
+    boxes: Boxes, found: CellSolution, rng: np.random.Generator
+) -> tuple[Floats, Floats, Integers]:
+    """Points (n, dim), the records that each stands for, and the box it lies in."""
+    atoms, low, high = found.density, boxes.low.min(axis=0), boxes.high.max(axis=0)
+    parts, sizes = [], []
+    n_each = max(50, _SAMPLES // (atoms.size + 1)) // 2
+    widths = np.sqrt(atoms.axis_variances())
+    for weight, center, width in zip(atoms.weights, atoms.centers, widths, strict=True):
+        half = rng.standard_normal((n_each, boxes.dim)) * width
+        parts.append(center + np.vstack([half, -half]))
+        sizes.append(np.full(2 * n_each, weight / (2 * n_each)))
+    parts.append(rng.uniform(low, high, (2 * n_each, boxes.dim)))
+    sizes.append(np.full(2 * n_each, max(found.background, 0.0) / (2 * n_each)))
+    parts.append(boxes.centers)  # so that no box is without any
+    sizes.append(np.full(boxes.n_boxes, 1e-9))
+    points = np.clip(np.vstack(parts), low, high)
+    box = _located(boxes, points)
+    weights = np.concatenate(sizes)
+    there = np.bincount(box, weights, minlength=boxes.n_boxes)
+    weights = weights * (found.counts / np.maximum(there, 1e-300))[box]
+    kept = weights > 1e-9 * max(float(weights.sum()), 1e-300)
+    return points[kept], weights[kept], box[kept]
+
+
+def _located(boxes: Boxes, points: Floats) -> Integers:
+    """The cell of a regular grid that each point lies in."""
+    places = [
+        np.searchsorted(np.unique(along), column, side="right") - 1
+        for along, column in zip(boxes.low.T, points.T, strict=True)
+    ]
+    return np.asarray(np.ravel_multi_index(places, boxes.shape or (boxes.n_boxes,)), np.int64)
+
+
+def _starts(points: Floats, found: CellSolution, n_components: int) -> list[Floats]:
+    """Responsibilities (n, k) to begin with: nearest centers, and largest atoms."""
+    atoms = found.density
+    starts = [found.centers]
+    if atoms.size >= n_components:
+        starts.append(atoms.centers[np.argsort(-atoms.weights)[:n_components]])
+    found_starts = []
+    for centers in starts:
+        distances = np.square(points[:, np.newaxis] - centers).sum(axis=2)
+        found_starts.append(np.eye(n_components)[distances.argmin(axis=1)])
+    return found_starts
+
+
+def _em(
+    points: Floats,
+    weights: Floats,
+    member: Floats,
+    covariance_type: CovarianceType,
+    least: float,
+) -> tuple[Gaussians, float]:
+    """Rounds of EM from responsibilities; the mixture and its mean log-density."""
+    previous, total = -np.inf, max(float(weights.sum()), 1e-300)
+    gaussians = _maximised(points, weights, member, covariance_type, least)
+    for _ in range(_ROUNDS):
+        member, logs = _responsibilities(points, gaussians)
+        value = float(weights @ logs) / total
+        if value < previous + _SETTLED:
+            break
+        previous = value
+        gaussians = _maximised(points, weights, member, covariance_type, least)
+    return gaussians, previous
+
+
+def _maximised(
+    points: Floats, weights: Floats, member: Floats, kind: CovarianceType, least: float
+) -> Gaussians:
+    """The mixture of given responsibilities (n, k)."""
+    shares = member * weights[:, np.newaxis]
+    mass = shares.sum(axis=0)
+    divisors = np.maximum(mass, 1e-12 * max(float(mass.sum()), 1e-300))[:, np.newaxis]
+    means = shares.T @ points / divisors
+    dim = points.shape[1]
+    if kind in ("full", "tied"):
+        matrices = np.empty((len(mass), dim, dim))
+        for place, mean in enumerate(means):
+            away = points - mean
+            matrices[place] = (away * shares[:, place, np.newaxis]).T @ away / divisors[place]
+        if kind == "tied":
+            matrices = np.average(matrices, axis=0, weights=mass + 1e-300)[np.newaxis]
+        covariances = matrices + least * np.eye(dim)
+    else:
+        squares = shares.T @ np.square(points) / divisors - np.square(means)
+        covariances = np.maximum(squares, 0.0) + least
+        if kind == "spherical":
+            covariances = covariances.mean(axis=1, keepdims=True)
+    return Gaussians(mass, means, covariances, kind)
+
+
+def _log_densities(points: Floats, gaussians: Gaussians) -> Floats:
+    """(n, k) logarithms of weight times density."""
+    found = np.empty((len(points), gaussians.size))
+    matrices = gaussians.matrices()
+    constant = points.shape[1] * math.log(2 * math.pi) / 2
+    for place, (mean, matrix) in enumerate(zip(gaussians.means, matrices, strict=True)):
+        factor = np.linalg.cholesky(matrix)
+        away = solve_triangular(factor, (points - mean).T, lower=True)
+        found[:, place] = -np.square(away).sum(axis=0) / 2 - np.log(np.diag(factor)).sum()
+    return np.asarray(found - constant + np.log(np.maximum(gaussians.weights, 1e-300)))
+
+
+def _responsibilities(points: Floats, gaussians: Gaussians) -> tuple[Floats, Floats]:
+    """(n, k) of the components for each point, and its (n,) log-density."""
+    logs = _log_densities(points, gaussians)
+    whole = logsumexp(logs, axis=1)
+    return np.exp(logs - whole[:, np.newaxis]), whole
+
+
+def _expected(boxes: Boxes, gaussians: Gaussians) -> Floats:
+    """(n_boxes,) records that the mixture has in each box, by a Gauss-Legendre rule."""
+    dim = boxes.dim
+    n_nodes = _NODES[dim - 1] if dim <= len(_NODES) else 2
+    nodes, shares = np.polynomial.legendre.leggauss(n_nodes)
+    grid = np.stack(np.meshgrid(*[nodes] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
+    rule = np.prod(np.stack(np.meshgrid(*[shares / 2] * dim, indexing="ij"), -1), axis=-1).ravel()
+    middle, half = boxes.centers, (boxes.high - boxes.low) / 2
+    volume = np.prod(boxes.high - boxes.low, axis=1)
+    total = np.zeros(boxes.n_boxes)
+    for node, share in zip(grid, rule, strict=True):
+        total += share * np.exp(logsumexp(_log_densities(middle + node * half, gaussians), axis=1))
+    return np.asarray(total * volume)
+
+
+def _errors(
+    points: Floats,
+    weights: Floats,
+    box: Integers,
+    member: Floats,
+    gaussians: Gaussians,
+    variance: Floats,
+) -> Floats:
+    """Standard errors (k, dim) of the means: every count moves the points of its box.
+
+    `variance` is that of the counts. A record more in a box moves a mean by its share there, times
+    how far the points of the component in that box lie from it, over the component's records.
+    """
+    n_boxes = len(variance)
+    there = np.maximum(np.bincount(box, weights, minlength=n_boxes), 1e-300)
+    found = np.empty_like(gaussians.means)
+    for place, (mean, mass) in enumerate(zip(gaussians.means, gaussians.weights, strict=True)):
+        own = weights * member[:, place]
+        for axis in range(points.shape[1]):
+            moved = np.bincount(box, own * (points[:, axis] - mean[axis]), minlength=n_boxes)
+            by_box = moved / there
+            found[place, axis] = math.sqrt(float(np.square(by_box) @ variance)) / max(mass, 1e-300)
+    return found
