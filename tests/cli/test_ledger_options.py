@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from tests.commands import BUDGET, refused, run, succeeded
+from tests.commands import BUDGET, DATA, refused, run, succeeded
 
 COST = ["--epsilon", 1, "--delta", "1e-6"]
 LLOYD = ["--method", "lloyd"]
@@ -68,6 +68,28 @@ def test_above_the_limit_a_command_is_refused(folder, name):
     told = refused(folder, *with_ledger(name, "small"), code=BUDGET)
     assert "left are epsilon = 0.999" in told
     assert ledger.entries("small") == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ledger", "export", "l.ledger", "-o", "l.ledger"],
+        ["ledger", "show", "l.ledger", "--report", "l.ledger"],
+        ["sketch", "study.json", "data.npy", "-o", "l.ledger", "--ledger", "l.ledger"],
+        [*RELEASES["lloyd"], "--report", "l.ledger", "--ledger", "l.ledger"],
+        ["merge", "a.sketch", "-o", "l.ledger"],
+        ["design", "-k", 2, "--ball", 1, "--dim", 2, *COST, "-o", "l.ledger"],
+        ["release", "data.npy", "-k", 1, "--ball", 4, *COST, "-o", "l.csv", "--ledger", "l.csv"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_no_command_replaces_a_ledger(folder, arguments):
+    """Found out before anything is entered in it, whatever --force says."""
+    ps.sketch(np.zeros((9, 3)), ps.Design.load("study.json")).save("a.sketch")
+    Path("l.csv").write_bytes(Path("l.ledger").read_bytes())
+    stated = ["--dataset", "visits"] if "--ledger" in arguments else []
+    told = refused(folder, *arguments, *stated, "--force", code=DATA)
+    assert "is a ledger, which is never replaced" in told
 
 
 @pytest.mark.parametrize("name", [name for name in RELEASES if name != "bounds"])

@@ -9,7 +9,7 @@ because with less of it the last transaction may be undone by a power cut. A pro
 leaves its transaction undone or done. Connections live for one operation, and none is open in a
 process while it forks: a child would inherit what SQLite believes about locks, but not the locks.
 For the same reason (POSIX drops all of a file's locks when any descriptor of it is closed) nothing
-here opens the file but SQLite.
+here opens the file but SQLite, and `formats` while no thread works on a ledger.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import json
 import os
 import secrets
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,10 +28,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from privsketch.errors import AccessError, FileError
-from privsketch.formats import canonical_json, require_writable
+from privsketch.formats import LEDGER_ID, canonical_json, ledgers_at_work, require_writable
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount
 
-APPLICATION_ID = 0x70736B6C  # "pskl", at byte 68 of the file: file(1) and SQLite's tools show it
 VERSION = 1
 KEY_BYTES = 32
 BUSY_SECONDS = 120.0  # that one operation waits for others; each takes some milliseconds
@@ -68,15 +66,6 @@ CREATE TRIGGER no_change BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'lines s
 CREATE TRIGGER no_removal BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'lines stay'); END;
 """
 
-# While a thread works on a ledger, no other thread of the process forks.
-_at_work = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_at_work.acquire,
-        after_in_parent=_at_work.release,
-        after_in_child=_at_work.release,
-    )
-
 
 class Line(NamedTuple):
     """One line of the log."""
@@ -107,7 +96,7 @@ class Log:
     def __init__(self, connection: sqlite3.Connection, what: str) -> None:
         self._connection = connection
         (application,) = self._one("PRAGMA application_id")
-        if application != APPLICATION_ID:
+        if application != LEDGER_ID:
             raise FileError(f"{what}: not a privsketch ledger")
         (version,) = self._one("PRAGMA user_version")
         if version > VERSION:
@@ -203,7 +192,7 @@ def content_of(line: Line) -> dict[str, Any]:
 @contextmanager
 def opened(path: Path, *, write: bool = False) -> Iterator[Log]:
     """One transaction on a ledger; what was written is on disk when it ends without an error."""
-    with _at_work, told_errors(path):
+    with ledgers_at_work, told_errors(path):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=rw",
             uri=True,
@@ -275,13 +264,13 @@ def told_errors(path: Path) -> Iterator[None]:
 
 def create(path: Path, accounting: Accounting) -> None:
     """A new, empty ledger under a name that nothing has; it appears whole or not at all."""
-    require_writable(path)
     if os.path.lexists(path):
         raise AccessError(f"{path} exists; a ledger is never replaced")
+    require_writable(path)
     temporary = path.parent / f".{secrets.token_hex(8)}.part"
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with _at_work, told_errors(path):
+        with ledgers_at_work, told_errors(path):
             _fill(temporary, accounting)
         _name_it(temporary, path)
     except OSError as error:
@@ -297,7 +286,7 @@ def _fill(path: Path, accounting: Accounting) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {LEDGER_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.executescript(_SCHEMA)
         values = (1, accounting, now(), secrets.token_bytes(KEY_BYTES))
