@@ -70,7 +70,7 @@ def test_weights_are_no_forgery():
     sites = [ps.sketch(records(design, 500, s), design, source=f"{s}") for s in range(3)]
     total = ps.merge(sites[:2], weights=[4, 2])
     assert why_impossible(total) is None
-    assert ps.merge([total, sites[2]]).weights == (4, 2, 1)
+    assert ps.merge([total, sites[2]], allow_weights=True).weights == (4, 2, 1)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from privsketch.cli.keys.options import KEY, PASSPHRASE_FILE, SIGNED_BY, sign_re
 from privsketch.cli.learn import learn
 from privsketch.cli.ledger.commands import ledger
 from privsketch.cli.options import choice, listed_numbers, study_options
-from privsketch.cli.output import require_free, say, say_cautions, say_written, write
+from privsketch.cli.output import note, require_free, say, say_cautions, say_written, write
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.schema import schema
@@ -32,6 +32,11 @@ from privsketch.cli.stopping import Stop, stoppable
 from privsketch.cli.survey import bounds, check
 
 _PATH = click.Path(path_type=Path)
+_ALLOW_WEIGHTS = click.option(
+    "--allow-weights",
+    is_flag=True,
+    help="Accept sketches that say of themselves that their records count more often than once.",
+)
 
 
 class _Main(Group):
@@ -234,6 +239,7 @@ main.add_command(sketch)
     "--weights",
     help="Whole numbers, one for each sketch: how often its records count; once if left out.",
 )
+@_ALLOW_WEIGHTS
 @SIGNED_BY
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 @JSON
@@ -242,6 +248,7 @@ def merge(
     output: Path,
     same_records: bool,
     weights: str | None,
+    allow_weights: bool,
     signed_by: tuple[str, ...],
     force: bool,
 ) -> None:
@@ -253,6 +260,7 @@ def merge(
     """
     import privsketch as ps
     from privsketch.cli.keys.checking import load_sketches
+    from privsketch.sketching.merge import weight_lines
 
     factors = None
     if weights is not None:
@@ -262,10 +270,12 @@ def merge(
             raise click.BadParameter(f"--weights {weights}: expected a list like 2,1,1") from None
     require_free(output, force, "it would be replaced")
     parts = load_sketches(sketches, signed_by)
-    total = ps.merge(parts, same_records=same_records, weights=factors)
+    total = ps.merge(parts, same_records=same_records, weights=factors, allow_weights=allow_weights)
     write(total.save, output)
     say(total.receipt.describe(), output)
-    found = ps.compare(parts) if len(parts) > 1 else None
+    for line in weight_lines(total):
+        note(line, output)
+    found = ps.compare(parts, allow_weights=True) if len(parts) > 1 else None
     for line in [] if found is None else found.merge_lines():
         say(line, output)
     say_written(output)
@@ -279,11 +289,16 @@ def merge(
 @main.command()
 @click.argument("sketches", nargs=-1, required=True, type=_PATH)
 @click.option("--report", type=_PATH, help="File of a page with a picture, HTML.")
+@_ALLOW_WEIGHTS
 @SIGNED_BY
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @JSON
 def compare(
-    sketches: tuple[Path, ...], report: Path | None, signed_by: tuple[str, ...], force: bool
+    sketches: tuple[Path, ...],
+    report: Path | None,
+    allow_weights: bool,
+    signed_by: tuple[str, ...],
+    force: bool,
 ) -> None:
     """Say which source is unlike the others, and whether a unit explains it.
 
@@ -301,7 +316,7 @@ def compare(
         raise click.UsageError("give two sketches or more: one is compared with the others")
     if report is not None:
         require_free(report, force, "it would be replaced")
-    found = ps.compare(load_sketches(sketches, signed_by))
+    found = ps.compare(load_sketches(sketches, signed_by), allow_weights=allow_weights)
     say(found.describe(), report)
     if report is not None:
         from privsketch.report.sources import save_comparison

@@ -19,6 +19,7 @@ def merge(
     *,
     same_records: bool = False,
     weights: Sequence[int] | None = None,
+    allow_weights: bool = False,
 ) -> Sketch:
     """Add sketches of one design up.
 
@@ -31,7 +32,8 @@ def merge(
     Sums of records add up to the sum over all records: every record counts alike, and a
     holder in proportion to its number of records, as in ICASSP Definition 4 for holders of
     different sizes. Whole-number `weights`, one for each sketch, let the records of some
-    count more often than once; their noise does so too.
+    count more often than once; their noise does so too. A sketch that has weights already is
+    refused unless `allow_weights=True`: a holder could count for fifty of its size.
 
     Examples
     --------
@@ -47,6 +49,8 @@ def merge(
         raise MergeError("merge: no sketches given")
     if not all(isinstance(part, Sketch) for part in parts):
         raise MergeError("merge: expected sketches, in a list; load files with Sketch.load")
+    if not allow_weights:
+        _require_no_weights(parts)
     if len(parts) == 1 and weights is None:
         require_possible(parts[0])
         return parts[0]
@@ -92,6 +96,27 @@ def merge(
     releases = [single for part in parts for single in releases_of(part)]
     receipt = releases[0] if len(releases) == 1 else merged_receipt(releases)
     return Sketch(values, design, receipt, tuple(ids), tuple(sources), count, tuple(whole))
+
+
+def weight_lines(sketch: Sketch) -> list[str]:
+    """Sources whose records do not count once each, a line for each."""
+    return [
+        f"the records of {source} count {weight} times each"
+        for source, weight in zip(sketch.sources, sketch.weights, strict=True)
+        if weight != 1
+    ]
+
+
+def _require_no_weights(parts: Sequence[Sketch]) -> None:
+    """Refuse a part that says of itself that its records count more often than once."""
+    for part in parts:
+        for source, weight in zip(part.sources, part.weights, strict=True):
+            if weight != 1:
+                raise MergeError(
+                    f"merge: the sketch of source {source!r} has a weight, its records count "
+                    f"{weight} times each; ask for one without, or use `allow_weights=True` if "
+                    "that is meant"
+                )
 
 
 def _checked_weights(weights: Sequence[int] | None, count: int) -> list[int]:
