@@ -1,8 +1,10 @@
 """Commands that release, with a ledger: entered, refused above the limit, told to the holder."""
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from tests.commands import BUDGET, DATA, refused, run, succeeded
+from tests.commands import BUDGET, DATA, INTEGRITY, refused, run, succeeded
 
 COST = ["--epsilon", 1, "--delta", "1e-6"]
 LLOYD = ["--method", "lloyd"]
@@ -124,6 +126,16 @@ def test_an_error_of_a_ledger_says_what_it_cost(folder):
     assert result.exit_code == 5
     assert "not a privsketch ledger" in result.stderr
     assert "nothing was spent" in result.stderr
+
+
+def test_an_edited_ledger_is_refused(folder):
+    succeeded(*with_ledger("sketch"))
+    with contextlib.closing(sqlite3.connect("l.ledger")) as connection:
+        connection.execute("DROP TRIGGER no_change")
+        connection.execute("UPDATE log SET epsilon = '-5' WHERE kind = 'commit'")
+        connection.commit()
+    told = refused(folder, *with_ledger("lloyd"), code=INTEGRITY)
+    assert "line 5: its hash does not match; it was altered; not a whole ledger" in told
 
 
 @pytest.mark.slow

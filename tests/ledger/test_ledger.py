@@ -11,6 +11,8 @@ import pytest
 import privsketch as ps
 from privsketch.budget import Unit
 from privsketch.errors import BudgetError, FileError, ParameterError
+from privsketch.ledger import store
+from privsketch.ledger.accounting import Amount
 from privsketch.ledger.book import Ledger
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
@@ -269,6 +271,36 @@ def test_edits_by_hand_are_found(ledger, statement, told):
     assert ledger.check() == []
     edited(ledger, statement)
     assert any(told in problem for problem in ledger.check())
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("UPDATE log SET epsilon = '1/1000' WHERE number = 2", "line 2: its hash does not match"),
+        ("UPDATE log SET epsilon = '100' WHERE number = 1", "line 1: its hash does not match"),
+        ("DELETE FROM log WHERE number = 2", "line 2 is missing"),
+    ],
+)
+def test_nothing_is_released_under_an_edited_ledger(ledger, statement, told):
+    ledger.reserve("visits", Cost(0.5), what="a")
+    ledger.reserve("visits", Cost(0.1), what="b")
+    edited(ledger, statement)
+    for ask in (ledger.quote, lambda *cost: ledger.reserve(*cost, what="c")):
+        with pytest.raises(FileError, match=rf"{told}.*not a whole ledger"):
+            ask("visits", Cost(0.1))
+    assert "c" not in [entry.what for entry in ledger.entries()]
+
+
+def test_negative_costs_give_nothing_back(ledger):
+    """Not even under the right hashes."""
+    with store.opened(ledger.path, write=True) as log:
+        cost = Amount(Fraction(-5), Fraction(0), None)
+        content = {"cost": Cost(5).to_json(), "what": "", "source": None}
+        log.append("reserve", "visits", "e" * 16, cost, content)
+    assert any("a negative cost" in problem for problem in ledger.check())
+    for ask in (ledger.quote, lambda *cost: ledger.reserve(*cost, what="c")):
+        with pytest.raises(FileError, match="a negative cost; not a whole ledger"):
+            ask("visits", Cost(0.1))
 
 
 def test_a_ledger_above_its_limit_is_found(ledger, monkeypatch):

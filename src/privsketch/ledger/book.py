@@ -364,6 +364,7 @@ class Ledger:
         cost : Cost
         """
         with store.opened(self._path) as log:
+            self._require_whole(log)
             found = self._data_set(log, name)
         try:
             charged = charge(cost, found)
@@ -406,6 +407,8 @@ class Ledger:
         ------
         BudgetError
             The limit does not allow it. Nothing was spent.
+        FileError
+            A line of the ledger was altered or taken away: what is left is not known.
         """
         if not isinstance(what, str) or not _is_text(what):
             raise ParameterError("what", what, "expected a text")
@@ -414,6 +417,7 @@ class Ledger:
         content = {"cost": cost.to_json(), "what": what, "source": source}
         entry = secrets.token_hex(8)
         with store.opened(self._path, write=True) as log:
+            self._require_whole(log)
             found = self._data_set(log, name)
             try:
                 charged = charge(cost, found)
@@ -547,6 +551,18 @@ class Ledger:
                 "entries": [entry.to_json() for entry in _entries(log.lines())],
             }
 
+    def _require_whole(self, log: store.Log) -> None:
+        """Refuse a ledger that was edited: it may say that more is left than is.
+
+        `check` looks at all that can be wrong; this is what a release can wait for.
+        """
+        for _, found in log.chained():
+            if found:
+                raise FileError(
+                    f"{self._path}: {found[0]}; not a whole ledger, do not use it, and bring back "
+                    "a copy"
+                )
+
     def _data_set(self, log: store.Log, name: object) -> DataSet:
         if not isinstance(name, str):
             raise ParameterError("name", name, "expected the name of a data set")
@@ -562,12 +578,11 @@ class Ledger:
 
     def _standing(self, log: store.Log, line: store.Line) -> DataSet:
         amounts = log.amounts(line.data_set)
-        n_committed = sum(1 for _ in log.lines(line.data_set, kind="commit"))
         return replace(
             stated(line, self._accounting),
             spent=Total.of(amounts.values()),
             n_entries=len(amounts),
-            n_open=len(amounts) - n_committed,
+            n_open=len(amounts) - log.n_committed(line.data_set),
         )
 
 

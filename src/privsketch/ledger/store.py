@@ -151,6 +151,21 @@ class Log:
         for row in self._connection.execute(query, tuple(given.values())):
             yield Line(*row)
 
+    def chained(self) -> Iterator[tuple[Line, list[str]]]:
+        """All lines, each with what its place, its hash and its signs say against it."""
+        before, number = self.beginning, 0
+        for line in self.lines():
+            found, number = [], number + 1
+            if line.number != number:
+                found.append(f"line {number} is missing")
+                number = line.number
+            if line.digest(before) != line.hash:
+                found.append(f"line {number}: its hash does not match; it was altered")
+            if any("-" in (amount or "") for amount in (line.epsilon, line.delta, line.rho)):
+                found.append(f"line {number}: a negative cost")
+            before = line.hash
+            yield line, found
+
     def amounts(self, data_set: str) -> dict[str, Amount]:
         """What every entry of a data set adds to its total."""
         found = {}
@@ -161,6 +176,11 @@ class Log:
         for entry, *amount in self._connection.execute(query, (data_set,)):
             found[entry] = amount_of(*amount)  # a commit stands after what it commits
         return found
+
+    def n_committed(self, data_set: str) -> int:
+        """Entries of a data set that were committed."""
+        query = "SELECT COUNT(*) FROM log WHERE data_set = ? AND kind = 'commit'"
+        return int(self._one(query, data_set)[0])
 
     def keep_marks(self, data_set: str, marks: bytes) -> None:
         """Marks of a data set, once."""
