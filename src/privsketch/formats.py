@@ -242,9 +242,9 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Write under a temporary name, then rename: a reader never sees half a file."""
     path = Path(path)
-    temporary = path.parent / f".{secrets.token_hex(8)}.part"
+    temporary = temporary_beside(path)
     try:
-        require_writable(path)
+        _require_place(path)
         with open(temporary, "xb") as stream:
             stream.write(data)
             stream.flush()
@@ -260,9 +260,31 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def temporary_beside(path: Path) -> Path:
+    """A name in the folder of a file that nothing has."""
+    return path.parent / f".{secrets.token_hex(8)}.part"
+
+
 def require_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a path that cannot become a file, before anything is spent on its content."""
     path = Path(path)
+    _require_place(path)
+    # Permissions do not tell all: file systems are read-only, full, or somebody else's.
+    temporary = temporary_beside(path)
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise AccessError(
+            f"{path.parent}: no file can be made in this folder"
+            f" ({error.strerror or 'cannot be written'})"
+        ) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _require_place(path: Path) -> None:
+    """Refuse what is no name of a file, or that of a ledger."""
     try:
         if not path.name or path.is_dir():
             raise AccessError(f"{path}: is a folder, not a file")

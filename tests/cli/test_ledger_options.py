@@ -94,6 +94,16 @@ def test_no_command_replaces_a_ledger(folder, arguments):
     assert "is a ledger, which is never replaced" in told
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder that nobody can write")
+@pytest.mark.parametrize("name", [name for name in RELEASES if name != "bounds"])
+def test_a_folder_that_cannot_be_written_costs_nothing(folder, name):
+    arguments = with_ledger(name)
+    place = arguments.index("-o") + 1
+    arguments[place] = f"/proc/{arguments[place]}"
+    told = refused(folder, *arguments, code=DATA)
+    assert "/proc: no file can be made in this folder" in told
+
+
 @pytest.mark.parametrize("name", [name for name in RELEASES if name != "bounds"])
 def test_a_dry_run_asks_and_enters_nothing(folder, name):
     told = succeeded(*with_ledger(name), "--dry-run").output

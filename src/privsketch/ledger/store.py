@@ -28,7 +28,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from privsketch.errors import AccessError, FileError
-from privsketch.formats import LEDGER_ID, canonical_json, ledgers_at_work, require_writable
+from privsketch.formats import (
+    LEDGER_ID,
+    canonical_json,
+    ledgers_at_work,
+    require_writable,
+    temporary_beside,
+)
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount
 
 VERSION = 1
@@ -287,7 +293,7 @@ def create(path: Path, accounting: Accounting) -> None:
     if os.path.lexists(path):
         raise AccessError(f"{path} exists; a ledger is never replaced")
     require_writable(path)
-    temporary = path.parent / f".{secrets.token_hex(8)}.part"
+    temporary = temporary_beside(path)
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with ledgers_at_work, told_errors(path):
