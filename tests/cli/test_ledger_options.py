@@ -72,6 +72,16 @@ def test_above_the_limit_a_command_is_refused(folder, name):
     assert ledger.entries("small") == []
 
 
+def test_rows_need_a_data_set_that_hides_what_a_record_says(folder):
+    told = refused(folder, *with_ledger("release", "visits"), code=BUDGET)
+    assert "a release of rows hides what a record says" in told
+    assert "privsketch ledger add --neighbours replace" in told
+    assert "release with" not in told  # there is no such option
+    replaced = ["--neighbours", "replace"]
+    told = refused(folder, *with_ledger("lloyd", "visits"), *replaced, code=BUDGET)
+    assert "release with neighbours='add-remove', or add a data set of replace" in told
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
