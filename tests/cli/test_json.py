@@ -27,7 +27,10 @@ EXAMPLES = {
     "schema draft": [["table.parquet", "-o", "draft.json"], ["one.csv", "-o", "one.json"]],
     "schema check": [["schema.json"], ["schema.json", "table.parquet"]],
     "check": [["schema.json", "table.parquet"], ["study.json", "data.npy"]],
-    "bounds": [["table.parquet", "--columns", "age", "--epsilon", 1, "--person", "patient"]],
+    "bounds": [
+        ["table.parquet", "--columns", "age", "--epsilon", 1, "--person", "patient", *more]
+        for more in ([], ["--dry-run"])
+    ],
     "plan": [["-k", 2, *BOX, "--dim", 3, *COST]],
     "design": [
         ["-k", 2, "--schema", "schema.json", *COST, "-o", "new.json"],

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from tests.answers import validated
 from tests.commands import BUDGET, DATA, INTEGRITY, refused, run, succeeded
 
 COST = ["--epsilon", 1, "--delta", "1e-6"]
@@ -114,11 +115,31 @@ def test_a_folder_that_cannot_be_written_costs_nothing(folder, name):
     assert "/proc: no file can be made in this folder" in told
 
 
-@pytest.mark.parametrize("name", [name for name in RELEASES if name != "bounds"])
+@pytest.mark.parametrize("name", RELEASES)
 def test_a_dry_run_asks_and_enters_nothing(folder, name):
     told = succeeded(*with_ledger(name), "--dry-run").output
     assert "allowed; epsilon = 1.5" in told
     assert ps.Ledger("l.ledger").entries() == []
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_dry_run_that_would_be_refused_is(folder, name):
+    """A script that goes on only after a dry run must not go on."""
+    relation = "replace" if name == "release" else "add-remove"
+    ps.Ledger("l.ledger").add("small", epsilon=0.5, delta=1e-4, neighbours=relation)
+    told = refused(folder, *with_ledger(name, "small"), "--dry-run", code=BUDGET)
+    assert "data set 'small': the release costs epsilon = 1" in told
+    result = run(*with_ledger(name, "small"), "--dry-run", "--json")
+    assert result.exit_code == BUDGET
+    found = validated(json.loads(result.stdout), RELEASES[name][0])
+    assert found["dry_run"] is True
+    assert found["allowed"] is False
+    assert found["error"]["kind"] == "budget"
+    assert found["cost"]["epsilon"] == 1.0
+    asked = succeeded(*with_ledger(name), "--dry-run", "--json")
+    assert validated(json.loads(asked.stdout), RELEASES[name][0])["allowed"] is True
+    alone = succeeded(*RELEASES[name], "--dry-run", "--json")
+    assert validated(json.loads(alone.stdout), RELEASES[name][0])["allowed"] is None
 
 
 def test_the_environment_names_the_ledger(folder, monkeypatch):

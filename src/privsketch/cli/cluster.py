@@ -38,7 +38,7 @@ from privsketch.cli.output import (
     write,
 )
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.spending import Spending, reported_spending, say_left, say_quote
+from privsketch.cli.spending import Spending, end_dry_run, reported_spending, say_left
 from privsketch.errors import PrivsketchError
 
 if TYPE_CHECKING:
@@ -186,10 +186,14 @@ def cluster(
         said = say_cautions(study.domain, study.budget, study.n_records, study.names)
         if dry_run:
             say(_forecast(study, choice, files, n_threads, said), None)
-            say_quote(ledger, lambda: cost_of_budget(study.charged), None)
-            if wants_json():
-                found = _forecast_facts(study, choice, n_threads)
-                answer(dry_run=True, looked_at=files.looked_at, **found)
+            end_dry_run(
+                ledger,
+                lambda: cost_of_budget(study.charged),
+                lambda: {
+                    "looked_at": files.looked_at,
+                    **_forecast_facts(study, choice, n_threads),
+                },
+            )
             return
         output = required_output(output)
         named = source_name(source, output)

@@ -18,7 +18,7 @@ from privsketch.cli.options import (
     ledger_options,
 )
 from privsketch.cli.shell.answer import JSON, answer, say, standard_output, wants_json
-from privsketch.cli.spending import reported_spending, say_left
+from privsketch.cli.spending import end_dry_run, reported_spending, say_left
 
 if TYPE_CHECKING:
     from privsketch import Check
@@ -138,11 +138,17 @@ def design_or_schema(path: Path) -> Design | Schema:
 @SOURCE
 @ledger_options
 @THREADS
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what it would cost, and what a ledger would say, without reading a record.",
+)
 @JSON
 def bounds(
     data: tuple[Path, ...],
     columns: str,
     written: dict[str, Any],
+    dry_run: bool,
     **options: Any,
 ) -> None:
     """Propose bounds for a schema from noisy counts, at a share of the budget.
@@ -157,6 +163,9 @@ def bounds(
         import privsketch as ps
         from privsketch.cli.progress import record_bar
 
+        if dry_run:
+            _end_dry_bounds(chosen_columns(columns, data) or [], **options)
+            return
         with record_bar(data, "counting") as advance:
 
             def progress(done: int) -> None:
@@ -178,4 +187,27 @@ def bounds(
         if wants_json():
             from privsketch.cli.shell.facts import receipt_facts
 
-            answer(**found.to_json(), **receipt_facts(found.receipt))
+            answer(dry_run=False, **found.to_json(), **receipt_facts(found.receipt))
+
+
+def _end_dry_bounds(
+    columns: list[str] | list[int],
+    *,
+    epsilon: float,
+    neighbours: Any,
+    ledger: Any,
+    **options: Any,
+) -> None:
+    """What bounds would cost."""
+    import privsketch as ps
+    from privsketch.cli.shell.facts import cost_facts
+    from privsketch.ledger.entry import cost_of_budget
+    from privsketch.survey.bounds import doublings
+
+    names = ("person", "max_records", "rows_per_person", "missing_person")
+    schema = doublings(columns, **{name: options[name] for name in names})
+    budget = schema.charged(ps.Budget(epsilon, 0.0, neighbours))
+    say(f"columns     {', '.join(schema.names)}\ncost        {budget.describe()}")
+    say("no record was read; nothing was spent")
+    facts = {"names": list(schema.names), "cost": cost_facts(budget)}
+    end_dry_run(ledger, lambda: cost_of_budget(budget), lambda: facts)
