@@ -322,6 +322,14 @@ def test_files_that_are_refused_are_told_beside_the_error(files):
     assert result.stderr.count("nothing was spent") == 1
 
 
+def test_files_that_are_missing_are_no_wrong_signatures(files):
+    result = run("verify", "signed.json", "missing.sketch", "--trust", "my.pub", "--json")
+    assert result.exit_code == DATA
+    found = validated(json.loads(result.stdout), "verify")
+    assert [one["is_valid"] for one in found["files"]] == [True, False]
+    assert found["error"]["message"].startswith("missing.sketch: ")
+
+
 def test_what_a_stranger_signed_is_told_to_machines(files):
     succeeded("trust", "my.pub")
     assert told("inspect", "signed.json")["signer"]["name"] == "my"

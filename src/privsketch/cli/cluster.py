@@ -14,6 +14,7 @@ from privsketch.cli.options import (
     BUDGET,
     DOMAIN,
     MISSING,
+    PATH,
     SOURCE,
     THREADS,
     NumberOrAuto,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from privsketch.domain import Domain
     from privsketch.schema.table import Schema
 
-_PATH = click.Path(path_type=Path)
 _AGAIN = "clustering its records again would spend the budget again"
 METHODS = {
     "squares": (
@@ -65,7 +65,7 @@ METHODS = {
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option(
     "-k",
     "--clusters",
@@ -115,10 +115,10 @@ METHODS = {
 @click.option(
     "-o",
     "--output",
-    type=_PATH,
+    type=PATH,
     help="File of the model, JSON; - for standard output. Needed unless --dry-run is there.",
 )
-@click.option("--report", type=_PATH, help="File of an HTML report.")
+@click.option("--report", type=PATH, help="File of an HTML report.")
 @click.option("--title", help="Of the report.")
 @click.option(
     "--dry-run",

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import NumberOrAuto, choice
+from privsketch.cli.options import PATH, NumberOrAuto, choice
 from privsketch.cli.output import is_standard, require_file, require_free, say, say_written, write
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 
 if TYPE_CHECKING:
     from privsketch import ClusterModel, GaussianMixtureModel, PCAModel, Sketch
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("sketch_file", metavar="SKETCH", type=_PATH)
+@click.argument("sketch_file", metavar="SKETCH", type=PATH)
 @choice(
     "--task",
     ["kmeans", "gaussian-mixture", "pca"],
@@ -46,8 +44,8 @@ _PATH = click.Path(path_type=Path)
     help="Search for principal components; auto if left out.",
     open=True,
 )
-@click.option("-o", "--output", type=_PATH, help="File of the model, JSON; - for standard output.")
-@click.option("--report", type=_PATH, help="File of an HTML report.")
+@click.option("-o", "--output", type=PATH, help="File of the model, JSON; - for standard output.")
+@click.option("--report", type=PATH, help="File of an HTML report.")
 @click.option("--title", help="Of the report.")
 @choice(
     "--decoder",

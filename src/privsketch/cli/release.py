@@ -11,6 +11,7 @@ import click
 from privsketch.cli.options import (
     DOMAIN,
     MISSING,
+    PATH,
     SOURCE,
     THREADS,
     choice,
@@ -33,7 +34,6 @@ from privsketch.cli.output import (
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.spending import end_dry_run, reported_spending, say_left
 
-_PATH = click.Path(path_type=Path)
 _AGAIN = "releasing its records again would spend the budget again"
 
 
@@ -44,11 +44,11 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option(
     "-o",
     "--output",
-    type=_PATH,
+    type=PATH,
     help="Table of released rows: .parquet, .csv, .arrow, .feather or .npy. Needed unless "
     "--dry-run is there.",
 )
@@ -116,7 +116,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--publish-matrix",
     "matrix_file",
-    type=_PATH,
+    type=PATH,
     metavar="FILE",
     help="Write the matrix to a .npy file, once the release is complete.",
 )

@@ -12,6 +12,7 @@ import click
 from privsketch.cli.keys.options import KEY, PASSPHRASE_FILE, SIGNED_BY, sign_result, signing_key
 from privsketch.cli.options import (
     MISSING,
+    PATH,
     SOURCE,
     THREADS,
     choice,
@@ -32,7 +33,6 @@ from privsketch.cli.output import (
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.spending import end_dry_run, reported_spending, say_left
 
-_PATH = click.Path(path_type=Path)
 _MIN_DIGITS = 16  # eight are found by trying designs for an hour
 _PERSONS = (
     "persons     finding the records of each that count is not included; rows wait for it in "
@@ -41,12 +41,12 @@ _PERSONS = (
 
 
 @click.command()
-@click.argument("design_file", metavar="DESIGN", type=_PATH)
-@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.argument("design_file", metavar="DESIGN", type=PATH)
+@click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option(
     "-o",
     "--output",
-    type=_PATH,
+    type=PATH,
     help="File of the sketch; - for standard output. Needed unless --dry-run is there.",
 )
 @SOURCE

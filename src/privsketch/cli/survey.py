@@ -10,6 +10,7 @@ import click
 
 from privsketch.cli.options import (
     MISSING,
+    PATH,
     SOURCE,
     THREADS,
     choice,
@@ -25,12 +26,10 @@ if TYPE_CHECKING:
     from privsketch.design.recipe import Design
     from privsketch.schema.table import Schema
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("design_file", metavar="DESIGN", type=_PATH)
-@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.argument("design_file", metavar="DESIGN", type=PATH)
+@click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
 @file_options
 @MISSING
@@ -109,7 +108,7 @@ def design_or_schema(path: Path) -> Design | Schema:
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option("--columns", required=True, help="Columns of numbers to propose bounds for: a,b,c.")
 @click.option("--epsilon", type=float, required=True, help="What it may cost; delta is 0.")
 @choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden.")

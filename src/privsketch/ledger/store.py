@@ -272,6 +272,17 @@ _REASONS = {
 }
 
 
+def _why_closed(path: Path) -> str:
+    """Why SQLite could not open a file, which it does not say."""
+    if not os.path.exists(path):
+        return "no such ledger"
+    if path.is_dir():
+        return "is a folder, not a file"
+    if not os.access(path, os.R_OK):
+        return "it cannot be read; a ledger is for its holder alone"
+    return "it or its folder cannot be written"
+
+
 @contextmanager
 def told_errors(path: Path) -> Iterator[None]:
     """SQLite's errors as errors of a file."""
@@ -280,8 +291,7 @@ def told_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         reason = _REASONS.get(_name(error))
         if _name(error) == "SQLITE_CANTOPEN":
-            is_there = os.path.exists(path)
-            reason = "it or its folder cannot be written" if is_there else "no such ledger"
+            reason = _why_closed(path)
         if reason is None:
             reason = f"damaged or of another kind ({error})"
         is_reached = reason.startswith(("damaged", "not a"))
