@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -794,6 +795,13 @@ def test_clusters_cannot_be_asked_for_components(sketches):
     refused = run("learn", "site-1.sketch", "--method", "convex")
     assert refused.exit_code == 2
     assert "--method" in refused.output
+
+
+def test_nothing_is_learned_from_what_no_records_led_to(sketches):
+    forged = ps.Sketch.load(sketches / "site-1.sketch")
+    replace(forged, values=50 * forged.values).save(sketches / "forged.sketch")
+    told = refused(sketches, "learn", "forged.sketch", "-o", "model.json", code=INTEGRITY)
+    assert "the sketch of source 'site-1' cannot come from records" in told
 
 
 def test_a_sketch_with_weights_needs_a_word(sketches):

@@ -70,6 +70,8 @@ def learn(
 ) -> None:
     """Learn clusters, a mixture or principal components from a sketch, at no further cost.
 
+    A sketch that no records can have led to is refused, as by `merge`.
+
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html
     """
@@ -77,6 +79,7 @@ def learn(
     from privsketch.cli.progress import spinner
     from privsketch.errors import AccessError
     from privsketch.formats import write_file
+    from privsketch.sketching.limits import require_possible
 
     require_file(report, "a report is a page of its own")
     if output is not None and report is not None and output.resolve() == report.resolve():
@@ -88,6 +91,7 @@ def learn(
                 raise AccessError(f"{path} exists, and is no earlier result of this kind; move it")
             require_free(path, True, "")
     released = load_sketch(sketch_file)
+    require_possible(released)
     task = task or released.design.task
     given = {name: value for name, value in choices.items() if value is not None}
     with spinner("learning"):
