@@ -262,6 +262,7 @@ def edited(ledger, *statements):
         ("DELETE FROM log WHERE number = 2", "line 2 is missing"),
         ("UPDATE ledger SET accounting = 'zcdp'", "its hash does not match"),
         ("UPDATE ledger SET key = x'00'", "key"),
+        ("UPDATE ledger SET key = randomblob(32)", "line 1: its hash does not match"),
         ("INSERT INTO marks VALUES ('visits', x'00')", "marks of impossible length"),
     ],
 )

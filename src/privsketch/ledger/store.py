@@ -121,8 +121,12 @@ class Log:
 
     @property
     def beginning(self) -> str:
-        """What the first line's hash covers in place of a line before it."""
-        return hashlib.sha256(canonical_json([self.accounting, self.time])).hexdigest()
+        """What the first line's hash covers in place of a line before it.
+
+        The key too: with another one, no record would be recognised.
+        """
+        key = hashlib.sha256(self.key).hexdigest()
+        return hashlib.sha256(canonical_json([self.accounting, self.time, key])).hexdigest()
 
     @property
     def head(self) -> tuple[int, str]:
