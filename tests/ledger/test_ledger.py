@@ -231,6 +231,18 @@ def test_records_are_recognised_under_another_name(ledger):
     assert {match.data_set for match in ledger.recognise(rows)} == {"visits", "new"}
 
 
+@pytest.mark.parametrize(("n_aliases", "last"), [(4, "1 more data set has"), (40, "37 more data")])
+def test_many_names_of_one_table_are_counted(ledger, n_aliases, last):
+    rows = Marks(tuple(range(100)))
+    for number in range(n_aliases):
+        ledger.add(f"alias {number}", epsilon=1)
+        ledger.reserve(f"alias {number}", Cost(0.1), what="", marks=rows)
+    told = ledger.reserve("visits", Cost(0.1), what="", marks=rows).cautions
+    assert len(told) == 4
+    assert all("these are the records of data set 'alias " in text for text in told[:3])
+    assert told[3].startswith(last)
+
+
 def test_a_name_with_other_records_than_before_is_told(ledger):
     ledger.reserve("visits", Cost(0.1), what="", marks=Marks(tuple(range(100))))
     unlike = ledger.reserve("visits", Cost(0.1), what="", marks=Marks(tuple(range(200, 300))))

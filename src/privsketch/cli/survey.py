@@ -11,7 +11,6 @@ import click
 from privsketch.cli.options import (
     MISSING,
     PATH,
-    SOURCE,
     THREADS,
     choice,
     chosen_columns,
@@ -134,7 +133,7 @@ def design_or_schema(path: Path) -> Design | Schema:
     help="Share of the values, by noisy counts, that bounds may leave out at their ends.",
 )
 @file_options
-@SOURCE
+@click.option("--source", help="Name of this set of records in the receipt; none if left out.")
 @ledger_options
 @THREADS
 @click.option(

@@ -34,6 +34,7 @@ from privsketch.ledger.marks import Marks, Match, close_ones, recognised
 
 MAX_NAME = 200
 MAX_NOTE = 10_000
+_NAMED = 3  # data sets of the same records, in cautions
 
 
 @dataclass(frozen=True)
@@ -174,8 +175,12 @@ class Reservation:
         """What the holder should know about these records, in sentences."""
         found = [
             f"{match.words}; their costs add up, and the ledger counts them apart"
-            for match in self.matches
+            for match in self.matches[:_NAMED]
         ]
+        more = len(self.matches) - _NAMED
+        if more > 0:
+            sets = "data set has" if more == 1 else "data sets have"
+            found.append(f"{more} more {sets} these records, or many of them; costs add up")
         if self.is_unlike:
             found.append(
                 f"no record of data set {self.data_set!r} was recognised among these: is it the "
