@@ -157,7 +157,7 @@ def test_every_room_says_what_it_is_and_stands_in_the_architecture():
 # Words of mathematics, of Python and of scikit-learn, which need no entry in the glossary.
 PLAIN = frozenset(
     """
-    aic all alone among amplitude anybody asked assumed assumption ax axis best beyond bic
+    aic all allow alone among amplitude anybody asked assumed assumption ax axis best beyond bic
     block blocks bound bytes calibration carried category cautions centered charged checked
     clip cls compose composition contribution covariance covariances create cycle data date
     decode density describe description distances draw drops error errors explained export

@@ -4,13 +4,17 @@ A damaged, foreign or doctored file gives an error of ours: never another except
 never a sketch that differs from the one that was saved.
 """
 
+import contextlib
 import hashlib
 import io
 import json
 import os
 import pickle
 import re
+import sqlite3
 import struct
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -21,8 +25,9 @@ from hypothesis import strategies as st
 import privsketch as ps
 from privsketch import formats
 from privsketch.design.plan import plan_design
-from privsketch.errors import FileError, ParameterError
+from privsketch.errors import AccessError, FileError, ParameterError
 from privsketch.formats import canonical_json, document
+from privsketch.ledger import store
 from tests import oracles
 from tests.oracles import resave
 
@@ -676,6 +681,42 @@ def test_a_place_that_cannot_be_written_is_refused(place, savable, tmp_path):
     with pytest.raises(ps.PrivsketchError):
         savable.save(place(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_ledger_is_never_replaced(savable, tmp_path):
+    """Nor what a link to it is called; another database is nobody's ledger."""
+    ledger = ps.Ledger.create(tmp_path / "l.ledger")
+    ledger.add("visits", epsilon=1)
+    (tmp_path / "link").symlink_to(ledger.path)
+    for path in (ledger.path, tmp_path / "link"):
+        with pytest.raises(AccessError, match="is a ledger, which is never replaced"):
+            savable.save(path)
+    assert ledger.check() == []
+    with contextlib.closing(sqlite3.connect(tmp_path / "other")) as other:
+        other.execute("CREATE TABLE t (x)")
+    savable.save(tmp_path / "other")
+    assert type(savable).load(tmp_path / "other") is not None
+
+
+def test_looking_for_a_ledger_waits_for_threads_at_work(design, tmp_path):
+    """To close a file drops the locks that the process has on it, those of other threads too."""
+    ledger = ps.Ledger.create(tmp_path / "l.ledger")
+    inside, order = threading.Event(), []
+
+    def hold():
+        with store.opened(ledger.path, write=True):
+            inside.set()
+            time.sleep(0.2)
+            order.append("ledger")
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    with pytest.raises(AccessError):
+        design.save(ledger.path)
+    order.append("file")
+    thread.join()
+    assert order == ["ledger", "file"]
 
 
 def test_a_name_of_the_longest_length_can_be_written(design, tmp_path):

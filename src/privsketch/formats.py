@@ -13,7 +13,9 @@ import json
 import math
 import os
 import secrets
+import stat
 import struct
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,6 +36,20 @@ _NAMES = ("columns", "record")  # fields that hold those of columns
 _SPACES = "\u00a0\u202f\u2009"  # that do not break a line, and a thin one
 _PREAMBLE = struct.Struct("<8sII")
 _DIGEST_BYTES = 32  # SHA-256
+LEDGER_ID = 0x70736B6C  # "pskl", at byte 68 of a ledger: file(1) and SQLite's tools show it
+_SQLITE = b"SQLite format 3\0"
+_ID_PLACE = slice(68, 72)
+_LEAST_PAGE = 512  # bytes: a file of SQLite is a number of pages
+
+# While a thread works on a ledger, no other thread of the process forks, nor opens the file
+# besides: POSIX drops all locks of a file that a process has when it closes any descriptor of it.
+ledgers_at_work = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=ledgers_at_work.acquire,
+        after_in_parent=ledgers_at_work.release,
+        after_in_child=ledgers_at_work.release,
+    )
 
 
 def canonical_json(value: Any) -> bytes:
@@ -226,9 +242,9 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Write under a temporary name, then rename: a reader never sees half a file."""
     path = Path(path)
-    temporary = path.parent / f".{secrets.token_hex(8)}.part"
+    temporary = temporary_beside(path)
     try:
-        require_writable(path)
+        _require_place(path)
         with open(temporary, "xb") as stream:
             stream.write(data)
             stream.flush()
@@ -244,9 +260,31 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def temporary_beside(path: Path) -> Path:
+    """A name in the folder of a file that nothing has."""
+    return path.parent / f".{secrets.token_hex(8)}.part"
+
+
 def require_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a path that cannot become a file, before anything is spent on its content."""
     path = Path(path)
+    _require_place(path)
+    # Permissions do not tell all: file systems are read-only, full, or somebody else's.
+    temporary = temporary_beside(path)
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise AccessError(
+            f"{path.parent}: no file can be made in this folder"
+            f" ({error.strerror or 'cannot be written'})"
+        ) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _require_place(path: Path) -> None:
+    """Refuse what is no name of a file, or that of a ledger."""
     try:
         if not path.name or path.is_dir():
             raise AccessError(f"{path}: is a folder, not a file")
@@ -254,8 +292,22 @@ def require_writable(path: str | os.PathLike[str]) -> None:
             raise AccessError(f"{path.parent}: no such folder")
         if not path.exists() and len(os.fsencode(path.name)) > 255:
             raise AccessError(f"{path.name[:40]}...: the name is too long")
+        if _is_ledger(path):
+            raise AccessError(f"{path} is a ledger, which is never replaced; choose another name")
     except OSError as error:
         raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
+
+
+def _is_ledger(path: Path) -> bool:
+    """Whether a file says of itself that it is a ledger of ours."""
+    with suppress(OSError, ValueError):  # whatever else is there
+        found = path.stat()
+        is_like_one = found.st_size >= _LEAST_PAGE and found.st_size % _LEAST_PAGE == 0
+        if stat.S_ISREG(found.st_mode) and is_like_one:
+            with ledgers_at_work, open(path, "rb") as stream:
+                head = stream.read(_ID_PLACE.stop)
+            return head.startswith(_SQLITE) and head[_ID_PLACE] == LEDGER_ID.to_bytes(4, "big")
+    return False
 
 
 def require_fields(value: Any, names: Iterable[str], what: str) -> dict[str, Any]:

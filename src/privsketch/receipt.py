@@ -134,6 +134,10 @@ class Receipt:
         sources = {part.source for part in parts}
         return compose_sequential(_ADDED, parts, sources.pop() if len(sources) == 1 else None)
 
+    def __radd__(self, other: object) -> Receipt:
+        """So that `sum` adds receipts up: it begins with 0."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
     def _added(self) -> tuple[Receipt, ...]:
         """What was added up by `+`, or this one."""
         is_sum = self.mechanism == _ADDED and self.composition == "sequential"

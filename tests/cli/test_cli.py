@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import privsketch as ps
 from privsketch.cli.main import main
 from privsketch.schema.units import field_values
-from tests.commands import DATA, INTEGRITY, USAGE, refused, run
+from tests.commands import DATA, INTEGRITY, USAGE, refused, run, succeeded
 
 COMMANDS = [
     "demo",
@@ -796,10 +797,33 @@ def test_clusters_cannot_be_asked_for_components(sketches):
     assert "--method" in refused.output
 
 
+def test_nothing_is_learned_from_what_no_records_led_to(sketches):
+    forged = ps.Sketch.load(sketches / "site-1.sketch")
+    replace(forged, values=50 * forged.values).save(sketches / "forged.sketch")
+    told = refused(sketches, "learn", "forged.sketch", "-o", "model.json", code=INTEGRITY)
+    assert "the sketch of source 'site-1' cannot come from records" in told
+
+
+def test_a_sketch_with_weights_needs_a_word(sketches):
+    arguments = ["site-1.sketch", "site-2.sketch", "--weights", "3,1", "-o", "w.sketch"]
+    succeeded("merge", *arguments)
+    design = ps.Design.load(sketches / "study.json")
+    ps.sketch(np.zeros((50, 3)), design, source="c").save(sketches / "c.sketch")
+    for command in (["merge", "-o", "no.sketch"], ["compare"]):
+        told = refused(sketches, *command, "w.sketch", "c.sketch", code=INTEGRITY)
+        assert "'site-1' has a weight" in told
+        assert "--allow-weights" in told
+    allowed = succeeded("compare", "w.sketch", "c.sketch", "--allow-weights").stdout
+    assert "the records of site-1 count 3 times each" in allowed
+    allowed = succeeded("merge", "w.sketch", "c.sketch", "--allow-weights", "-o", "all.sketch")
+    assert "the records of site-1 count 3 times each" in allowed.stdout
+
+
 def test_weights_from_the_shell(sketches):
     total = run("merge", "site-1.sketch", "site-2.sketch", "--weights", "3,1", "-o", "w.sketch")
     assert total.exit_code == 0
     assert ps.Sketch.load(sketches / "w.sketch").weights == (3, 1)
+    assert "the records of site-1 count 3 times each" in total.stdout
     for weights in ("3", "1,x", "0,1", "1.5,1"):
         refused = run(
             "merge", "site-1.sketch", "site-2.sketch", "--weights", weights, "-o", "no.sketch"

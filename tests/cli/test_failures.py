@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -89,6 +90,8 @@ FAILURES = {
     "no ledger": (["ledger", "check", "none.ledger"], DATA),
     "a ledger that exists": (["ledger", "create", "foreign"], DATA),
     "a foreign ledger": (["ledger", "show", "foreign"], INTEGRITY),
+    "a ledger that is none": (["ledger", "show", "none.ledger"], DATA),
+    "a folder for a ledger": (["ledger", "show", "."], DATA),
     "a key by another name": (["keygen", "site", "--no-passphrase"], USAGE),
     "no folder for a key": (["keygen", "nowhere/site.key", "--no-passphrase"], DATA),
     "nothing to sign": (["sign", "none.json", "--key", "foreign"], DATA),
@@ -333,6 +336,78 @@ def test_an_answer_that_nobody_takes_is_a_failure(folder, arguments):
     assert ended.stderr.startswith("Error: standard output: Broken pipe")
     assert COUNTS in ended.stderr  # the bounds were made, and may have been read
     assert "Traceback" not in ended.stderr
+
+
+def unread(*arguments):
+    """A command whose standard output is read to its first line."""
+    running = subprocess.Popen(
+        [PRIVSKETCH, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    running.stdout.readline()
+    running.stdout.close()
+    told = running.stderr.read()
+    running.stderr.close()
+    return running.wait(), told
+
+
+@pytest.mark.parametrize("arguments", [["ledger", "show"], ["ledger", "export"]], ids=" ".join)
+def test_a_reader_who_has_seen_enough_hears_nothing(folder, arguments):
+    ledger = ps.Ledger.create("long.ledger")
+    for number in range(10):
+        ledger.add(f"{number}", epsilon=1, note="x" * 10_000)  # more than a pipe holds
+    assert unread(*arguments, "long.ledger") == (INTERRUPTED, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ledger", "show", "secret"],
+        ["inspect", "secret"],
+        ["sketch", "study.json", "secret.csv", "-o", "out.sketch"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_file_that_cannot_be_read_is_no_wrong_option(folder, monkeypatch, arguments):
+    """The exit code is that of data, whoever notices; root can read everything, so it is said."""
+    names = {os.path.abspath(name) for name in ("secret", "secret.csv")}
+    for name in names:
+        Path(name).write_text("a,b,c\n1,2,3\n")
+        Path(name).chmod(0)
+    monkeypatch.setattr(os, "access", refusing(os.access, names))
+    monkeypatch.setattr("privsketch.formats.open", refusing_to_open(names), raising=False)
+    monkeypatch.setattr("sqlite3.connect", no_connection)
+    code, said, _ = failed(*arguments)
+    assert code == DATA
+    assert "Permission denied" in said or "cannot be read" in said
+
+
+def refusing(access, names):
+    return lambda path, *mode, **more: (
+        os.path.abspath(path) not in names and access(path, *mode, **more)
+    )
+
+
+def refusing_to_open(names):
+    def opened(path, *mode, **more):
+        if os.path.abspath(path) in names:
+            raise PermissionError(13, "Permission denied", str(path))
+        return open(path, *mode, **more)
+
+    return opened
+
+
+def no_connection(*_, **__):
+    error = sqlite3.OperationalError("unable to open database file")
+    error.sqlite_errorname = "SQLITE_CANTOPEN"
+    raise error
+
+
+@pytest.mark.parametrize("arguments", [["--json"], ["--json", "--nonsense"]], ids=" ".join)
+def test_a_group_without_a_command_fails_like_others(folder, arguments):
+    result = run(*arguments)
+    assert result.exit_code == USAGE
+    assert validated(json.loads(result.stdout), "failure")["error"]["kind"] == "usage"
+    assert result.stderr.count(NOTHING) == 1
 
 
 def test_names_do_not_steer_a_terminal(folder):

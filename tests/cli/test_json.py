@@ -27,7 +27,10 @@ EXAMPLES = {
     "schema draft": [["table.parquet", "-o", "draft.json"], ["one.csv", "-o", "one.json"]],
     "schema check": [["schema.json"], ["schema.json", "table.parquet"]],
     "check": [["schema.json", "table.parquet"], ["study.json", "data.npy"]],
-    "bounds": [["table.parquet", "--columns", "age", "--epsilon", 1, "--person", "patient"]],
+    "bounds": [
+        ["table.parquet", "--columns", "age", "--epsilon", 1, "--person", "patient", *more]
+        for more in ([], ["--dry-run"])
+    ],
     "plan": [["-k", 2, *BOX, "--dim", 3, *COST]],
     "design": [
         ["-k", 2, "--schema", "schema.json", *COST, "-o", "new.json"],
@@ -317,6 +320,14 @@ def test_files_that_are_refused_are_told_beside_the_error(files):
     assert not found["is_valid"]
     assert found["error"]["kind"] == "integrity"
     assert result.stderr.count("nothing was spent") == 1
+
+
+def test_files_that_are_missing_are_no_wrong_signatures(files):
+    result = run("verify", "signed.json", "missing.sketch", "--trust", "my.pub", "--json")
+    assert result.exit_code == DATA
+    found = validated(json.loads(result.stdout), "verify")
+    assert [one["is_valid"] for one in found["files"]] == [True, False]
+    assert found["error"]["message"].startswith("missing.sketch: ")
 
 
 def test_what_a_stranger_signed_is_told_to_machines(files):

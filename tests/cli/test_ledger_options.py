@@ -1,8 +1,10 @@
 """Commands that release, with a ledger: entered, refused above the limit, told to the holder."""
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from tests.commands import BUDGET, refused, run, succeeded
+from tests.answers import validated
+from tests.commands import BUDGET, DATA, INTEGRITY, refused, run, succeeded
 
 COST = ["--epsilon", 1, "--delta", "1e-6"]
 LLOYD = ["--method", "lloyd"]
@@ -70,11 +73,73 @@ def test_above_the_limit_a_command_is_refused(folder, name):
     assert ledger.entries("small") == []
 
 
+def test_rows_need_a_data_set_that_hides_what_a_record_says(folder):
+    told = refused(folder, *with_ledger("release", "visits"), code=BUDGET)
+    assert "a release of rows hides what a record says" in told
+    assert "privsketch ledger add --neighbours replace" in told
+    assert "release with" not in told  # there is no such option
+    replaced = ["--neighbours", "replace"]
+    told = refused(folder, *with_ledger("lloyd", "visits"), *replaced, code=BUDGET)
+    assert "release with neighbours='add-remove', or add a data set of replace" in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ledger", "export", "l.ledger", "-o", "l.ledger"],
+        ["ledger", "show", "l.ledger", "--report", "l.ledger"],
+        ["sketch", "study.json", "data.npy", "-o", "l.ledger", "--ledger", "l.ledger"],
+        [*RELEASES["lloyd"], "--report", "l.ledger", "--ledger", "l.ledger"],
+        ["merge", "a.sketch", "-o", "l.ledger"],
+        ["design", "-k", 2, "--ball", 1, "--dim", 2, *COST, "-o", "l.ledger"],
+        ["release", "data.npy", "-k", 1, "--ball", 4, *COST, "-o", "l.csv", "--ledger", "l.csv"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_no_command_replaces_a_ledger(folder, arguments):
+    """Found out before anything is entered in it, whatever --force says."""
+    ps.sketch(np.zeros((9, 3)), ps.Design.load("study.json")).save("a.sketch")
+    Path("l.csv").write_bytes(Path("l.ledger").read_bytes())
+    stated = ["--dataset", "visits"] if "--ledger" in arguments else []
+    told = refused(folder, *arguments, *stated, "--force", code=DATA)
+    assert "is a ledger, which is never replaced" in told
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder that nobody can write")
 @pytest.mark.parametrize("name", [name for name in RELEASES if name != "bounds"])
+def test_a_folder_that_cannot_be_written_costs_nothing(folder, name):
+    arguments = with_ledger(name)
+    place = arguments.index("-o") + 1
+    arguments[place] = f"/proc/{arguments[place]}"
+    told = refused(folder, *arguments, code=DATA)
+    assert "/proc: no file can be made in this folder" in told
+
+
+@pytest.mark.parametrize("name", RELEASES)
 def test_a_dry_run_asks_and_enters_nothing(folder, name):
     told = succeeded(*with_ledger(name), "--dry-run").output
     assert "allowed; epsilon = 1.5" in told
     assert ps.Ledger("l.ledger").entries() == []
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_dry_run_that_would_be_refused_is(folder, name):
+    """A script that goes on only after a dry run must not go on."""
+    relation = "replace" if name == "release" else "add-remove"
+    ps.Ledger("l.ledger").add("small", epsilon=0.5, delta=1e-4, neighbours=relation)
+    told = refused(folder, *with_ledger(name, "small"), "--dry-run", code=BUDGET)
+    assert "data set 'small': the release costs epsilon = 1" in told
+    result = run(*with_ledger(name, "small"), "--dry-run", "--json")
+    assert result.exit_code == BUDGET
+    found = validated(json.loads(result.stdout), RELEASES[name][0])
+    assert found["dry_run"] is True
+    assert found["allowed"] is False
+    assert found["error"]["kind"] == "budget"
+    assert found["cost"]["epsilon"] == 1.0
+    asked = succeeded(*with_ledger(name), "--dry-run", "--json")
+    assert validated(json.loads(asked.stdout), RELEASES[name][0])["allowed"] is True
+    alone = succeeded(*RELEASES[name], "--dry-run", "--json")
+    assert validated(json.loads(alone.stdout), RELEASES[name][0])["allowed"] is None
 
 
 def test_the_environment_names_the_ledger(folder, monkeypatch):
@@ -102,6 +167,16 @@ def test_an_error_of_a_ledger_says_what_it_cost(folder):
     assert result.exit_code == 5
     assert "not a privsketch ledger" in result.stderr
     assert "nothing was spent" in result.stderr
+
+
+def test_an_edited_ledger_is_refused(folder):
+    succeeded(*with_ledger("sketch"))
+    with contextlib.closing(sqlite3.connect("l.ledger")) as connection:
+        connection.execute("DROP TRIGGER no_change")
+        connection.execute("UPDATE log SET epsilon = '-5' WHERE kind = 'commit'")
+        connection.commit()
+    told = refused(folder, *with_ledger("lloyd"), code=INTEGRITY)
+    assert "line 5: its hash does not match; it was altered; not a whole ledger" in told
 
 
 @pytest.mark.slow

@@ -450,6 +450,16 @@ def test_a_release_in_the_name_of_another_site_is_refused(study, folder):
     failed(folder, *MERGE, *trusted, words="signed by 'site-1', but its source is named 'site-2'")
 
 
+def test_a_site_that_is_only_pinned_is_not_signed_for_by_others(study, folder):
+    """Whoever asks for the signature of one site knows the names of the others all the same."""
+    sketch(1, "--source", "site-2")
+    one = ("merge", "s1.sketch", "-o", "all.sketch", "--signed-by", "site-1.pub")
+    told = succeeded(*one, "--force").stderr
+    assert "s1.sketch is signed by site-1, and its source is named site-2" in told
+    succeeded("trust", "site-2.pub")
+    failed(folder, *one, "--force", words="but its source is named 'site-2', as another key")
+
+
 @pytest.mark.parametrize("source", ["Site-1", "site\N{NON-BREAKING HYPHEN}1", "site-1 "])
 def test_a_name_that_reads_like_that_of_another_site_is_refused(study, folder, source):
     sketch(1)

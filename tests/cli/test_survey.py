@@ -73,6 +73,13 @@ def test_what_cannot_be_looked_at_is_one_line(visits, arguments, code):
     assert refused(visits, "check", *arguments, code=code)
 
 
+def test_the_source_of_bounds_has_no_output_to_be_named_after(visits):
+    said = " ".join(succeeded("bounds", "--help").stdout.split())
+    assert "Name of this set of records in the receipt; none if left out." in said
+    asked = ["data.parquet", "--columns", "age", "--epsilon", 1, "--json"]
+    assert json.loads(succeeded("bounds", *asked).stdout)["source"] is None
+
+
 def test_bounds_cost_what_was_asked_for(visits):
     before = contents(visits)
     told = succeeded(

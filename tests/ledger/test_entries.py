@@ -16,8 +16,8 @@ from sklearn.base import clone
 
 import privsketch as ps
 from privsketch.budget import exact
-from privsketch.errors import BudgetError
-from privsketch.ledger.entry import writing_to
+from privsketch.errors import BudgetError, ParameterError
+from privsketch.ledger.entry import named, writing_to
 from privsketch.noise.mechanism import (
     _exact_sampler,
     _insecure_sampler,
@@ -590,3 +590,14 @@ def test_a_killed_process_has_spent(path, tmp_path):
     (entry,) = ledger.entries()
     assert entry.state == "reserved"
     assert ledger.total("records").epsilon == Fraction(1)
+
+
+def test_what_is_no_name_of_a_ledger_is_told(tmp_path):
+    """An empty text is no file, and a ledger is named by its file, which clones and copies keep."""
+    ledger = ps.Ledger.create(tmp_path / "l.ledger")
+    for empty in ("", ("", "visits")):
+        with pytest.raises(ParameterError, match="expected the file of a ledger; None is for none"):
+            named(empty)
+    for given in (ledger, (ledger, "visits")):
+        with pytest.raises(ParameterError, match=r"give its file: \(ledger.path, 'name'\)"):
+            named(given)

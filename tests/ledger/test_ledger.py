@@ -11,6 +11,8 @@ import pytest
 import privsketch as ps
 from privsketch.budget import Unit
 from privsketch.errors import BudgetError, FileError, ParameterError
+from privsketch.ledger import store
+from privsketch.ledger.accounting import Amount
 from privsketch.ledger.book import Ledger
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
@@ -229,6 +231,18 @@ def test_records_are_recognised_under_another_name(ledger):
     assert {match.data_set for match in ledger.recognise(rows)} == {"visits", "new"}
 
 
+@pytest.mark.parametrize(("n_aliases", "last"), [(4, "1 more data set has"), (40, "37 more data")])
+def test_many_names_of_one_table_are_counted(ledger, n_aliases, last):
+    rows = Marks(tuple(range(100)))
+    for number in range(n_aliases):
+        ledger.add(f"alias {number}", epsilon=1)
+        ledger.reserve(f"alias {number}", Cost(0.1), what="", marks=rows)
+    told = ledger.reserve("visits", Cost(0.1), what="", marks=rows).cautions
+    assert len(told) == 4
+    assert all("these are the records of data set 'alias " in text for text in told[:3])
+    assert told[3].startswith(last)
+
+
 def test_a_name_with_other_records_than_before_is_told(ledger):
     ledger.reserve("visits", Cost(0.1), what="", marks=Marks(tuple(range(100))))
     unlike = ledger.reserve("visits", Cost(0.1), what="", marks=Marks(tuple(range(200, 300))))
@@ -260,6 +274,7 @@ def edited(ledger, *statements):
         ("DELETE FROM log WHERE number = 2", "line 2 is missing"),
         ("UPDATE ledger SET accounting = 'zcdp'", "its hash does not match"),
         ("UPDATE ledger SET key = x'00'", "key"),
+        ("UPDATE ledger SET key = randomblob(32)", "line 1: its hash does not match"),
         ("INSERT INTO marks VALUES ('visits', x'00')", "marks of impossible length"),
     ],
 )
@@ -269,6 +284,36 @@ def test_edits_by_hand_are_found(ledger, statement, told):
     assert ledger.check() == []
     edited(ledger, statement)
     assert any(told in problem for problem in ledger.check())
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("UPDATE log SET epsilon = '1/1000' WHERE number = 2", "line 2: its hash does not match"),
+        ("UPDATE log SET epsilon = '100' WHERE number = 1", "line 1: its hash does not match"),
+        ("DELETE FROM log WHERE number = 2", "line 2 is missing"),
+    ],
+)
+def test_nothing_is_released_under_an_edited_ledger(ledger, statement, told):
+    ledger.reserve("visits", Cost(0.5), what="a")
+    ledger.reserve("visits", Cost(0.1), what="b")
+    edited(ledger, statement)
+    for ask in (ledger.quote, lambda *cost: ledger.reserve(*cost, what="c")):
+        with pytest.raises(FileError, match=rf"{told}.*not a whole ledger"):
+            ask("visits", Cost(0.1))
+    assert "c" not in [entry.what for entry in ledger.entries()]
+
+
+def test_negative_costs_give_nothing_back(ledger):
+    """Not even under the right hashes."""
+    with store.opened(ledger.path, write=True) as log:
+        cost = Amount(Fraction(-5), Fraction(0), None)
+        content = {"cost": Cost(5).to_json(), "what": "", "source": None}
+        log.append("reserve", "visits", "e" * 16, cost, content)
+    assert any("a negative cost" in problem for problem in ledger.check())
+    for ask in (ledger.quote, lambda *cost: ledger.reserve(*cost, what="c")):
+        with pytest.raises(FileError, match="a negative cost; not a whole ledger"):
+            ask("visits", Cost(0.1))
 
 
 def test_a_ledger_above_its_limit_is_found(ledger, monkeypatch):

@@ -309,6 +309,21 @@ def test_receipts_add_up(receipts):
         a + 1
 
 
+def test_receipts_are_summed(receipts):
+    first, *others = receipts["gaussian"], receipts["gaussian"], receipts["gaussian"]
+    assert sum([first, *others]) == first + others[0] + others[1]
+    for other in (1, "x", None):
+        with pytest.raises(TypeError):
+            other + first
+
+
+@pytest.mark.parametrize("given", [None, 3, "receipt"])
+def test_what_is_no_list_of_receipts_is_refused(receipts, given):
+    given = receipts["gaussian"] if given == "receipt" else given
+    with pytest.raises(ps.PrivsketchError, match="expected receipts, at least one, in a list"):
+        ps.compose(given)
+
+
 def test_no_bound_is_shown_rounded_down(receipts):
     for count in range(1, 40, 3):
         found = ps.compose([receipts["gaussian"]] * count)

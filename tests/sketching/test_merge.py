@@ -12,6 +12,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.budget import exact
+from privsketch.errors import MergeError
 from privsketch.noise.laws import saturating_multiply
 from privsketch.testing import without_noise
 from tests.oracles import DESIGNS
@@ -357,10 +358,26 @@ def test_weights_let_records_count_more_often(tmp_path):
     loaded = ps.Sketch.load(tmp_path / "all.sketch")
     assert loaded.weights == (4, 1, 24)
     assert loaded.noise_variance == total.noise_variance
-    twice = ps.merge([ps.merge(parts[:2], weights=[2, 1]), parts[2]], weights=[2, 24])
+    some = ps.merge(parts[:2], weights=[2, 1])
+    twice = ps.merge([some, parts[2]], weights=[2, 24], allow_weights=True)
     assert twice.weights == (4, 2, 24)
     assert ps.merge(parts[:1], weights=[3]).weights == (3,)
     assert ps.Sketch.from_bytes(ps.merge(parts[:1], weights=[3]).to_bytes()).weights == (3,)
+
+
+def test_a_sketch_that_came_with_weights_is_refused_by_name(site):
+    """Its holder would count for fifty: values and weight times 50 are a sketch that can be."""
+    a, b = site("a"), site("b", seed=1)
+    weighted = loaded(replace(b, values=50 * b.values, weights=(50,)))
+    for parts in ([a, weighted], [weighted], [ps.merge([a, weighted], allow_weights=True)]):
+        with pytest.raises(MergeError, match=r"source 'b' has a weight.* 50 times.*allow_weights"):
+            ps.merge(parts)
+    with pytest.raises(MergeError, match="source 'b' has a weight"):
+        ps.compare([a, weighted])
+    assert ps.merge([a, weighted], allow_weights=True).weights == (1, 50)
+    assert "the records of b count 50 times each" in (
+        ps.compare([a, weighted], allow_weights=True).describe()
+    )
 
 
 @pytest.mark.parametrize("weights", [[1, 2], [1, 2, 0], [1, 2, -1], [1, 2, 0.5], [1, 1, 10**7]])

@@ -14,6 +14,7 @@ from privsketch.cli.options import (
     BUDGET,
     DOMAIN,
     MISSING,
+    PATH,
     SOURCE,
     THREADS,
     NumberOrAuto,
@@ -38,7 +39,7 @@ from privsketch.cli.output import (
     write,
 )
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.spending import Spending, reported_spending, say_left, say_quote
+from privsketch.cli.spending import Spending, end_dry_run, reported_spending, say_left
 from privsketch.errors import PrivsketchError
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from privsketch.domain import Domain
     from privsketch.schema.table import Schema
 
-_PATH = click.Path(path_type=Path)
 _AGAIN = "clustering its records again would spend the budget again"
 METHODS = {
     "squares": (
@@ -66,7 +66,7 @@ METHODS = {
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option(
     "-k",
     "--clusters",
@@ -116,10 +116,10 @@ METHODS = {
 @click.option(
     "-o",
     "--output",
-    type=_PATH,
+    type=PATH,
     help="File of the model, JSON; - for standard output. Needed unless --dry-run is there.",
 )
-@click.option("--report", type=_PATH, help="File of an HTML report.")
+@click.option("--report", type=PATH, help="File of an HTML report.")
 @click.option("--title", help="Of the report.")
 @click.option(
     "--dry-run",
@@ -187,10 +187,14 @@ def cluster(
         said = say_cautions(study.domain, study.budget, study.n_records, study.names)
         if dry_run:
             say(_forecast(study, choice, files, n_threads, said), None)
-            say_quote(ledger, lambda: cost_of_budget(study.charged), None)
-            if wants_json():
-                found = _forecast_facts(study, choice, n_threads)
-                answer(dry_run=True, looked_at=files.looked_at, **found)
+            end_dry_run(
+                ledger,
+                lambda: cost_of_budget(study.charged),
+                lambda: {
+                    "looked_at": files.looked_at,
+                    **_forecast_facts(study, choice, n_threads),
+                },
+            )
             return
         output = required_output(output)
         named = source_name(source, output)

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import NumberOrAuto, choice
+from privsketch.cli.options import PATH, NumberOrAuto, choice
 from privsketch.cli.output import is_standard, require_file, require_free, say, say_written, write
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 
 if TYPE_CHECKING:
     from privsketch import ClusterModel, GaussianMixtureModel, PCAModel, Sketch
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("sketch_file", metavar="SKETCH", type=_PATH)
+@click.argument("sketch_file", metavar="SKETCH", type=PATH)
 @choice(
     "--task",
     ["kmeans", "gaussian-mixture", "pca"],
@@ -46,8 +44,8 @@ _PATH = click.Path(path_type=Path)
     help="Search for principal components; auto if left out.",
     open=True,
 )
-@click.option("-o", "--output", type=_PATH, help="File of the model, JSON; - for standard output.")
-@click.option("--report", type=_PATH, help="File of an HTML report.")
+@click.option("-o", "--output", type=PATH, help="File of the model, JSON; - for standard output.")
+@click.option("--report", type=PATH, help="File of an HTML report.")
 @click.option("--title", help="Of the report.")
 @choice(
     "--decoder",
@@ -72,6 +70,8 @@ def learn(
 ) -> None:
     """Learn clusters, a mixture or principal components from a sketch, at no further cost.
 
+    A sketch that no records can have led to is refused, as by `merge`.
+
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html
     """
@@ -79,6 +79,7 @@ def learn(
     from privsketch.cli.progress import spinner
     from privsketch.errors import AccessError
     from privsketch.formats import write_file
+    from privsketch.sketching.limits import require_possible
 
     require_file(report, "a report is a page of its own")
     if output is not None and report is not None and output.resolve() == report.resolve():
@@ -90,6 +91,7 @@ def learn(
                 raise AccessError(f"{path} exists, and is no earlier result of this kind; move it")
             require_free(path, True, "")
     released = load_sketch(sketch_file)
+    require_possible(released)
     task = task or released.design.task
     given = {name: value for name, value in choices.items() if value is not None}
     with spinner("learning"):

@@ -18,31 +18,35 @@ from privsketch.cli.keys.commands import keygen, sign, trust, verify
 from privsketch.cli.keys.options import KEY, PASSPHRASE_FILE, SIGNED_BY, sign_result, signing_key
 from privsketch.cli.learn import learn
 from privsketch.cli.ledger.commands import ledger
-from privsketch.cli.options import choice, listed_numbers, study_options
-from privsketch.cli.output import require_free, say, say_cautions, say_written, write
+from privsketch.cli.options import PATH, choice, listed_numbers, study_options
+from privsketch.cli.output import note, require_free, say, say_cautions, say_written, write
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.schema import schema
-from privsketch.cli.shell.answer import JSON, Answer, answer, begin, begun, wants_json
-from privsketch.cli.shell.failure import Failure
+from privsketch.cli.shell.answer import JSON, Answer, UnreadError, answer, begin, begun, wants_json
+from privsketch.cli.shell.failure import EXIT_CODES, Failure
 from privsketch.cli.shell.group import Group
 from privsketch.cli.sketch import sketch
 from privsketch.cli.spending import reported_spending
 from privsketch.cli.stopping import Stop, stoppable
 from privsketch.cli.survey import bounds, check
 
-_PATH = click.Path(path_type=Path)
+_ALLOW_WEIGHTS = click.option(
+    "--allow-weights",
+    is_flag=True,
+    help="Accept sketches that say of themselves that their records count more often than once.",
+)
 
 
 class _Main(Group):
     """Ends every command with its answer or its failure."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        asked = begin(ctx, args)
+        asked, says_nothing = begin(ctx, args), not args
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:  # of what stands before the command
-            if not args:  # click shows the help
+            if says_nothing:  # click shows the help
                 raise
             self._fail(ctx, error, Stop(), *asked)
 
@@ -75,6 +79,8 @@ class _Main(Group):
         from privsketch.errors import AccessError
 
         failure = Failure.of(error, stop, command)
+        if isinstance(error, UnreadError) and not failure.counts:
+            ctx.exit(EXIT_CODES["interrupted"])  # the reader has seen enough, and knows it
         failure.show()
         with suppress(AccessError):  # of a standard output that nobody reads
             told.show(failure.to_json())
@@ -97,7 +103,7 @@ def main() -> None:
 @click.option(
     "--output",
     "-o",
-    type=_PATH,
+    type=PATH,
     default=Path("privsketch-demo"),
     show_default=True,
     help="Folder for the files of the demo.",
@@ -179,7 +185,7 @@ main.add_command(plan)
 @click.option(
     "-o",
     "--output",
-    type=_PATH,
+    type=PATH,
     required=True,
     help="File of the design, JSON; - for standard output.",
 )
@@ -223,9 +229,9 @@ main.add_command(sketch)
 
 
 @main.command()
-@click.argument("sketches", nargs=-1, required=True, type=_PATH)
+@click.argument("sketches", nargs=-1, required=True, type=PATH)
 @click.option(
-    "-o", "--output", type=_PATH, required=True, help="File of the sum; - for standard output."
+    "-o", "--output", type=PATH, required=True, help="File of the sum; - for standard output."
 )
 @click.option(
     "--same-records", is_flag=True, help="Accept sketches of the same source; their budgets add."
@@ -234,6 +240,7 @@ main.add_command(sketch)
     "--weights",
     help="Whole numbers, one for each sketch: how often its records count; once if left out.",
 )
+@_ALLOW_WEIGHTS
 @SIGNED_BY
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 @JSON
@@ -242,6 +249,7 @@ def merge(
     output: Path,
     same_records: bool,
     weights: str | None,
+    allow_weights: bool,
     signed_by: tuple[str, ...],
     force: bool,
 ) -> None:
@@ -253,6 +261,7 @@ def merge(
     """
     import privsketch as ps
     from privsketch.cli.keys.checking import load_sketches
+    from privsketch.sketching.merge import weight_lines
 
     factors = None
     if weights is not None:
@@ -262,10 +271,12 @@ def merge(
             raise click.BadParameter(f"--weights {weights}: expected a list like 2,1,1") from None
     require_free(output, force, "it would be replaced")
     parts = load_sketches(sketches, signed_by)
-    total = ps.merge(parts, same_records=same_records, weights=factors)
+    total = ps.merge(parts, same_records=same_records, weights=factors, allow_weights=allow_weights)
     write(total.save, output)
     say(total.receipt.describe(), output)
-    found = ps.compare(parts) if len(parts) > 1 else None
+    for line in weight_lines(total):
+        note(line, output)
+    found = ps.compare(parts, allow_weights=True) if len(parts) > 1 else None
     for line in [] if found is None else found.merge_lines():
         say(line, output)
     say_written(output)
@@ -277,13 +288,18 @@ def merge(
 
 
 @main.command()
-@click.argument("sketches", nargs=-1, required=True, type=_PATH)
-@click.option("--report", type=_PATH, help="File of a page with a picture, HTML.")
+@click.argument("sketches", nargs=-1, required=True, type=PATH)
+@click.option("--report", type=PATH, help="File of a page with a picture, HTML.")
+@_ALLOW_WEIGHTS
 @SIGNED_BY
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @JSON
 def compare(
-    sketches: tuple[Path, ...], report: Path | None, signed_by: tuple[str, ...], force: bool
+    sketches: tuple[Path, ...],
+    report: Path | None,
+    allow_weights: bool,
+    signed_by: tuple[str, ...],
+    force: bool,
 ) -> None:
     """Say which source is unlike the others, and whether a unit explains it.
 
@@ -301,7 +317,7 @@ def compare(
         raise click.UsageError("give two sketches or more: one is compared with the others")
     if report is not None:
         require_free(report, force, "it would be replaced")
-    found = ps.compare(load_sketches(sketches, signed_by))
+    found = ps.compare(load_sketches(sketches, signed_by), allow_weights=allow_weights)
     say(found.describe(), report)
     if report is not None:
         from privsketch.report.sources import save_comparison
@@ -319,7 +335,7 @@ main.add_command(ledger)
 
 
 @main.command()
-@click.argument("file", type=_PATH)
+@click.argument("file", type=PATH)
 @JSON
 def inspect(file: Path) -> None:
     """Say what a file of privsketch contains.

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from privsketch.schema.table import Schema
 
 
+# What cannot be read is told by whoever reads it, with the exit code of a file.
+PATH = click.Path(path_type=Path, readable=False)
+
+
 def choice(
     name: str, values: Sequence[str], *, help: str, open: bool = False
 ) -> Callable[[Any], Any]:
@@ -57,7 +61,7 @@ DOMAIN = (
     click.option("--ball", type=float, metavar="RADIUS", help="Records lie in a ball."),
     click.option(
         "--schema",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="FILE",
         help="What is public about the table: kinds and bounds of columns, missing values, "
         "persons. In place of --box and --ball; `privsketch schema draft` begins one.",
@@ -142,7 +146,7 @@ _LEDGER = (
     click.option(
         "--ledger",
         "ledger_file",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="FILE",
         help="Enter it in this ledger before noise is drawn, and refuse it above the limit; what "
         "PRIVSKETCH_LEDGER names if left out.",

@@ -11,7 +11,7 @@ import click
 
 from privsketch.cli.options import study_options
 from privsketch.cli.output import filled, say_cautions
-from privsketch.cli.shell.answer import JSON, answer, wants_json
+from privsketch.cli.shell.answer import JSON, answer, say, wants_json
 
 if TYPE_CHECKING:
     from privsketch.design.alternatives import Alternative, Plan
@@ -118,7 +118,7 @@ def _show(found: Plan, said: Sequence[str]) -> None:
     reasons = [text for text in found.reasons if not any(one in text for one in said)]
     notes = [] if is_wide else [_NARROW_NOTE]
     for place, text in enumerate([recommended, *reasons, *notes]):
-        click.echo(filled(text, "" if place else "recommended", _INDENT, width))
+        say(filled(text, "" if place else "recommended", _INDENT, width))
 
 
 def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:

@@ -11,6 +11,7 @@ import click
 from privsketch.cli.options import (
     DOMAIN,
     MISSING,
+    PATH,
     SOURCE,
     THREADS,
     choice,
@@ -31,9 +32,8 @@ from privsketch.cli.output import (
     say_source,
 )
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.spending import reported_spending, say_left, say_quote
+from privsketch.cli.spending import end_dry_run, reported_spending, say_left
 
-_PATH = click.Path(path_type=Path)
 _AGAIN = "releasing its records again would spend the budget again"
 
 
@@ -44,11 +44,11 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option(
     "-o",
     "--output",
-    type=_PATH,
+    type=PATH,
     help="Table of released rows: .parquet, .csv, .arrow, .feather or .npy. Needed unless "
     "--dry-run is there.",
 )
@@ -116,7 +116,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--publish-matrix",
     "matrix_file",
-    type=_PATH,
+    type=PATH,
     metavar="FILE",
     help="Write the matrix to a .npy file, once the release is complete.",
 )
@@ -196,16 +196,11 @@ def release(
             )
         if dry_run:
             say(_forecast(projection, records), None)
-            say_quote(ledger, projection.cost, None)
-            if wants_json():
-                from privsketch.cli.shell.facts import receipt_facts
-
-                answer(
-                    dry_run=True,
-                    looked_at=records.looked_at,
-                    **_forecast_facts(projection),
-                    **receipt_facts(projection.receipt()),
-                )
+            end_dry_run(
+                ledger,
+                projection.cost,
+                lambda: {"looked_at": records.looked_at, **_forecast_facts(projection)},
+            )
             return
         output = required_output(output)
         with record_bar(data, "releasing") as advance, writing_to(str(output)):
@@ -280,12 +275,15 @@ def _forecast(projection: Any, records: Any) -> str:
 
 def _forecast_facts(projection: Any) -> dict[str, Any]:
     """The same for machines."""
+    from privsketch.cli.shell.facts import receipt_facts
+
     return {
         "dim": projection.dim,
         "n_components": projection.n_components,
         "signal": projection.protection.reach / projection.n_components**0.5,
         "noise": projection.noise.law.kind,
         "noise_std": projection.noise_variance**0.5,
+        **receipt_facts(projection.receipt()),
     }
 
 

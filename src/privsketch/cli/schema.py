@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import file_options
+from privsketch.cli.options import PATH, file_options
 from privsketch.cli.output import require_free, say, say_written, write
 from privsketch.cli.shell.answer import JSON, answer, remark
 from privsketch.cli.shell.group import Group
 
 if TYPE_CHECKING:
     from privsketch.errors import PrivsketchError
-
-_PATH = click.Path(path_type=Path)
 
 
 @click.group(cls=Group)
@@ -32,11 +30,11 @@ def schema() -> None:
 
 
 @schema.command()
-@click.argument("data", type=_PATH)
+@click.argument("data", type=PATH)
 @click.option(
     "-o",
     "--output",
-    type=_PATH,
+    type=PATH,
     required=True,
     help="File of the schema, JSON; - for standard output.",
 )
@@ -74,8 +72,8 @@ def draft(data: Path, output: Path, written: dict[str, Any], force: bool) -> Non
 
 
 @schema.command("check")
-@click.argument("file", metavar="SCHEMA", type=_PATH)
-@click.argument("data", nargs=-1, type=_PATH)
+@click.argument("file", metavar="SCHEMA", type=PATH)
+@click.argument("data", nargs=-1, type=PATH)
 @file_options
 @JSON
 def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) -> None:

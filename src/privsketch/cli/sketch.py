@@ -12,6 +12,7 @@ import click
 from privsketch.cli.keys.options import KEY, PASSPHRASE_FILE, SIGNED_BY, sign_result, signing_key
 from privsketch.cli.options import (
     MISSING,
+    PATH,
     SOURCE,
     THREADS,
     choice,
@@ -30,9 +31,8 @@ from privsketch.cli.output import (
     write,
 )
 from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.spending import reported_spending, say_left, say_quote
+from privsketch.cli.spending import end_dry_run, reported_spending, say_left
 
-_PATH = click.Path(path_type=Path)
 _MIN_DIGITS = 16  # eight are found by trying designs for an hour
 _PERSONS = (
     "persons     finding the records of each that count is not included; rows wait for it in "
@@ -41,12 +41,12 @@ _PERSONS = (
 
 
 @click.command()
-@click.argument("design_file", metavar="DESIGN", type=_PATH)
-@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.argument("design_file", metavar="DESIGN", type=PATH)
+@click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option(
     "-o",
     "--output",
-    type=_PATH,
+    type=PATH,
     help="File of the sketch; - for standard output. Needed unless --dry-run is there.",
 )
 @SOURCE
@@ -145,11 +145,13 @@ def sketch(
             if recipe.budget.unit.person is not None:
                 told = f"{cost}\n{_PERSONS}"
             say(f"{recipe.describe()}\n\n{told}\n\nno record was read; nothing was spent", None)
-            say_quote(ledger, lambda: cost_of_design(recipe), None)
-            if wants_json():
+
+            def facts() -> dict[str, Any]:
                 from privsketch.cli.shell.facts import design_facts
 
-                answer(dry_run=True, **design_facts(recipe), estimate=asdict(cost))
+                return {**design_facts(recipe), "estimate": asdict(cost)}
+
+            end_dry_run(ledger, lambda: cost_of_design(recipe), facts)
             return
         # Learn it before the budget is spent.
         output = required_output(output)

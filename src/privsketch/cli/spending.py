@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from privsketch.cli.output import note
-from privsketch.cli.shell.answer import readable
+from privsketch.cli.shell.answer import answer, readable, wants_json
 from privsketch.cli.stopping import NOTHING, Stop
 
 _COUNTS = "the budget counts as spent"
@@ -98,14 +98,23 @@ def _shown_warnings() -> Iterator[None]:
         yield
 
 
-def say_quote(ledger: Any, cost: Callable[[], Any], output: Path | None) -> None:
-    """What a ledger would say to a release that is not made."""
+def end_dry_run(ledger: Any, cost: Callable[[], Any], facts: Callable[[], dict[str, Any]]) -> None:
+    """The answer of a release that is not made, and what a ledger says to it; a refusal is one."""
+    from privsketch.errors import BudgetError
     from privsketch.ledger.entry import named
 
-    found = named(ledger)
+    found, allowed, told = named(ledger), None, ""
     if found is not None:
         book, name = found
-        note(f"data set {name!r} of the ledger: {book.quote(name, cost()).words}", output)
+        quote = book.quote(name, cost())
+        allowed, told = quote.allowed, f"data set {name!r}"
+        if allowed:
+            note(f"{told} of the ledger: {quote.words}", None)
+        told = f"{told}: {quote.words.removeprefix('refused: ')}"
+    if wants_json():
+        answer(dry_run=True, allowed=allowed, **facts())
+    if allowed is False:
+        raise BudgetError(told)
 
 
 def say_left(ledger: Any, output: Path | None) -> None:

@@ -10,7 +10,7 @@ import click
 
 from privsketch.cli.options import (
     MISSING,
-    SOURCE,
+    PATH,
     THREADS,
     choice,
     chosen_columns,
@@ -18,19 +18,17 @@ from privsketch.cli.options import (
     ledger_options,
 )
 from privsketch.cli.shell.answer import JSON, answer, say, standard_output, wants_json
-from privsketch.cli.spending import reported_spending, say_left
+from privsketch.cli.spending import end_dry_run, reported_spending, say_left
 
 if TYPE_CHECKING:
     from privsketch import Check
     from privsketch.design.recipe import Design
     from privsketch.schema.table import Schema
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("design_file", metavar="DESIGN", type=_PATH)
-@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.argument("design_file", metavar="DESIGN", type=PATH)
+@click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
 @file_options
 @MISSING
@@ -109,7 +107,7 @@ def design_or_schema(path: Path) -> Design | Schema:
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True, type=_PATH)
+@click.argument("data", nargs=-1, required=True, type=PATH)
 @click.option("--columns", required=True, help="Columns of numbers to propose bounds for: a,b,c.")
 @click.option("--epsilon", type=float, required=True, help="What it may cost; delta is 0.")
 @choice("--neighbours", ["add-remove", "replace"], help="Which change of a table stays hidden.")
@@ -135,14 +133,20 @@ def design_or_schema(path: Path) -> Design | Schema:
     help="Share of the values, by noisy counts, that bounds may leave out at their ends.",
 )
 @file_options
-@SOURCE
+@click.option("--source", help="Name of this set of records in the receipt; none if left out.")
 @ledger_options
 @THREADS
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what it would cost, and what a ledger would say, without reading a record.",
+)
 @JSON
 def bounds(
     data: tuple[Path, ...],
     columns: str,
     written: dict[str, Any],
+    dry_run: bool,
     **options: Any,
 ) -> None:
     """Propose bounds for a schema from noisy counts, at a share of the budget.
@@ -157,6 +161,9 @@ def bounds(
         import privsketch as ps
         from privsketch.cli.progress import record_bar
 
+        if dry_run:
+            _end_dry_bounds(chosen_columns(columns, data) or [], **options)
+            return
         with record_bar(data, "counting") as advance:
 
             def progress(done: int) -> None:
@@ -178,4 +185,27 @@ def bounds(
         if wants_json():
             from privsketch.cli.shell.facts import receipt_facts
 
-            answer(**found.to_json(), **receipt_facts(found.receipt))
+            answer(dry_run=False, **found.to_json(), **receipt_facts(found.receipt))
+
+
+def _end_dry_bounds(
+    columns: list[str] | list[int],
+    *,
+    epsilon: float,
+    neighbours: Any,
+    ledger: Any,
+    **options: Any,
+) -> None:
+    """What bounds would cost."""
+    import privsketch as ps
+    from privsketch.cli.shell.facts import cost_facts
+    from privsketch.ledger.entry import cost_of_budget
+    from privsketch.survey.bounds import doublings
+
+    names = ("person", "max_records", "rows_per_person", "missing_person")
+    schema = doublings(columns, **{name: options[name] for name in names})
+    budget = schema.charged(ps.Budget(epsilon, 0.0, neighbours))
+    say(f"columns     {', '.join(schema.names)}\ncost        {budget.describe()}")
+    say("no record was read; nothing was spent")
+    facts = {"names": list(schema.names), "cost": cost_facts(budget)}
+    end_dry_run(ledger, lambda: cost_of_budget(budget), lambda: facts)

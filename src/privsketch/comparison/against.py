@@ -110,7 +110,7 @@ def learn_reference(
     sketches: Sequence[Sketch], features: Features, size: int | None = None
 ) -> Reference:
     """A mixture of the sum of sketches; of `size` clusters if that is given."""
-    total = merge(sketches, same_records=True)
+    total = merge(sketches, same_records=True, allow_weights=True)
     design = total.design
     wanted = n_components(design) if size is None else size
     solution = decode_joint(problem_of(total), wanted, public_rng(design), n_init=1)

@@ -8,6 +8,7 @@ alarm, or nothing does, which is information (docs/comparing.md).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.stats import norm
@@ -29,7 +30,7 @@ from privsketch.comparison.reference import Features
 from privsketch.comparison.result import ClusterShares, ColumnChange, Comparison, SourceComparison
 from privsketch.errors import MergeError
 from privsketch.features.maps import Contribution
-from privsketch.sketching.merge import merge
+from privsketch.sketching.merge import merge, weight_lines
 from privsketch.sketching.sketch import Sketch
 
 CHANCE = 1e-4  # that one of alike sources is said to differ, in all
@@ -38,7 +39,7 @@ MIN_SINGLE = 0.05  # share of a misfit that a change of one column alone explain
 MAX_NAMED = 3  # columns that are named
 
 
-def compare(sketches: Iterable[Sketch]) -> Comparison:
+def compare(sketches: Iterable[Sketch], *, allow_weights: bool = False) -> Comparison:
     """Hold sketches of one study beside each other. Charges nothing.
 
     Says which source is unlike the others beyond noise and sampling, by how much and along which
@@ -51,6 +52,8 @@ def compare(sketches: Iterable[Sketch]) -> Comparison:
     ----------
     sketches : list of Sketch
         At least two, of the same design. A merged one counts as one source.
+    allow_weights : bool
+        Take sketches whose records count more often than once, too.
 
     Examples
     --------
@@ -67,7 +70,14 @@ def compare(sketches: Iterable[Sketch]) -> Comparison:
     >>> print(*found.alarm_lines())
     c: weight: 2.205 times what the others have (pounds instead of kilograms)
     """
-    parts = _checked(sketches)
+    parts = _checked(sketches, allow_weights)
+    found = _compared(parts)
+    weighted = [line for part in parts for line in weight_lines(part)]
+    return replace(found, notes=(*weighted, *found.notes)) if weighted else found
+
+
+def _compared(parts: list[Sketch]) -> Comparison:
+    """The same of sketches that may be compared."""
     design = parts[0].design
     if not design.mapping.has_table:
         return _compare_moments(parts)
@@ -82,7 +92,7 @@ def compare(sketches: Iterable[Sketch]) -> Comparison:
         for place, part in enumerate(parts):
             # An odd one among the others would make all of them unlike.
             kept = [other for s, other in enumerate(parts) if s != place and s not in odd]
-            others = merge(kept, same_records=True)
+            others = merge(kept, same_records=True, allow_weights=True)
             look = looks.get(place)
             reference = None if look is None else look.reference
             difference = difference_of(seen[place], observe(others, rows), reference, rng)
@@ -101,11 +111,12 @@ def compare(sketches: Iterable[Sketch]) -> Comparison:
     return Comparison(design, tuple(found), clusters, tuple(notes))
 
 
-def _checked(sketches: Iterable[Sketch]) -> list[Sketch]:
+def _checked(sketches: Iterable[Sketch], allow_weights: bool) -> list[Sketch]:
     parts = list(sketches) if isinstance(sketches, Iterable) else []
     if len(parts) < 2 or not all(isinstance(part, Sketch) for part in parts):
         raise MergeError("compare: expected two sketches or more, in a list")
-    merge(parts, same_records=True)  # refuses what is of another study, or of no records
+    # Refuses what is of another study, or of no records.
+    merge(parts, same_records=True, allow_weights=allow_weights)
     return parts
 
 
@@ -179,7 +190,8 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
     found = []
     level = float(norm.isf(CHANCE / (2 * len(parts) * design.n_values)))
     for part in parts:
-        others = merge([other for other in parts if other is not part], same_records=True)
+        rest = [other for other in parts if other is not part]
+        others = merge(rest, same_records=True, allow_weights=True)
         means, variances = zip(*(_mean_moments(one) for one in (part, others)), strict=True)
         away = means[0] - means[1]
         deviation = np.sqrt(variances[0] + variances[1])

@@ -139,7 +139,7 @@ class Comparison:
     clusters : ClusterShares or None
         How large the clusters of all are at each source; None without a map that has clusters.
     notes : tuple of str
-        What could not be looked at, in words.
+        Whose records count more often than once, and what could not be looked at, in words.
     """
 
     design: Design

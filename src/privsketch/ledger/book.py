@@ -34,6 +34,7 @@ from privsketch.ledger.marks import Marks, Match, close_ones, recognised
 
 MAX_NAME = 200
 MAX_NOTE = 10_000
+_NAMED = 3  # data sets of the same records, in cautions
 
 
 @dataclass(frozen=True)
@@ -174,8 +175,12 @@ class Reservation:
         """What the holder should know about these records, in sentences."""
         found = [
             f"{match.words}; their costs add up, and the ledger counts them apart"
-            for match in self.matches
+            for match in self.matches[:_NAMED]
         ]
+        more = len(self.matches) - _NAMED
+        if more > 0:
+            sets = "data set has" if more == 1 else "data sets have"
+            found.append(f"{more} more {sets} these records, or many of them; costs add up")
         if self.is_unlike:
             found.append(
                 f"no record of data set {self.data_set!r} was recognised among these: is it the "
@@ -364,6 +369,7 @@ class Ledger:
         cost : Cost
         """
         with store.opened(self._path) as log:
+            self._require_whole(log)
             found = self._data_set(log, name)
         try:
             charged = charge(cost, found)
@@ -406,6 +412,8 @@ class Ledger:
         ------
         BudgetError
             The limit does not allow it. Nothing was spent.
+        FileError
+            A line of the ledger was altered or taken away: what is left is not known.
         """
         if not isinstance(what, str) or not _is_text(what):
             raise ParameterError("what", what, "expected a text")
@@ -414,6 +422,7 @@ class Ledger:
         content = {"cost": cost.to_json(), "what": what, "source": source}
         entry = secrets.token_hex(8)
         with store.opened(self._path, write=True) as log:
+            self._require_whole(log)
             found = self._data_set(log, name)
             try:
                 charged = charge(cost, found)
@@ -547,6 +556,18 @@ class Ledger:
                 "entries": [entry.to_json() for entry in _entries(log.lines())],
             }
 
+    def _require_whole(self, log: store.Log) -> None:
+        """Refuse a ledger that was edited: it may say that more is left than is.
+
+        `check` looks at all that can be wrong; this is what a release can wait for.
+        """
+        for _, found in log.chained():
+            if found:
+                raise FileError(
+                    f"{self._path}: {found[0]}; not a whole ledger, do not use it, and bring back "
+                    "a copy"
+                )
+
     def _data_set(self, log: store.Log, name: object) -> DataSet:
         if not isinstance(name, str):
             raise ParameterError("name", name, "expected the name of a data set")
@@ -562,12 +583,11 @@ class Ledger:
 
     def _standing(self, log: store.Log, line: store.Line) -> DataSet:
         amounts = log.amounts(line.data_set)
-        n_committed = sum(1 for _ in log.lines(line.data_set, kind="commit"))
         return replace(
             stated(line, self._accounting),
             spent=Total.of(amounts.values()),
             n_entries=len(amounts),
-            n_open=len(amounts) - n_committed,
+            n_open=len(amounts) - log.n_committed(line.data_set),
         )
 
 

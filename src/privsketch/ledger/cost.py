@@ -8,7 +8,7 @@ steps are at most those of 4 rho (Bun and Steinke, 2016, Proposition 1.9). docs/
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from numbers import Rational, Real
@@ -36,6 +36,8 @@ class Cost:
     neighbours : {"add-remove", "replace"}
     unit : Unit
         What is protected.
+    is_rows : bool
+        Whether rows are released, which know of one relation only; not kept.
     """
 
     epsilon: Fraction
@@ -43,6 +45,7 @@ class Cost:
     rho: Fraction | None = None
     neighbours: Neighbours = "add-remove"
     unit: Unit = ONE_RECORD
+    is_rows: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         epsilon, delta = as_fraction("epsilon", self.epsilon), as_fraction("delta", self.delta)
@@ -74,10 +77,13 @@ class Cost:
         if self.neighbours == neighbours:
             return self
         if neighbours == "add-remove":
+            release = "a release of rows" if self.is_rows else "the release"
+            instead = "" if self.is_rows else "release with `neighbours='add-remove'`, or "
             raise BudgetError(
-                "the release hides what a record says (`neighbours='replace'`), the data set is "
-                "stated to hide whether one is there (add-remove): how many there are would be "
-                "public; release with `neighbours='add-remove'`"
+                f"{release} hides what a record says (neighbours replace), the data set is stated "
+                "to hide whether one is there (add-remove): how many there are would be public; "
+                f"{instead}add a data set of replace: Ledger.add(..., neighbours='replace'), "
+                "privsketch ledger add --neighbours replace"
             )
         return replace(
             self,

@@ -216,8 +216,13 @@ def named(ledger: LedgerName) -> tuple[Ledger, str] | None:
             raise ParameterError("ledger", None, "a data set without a ledger", _STATE)
     if path is None:
         return None
+    if isinstance(path, Ledger):
+        advice = "give its file: (ledger.path, 'name')"
+        raise ParameterError("ledger", ledger, "expected a path and the name of a data set", advice)
     if not isinstance(path, str | os.PathLike):
         raise ParameterError("ledger", ledger, "expected a path and the name of a data set")
+    if path == "":
+        raise ParameterError("ledger", ledger, "expected the file of a ledger", "None is for none")
     book = Ledger(path)
     if name is None:
         name = os.environ.get(DATASET) or None

@@ -9,7 +9,7 @@ because with less of it the last transaction may be undone by a power cut. A pro
 leaves its transaction undone or done. Connections live for one operation, and none is open in a
 process while it forks: a child would inherit what SQLite believes about locks, but not the locks.
 For the same reason (POSIX drops all of a file's locks when any descriptor of it is closed) nothing
-here opens the file but SQLite.
+here opens the file but SQLite, and `formats` while no thread works on a ledger.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import json
 import os
 import secrets
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,10 +28,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from privsketch.errors import AccessError, FileError
-from privsketch.formats import canonical_json, require_writable
+from privsketch.formats import (
+    LEDGER_ID,
+    canonical_json,
+    ledgers_at_work,
+    require_writable,
+    temporary_beside,
+)
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount
 
-APPLICATION_ID = 0x70736B6C  # "pskl", at byte 68 of the file: file(1) and SQLite's tools show it
 VERSION = 1
 KEY_BYTES = 32
 BUSY_SECONDS = 120.0  # that one operation waits for others; each takes some milliseconds
@@ -68,15 +72,6 @@ CREATE TRIGGER no_change BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'lines s
 CREATE TRIGGER no_removal BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'lines stay'); END;
 """
 
-# While a thread works on a ledger, no other thread of the process forks.
-_at_work = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_at_work.acquire,
-        after_in_parent=_at_work.release,
-        after_in_child=_at_work.release,
-    )
-
 
 class Line(NamedTuple):
     """One line of the log."""
@@ -107,7 +102,7 @@ class Log:
     def __init__(self, connection: sqlite3.Connection, what: str) -> None:
         self._connection = connection
         (application,) = self._one("PRAGMA application_id")
-        if application != APPLICATION_ID:
+        if application != LEDGER_ID:
             raise FileError(f"{what}: not a privsketch ledger")
         (version,) = self._one("PRAGMA user_version")
         if version > VERSION:
@@ -126,8 +121,12 @@ class Log:
 
     @property
     def beginning(self) -> str:
-        """What the first line's hash covers in place of a line before it."""
-        return hashlib.sha256(canonical_json([self.accounting, self.time])).hexdigest()
+        """What the first line's hash covers in place of a line before it.
+
+        The key too: with another one, no record would be recognised.
+        """
+        key = hashlib.sha256(self.key).hexdigest()
+        return hashlib.sha256(canonical_json([self.accounting, self.time, key])).hexdigest()
 
     @property
     def head(self) -> tuple[int, str]:
@@ -162,6 +161,21 @@ class Log:
         for row in self._connection.execute(query, tuple(given.values())):
             yield Line(*row)
 
+    def chained(self) -> Iterator[tuple[Line, list[str]]]:
+        """All lines, each with what its place, its hash and its signs say against it."""
+        before, number = self.beginning, 0
+        for line in self.lines():
+            found, number = [], number + 1
+            if line.number != number:
+                found.append(f"line {number} is missing")
+                number = line.number
+            if line.digest(before) != line.hash:
+                found.append(f"line {number}: its hash does not match; it was altered")
+            if any("-" in (amount or "") for amount in (line.epsilon, line.delta, line.rho)):
+                found.append(f"line {number}: a negative cost")
+            before = line.hash
+            yield line, found
+
     def amounts(self, data_set: str) -> dict[str, Amount]:
         """What every entry of a data set adds to its total."""
         found = {}
@@ -172,6 +186,11 @@ class Log:
         for entry, *amount in self._connection.execute(query, (data_set,)):
             found[entry] = amount_of(*amount)  # a commit stands after what it commits
         return found
+
+    def n_committed(self, data_set: str) -> int:
+        """Entries of a data set that were committed."""
+        query = "SELECT COUNT(*) FROM log WHERE data_set = ? AND kind = 'commit'"
+        return int(self._one(query, data_set)[0])
 
     def keep_marks(self, data_set: str, marks: bytes) -> None:
         """Marks of a data set, once."""
@@ -203,7 +222,7 @@ def content_of(line: Line) -> dict[str, Any]:
 @contextmanager
 def opened(path: Path, *, write: bool = False) -> Iterator[Log]:
     """One transaction on a ledger; what was written is on disk when it ends without an error."""
-    with _at_work, told_errors(path):
+    with ledgers_at_work, told_errors(path):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=rw",
             uri=True,
@@ -257,6 +276,17 @@ _REASONS = {
 }
 
 
+def _why_closed(path: Path) -> str:
+    """Why SQLite could not open a file, which it does not say."""
+    if not os.path.exists(path):
+        return "no such ledger"
+    if path.is_dir():
+        return "is a folder, not a file"
+    if not os.access(path, os.R_OK):
+        return "it cannot be read; a ledger is for its holder alone"
+    return "it or its folder cannot be written"
+
+
 @contextmanager
 def told_errors(path: Path) -> Iterator[None]:
     """SQLite's errors as errors of a file."""
@@ -265,8 +295,7 @@ def told_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         reason = _REASONS.get(_name(error))
         if _name(error) == "SQLITE_CANTOPEN":
-            is_there = os.path.exists(path)
-            reason = "it or its folder cannot be written" if is_there else "no such ledger"
+            reason = _why_closed(path)
         if reason is None:
             reason = f"damaged or of another kind ({error})"
         is_reached = reason.startswith(("damaged", "not a"))
@@ -275,13 +304,13 @@ def told_errors(path: Path) -> Iterator[None]:
 
 def create(path: Path, accounting: Accounting) -> None:
     """A new, empty ledger under a name that nothing has; it appears whole or not at all."""
-    require_writable(path)
     if os.path.lexists(path):
         raise AccessError(f"{path} exists; a ledger is never replaced")
-    temporary = path.parent / f".{secrets.token_hex(8)}.part"
+    require_writable(path)
+    temporary = temporary_beside(path)
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with _at_work, told_errors(path):
+        with ledgers_at_work, told_errors(path):
             _fill(temporary, accounting)
         _name_it(temporary, path)
     except OSError as error:
@@ -297,7 +326,7 @@ def _fill(path: Path, accounting: Accounting) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {LEDGER_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.executescript(_SCHEMA)
         values = (1, accounting, now(), secrets.token_bytes(KEY_BYTES))

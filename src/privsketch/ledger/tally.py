@@ -24,7 +24,6 @@ _MOST = 10_000  # fits that are remembered
 class _Fit:
     marks: Marks
     receipt: Receipt
-    was_told: bool = False
 
 
 class Tally:
@@ -32,17 +31,19 @@ class Tally:
 
     def __init__(self) -> None:
         self._fits: list[_Fit] = []
+        self._told: set[tuple[bytes, str]] = set()
         self._lock = Lock()
 
     def count(self, marks: Marks, receipt: Receipt) -> list[str]:
         """Remember a fit; what there is to say about it, which is nothing or one sentence."""
-        fit = _Fit(marks, receipt)
+        fit, kind = _Fit(marks, receipt), (marks.encoding, receipt.unit)
         with self._lock:
             earlier = [one for one in self._fits if _is_again(one, fit)]
             self._fits = [*self._fits[-_MOST:], fit]
-            fit.was_told = bool(earlier)
-            if not earlier or any(one.was_told for one in earlier):
+            # Once for all parts of a table: folds of a search may have nothing in common.
+            if not earlier or kind in self._told:
                 return []
+            self._told.add(kind)
         costs = [one.receipt for one in (*earlier, fit)]
         cost = cost_text(
             exact_sum([one.epsilon for one in costs]), exact_sum([one.delta for one in costs])

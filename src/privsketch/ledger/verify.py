@@ -7,8 +7,6 @@ last line at its time.
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from privsketch.errors import PrivsketchError
 from privsketch.ledger.accounting import Amount, Total
 from privsketch.ledger.book import DataSet, charge, stated
@@ -25,15 +23,8 @@ def problems(log: Log) -> list[str]:
     if not isinstance(log.key, bytes) or len(log.key) != KEY_BYTES:
         found.append("the key has an impossible length")
     replay = _Replay(log)
-    before, number = log.beginning, 0
-    for line in log.lines():
-        number += 1
-        if line.number != number:
-            found.append(f"line {number} is missing")
-            number = line.number
-        if line.digest(before) != line.hash:
-            found.append(f"line {line.number}: its hash does not match; it was altered")
-        before = line.hash
+    for line, faults in log.chained():
+        found += faults
         try:
             found += [f"line {line.number}: {text}" for text in replay.faults(line)]
         except (PrivsketchError, ValueError, TypeError, KeyError, ZeroDivisionError):
@@ -94,8 +85,6 @@ class _Replay:
             found.append("what is charged is not what the cost comes to")
         self._reserved[str(line.entry)] = cost
         self._amounts[line.data_set][str(line.entry)] = amount
-        if min(amount.epsilon, amount.delta, amount.rho or Fraction(0)) < 0:
-            found.append("a negative cost")
         self.totals[line.data_set] = self.totals[line.data_set].plus(amount)
         if not data_set.limit.allows(self.totals[line.data_set]):
             found.append(f"data set {line.data_set!r} is above its limit")

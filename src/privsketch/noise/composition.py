@@ -145,7 +145,7 @@ def compose(receipts: Iterable[Receipt], *, delta: float | None = None) -> Compo
     >>> together.bounds[0].epsilon, together.best.epsilon < 3
     (10.0, True)
     """
-    parts = tuple(receipts)
+    parts = tuple(receipts) if isinstance(receipts, Iterable) else ()
     if not parts or not all(isinstance(part, Receipt) for part in parts):
         raise ParameterError("receipts: expected receipts, at least one, in a list")
     require_alike(parts)

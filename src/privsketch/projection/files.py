@@ -7,7 +7,6 @@ and appear when they are complete, the receipt first: no table is ever without o
 from __future__ import annotations
 
 import os
-import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import Any
 from privsketch._typing import Block, Floats
 from privsketch.budget import checked_source
 from privsketch.errors import AccessError, RecordError
-from privsketch.formats import require_writable
+from privsketch.formats import require_writable, temporary_beside
 from privsketch.ledger.entry import LedgerName
 from privsketch.projection.description import ReleaseDescription, released_names
 from privsketch.projection.rows import Projection
@@ -68,7 +67,7 @@ def release_files(
     _require_own_receipt(output)
     for path in (output, receipt_file):
         require_writable(path)
-    table, words = _temporary(output), _temporary(receipt_file)
+    table, words = temporary_beside(output), temporary_beside(receipt_file)
     receipts: list[Receipt] = []
     try:
         with (
@@ -162,10 +161,6 @@ class _Waiting:
         if len(parts) == 1:
             return parts[0]
         return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
-
-
-def _temporary(path: Path) -> Path:
-    return path.parent / f".{secrets.token_hex(8)}.part"
 
 
 def _name_both(table: Path, output: Path, words: Path, receipt_file: Path) -> None:

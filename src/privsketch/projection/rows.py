@@ -273,7 +273,7 @@ class Projection:
                 f"the release protects {self.protection.unit_in_words}: a ledger counts what is "
                 "revealed of whole records; nothing was spent"
             )
-        return cost_of_receipt(self.receipt(), ONE_RECORD)
+        return replace(cost_of_receipt(self.receipt(), ONE_RECORD), is_rows=True)
 
     def _releases(
         self,

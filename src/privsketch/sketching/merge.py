@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from privsketch.errors import MergeError, ParameterError, require_count
 from privsketch.noise.laws import saturating_add, saturating_multiply
+from privsketch.noise.mechanism import NoiseLaw
 from privsketch.receipt import INSECURE
-from privsketch.sketching.limits import require_possible
+from privsketch.sketching.limits import FALSE_ALARM, require_possible
 from privsketch.sketching.sketch import MAX_WEIGHT, Sketch, merged_receipt, releases_of
 
 
@@ -19,19 +21,21 @@ def merge(
     *,
     same_records: bool = False,
     weights: Sequence[int] | None = None,
+    allow_weights: bool = False,
 ) -> Sketch:
     """Add sketches of one design up.
 
     Charges nothing: it only rearranges what was released. Different sources hold
     different records, so their costs do not add. The same source twice is refused
     unless `same_records=True` says that its costs are to add. A sketch whose sums no records
-    can have led to, such as one that was multiplied by hand, is refused; of an honest one that
-    has a chance below 1e-12.
+    can have led to, such as one that was multiplied by hand, is refused, and so are two of the same
+    values, whatever their names; of honest ones that has a chance below 1e-12.
 
     Sums of records add up to the sum over all records: every record counts alike, and a
     holder in proportion to its number of records, as in ICASSP Definition 4 for holders of
     different sizes. Whole-number `weights`, one for each sketch, let the records of some
-    count more often than once; their noise does so too.
+    count more often than once; their noise does so too. A sketch that has weights already is
+    refused unless `allow_weights=True`: a holder could count for fifty of its size.
 
     Examples
     --------
@@ -47,6 +51,8 @@ def merge(
         raise MergeError("merge: no sketches given")
     if not all(isinstance(part, Sketch) for part in parts):
         raise MergeError("merge: expected sketches, in a list; load files with Sketch.load")
+    if not allow_weights:
+        _require_no_weights(parts)
     if len(parts) == 1 and weights is None:
         require_possible(parts[0])
         return parts[0]
@@ -72,6 +78,7 @@ def merge(
             "`same_records=True` if that is meant; holders of different records need different "
             "source names"
         )
+    _require_own_noise(parts)
     for part in parts:
         require_possible(part)
     factors = _checked_weights(weights, len(parts))
@@ -92,6 +99,65 @@ def merge(
     releases = [single for part in parts for single in releases_of(part)]
     receipt = releases[0] if len(releases) == 1 else merged_receipt(releases)
     return Sketch(values, design, receipt, tuple(ids), tuple(sources), count, tuple(whole))
+
+
+def weight_lines(sketch: Sketch) -> list[str]:
+    """Sources whose records do not count once each, a line for each."""
+    return [
+        f"the records of {source} count {weight} times each"
+        for source, weight in zip(sketch.sources, sketch.weights, strict=True)
+        if weight != 1
+    ]
+
+
+def _require_no_weights(parts: Sequence[Sketch]) -> None:
+    """Refuse a part that says of itself that its records count more often than once."""
+    for part in parts:
+        for source, weight in zip(part.sources, part.weights, strict=True):
+            if weight != 1:
+                raise MergeError(
+                    f"merge: the sketch of source {source!r} has a weight, its records count "
+                    f"{weight} times each; ask for one without, or use `allow_weights=True` if "
+                    "that is meant"
+                )
+
+
+def _require_own_noise(parts: Sequence[Sketch]) -> None:
+    """Refuse two parts of the same values: noise does not repeat, so one is a copy of the other."""
+    law = parts[0].design.sum_noise.sums_law
+    chance = 2 * math.log(len(parts)) + _log_repeat(law)  # of any pair
+    if parts[0].receipt.sampler.startswith(INSECURE) or chance > math.log(FALSE_ALARM):
+        return
+    first: dict[bytes, Sketch] = {}
+    for part in parts:
+        # A copy with a weight is a copy. Quotients of honest sums are exact.
+        values = (part.values // math.gcd(*part.weights)).tobytes()
+        if values in first:
+            names = [repr(", ".join(one.sources)) for one in (first[values], part)]
+            raise MergeError(
+                f"merge: the sketches of sources {names[0]} and {names[1]} have the same values, "
+                "which noise does not do twice: one is a copy of the other; ask for both again"
+            )
+        first[values] = part
+
+
+def _log_repeat(law: NoiseLaw) -> float:
+    """Logarithm of the chance, from above, that noise takes any value stated beforehand.
+
+    Two sketches are equal if the noise of one is that of the other and the difference of their
+    sums, which the largest probability of the law bounds whatever the difference is. That of all
+    sums is enough: with weights, or with the noise of others on top, nothing is more likely.
+    """
+    n, scale = law.n_components, law.scale
+    if law.kind == "laplace":
+        return n * math.log(math.tanh(1 / (2 * scale)))
+    if law.kind == "gaussian":  # a sum of exp(-k^2 / 2 s^2) is at least its integral (Poisson)
+        return -n * max(math.log(scale * math.sqrt(2 * math.pi)), 0.0)
+    # exp(-|z| / scale) sums up to (1 - exp(-1 / scale)) times all (2 r + 1)^n exp(-r / scale), of
+    # which one near the largest is enough.
+    radius = math.floor(n * scale)
+    total = math.log(-math.expm1(-1 / scale)) + n * math.log(2 * radius + 1) - radius / scale
+    return min(-total, 0.0)
 
 
 def _checked_weights(weights: Sequence[int] | None, count: int) -> list[int]:

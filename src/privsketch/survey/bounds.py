@@ -232,15 +232,13 @@ def private_bounds(
     (Number(name='0', low=16.0, high=128.0, scale='linear', unit='', weight=1.0, missing=None,
     fill=None),)
     """
-    if isinstance(columns, str) or not isinstance(columns, Iterable):
-        raise ParameterError("columns: expected a list of names or numbers of columns")
     if isinstance(max_outside, bool) or not (
         isinstance(max_outside, Real) and 0 <= max_outside < 0.5
     ):
         raise ParameterError("max_outside", max_outside, "expected a share from 0 to below 0.5")
-    chosen_names = [name if isinstance(name, str) else _place(name) for name in columns]
-    schema = Schema(
-        tuple(_Doublings(str(name)) for name in chosen_names),
+    chosen_names = _names(columns)
+    schema = doublings(
+        chosen_names,
         person=person,
         max_records=max_records,
         rows_per_person=rows_per_person,
@@ -262,6 +260,17 @@ def private_bounds(
 
 
 _SHARE = "doublings"
+
+
+def doublings(columns: Sequence[str | int], **persons: Any) -> Schema:
+    """Columns of numbers of which doublings are counted; `persons` as in a schema."""
+    return Schema(tuple(_Doublings(str(name)) for name in _names(columns)), **persons)
+
+
+def _names(columns: Sequence[str | int]) -> list[str | int]:
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise ParameterError("columns: expected a list of names or numbers of columns")
+    return [name if isinstance(name, str) else _place(name) for name in columns]
 
 
 def _place(column: Any) -> int:

@@ -8,6 +8,7 @@ without a match are errors, because records would be missing without a word.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 from collections.abc import Iterable, Iterator
@@ -241,6 +242,8 @@ def expanded(path: str | os.PathLike[str]) -> list[Path]:
     path = Path(path)
     if path.is_dir():
         return _in_folder(path)
+    if path.exists() and not os.access(path, os.R_OK):  # readers would call it damaged
+        raise RecordError(f"{path}: {os.strerror(errno.EACCES)}")
     if path.exists() or not glob.has_magic(str(path)):
         return [path]  # reading it says what is wrong with it
     found = [Path(name) for name in sorted(glob.glob(str(path)))]

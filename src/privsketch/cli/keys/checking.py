@@ -72,7 +72,7 @@ def load_sketches(paths: Sequence[Path], signed_by: Sequence[str] = ()) -> list[
         sketches.append(Sketch.from_bytes(data, str(path)))
         signers.append(signer)
     if any(signers):
-        _compare_sources(paths, sketches, signers, wanted or pinned_keys())
+        _compare_sources(paths, sketches, signers, wanted, pinned_keys())
     return sketches
 
 
@@ -80,20 +80,25 @@ def _compare_sources(
     paths: Sequence[Path],
     sketches: Sequence[Sketch],
     signers: Sequence[PublicKey | None],
-    trusted: Sequence[PublicKey],
+    wanted: Sequence[PublicKey],
+    pinned: Sequence[PublicKey],
 ) -> None:
-    """Refuse a release in the name of somebody else who is trusted; tell what else is odd."""
+    """Refuse a release in the name of somebody else who is known; tell what else is odd."""
     from privsketch.errors import SignatureError
     from privsketch.signing.documents import alike
 
-    names = {alike(key.name): key for key in trusted}
+    known = {alike(key.name): key for key in (*pinned, *wanted)}
+    # A collector signs sums of sites that are pinned: nothing is odd about that.
+    expected = {alike(key.name): key for key in wanted} or known
     times: Counter[str] = Counter()
     for path, sketch, signer in zip(paths, sketches, signers, strict=True):
         if signer is None:
             continue
         others = [source for source in sketch.sources if source != signer.name]
+        is_sum = len(sketch.ids) > 1  # whoever adds sketches up signs for others
+        names = expected if is_sum else known
         named = [source for source in others if names.get(alike(source), signer) != signer]
-        if len(sketch.ids) > 1:  # whoever adds sketches up signs for others
+        if is_sum:
             if named:
                 told = f"{path} is a sum that {signer.name} has signed, also for "
                 caution(told + ", ".join(dict.fromkeys(named)))

@@ -9,14 +9,13 @@ from unicodedata import normalize
 import click
 
 from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opened_key
+from privsketch.cli.options import PATH
 from privsketch.cli.output import caution, note, say_written
 from privsketch.cli.shell.answer import JSON, answer, say
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("key_file", metavar="FILE.key", type=_PATH)
+@click.argument("key_file", metavar="FILE.key", type=PATH)
 @click.option("--name", help="Public name of its holder; that of the file if left out.")
 @PASSPHRASE_FILE
 @click.option(
@@ -81,8 +80,8 @@ def keygen(
 
 
 @click.command()
-@click.argument("file", type=_PATH)
-@click.option("--key", "key_file", type=_PATH, required=True, help="The private key to sign with.")
+@click.argument("file", type=PATH)
+@click.option("--key", "key_file", type=PATH, required=True, help="The private key to sign with.")
 @PASSPHRASE_FILE
 @click.option("--force", is_flag=True, help="Replace an existing signature.")
 @JSON
@@ -116,7 +115,7 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=_PATH)
+@click.argument("files", nargs=-1, required=True, type=PATH)
 @click.option(
     "--trust",
     "trusted",
@@ -136,7 +135,7 @@ def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
     privsketch verify site-*.sketch --trust site-1.pub --trust site-2.pub
     """
     from privsketch.cli.shell.facts import key_facts
-    from privsketch.errors import PrivsketchError, SignatureError
+    from privsketch.errors import AccessError, PrivsketchError, SignatureError
     from privsketch.signing.signature import kind_of_file, spoken
     from privsketch.signing.trusted import found_key, pinned_keys, verified_bytes
 
@@ -144,6 +143,7 @@ def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
     if not keys:
         raise click.UsageError("no key is trusted: give --trust FILE.pub, or pin one with `trust`")
     found: list[dict[str, Any]] = []
+    refusals: list[PrivsketchError] = []
     for file in files:
         told: dict[str, Any] = {"file": str(file), "is_valid": False}
         told.update(kind=None, signer=None, problem=None)
@@ -155,16 +155,18 @@ def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
             say(f"signed by   {signer.name}, {spoken(signer.fingerprint)}")
         except PrivsketchError as error:
             told["problem"] = str(error)
+            refusals.append(error)
             say(f"REFUSED     {error}")
         found.append(told)
-    all_valid = all(told["is_valid"] for told in found)
-    answer(is_valid=all_valid, files=found)
-    if not all_valid:
+    answer(is_valid=not refusals, files=found)
+    if refusals and all(isinstance(error, AccessError) for error in refusals):
+        raise refusals[0]  # nothing is known of these files
+    if refusals:
         raise SignatureError("not every file is signed by a key that is trusted")
 
 
 @click.command()
-@click.argument("public_file", metavar="[FILE.pub]", required=False, type=_PATH)
+@click.argument("public_file", metavar="[FILE.pub]", required=False, type=PATH)
 @click.option(
     "--expect",
     metavar="FINGERPRINT",

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 
 import click
 
+from privsketch.cli.options import PATH
 from privsketch.cli.output import is_standard, require_file, say
 
 if TYPE_CHECKING:
     from privsketch.signing.keys import Key
 
 _MAX_LINE = 4096  # bytes of a passphrase
-_PATH = click.Path(path_type=Path)
 
 KEY = click.option(
     "--key",
     "key_file",
-    type=_PATH,
+    type=PATH,
     help="Sign what is written with this private key; the signature lies beside it, in a file "
     "that ends in .sig.",
 )
 PASSPHRASE_FILE = click.option(
     "--passphrase-file",
-    type=_PATH,
+    type=PATH,
     envvar="PRIVSKETCH_PASSPHRASE_FILE",
     show_envvar=True,
     help="File with the key's passphrase in its first line, - for standard input; asked for if "

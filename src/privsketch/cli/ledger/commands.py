@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import choice
+from privsketch.cli.options import PATH, choice
 from privsketch.cli.output import (
     STANDARD_OUTPUT,
     filled,
@@ -26,7 +26,6 @@ from privsketch.cli.shell.group import Group
 if TYPE_CHECKING:
     from privsketch.ledger.book import DataSet, Entry, Ledger
 
-_PATH = click.Path(path_type=Path)
 _INDENT, _WIDTH = 12, 79
 
 
@@ -45,7 +44,7 @@ def ledger() -> None:
 
 
 @ledger.command()
-@click.argument("file", type=_PATH)
+@click.argument("file", type=PATH)
 @choice(
     "--accounting",
     ["basic", "zcdp"],
@@ -70,7 +69,7 @@ def create(file: Path, accounting: str) -> None:
 
 
 @ledger.command()
-@click.argument("file", type=_PATH)
+@click.argument("file", type=PATH)
 @click.argument("name")
 @click.option(
     "--epsilon", type=float, required=True, help="The most that all releases may cost together."
@@ -126,11 +125,11 @@ def add(
 
 
 @ledger.command()
-@click.argument("file", type=_PATH)
+@click.argument("file", type=PATH)
 @click.argument("name", required=False)
 @click.option("--entries", is_flag=True, help="List every entry.")
 @click.option(
-    "--report", type=_PATH, metavar="FILE", help="Write a page with pictures, HTML, as well."
+    "--report", type=PATH, metavar="FILE", help="Write a page with pictures, HTML, as well."
 )
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @JSON
@@ -182,7 +181,7 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
 
 
 @ledger.command()
-@click.argument("file", type=_PATH)
+@click.argument("file", type=PATH)
 @JSON
 def check(file: Path) -> None:
     """Check that a ledger is whole.
@@ -219,11 +218,11 @@ def check(file: Path) -> None:
 
 
 @ledger.command()
-@click.argument("file", type=_PATH)
+@click.argument("file", type=PATH)
 @click.option(
     "-o",
     "--output",
-    type=_PATH,
+    type=PATH,
     help="File of the export, JSON; standard output if left out.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")

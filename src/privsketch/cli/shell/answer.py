@@ -10,12 +10,13 @@ for the holder alone. How long a run took is not among them, for it tells how ma
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any
 import click
 
 from privsketch import __version__
+from privsketch.errors import AccessError
 
 _REMARKS = ("cautions", "notes")
 _PLACE = "privsketch.answer"  # in what click's contexts share
@@ -133,7 +135,8 @@ def wants_json() -> bool:
 def say(text: str = "", *, err: bool = False, **style: Any) -> None:
     """Words for people; not said where a machine asked."""
     if not wants_json():
-        click.secho(readable(text), err=err, **style)
+        with nullcontext() if err else standard_output():
+            click.secho(readable(text), err=err, **style)
 
 
 def readable(text: str) -> str:
@@ -160,14 +163,17 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+class UnreadError(AccessError):
+    """Whoever read standard output has closed it, as `head` does."""
+
+
 @contextmanager
 def standard_output() -> Iterator[None]:
     """Errors of a standard output that is closed or full, as ours."""
     try:
         yield
     except OSError as error:
-        from privsketch.errors import AccessError
-
         # Python would try once more to write what is left when it ends, and complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise AccessError(f"standard output: {error.strerror or 'cannot be written'}") from None
+        kind = UnreadError if error.errno == errno.EPIPE else AccessError
+        raise kind(f"standard output: {error.strerror or 'cannot be written'}") from None
