@@ -4,13 +4,14 @@ The mass of a Gaussian in a box is a product over axes of differences of error f
 share intervals: a grid of g^d cells has d g of them, so that masses of all cells are products of
 few numbers, and sums over cells are taken axis by axis. The outermost intervals reach to
 infinity, because records outside of the domain are counted in them: all masses of a component
-add up to one. The last row of every factor is the background, even over the domain.
+add up to one. Rows are components; the last one is the background, even over the domain.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -137,7 +138,8 @@ class Partition:
         parts = self.by_axis(factors)
         if self.shape is not None:
             return _products(parts)
-        return math.prod((part[:, i] for part, i in zip(parts, self.index, strict=True)), start=1)
+        at_boxes = [part[:, i] for part, i in zip(parts, self.index, strict=True)]
+        return reduce(np.multiply, at_boxes)
 
     def sums(self, weights: Floats, factors: Floats) -> Floats:
         """(n_boxes,) mass of all components together."""
@@ -189,12 +191,17 @@ def partition_of(boxes: Boxes) -> Partition:
         begins.append(begins[-1] + len(pairs))
         index.append(place)
     return Partition(
-        low,
-        high,
-        *(np.concatenate(each) for each in (edges, edge_axis, first, last, lower, upper)),
-        np.array(begins),
-        tuple(index),
-        boxes.shape if boxes.dim > 1 else None,
+        low=low,
+        high=high,
+        edges=np.concatenate(edges),
+        edge_axis=np.concatenate(edge_axis),
+        first=np.concatenate(first),
+        last=np.concatenate(last),
+        lower=np.concatenate(lower),
+        upper=np.concatenate(upper),
+        begins=np.array(begins),
+        index=tuple(index),
+        shape=boxes.shape if boxes.dim > 1 else None,
     )
 
 
