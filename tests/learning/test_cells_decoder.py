@@ -122,12 +122,15 @@ def test_first_moments_are_those_of_a_fine_grid():
 
 
 def test_parts_of_boxes_fill_them():
-    for boxes in (grid(np.zeros((3, 2)), half_widths=[1.0, 2.0]), irregular(grid(np.zeros((3, 2))))):
+    for boxes in (
+        grid(np.zeros((3, 2)), half_widths=[1.0, 2.0]),
+        irregular(grid(np.zeros((3, 2)))),
+    ):
         parts = divided(boxes, 3)
         assert parts.shares.sum() == pytest.approx(1.0)
         points = points_of(boxes, np.arange(boxes.n_boxes) + 1.0, [], 3)
-        assert ((points.places >= boxes.low[points.box] - 1e-12)).all()
-        assert ((points.places <= boxes.high[points.box] + 1e-12)).all()
+        assert (points.places >= boxes.low[points.box] - 1e-12).all()
+        assert (points.places <= boxes.high[points.box] + 1e-12).all()
         sums = np.bincount(points.box, points.records)
         np.testing.assert_allclose(sums, np.arange(boxes.n_boxes) + 1.0)
 

@@ -150,6 +150,23 @@ class Partition:
         left = _products(parts[:half]) * weights[:, None]
         return (left.T @ _products(parts[half:])).reshape(-1)
 
+    def gram(self, information: Floats, factors: Floats) -> Floats:
+        """Products of all pairs of rows, summed over boxes, weighted by their information.
+
+        Those of a grid are products over axes if boxes weigh alike. They do so nearly within a
+        component, so that each has one weight: its own boxes' mean.
+        """
+        if self.shape is None:
+            rows = self.rows(factors)
+            return np.asarray((rows * information) @ rows.T)
+        plain = reduce(np.multiply, [part @ part.T for part in self.by_axis(factors)])
+        squares = factors**2
+        along = slice(0, self.begins[1])  # any axis will do
+        sums = self.contract(information, squares)[:, along]
+        weighted = np.einsum("ij,ij->i", sums, squares[:, along])
+        scale = np.sqrt(weighted / np.maximum(plain.diagonal(), np.finfo(float).tiny))
+        return np.asarray(plain * scale * scale[:, None])
+
     def contract(self, values: Floats, factors: Floats) -> Floats:
         """(components + 1, n_intervals) sums of `values` over the boxes of each interval.
 
