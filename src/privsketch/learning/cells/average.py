@@ -66,8 +66,8 @@ def average(fits: list[Fit]) -> Average:
 def posterior_counts(boxes: Boxes, expected: Floats, rng: np.random.Generator) -> Floats:
     """(n_boxes,) records of each box, at least zero: expected ones and what the counts add."""
     misses = boxes.counts - expected
-    # With so small a chance for each, one difference in all is believed by mistake at most.
-    log_chance = math.log(boxes.n_boxes) + 1
+    # With so small a chance for each, about one difference in all is believed by mistake.
+    log_chance = math.log(boxes.n_boxes + 1)
     clear = significant(boxes, misses, boxes.variance + expected, rng, log_chance)
     clear -= float(misses.sum()) * boxes.shares  # the total is the fits' own
     mean = np.maximum(expected + clear, 0.0)

@@ -18,7 +18,7 @@ from privsketch.learning.cells.fit import Components
 from privsketch.learning.cells.masses import Partition, partition_of
 from privsketch.models.base import nearest
 
-N_STARTS = 24  # of k-means++ on boxes
+N_STARTS = 12  # of k-means++ on boxes; a hundred are no better
 N_FINAL = 2  # starts that go on with parts of boxes
 MAX_PARTS = 40_000  # of all boxes together
 BOX_ROUNDS, PART_ROUNDS = 12, 25  # of Lloyd
@@ -237,4 +237,5 @@ def kmeans(
     best = [swapped(coarse, *pair, N_SWAPS) for pair in found[:N_FINAL]]
     final = [lloyd(fine, centers, PART_ROUNDS) for centers, _ in best]
     centers, _ = min(final, key=lambda pair: pair[1])
+    centers = centers[np.lexsort(centers.T[::-1])]  # an order that no start decides
     return CellClusters(centers, divided(boxes, n_parts), fine)

@@ -1,7 +1,8 @@
 """What noise and sampling do to a fit: its misfit, and how far centers may be off.
 
 About a fit, expected counts are linear in the unknowns with derivatives J, and the unknowns have
-the inverse of J'WJ for covariance, W being what each count tells. The fit follows some noise: of the squared misfit the trace of J (J'WJ)^-1 J' is missing. A center is the mean of what its
+the inverse of J'WJ for covariance, W being what each count tells. The fit follows some noise: of
+the squared misfit the trace of J (J'WJ)^-1 J' is missing. A center is the mean of what its
 cluster has of every component, and moves with their centers and weights.
 """
 

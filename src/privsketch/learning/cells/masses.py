@@ -4,13 +4,14 @@ The mass of a Gaussian in a box is a product over axes of differences of error f
 share intervals: a grid of g^d cells has d g of them, so that masses of all cells are products of
 few numbers, and sums over cells are taken axis by axis. The outermost intervals reach to
 infinity, because records outside of the domain are counted in them: all masses of a component
-add up to one. The last row of every factor is the background, even over the domain.
+add up to one. Rows are components; the last one is the background, even over the domain.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -137,7 +138,8 @@ class Partition:
         parts = self.by_axis(factors)
         if self.shape is not None:
             return _products(parts)
-        return math.prod((part[:, i] for part, i in zip(parts, self.index, strict=True)), start=1)
+        at_boxes = [part[:, i] for part, i in zip(parts, self.index, strict=True)]
+        return reduce(np.multiply, at_boxes)
 
     def sums(self, weights: Floats, factors: Floats) -> Floats:
         """(n_boxes,) mass of all components together."""
@@ -147,6 +149,23 @@ class Partition:
         half = len(parts) // 2
         left = _products(parts[:half]) * weights[:, None]
         return (left.T @ _products(parts[half:])).reshape(-1)
+
+    def gram(self, information: Floats, factors: Floats) -> Floats:
+        """Products of all pairs of rows, summed over boxes, weighted by their information.
+
+        Those of a grid are products over axes if boxes weigh alike. They do so nearly within a
+        component, so that each has one weight: its own boxes' mean.
+        """
+        if self.shape is None:
+            rows = self.rows(factors)
+            return np.asarray((rows * information) @ rows.T)
+        plain = reduce(np.multiply, [part @ part.T for part in self.by_axis(factors)])
+        squares = factors**2
+        along = slice(0, self.begins[1])  # any axis will do
+        sums = self.contract(information, squares)[:, along]
+        weighted = np.einsum("ij,ij->i", sums, squares[:, along])
+        scale = np.sqrt(weighted / np.maximum(plain.diagonal(), np.finfo(float).tiny))
+        return np.asarray(plain * scale * scale[:, None])
 
     def contract(self, values: Floats, factors: Floats) -> Floats:
         """(components + 1, n_intervals) sums of `values` over the boxes of each interval.
@@ -189,12 +208,17 @@ def partition_of(boxes: Boxes) -> Partition:
         begins.append(begins[-1] + len(pairs))
         index.append(place)
     return Partition(
-        low,
-        high,
-        *(np.concatenate(each) for each in (edges, edge_axis, first, last, lower, upper)),
-        np.array(begins),
-        tuple(index),
-        boxes.shape if boxes.dim > 1 else None,
+        low=low,
+        high=high,
+        edges=np.concatenate(edges),
+        edge_axis=np.concatenate(edge_axis),
+        first=np.concatenate(first),
+        last=np.concatenate(last),
+        lower=np.concatenate(lower),
+        upper=np.concatenate(upper),
+        begins=np.array(begins),
+        index=tuple(index),
+        shape=boxes.shape if boxes.dim > 1 else None,
     )
 
 

@@ -60,18 +60,20 @@ def thinned(
     partition: Partition, likelihood: Likelihood, components: Components, n_fewer: int
 ) -> Components:
     """The components after `n_fewer` steps that the counts miss least, none twice the same."""
-    size = components.size
-    rows = partition.rows(partition.factors(components.centers, components.widths))
-    weighted = rows * likelihood.information
-    gram = weighted @ rows.T
-    weights = components.weights[:-1]
-    deletion = _deletions(gram, components.weights)[:-1]
+    size, weights = components.size, components.weights
     first, second = _neighbours(components)
     merged = _merge(components, first, second)
-    pair_rows = partition.rows(partition.factors(merged.centers, merged.widths))[:-1]
-    change = merged.weights[:-1, None] * pair_rows
-    change -= weights[first, None] * rows[first] + weights[second, None] * rows[second]
-    merging = (change**2) @ likelihood.information
+    factors = partition.factors(components.centers, components.widths)
+    pair_factors = partition.factors(merged.centers, merged.widths)[:-1]
+    gram = partition.gram(likelihood.information, np.vstack([factors, pair_factors]))
+    deletion = _deletions(gram[: size + 1, : size + 1], weights)[:-1]
+    # What a merger changes, (pairs, components and pairs): its squared length is what is missed.
+    pair = np.arange(len(first))
+    change = np.zeros((len(first), len(gram)))
+    change[pair, size + 1 + pair] = merged.weights[:-1]
+    change[pair, first] -= weights[first]
+    change[pair, second] -= weights[second]
+    merging = np.maximum(np.einsum("ij,ij->i", change @ gram, change), 0.0)
     keep = np.ones(size, dtype=bool)
     touched = np.zeros(size, dtype=bool)
     added = []

@@ -1,0 +1,329 @@
+"""The decoder of noisy histograms: masses and gradients against oracles, recovery, errors, edges."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from privsketch.learning.cells import fit as fitting
+from privsketch.learning.cells.boxes import Boxes, cells_per_axis, regular_boxes
+from privsketch.learning.cells.centers import divided, points_of
+from privsketch.learning.cells.decoder import choose_number, decode_cells
+from privsketch.learning.cells.fit import Components, expected_counts, value_and_gradient
+from privsketch.learning.cells.guess import significant
+from privsketch.learning.cells.likelihood import likelihood_of
+from privsketch.learning.cells.masses import partition_of
+
+SOME = Components(
+    np.array([300.0, 200.0, 50.0]),  # the last is the background
+    np.array([[-0.4, 0.3, 0.1], [0.5, -0.2, -0.6]]),
+    np.array([[0.2, 0.1, 0.3], [0.15, 0.3, 0.2]]),
+)
+
+
+def discrete_laplace(epsilon, shape, rng):
+    p = -np.expm1(-epsilon)
+    return (rng.geometric(p, shape) - rng.geometric(p, shape)).astype(float)
+
+
+def variance_of(epsilon):
+    return 0.5 / np.sinh(epsilon / 2) ** 2
+
+
+def grid(counts, epsilon=1.0, half_widths=None, **others):
+    counts = np.asarray(counts, dtype=float)
+    halves = np.ones(counts.ndim) if half_widths is None else half_widths
+    return regular_boxes(counts, halves, variance_of(epsilon), **others)
+
+
+def irregular(boxes):
+    """The same boxes, not known to be a grid, with the first of them cut in two."""
+    cut = boxes.low[:1].copy(), boxes.high[:1].copy()
+    middle = (cut[0][0, 0] + cut[1][0, 0]) / 2
+    cut[1][0, 0] = middle
+    low = boxes.low.copy()
+    low[0, 0] = middle
+    return Boxes(
+        np.vstack([cut[0], low]),
+        np.vstack([cut[1], boxes.high]),
+        np.append(0.0, boxes.counts),
+        np.append(boxes.variance[0], boxes.variance),
+    )
+
+
+def four_groups(g, epsilon, rng, n=4000, width=0.08):
+    """Counts of four Gaussian groups in the plane with noise, and their centers."""
+    centers = np.array([[-0.5, -0.5], [-0.4, 0.5], [0.5, -0.3], [0.4, 0.6]])
+    records = centers[rng.integers(4, size=n)] + width * rng.standard_normal((n, 2))
+    counts, _, _ = np.histogram2d(*np.clip(records, -1, 1).T, bins=g, range=[[-1, 1]] * 2)
+    return grid(counts + discrete_laplace(epsilon, counts.shape, rng), epsilon), centers
+
+
+def in_order(centers):
+    return centers[np.lexsort(centers.T[::-1])]
+
+
+@pytest.mark.parametrize("regular", [True, False])
+def test_expected_counts_are_differences_of_normal_distributions(regular):
+    boxes = grid(np.zeros((5, 4, 3)), half_widths=[1.0, 0.8, 1.2])
+    boxes = boxes if regular else irregular(boxes)
+    low = np.where(boxes.low <= boxes.low.min(axis=0), -np.inf, boxes.low)
+    high = np.where(boxes.high >= boxes.high.max(axis=0), np.inf, boxes.high)
+    expected = SOME.weights[-1] * boxes.shares
+    for weight, center, width in zip(SOME.weights, SOME.centers, SOME.widths, strict=False):
+        along = norm.cdf(high, center, width) - norm.cdf(low, center, width)
+        expected = expected + weight * along.prod(axis=1)
+    found = expected_counts(partition_of(boxes), SOME)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    assert found.sum() == pytest.approx(SOME.weights.sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(9,), (5, 4), (4, 3, 5), (3, 2, 2, 3), (2, 3, 2, 2, 2)])
+@pytest.mark.parametrize("regular", [True, False])
+def test_gradients_are_those_of_finite_differences(shape, regular):
+    rng = np.random.default_rng(3)
+    dim = len(shape)
+    boxes = grid(rng.poisson(20.0, shape), 0.5)
+    boxes = boxes if regular else irregular(boxes)
+    partition, likelihood = partition_of(boxes), likelihood_of(boxes, np.full(boxes.n_boxes, 9.0))
+    components = Components(
+        rng.uniform(50, 100, 4), rng.uniform(-0.6, 0.6, (3, dim)), rng.uniform(0.2, 0.5, (3, dim))
+    )
+    _, gradient = value_and_gradient(partition, likelihood, components)
+
+    def value(weights, centers, logs):
+        moved = Components(weights, centers, np.exp(logs))
+        return value_and_gradient(partition, likelihood, moved)[0]
+
+    place = [components.weights, components.centers, np.log(components.widths)]
+    told = [gradient.weights, gradient.centers, gradient.widths]
+    for kind in range(3):
+        for index in np.ndindex(place[kind].shape):
+            step = np.zeros(place[kind].shape)
+            step[index] = 1e-4 * max(abs(place[kind][index]), 1.0)
+            ends = [[*place[:kind], place[kind] + s * step, *place[kind + 1 :]] for s in (1, -1)]
+            slope = (value(*ends[0]) - value(*ends[1])) / (2 * step[index])
+            assert told[kind][index] == pytest.approx(slope, rel=1e-4, abs=1e-4)
+
+
+def test_first_moments_are_those_of_a_fine_grid():
+    # Places of boxes under a density against those of 40 times finer ones at their middles.
+    boxes = grid(np.zeros((4, 3)))
+    components = Components(SOME.weights, SOME.centers[:, :2], SOME.widths[:, :2])
+    coarse = points_of(boxes, np.ones(12), [(1.0, components)], 1)
+    fine = divided(boxes, 40)
+    mass = expected_counts(partition_of(fine), components)
+    box = np.zeros(fine.n_boxes, dtype=int)
+    for d, g in enumerate(boxes.shape):
+        box = box * g + np.minimum(((fine.centers[:, d] + 1) / 2 * g).astype(int), g - 1)
+    means = np.stack([np.bincount(box, mass * x) / np.bincount(box, mass) for x in fine.centers.T])
+    np.testing.assert_allclose(coarse.places, means.T, atol=2e-3)
+
+
+def test_parts_of_boxes_fill_them():
+    for boxes in (
+        grid(np.zeros((3, 2)), half_widths=[1.0, 2.0]),
+        irregular(grid(np.zeros((3, 2)))),
+    ):
+        parts = divided(boxes, 3)
+        assert parts.shares.sum() == pytest.approx(1.0)
+        points = points_of(boxes, np.arange(boxes.n_boxes) + 1.0, [], 3)
+        assert (points.places >= boxes.low[points.box] - 1e-12).all()
+        assert (points.places <= boxes.high[points.box] + 1e-12).all()
+        sums = np.bincount(points.box, points.records)
+        np.testing.assert_allclose(sums, np.arange(boxes.n_boxes) + 1.0)
+
+
+def test_the_law_of_counts_is_that_of_laplace_noise_and_sampling():
+    # -log p up to a constant against the integral of Laplace over Gaussian, b = 10, lam = 40.
+    b, lam = 10.0, 40.0
+    boxes = Boxes(np.zeros((1, 1)), np.ones((1, 1)), np.zeros(1), np.array([2 * b * b]))
+    likelihood = likelihood_of(boxes, np.array([lam]))
+    r = np.linspace(-80, 80, 41)
+    t = np.linspace(-60, 60, 4001)
+    exact = np.array([np.sum(norm.pdf(t, 0, lam**0.5) * np.exp(-abs(x - t) / b)) for x in r])
+    told = np.array([likelihood.value_and_slope(np.array([x]))[0] for x in r])
+    shift = told + np.log(exact)
+    assert np.ptp(shift) < 0.2
+    # Many holders have Gaussian noise, and no noise at all leaves squares.
+    many = likelihood_of(replace(boxes, n_noises=10**6), np.array([lam]))
+    variance = 2 * b * b + lam
+    assert many.value_and_slope(np.array([30.0]))[0] == pytest.approx(450 / variance, rel=1e-3)
+    exact_counts = likelihood_of(replace(boxes, variance=np.zeros(1)), np.array([lam]))
+    assert exact_counts.value_and_slope(np.array([30.0]))[0] == pytest.approx(450 / lam, rel=1e-6)
+
+
+def test_the_first_look_believes_what_is_clear_and_nothing_else():
+    rng = np.random.default_rng(0)
+    boxes = grid(discrete_laplace(0.1, (16, 16), rng), 0.1)
+    sparse = significant(boxes, boxes.counts, boxes.variance, rng, np.log(256) + 3)
+    # One of 256 boxes and their sums passes by chance about once in 20 tables, of 16 trees.
+    assert np.ptp(sparse) < 40
+    boxes.counts[100] += 1000
+    found = significant(boxes, boxes.counts, boxes.variance, rng, np.log(256) + 3)
+    assert found[100] > 800
+    assert found.sum() == pytest.approx(boxes.counts.sum())
+
+
+def test_centers_without_noise_are_those_of_the_groups():
+    rng = np.random.default_rng(5)
+    boxes, centers = four_groups(20, 50.0, rng)
+    found = decode_cells(boxes, 4, rng)
+    # A mean of 1,000 records is off by 0.08 / sqrt(1000) = 0.0025: five of these.
+    np.testing.assert_allclose(in_order(found.centers), in_order(centers), atol=0.0127)
+    np.testing.assert_allclose(found.counts, boxes.counts, atol=0.5)
+    assert found.records.sum() == pytest.approx(4000, rel=0.01)
+    assert choose_number(boxes, 8, rng) == 4
+
+
+def test_the_fit_recovers_the_mixture_behind_expected_counts():
+    boxes = grid(np.zeros((12, 12, 12)), 100.0)
+    partition = partition_of(boxes)
+    truth = expected_counts(partition, SOME)
+    likelihood = likelihood_of(replace(boxes, counts=truth), truth)
+    start = Components(SOME.weights * 0.8, SOME.centers + 0.05, SOME.widths * 1.3)
+    found = fitting.fit(partition, likelihood, start, 300)
+    # The prior of widths pulls a little.
+    np.testing.assert_allclose(found.components.centers, SOME.centers, atol=0.01)
+    np.testing.assert_allclose(found.components.widths, SOME.widths, rtol=0.1)
+    np.testing.assert_allclose(found.components.weights, SOME.weights, rtol=0.1)
+
+
+@pytest.mark.parametrize("change", ["swap", "mirror"])
+def test_axes_may_be_swapped_and_mirrored(change):
+    # Random starts differ, so that this asks for the same groups, not for the same bits.
+    rng = np.random.default_rng(7)
+    boxes, _ = four_groups(14, 0.3, rng)
+    table = boxes.counts.reshape(14, 14)
+    moved = table.T if change == "swap" else table[::-1]
+    one = decode_cells(boxes, 4, np.random.default_rng(0)).centers
+    other = decode_cells(grid(moved, 0.3), 4, np.random.default_rng(0)).centers
+    back = other[:, ::-1] if change == "swap" else other * [-1, 1]
+    np.testing.assert_allclose(in_order(back), in_order(one), atol=0.01)
+
+
+def test_units_of_the_axes_do_not_matter_to_the_density():
+    rng = np.random.default_rng(8)
+    boxes, _ = four_groups(14, 0.3, rng)
+    scaled = replace(boxes, low=boxes.low * 1000, high=boxes.high * 1000)
+    one = decode_cells(boxes, 4, np.random.default_rng(0))
+    other = decode_cells(scaled, 4, np.random.default_rng(0))
+    np.testing.assert_allclose(other.centers, 1000 * one.centers, rtol=1e-3, atol=1)
+    np.testing.assert_allclose(other.counts, one.counts, atol=0.5)
+
+
+def test_the_same_seed_gives_the_same_bits():
+    boxes, _ = four_groups(10, 0.3, np.random.default_rng(9))
+    one, other = (decode_cells(boxes, 4, np.random.default_rng(1)) for _ in range(2))
+    np.testing.assert_array_equal(one.centers, other.centers)
+    np.testing.assert_array_equal(one.counts, other.counts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_noises", [1, 5])
+def test_standard_errors_and_residuals_are_those_of_repeated_noise(n_noises):
+    # 40 releases: a mean square of 8 coordinates is known to sqrt(2 / 320) = 8 %, and to about
+    # twice that with shared groups; a factor of two each way is beyond six deviations.
+    rng = np.random.default_rng(11)
+    epsilon, centers = 0.3, None
+    ratios, misfits = [], []
+    for _ in range(40):
+        boxes, centers = four_groups(14, epsilon, rng)
+        more = sum(discrete_laplace(epsilon, 196, rng) for _ in range(n_noises - 1))
+        variance = boxes.variance * n_noises
+        boxes = replace(boxes, counts=boxes.counts + more, variance=variance, n_noises=n_noises)
+        found = decode_cells(boxes, 4, rng)
+        order = np.lexsort(found.centers.T[::-1])
+        offsets = found.centers[order] - in_order(centers)
+        ratios.append((offsets / found.standard_errors[order]) ** 2)
+        misfits.append((found.residual - found.expected_residual) / found.residual_spread)
+    assert 0.5 < np.mean(ratios) < 2.0
+    # The mean of 40 misfits is known to 0.16; five of these and a tenth for linearisation.
+    assert abs(np.mean(misfits)) < 0.9
+    assert 0.4 < np.std(misfits) < 1.8
+
+
+def shapes_of_trouble():
+    rng = np.random.default_rng(1)
+    bump = 100 * np.exp(-np.square(np.linspace(-3, 5, 40)))
+    return {
+        "no records": (grid(discrete_laplace(0.1, (16, 16), rng), 0.1), 15),
+        "a negative total": (grid(discrete_laplace(0.1, (8, 8), rng) - 40, 0.1), 4),
+        "nothing at all": (grid(np.zeros((6, 6))), 5),
+        "no noise and nothing": (regular_boxes(np.zeros((6, 6)), [1.0, 1.0], 0.0), 5),
+        "one cluster": (grid(discrete_laplace(1.0, (8, 8), rng) + 5), 1),
+        "more clusters than boxes": (grid(discrete_laplace(1.0, (2, 2), rng) + 50), 15),
+        "one column, two boxes": (grid(discrete_laplace(1.0, 2, rng) + 50), 5),
+        "one column": (grid(bump + discrete_laplace(1.0, 40, rng), half_widths=[3.0]), 3),
+        "one box": (grid(np.array([[50.0]])), 3),
+        "other units": (grid(np.full((6, 5, 4), 5.0), half_widths=[1.0, 100.0, 1e-3]), 4),
+        "hardly any noise": (regular_boxes(rng.poisson(99.0, (8, 8)) + 0.0, [1, 1], 1e-12), 4),
+        "all noise": (grid(discrete_laplace(1e-4, (8, 8), rng), 1e-4), 4),
+        "a known total": (grid(discrete_laplace(0.1, (8, 8), rng), 0.1, total=500.0), 4),
+        "a known total below zero": (grid(np.ones((4, 4)), total=-3.0), 2),
+        "huge counts": (grid(np.eye(9) * 1e9), 3),
+        "eight columns": (grid(discrete_laplace(1.0, (2,) * 8, rng) + 1), 3),
+        "no grid": (irregular(grid(discrete_laplace(0.3, (5, 5), rng) + 9, 0.3)), 3),
+    }
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", list(shapes_of_trouble()))
+def test_trouble_gives_numbers_and_no_warnings(name):
+    boxes, k = shapes_of_trouble()[name]
+    found = decode_cells(boxes, k, np.random.default_rng(0))
+    edge = boxes.high.max(axis=0) * (1 + 1e-12)
+    assert found.centers.shape == found.standard_errors.shape == (k, boxes.dim)
+    assert (np.abs(found.centers) <= edge).all()
+    assert (found.counts >= 0).all()
+    assert (found.records >= 0).all()
+    assert found.records.sum() == pytest.approx(found.counts.sum(), rel=1e-9, abs=1e-9)
+    numbers = [found.cost, found.residual, found.expected_residual, found.residual_spread]
+    arrays = [found.standard_errors, found.density.weights, found.density.variances]
+    assert all(np.isfinite(each).all() for each in [*arrays, np.array(numbers)])
+    if boxes.total is not None:
+        assert found.counts.sum() == pytest.approx(max(boxes.total, 0.0), rel=1e-9)
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_number_of_groups_is_told():
+    rng = np.random.default_rng(2)
+    boxes, _ = four_groups(14, 0.3, rng)
+    assert choose_number(boxes, 10, rng) == 4
+    assert choose_number(boxes, 3, rng) == 3
+    assert choose_number(grid(np.zeros((5, 5))), 6, rng) == 1
+
+
+def test_boxes_of_several_sizes_sharpen_centers():
+    # A tight group in a corner of a cell: its cell says nothing of where, four parts do.
+    rng = np.random.default_rng(4)
+    counts = discrete_laplace(1.0, (6, 6), rng)
+    counts[2, 2] += 2000
+    coarse = grid(counts)
+    one = decode_cells(coarse, 1, rng)
+    heavy = 2 * 6 + 2
+    low, high = coarse.low[heavy], coarse.high[heavy]
+    steps = np.stack(np.meshgrid(np.arange(4), np.arange(4), indexing="ij"), -1).reshape(-1, 2)
+    width = (high - low) / 4
+    parts = discrete_laplace(0.5, 16, rng)
+    parts[0] += 2000
+    fine = Boxes(
+        np.vstack([np.delete(coarse.low, heavy, 0), low + steps * width]),
+        np.vstack([np.delete(coarse.high, heavy, 0), low + (steps + 1) * width]),
+        np.append(np.delete(counts.ravel(), heavy), parts),
+        np.append(np.full(35, variance_of(1.0)), np.full(16, variance_of(0.5))),
+    )
+    other = decode_cells(fine, 1, rng)
+    place = low + width / 2
+    assert np.abs(other.centers - place).max() < 0.6 * width[0]
+    assert np.abs(other.centers - place).max() < np.abs(one.centers - place).max()
+
+
+def test_grids_grow_with_records_and_stay_affordable():
+    assert cells_per_axis(5000, 0.1, 15, 2) == 16
+    assert cells_per_axis(5000, 0.3, 15, 3) == 11
+    assert cells_per_axis(5000, 0.3, 15, 4) == 7
+    assert cells_per_axis(0, 1e-6, 15, 5) == 2
+    for dim in range(1, 9):
+        assert cells_per_axis(10**9, 10.0, 100, dim) ** dim <= 60_000
