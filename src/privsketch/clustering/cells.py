@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privsketch._typing import Bits, Floats, Integers, Whole
+from privsketch._typing import Bits, Floats, Indices, Integers, Whole
 from privsketch.clustering.run import Passes, Run
 from privsketch.design.cells import noise_of_cells, plan_cells
 from privsketch.errors import require_count
@@ -52,6 +52,7 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     variance = np.full(grid.n_cells, law.variance)
     heavy = along > 1
     shape: tuple[int, ...] | None = grid.shape
+    grids: tuple[Indices, ...] = ()
     if heavy.any():
         noisy, of_part = account.parts(law, grid.counts_of_parts(along))
         parts_low, parts_high, cell = grid.edges_of_parts(along)
@@ -59,9 +60,9 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         low, high = np.vstack([low[~heavy], parts_low]), np.vstack([high[~heavy], parts_high])
         counts = np.concatenate([counts[~heavy], parts])
         variance = np.concatenate([variance[~heavy], of_parts])
-        shape = None
+        shape, grids = None, grid.grids(along)
     key = np.array([run.seed, _PURPOSE_CELLS], np.uint64)
-    boxes = Boxes(low, high, counts, variance, shape=shape)
+    boxes = Boxes(low, high, counts, variance, shape=shape, grids=grids)
     found = decode_cells(boxes, n_clusters, np.random.Generator(np.random.Philox(key=key)))
     told = f"{' x '.join(map(str, grid.shape))} cells"
     if heavy.any():
@@ -175,6 +176,17 @@ class Grid:
             return (np.bincount(ends[place] - n_parts[place] + inside, minlength=int(ends[-1])),)
 
         return self._passes.sums(work, "parts of cells")[0]
+
+    def grids(self, along: Integers) -> tuple[Indices, ...]:
+        """Numbers of boxes, light cells before parts, in the grids that they are the cells of."""
+        light = along == 1
+        whole = np.where(light, np.cumsum(light) - 1, -1).reshape(self.shape)
+        found, first = [whole], int(light.sum())
+        for m in along[~light].tolist():
+            size = m ** len(self.shape)
+            found.append(np.arange(first, first + size).reshape((m,) * len(self.shape)))
+            first += size
+        return tuple(found)
 
     def _place(self, axis: int, whole: Integers) -> Floats:
         """Where a group of integers that starts there begins, about the center of the box.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._typing import Floats
+from privsketch._typing import Floats, Indices
 
 MAX_CELLS = 60_000  # of one grid: a decoder then still takes seconds
 FINENESS = 1.7  # cells across a cluster of average size at noise like its records; by trial
@@ -37,6 +37,9 @@ class Boxes:
         Cells per axis of a regular grid whose boxes come in C order; None for other boxes.
     total : float, optional
         Number of records, where it is known better than by the sum of the counts.
+    grids : tuple of integer arrays
+        Of other boxes, the grids that they are the cells of: the number of the box at each place,
+        -1 where a cell was divided and is none. All boxes are in one of them, or none is.
     """
 
     low: Floats
@@ -46,6 +49,7 @@ class Boxes:
     n_noises: int = 1
     shape: tuple[int, ...] | None = None
     total: float | None = None
+    grids: tuple[Indices, ...] = ()
 
     @property
     def dim(self) -> int:

@@ -57,6 +57,8 @@ class Partition:
         For each axis the interval of each box, counted from the axis's first.
     shape : tuple of int, optional
         As in Boxes.
+    blocks : tuple of Block
+        Grids that other boxes are made of, where that is faster.
     """
 
     low: Floats
@@ -70,6 +72,7 @@ class Partition:
     begins: Indices
     index: tuple[Indices, ...]
     shape: tuple[int, ...] | None
+    blocks: tuple[Block, ...] = ()
 
     @property
     def n_boxes(self) -> int:
@@ -143,12 +146,15 @@ class Partition:
 
     def sums(self, weights: Floats, factors: Floats) -> Floats:
         """(n_boxes,) mass of all components together."""
-        if self.shape is None:
-            return np.asarray(weights @ self.rows(factors))
         parts = self.by_axis(factors)
-        half = len(parts) // 2
-        left = _products(parts[:half]) * weights[:, None]
-        return (left.T @ _products(parts[half:])).reshape(-1)
+        if self.shape is not None:
+            return _sums_of_grid(weights, parts)
+        if not self.blocks:
+            return np.asarray(weights @ self.rows(factors))
+        found = np.empty(self.n_boxes)
+        for block in self.blocks:
+            found[block.boxes] = _sums_of_grid(weights, block.of(parts))[block.places]
+        return found
 
     def gram(self, information: Floats, factors: Floats) -> Floats:
         """Products of all pairs of rows, summed over boxes, weighted by their information.
@@ -176,6 +182,8 @@ class Partition:
         parts = self.by_axis(factors)
         if self.shape is not None:
             return np.hstack(_contract_grid(values, parts))
+        if self.blocks:
+            return self._contract_blocks(values, parts)
         at_boxes = [part[:, i] for part, i in zip(parts, self.index, strict=True)]
         found = []
         for d, part in enumerate(parts):
@@ -184,6 +192,65 @@ class Partition:
                 product = product * factor if e != d else product
             found.append(_sums_by(product, self.index[d], part.shape[1]))
         return np.hstack(found)
+
+    def _contract_blocks(self, values: Floats, parts: list[Floats]) -> Floats:
+        """The same, grid by grid."""
+        found = [np.zeros_like(part) for part in parts]
+        for block in self.blocks:
+            table = np.zeros(block.size)
+            table[block.places] = values[block.boxes]
+            sums = _contract_grid(table, block.of(parts))
+            for axis, (along, several) in enumerate(zip(block.intervals, sums, strict=True)):
+                found[axis][:, along] += several  # no grid has an interval twice
+        return np.hstack(found)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A grid that some of the boxes are the cells of.
+
+    Attributes
+    ----------
+    intervals : tuple of (g,) intp
+        Its intervals along each axis.
+    boxes, places : (n,) intp
+        Boxes, and their places in the grid, in C order.
+    size : int
+        Number of places; those without a box have none of the records.
+    """
+
+    intervals: tuple[Indices, ...]
+    boxes: Indices
+    places: Indices
+    size: int
+
+    def of(self, parts: list[Floats]) -> list[Floats]:
+        """Columns of its own intervals."""
+        return [part[:, along] for part, along in zip(parts, self.intervals, strict=True)]
+
+
+_LARGE_BLOCKS = 200  # boxes of a grid on average, from which on a loop over grids is faster
+
+
+def _blocks(boxes: Boxes, index: list[Indices]) -> tuple[Block, ...]:
+    if boxes.dim == 1 or boxes.n_boxes < _LARGE_BLOCKS * len(boxes.grids):
+        return ()
+    return tuple(_block(grid, index) for grid in boxes.grids)
+
+
+def _block(grid: Indices, index: list[Indices]) -> Block:
+    places = np.flatnonzero(grid.reshape(-1) >= 0)
+    intervals = []
+    for axis, along in enumerate(index):
+        rows = np.moveaxis(grid, axis, 0).reshape(grid.shape[axis], -1)
+        # Any box of a slice tells its interval; a slice without one may have any that is not taken.
+        known = rows.max(axis=1)
+        found = np.where(known >= 0, along[known], -1)
+        missing = np.flatnonzero(found < 0)
+        free = np.setdiff1d(np.arange(along.max() + 1), found)
+        found[missing] = free[: len(missing)]
+        intervals.append(found)
+    return Block(tuple(intervals), grid.reshape(-1)[places], places, grid.size)
 
 
 def partition_of(boxes: Boxes) -> Partition:
@@ -219,6 +286,7 @@ def partition_of(boxes: Boxes) -> Partition:
         begins=np.array(begins),
         index=tuple(index),
         shape=boxes.shape if boxes.dim > 1 else None,
+        blocks=_blocks(boxes, index) if boxes.shape is None else (),
     )
 
 
@@ -239,6 +307,13 @@ def _products(factors: list[Floats]) -> Floats:
     for factor in factors[1:]:
         found = (found[:, :, None] * factor[:, None, :]).reshape(len(found), -1)
     return found
+
+
+def _sums_of_grid(weights: Floats, factors: list[Floats]) -> Floats:
+    """(product of sizes,) sums of rows over a grid, in two halves of the axes."""
+    half = len(factors) // 2
+    left = _products(factors[:half]) * weights[:, None]
+    return np.asarray((left.T @ _products(factors[half:])).reshape(-1))
 
 
 def _contract_grid(values: Floats, factors: list[Floats]) -> list[Floats]:
