@@ -1,4 +1,4 @@
-"""The decoder of noisy histograms: masses and gradients against oracles, recovery, errors, edges."""
+"""The decoder of noisy histograms: masses and gradients against oracles, recovery, errors."""
 
 from dataclasses import replace
 
@@ -211,6 +211,11 @@ def test_units_of_the_axes_do_not_matter_to_the_density():
     other = decode_cells(scaled, 4, np.random.default_rng(0))
     np.testing.assert_allclose(other.centers, 1000 * one.centers, rtol=1e-3, atol=1)
     np.testing.assert_allclose(other.counts, one.counts, atol=0.5)
+    longer = replace(boxes, low=boxes.low * [1, 50], high=boxes.high * [1, 50])
+    stretched = decode_cells(longer, 4, np.random.default_rng(0))
+    np.testing.assert_allclose(stretched.counts, one.counts, atol=0.5)
+    found, told = stretched.density.in_order().centers, one.density.in_order().centers
+    np.testing.assert_allclose(found, told * [1, 50], rtol=0.01)
 
 
 def test_the_same_seed_gives_the_same_bits():

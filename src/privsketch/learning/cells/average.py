@@ -19,7 +19,7 @@ from privsketch.learning.cells.guess import significant
 
 TEMPERATURE = 8.0  # of weights of fits, in twice -log p; fits of one path are no independent draws
 PLAUSIBLE = 0.02  # weight of a fit from which on its components say where in a box records are
-ALIKE = 0.15  # least mean deviation of log weights: of nine records in ten, within a third
+ALIKE = 0.15  # least scale of log weights: noise alone makes equal weights differ by as much
 
 
 @dataclass(frozen=True)

@@ -41,19 +41,10 @@ class Components:
         """Number of Gaussians."""
         return len(self.centers)
 
-    @property
-    def n_unknowns(self) -> int:
-        """Numbers that were fitted: a background that is zero was not."""
-        return self.centers.size * 2 + self.size + int(self.weights[-1] > 0)
-
     def subset(self, keep: Indices | Bits) -> Components:
         """Some of the Gaussians, and the background."""
         weights = np.append(self.weights[:-1][keep], self.weights[-1])
         return Components(weights, self.centers[keep], self.widths[keep])
-
-    def with_background(self, records: float) -> Components:
-        """The same Gaussians on another background."""
-        return Components(np.append(self.weights[:-1], records), self.centers, self.widths)
 
 
 @dataclass(frozen=True)
@@ -83,12 +74,12 @@ def value_and_gradient(
     weights = components.weights[:-1, None]
     by_center = weights * partition.along_axes(sums * slopes.by_center)[:-1]
     by_log_width = weights * partition.along_axes(sums * slopes.by_log_width)[:-1]
-    charge, slope = _shape_charge(np.log(components.widths))
+    charge, slope = _shape_charge(np.log(components.widths / (partition.high - partition.low)))
     return value + charge, Components(by_weight, by_center, by_log_width + slope)
 
 
 def _shape_charge(logs: Floats) -> tuple[float, Floats]:
-    """-log of a prior of widths, and its derivative: most are alike, in all directions.
+    """-log of a prior of widths over extents, and its derivative: most are alike in all directions.
 
     Both deviations have Laplace tails, so that a few long or narrow components cost little more
     than the counts must say in favour of them anyway.

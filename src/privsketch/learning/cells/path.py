@@ -29,8 +29,13 @@ ENOUGH, N_DOUBLINGS = 0.75, 1  # share of the first components that is needed at
 def initial(
     boxes: Boxes, guess: Floats, size: int, rng: np.random.Generator, n_rounds: int = 5
 ) -> Components:
-    """Components by k-means of a guess, each with the moments of its boxes."""
-    places, weights = boxes.centers, np.maximum(guess, 0.0)
+    """Components by k-means of a guess, each with the moments of its boxes.
+
+    Axes count by their extent: clusters are as wide as their domain, not as their units.
+    """
+    unit = boxes.high.max(axis=0) - boxes.low.min(axis=0)
+    lengths = (boxes.high - boxes.low) / unit
+    places, weights = boxes.centers / unit, np.maximum(guess, 0.0)
     total = float(weights.sum())
     if not total > 0:
         weights, total = boxes.shares, 1.0
@@ -47,13 +52,12 @@ def initial(
         centers = np.where((mass > 1e-200)[:, None], moved, centers)
     label = nearest(places, centers)
     mass = np.bincount(label, weights, size)
-    widths = (boxes.high - boxes.low)[some]
-    squares = (places - centers[label]) ** 2 + widths**2 / 12
+    squares = (places - centers[label]) ** 2 + lengths[some] ** 2 / 12
     sums = [np.bincount(label, weights * column, size) for column in squares.T]
     variances = np.stack(sums, axis=1) / np.maximum(mass, 1e-300)[:, None]
-    floor = (boxes.high - boxes.low).min(axis=0) ** 2 / 12
+    widths = np.sqrt(np.maximum(variances, lengths.min(axis=0) ** 2 / 12))
     start = np.append(total * mass * 0.95, 0.05 * total)
-    return Components(start, centers, np.sqrt(np.maximum(variances, floor)))
+    return Components(start, centers * unit, widths * unit)
 
 
 def thinned(
