@@ -9,6 +9,7 @@ from pathlib import Path
 
 NAMES = (
     "accuracy",
+    "cells",
     "compare",
     "compare_sites",
     "cost",

@@ -4,9 +4,8 @@
     python -m benchmarks cells --others           more kinds of data, and small tables
 
 Numbers are cost of the centers on the raw records over that of scikit-learn's KMeans with three
-starts: medians and means over fresh data sets, each with its own noise. Counts have discrete
-Laplace noise, drawn here with NumPy: these are experiments, and protect nobody. *Zoom* is a second,
-finer look at cells that are heavy in a first one, at the same pure epsilon in all.
+starts: medians and means over fresh data sets, each with its own noise. All of it is pure: sketches
+of cells, and with *zoom* the method "cells", which looks again at cells that are heavy.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.cluster import KMeans
 
+import privsketch as ps
 from benchmarks.common import parser_of
-from privsketch._typing import Floats, Indices, Integers
-from privsketch.learning.cells.boxes import Boxes, cells_per_axis, regular_boxes
-from privsketch.learning.cells.decoder import decode_cells
+from privsketch._typing import Floats
+from privsketch.clustering.cells import cluster
+from privsketch.clustering.run import clustered
 
 SEED = 20261116
-MAX_SPLIT = 8  # parts of a heavy cell along each axis
 
 
 @dataclass(frozen=True)
@@ -136,93 +135,36 @@ def _cities(normal: Floats, k: int, rng: np.random.Generator) -> Floats:
     return np.asarray(found)
 
 
-def laplace(scale: float, size: int, rng: np.random.Generator) -> Integers:
-    """Discrete Laplace noise."""
-    p = -math.expm1(-1 / scale)
-    return np.asarray(rng.geometric(p, size) - rng.geometric(p, size))
-
-
-def laplace_variance(scale: float) -> float:
-    """Variance of discrete Laplace noise."""
-    return 0.5 / math.sinh(0.5 / scale) ** 2
-
-
-def cell_of(records: Floats, low: Floats, high: Floats, g: int) -> Indices:
-    """(n,) the cell of each record in a grid over a box."""
-    place = np.clip(((records - low) / (high - low) * g).astype(int), 0, g - 1)
-    return np.asarray(np.ravel_multi_index(tuple(place.T), (g,) * records.shape[1]))
-
-
-def counts_of(records: Floats, low: Floats, high: Floats, g: int) -> Floats:
-    """(g^d,) records of each cell of a grid over a box."""
-    cells = cell_of(records, low, high, g)
-    return np.bincount(cells, minlength=g ** records.shape[1]).astype(np.float64)
-
-
-def histogram(records: Floats, g: int, epsilon: float, rng: np.random.Generator) -> Boxes:
-    """A grid over [-1, 1]^d with noise."""
-    dim = records.shape[1]
-    counts = counts_of(records, -np.ones(dim), np.ones(dim), g)
-    counts += laplace(1 / epsilon, counts.size, rng)
-    return regular_boxes(counts.reshape((g,) * dim), np.ones(dim), laplace_variance(1 / epsilon))
-
-
-def zoomed(records: Floats, g: int, epsilon: float, rng: np.random.Generator) -> Boxes:
-    """The same with heavy cells divided: two looks, epsilon in all.
-
-    The first count of a heavy cell, y1, and the counts of its parts are one estimate of the parts.
-    """
-    dim = records.shape[1]
-    cells = cell_of(records, -np.ones(dim), np.ones(dim), g)
-    exact = np.bincount(cells, minlength=g**dim)
-    light = histogram(records, g, epsilon, rng)
-    second = np.where(rng.random(exact.size) < 0.25, 0, laplace(2 / epsilon, exact.size, rng))
-    first_look = light.counts + second
-    least = max(5 * math.sqrt(2) * dim, math.log(20 * exact.size)) * 2 / epsilon
-    split = np.sqrt(np.maximum(first_look, 0) * epsilon / (5 * math.sqrt(2))).astype(int)
-    split = np.where(first_look > least, np.clip(split, 1, MAX_SPLIT), 1)
-    most = max(1.5 * exact.size, 4000)
-    while exact.size + float((split.astype(float) ** dim - 1).sum()) > most:
-        split = np.maximum(split - 1, 1)
-    noisy = laplace_variance(2 / epsilon)
-    low, high, counts, variance = [], [], [], []
-    for cell in range(exact.size):
-        m = int(split[cell])
-        corner, far = light.low[cell], light.high[cell]
-        if m == 1:
-            parts = light.counts[cell : cell + 1]
-            noise = float(light.variance[cell])
-        else:
-            parts = counts_of(records[cells == cell], corner, far, m)
-            parts += laplace(2 / epsilon, m**dim, rng)
-            parts += (first_look[cell] - parts.sum()) / (m**dim + 1)
-            noise = noisy * (1 - 1 / (m**dim + 1))
-        steps = np.stack(np.meshgrid(*[np.arange(m)] * dim, indexing="ij"), -1).reshape(-1, dim)
-        low.append(corner + steps * (far - corner) / m)
-        high.append(corner + (steps + 1) * (far - corner) / m)
-        counts.append(parts)
-        variance.append(np.full(m**dim, noise))
-    return Boxes(np.vstack(low), np.vstack(high), np.concatenate(counts), np.concatenate(variance))
-
-
 def cost(records: Floats, centers: Floats) -> float:
     """Sum of squared distances of records to their centers."""
     squares = ((records[:, None, :] - centers) ** 2).sum(axis=2)
     return float(squares.min(axis=1).sum())
 
 
-def one_ratio(setting: Setting, seed: int) -> tuple[float, float, int]:
-    """Cost over scikit-learn's, seconds of the decoder, and boxes."""
+def one_ratio(setting: Setting, seed: int) -> tuple[float, float]:
+    """Cost over scikit-learn's, and seconds of the decoder; with zoom those of the whole fit."""
     n, k, dim = setting.n_records, setting.n_clusters, setting.dim
-    rng = np.random.default_rng([seed, SEED])
-    records = records_of(setting.kind, n, k, dim, rng)
-    g = cells_per_axis(n, setting.epsilon, k, dim)
-    boxes = (zoomed if setting.zoom else histogram)(records, g, setting.epsilon, rng)
-    start = time.process_time()  # of one core, whatever else the machine does
-    centers = decode_cells(boxes, k, np.random.default_rng(seed)).centers
+    records = records_of(setting.kind, n, k, dim, np.random.default_rng([seed, SEED]))
+    domain, budget = ps.Box(-1, 1, dim=dim), ps.Budget(setting.epsilon)
+    if setting.zoom:
+        start = time.process_time()  # of one core, whatever else the machine does
+        run = {"domain": domain, "budget": budget, "n_records": n, "random_state": seed}
+        centers = clustered(cluster, records, k, **run).centers
+    else:
+        design = ps.Design.plan(
+            n_components=k,
+            domain=domain,
+            budget=budget,
+            n_records=n,
+            feature_map="cells",
+            random_state=seed,
+        )
+        sketch = ps.sketch(records, design)
+        start = time.process_time()
+        centers = ps.learn_kmeans(sketch, k).centers
     seconds = time.process_time() - start
     plain = KMeans(k, n_init=3, random_state=seed).fit(records)
-    return cost(records, centers) / cost(records, plain.cluster_centers_), seconds, boxes.n_boxes
+    return cost(records, centers) / cost(records, plain.cluster_centers_), seconds
 
 
 def main() -> None:
@@ -232,19 +174,18 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
     arguments = parser.parse_args()
-    form = "{:10} {:>2} {:>5} {:>5} {:>6} {:>6} {:>7} {:>7} {:>7} {:>8}"
-    head = ["data", "d", "eps", "zoom", "boxes", "bound", "median", "mean", "most", "decode s"]
+    form = "{:10} {:>2} {:>5} {:>5} {:>6} {:>7} {:>7} {:>7} {:>8}"
+    head = ["data", "d", "eps", "zoom", "bound", "median", "mean", "most", "seconds"]
     print(form.format(*head))
     for row in OTHERS if arguments.others else ACCEPTANCE:
         if arguments.kind and row.kind not in arguments.kind:
             continue
         seeds = range(arguments.first_seed, arguments.first_seed + arguments.repetitions)
-        ratios, seconds, sizes = zip(*[one_ratio(row, seed) for seed in seeds], strict=True)
+        ratios, seconds = zip(*[one_ratio(row, seed) for seed in seeds], strict=True)
         limit = f"{row.bound:.2f}" if np.isfinite(row.bound) else "-"
         numbers = [f"{value:.3f}" for value in (np.median(ratios), np.mean(ratios), max(ratios))]
         zoom = "yes" if row.zoom else "no"
-        size = f"{np.median(sizes):.0f}"
-        cells = [row.kind, row.dim, f"{row.epsilon:g}", zoom, size, limit, *numbers]
+        cells = [row.kind, row.dim, f"{row.epsilon:g}", zoom, limit, *numbers]
         print(form.format(*cells, f"{np.median(seconds):.2f}"), flush=True)
 
 

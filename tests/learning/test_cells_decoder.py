@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+import privsketch as ps
+from privsketch.clustering.cells import Grid
+from privsketch.clustering.run import Run
 from privsketch.learning.cells import fit as fitting
-from privsketch.learning.cells.boxes import Boxes, cells_per_axis, regular_boxes
+from privsketch.learning.cells import masses
+from privsketch.learning.cells.boxes import Boxes, regular_boxes
 from privsketch.learning.cells.centers import divided, points_of
 from privsketch.learning.cells.decoder import choose_number, decode_cells
 from privsketch.learning.cells.fit import Components, expected_counts, value_and_gradient
@@ -325,10 +329,37 @@ def test_boxes_of_several_sizes_sharpen_centers():
     assert np.abs(other.centers - place).max() < np.abs(one.centers - place).max()
 
 
-def test_grids_grow_with_records_and_stay_affordable():
-    assert cells_per_axis(5000, 0.1, 15, 2) == 16
-    assert cells_per_axis(5000, 0.3, 15, 3) == 11
-    assert cells_per_axis(5000, 0.3, 15, 4) == 7
-    assert cells_per_axis(0, 1e-6, 15, 5) == 2
-    for dim in range(1, 9):
-        assert cells_per_axis(10**9, 10.0, 100, dim) ** dim <= 60_000
+def test_boxes_of_several_grids_are_summed_grid_by_grid(monkeypatch):
+    """A grid of which some cells are divided, by products along its axes and box by box."""
+    rng = np.random.default_rng(3)
+    table = ps.Box(-1, 1, dim=3)
+    run = Run(np.zeros((1, 3)), domain=table, budget=ps.Budget(1.0), n_records=1)
+    cells = Grid(run.read(table), (6, 5, 7))
+    along = np.ones(cells.n_cells, dtype=np.int64)
+    along[[3, 50, 51, 100]] = [2, 4, 3, 5]
+    along[:35] = 2  # a slice without any cell that is whole
+    heavy = along > 1
+    (low, high), (parts_low, parts_high, _) = cells.edges(), cells.edges_of_parts(along)
+    boxes = Boxes(
+        np.vstack([low[~heavy], parts_low]),
+        np.vstack([high[~heavy], parts_high]),
+        rng.uniform(0, 5, int((~heavy).sum()) + len(parts_low)),
+        np.ones(int((~heavy).sum()) + len(parts_low)),
+        grids=cells.grids(along),
+    )
+    monkeypatch.setattr(masses, "_LARGE_BLOCKS", 0)
+    fast = masses.partition_of(boxes)
+    slow = replace(fast, blocks=())
+    assert len(fast.blocks) == 1 + heavy.sum()
+    factors = fast.factors(rng.uniform(-1, 1, (6, 3)), rng.uniform(0.05, 0.5, (6, 3)))
+    weights = rng.uniform(0, 1, 7)
+    np.testing.assert_allclose(fast.sums(weights, factors), slow.sums(weights, factors), atol=1e-14)
+    np.testing.assert_allclose(
+        fast.contract(boxes.counts, factors), slow.contract(boxes.counts, factors), atol=1e-12
+    )
+    # Of pairs of rows each has the mean weight of its own cells in a grid, cells that were divided
+    # among them: squares of rows are exact, what two rows have in common nearly so.
+    found, exact = (one.gram(boxes.counts, factors) for one in (fast, slow))
+    np.testing.assert_allclose(found.diagonal(), exact.diagonal(), rtol=1e-12)
+    lengths = np.sqrt(exact.diagonal())
+    assert np.abs((found - exact) / lengths / lengths[:, None]).max() < 0.1

@@ -7,16 +7,12 @@ heavy cells were divided further.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from privsketch._typing import Floats, Indices
-
-MAX_CELLS = 60_000  # of one grid: a decoder then still takes seconds
-FINENESS = 1.7  # cells across a cluster of average size at noise like its records; by trial
 
 
 @dataclass(frozen=True)
@@ -95,17 +91,3 @@ def regular_boxes(
         counts.shape,
         total,
     )
-
-
-def cells_per_axis(n_records: float, epsilon: float, n_clusters: int, dim: int) -> int:
-    """Cells per axis of a grid that balances noise in many cells and detail lost in few.
-
-    A cluster covers a share 1 / k of the domain. Noise of a cell is 1 / epsilon whatever its
-    size, so that a cluster of n / k records is told apart by noise in a number of cells of it
-    that grows like (n epsilon / k)^(d / (d + 2)), the optimum for densities that are smooth.
-    Factors of 0.8 to 1.25 change little; 0.6 loses clusters.
-    """
-    per_cluster = max(n_records, 1.0) * epsilon / n_clusters
-    across = FINENESS * n_clusters ** (1 / dim) * per_cluster ** (1 / (dim + 2))
-    most = math.floor(MAX_CELLS ** (1 / dim) + 1e-9)
-    return int(min(max(math.ceil(across - 0.3), 2), most))

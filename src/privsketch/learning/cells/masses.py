@@ -162,16 +162,16 @@ class Partition:
         Those of a grid are products over axes if boxes weigh alike. They do so nearly within a
         component, so that each has one weight: its own boxes' mean.
         """
-        if self.shape is None:
+        parts = self.by_axis(factors)
+        if self.shape is not None:
+            return _gram_of_grid(information, parts)
+        if not self.blocks:
             rows = self.rows(factors)
             return np.asarray((rows * information) @ rows.T)
-        plain = reduce(np.multiply, [part @ part.T for part in self.by_axis(factors)])
-        squares = factors**2
-        along = slice(0, self.begins[1])  # any axis will do
-        sums = self.contract(information, squares)[:, along]
-        weighted = np.einsum("ij,ij->i", sums, squares[:, along])
-        scale = np.sqrt(weighted / np.maximum(plain.diagonal(), np.finfo(float).tiny))
-        return np.asarray(plain * scale * scale[:, None])
+        found = np.zeros((len(factors), len(factors)))
+        for block in self.blocks:
+            found += _gram_of_grid(block.table(information), block.of(parts))
+        return found
 
     def contract(self, values: Floats, factors: Floats) -> Floats:
         """(components + 1, n_intervals) sums of `values` over the boxes of each interval.
@@ -197,9 +197,7 @@ class Partition:
         """The same, grid by grid."""
         found = [np.zeros_like(part) for part in parts]
         for block in self.blocks:
-            table = np.zeros(block.size)
-            table[block.places] = values[block.boxes]
-            sums = _contract_grid(table, block.of(parts))
+            sums = _contract_grid(block.table(values), block.of(parts))
             for axis, (along, several) in enumerate(zip(block.intervals, sums, strict=True)):
                 found[axis][:, along] += several  # no grid has an interval twice
         return np.hstack(found)
@@ -223,6 +221,12 @@ class Block:
     boxes: Indices
     places: Indices
     size: int
+
+    def table(self, values: Floats) -> Floats:
+        """(size,) values of its boxes, 0 where there is none."""
+        found = np.zeros(self.size)
+        found[self.places] = values[self.boxes]
+        return found
 
     def of(self, parts: list[Floats]) -> list[Floats]:
         """Columns of its own intervals."""
@@ -314,6 +318,15 @@ def _sums_of_grid(weights: Floats, factors: list[Floats]) -> Floats:
     half = len(factors) // 2
     left = _products(factors[:half]) * weights[:, None]
     return np.asarray((left.T @ _products(factors[half:])).reshape(-1))
+
+
+def _gram_of_grid(information: Floats, factors: list[Floats]) -> Floats:
+    """Products of pairs of rows over a grid, each row with the weight of its own cells."""
+    plain = reduce(np.multiply, [factor @ factor.T for factor in factors])
+    squares = [factor**2 for factor in factors]
+    weighted = np.einsum("ij,ij->i", _contract_grid(information, squares)[0], squares[0])
+    scale = np.sqrt(weighted / np.maximum(plain.diagonal(), np.finfo(float).tiny))
+    return np.asarray(plain * scale * scale[:, None])
 
 
 def _contract_grid(values: Floats, factors: list[Floats]) -> list[Floats]:
