@@ -9,10 +9,17 @@ from scipy import stats
 import privsketch as ps
 from privsketch._elementary import cosine_sine, exponential, natural_log
 from privsketch.features import frequencies as module
-from privsketch.features.frequencies import default_scales, draw_frequencies
+from privsketch.features.frequencies import (
+    draw_frequencies,
+    frequencies_from_json,
+    frequencies_to_json,
+)
+from privsketch.features.radii import RadialLaw, Tail
 from privsketch.features.stream import PublicStream
 
 BOX = ps.Box(-8, 8, dim=5)
+FIXED = RadialLaw((0.25, 4.0), "fixed")
+TAILED = RadialLaw((0.01, 4.0), "fixed", Tail(0.15, 0.25))
 
 
 def draw(law="multi-scale", scales=(0.25, 4.0), n=500, seed=1, domain=BOX, dithered=False):
@@ -63,11 +70,21 @@ def test_frequencies_are_fixed_for_good(law, scales, dithered):
     assert draw(law, scales, n=64, seed=42, dithered=dithered).checksum == GOLDEN[law, dithered]
 
 
+@pytest.mark.parametrize("law", ["multi-scale", "structured"])
+@pytest.mark.parametrize("radii", [FIXED, TAILED], ids=["fixed", "tailed"])
+def test_fixed_radii_are_fixed_for_good(law, radii):
+    assert draw(law, radii, n=64, seed=42).checksum == GOLDEN[law, radii]
+
+
 GOLDEN = {
     ("multi-scale", False): "9c041f9413add30f2b863b48e958e47cbfe495c48893148b2250349ed8d2741a",
     ("multi-scale", True): "26d2b3387fe1e295a9bd8c5fccde09a64a621dc926ac7d6dd2348452f376beeb",
     ("adapted-radius", False): "bd299d00331d1c08a87d325e53a8eb72c5e348cc4c32d344edaca1cedb600163",
     ("gaussian", False): "1c9fc944b0aa090a62f8168754c003561d121ccce733840ba51865729810a4a9",
+    ("multi-scale", FIXED): "bc4af14a0a274c1cee8d845f8d8038ce4a6080bc8b39d4c9c79e0da2c87457d4",
+    ("multi-scale", TAILED): "1315a93537fb01a09b990fa0db90f57a4f001f4bc89a0d8dd26b59dd71ab6e3d",
+    ("structured", FIXED): "a5ac98d15dbd044da2f7fc7d9dd1fefc914fc28cae1d789b967446186d9d73df",
+    ("structured", TAILED): "2e36b780b59f4e0b4d7971be76d5f97de11b485d49a1178f057905832bceb1f9",
 }
 
 
@@ -94,6 +111,67 @@ def test_multi_scale_radii():
     assert np.abs(second - np.eye(5) / 5).max() < 0.01
 
 
+def two_bands(length, *, share=0.15):
+    """Distribution function of |w| for TAILED: both bands are uniform in the logarithm."""
+    length = np.maximum(length, 1e-9)  # random ones may be rounded to nothing
+    main = np.clip(np.log(length * 4.0) / np.log(4.0 / 0.25), 0, 1)
+    tail = np.clip(np.log(length * 0.25) / np.log(0.25 / 0.01), 0, 1)
+    return (1 - share) * main + share * tail
+
+
+@pytest.mark.parametrize("law", ["multi-scale", "structured"])
+def test_two_bands_of_lengths(law):
+    w = draw(law, TAILED, n=20_000).radians(BOX)
+    length = np.linalg.norm(w, axis=1)
+    assert stats.kstest(length, two_bands).pvalue > 1e-6
+    # A share off by a fifth, or lengths at random about the scales, would be seen.
+    assert stats.kstest(length, lambda x: two_bands(x, share=0.18)).pvalue < 1e-6
+    random = np.linalg.norm(
+        draw(law, dataclasses.replace(TAILED, radius="adapted"), n=20_000).radians(BOX), axis=1
+    )
+    assert stats.kstest(random, two_bands).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("law", ["multi-scale", "structured"])
+@pytest.mark.parametrize("radii", [(0.25, 4.0), FIXED, TAILED])
+def test_recipes_survive_json(law, radii):
+    recipe = draw(law, radii, n=64)
+    assert frequencies_from_json(frequencies_to_json(recipe)) == recipe
+
+
+def test_designs_of_plain_laws_have_no_new_fields():
+    assert set(frequencies_to_json(draw(n=64))) == {
+        *("law", "n_features", "scales", "seed", "turn_bits", "dithered", "checksum")
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"radius": "adapted"},
+        {"radius": "random"},
+        {"radius": 1},
+        {"tail": None},
+        {"tail": [0.15]},
+        {"tail": [0.15, 0.25, 0.5]},
+        {"tail": [0.0, 0.25]},
+        {"tail": [1.0, 0.25]},
+        {"tail": [0.15, 0.01]},
+        {"tail": [0.15, 4.0]},
+        {"tail": [0.15, float("nan")]},
+        {"tail": {"share": 0.15, "below": 0.25}},
+        {"law": "adapted-radius"},
+        {"law": "gaussian"},
+        {"law": "none"},
+        {"finest": 0.1},
+    ],
+)
+def test_radial_laws_that_files_may_not_have(change):
+    value = {**frequencies_to_json(draw(scales=TAILED, n=64)), **change}
+    with pytest.raises(ps.PrivsketchError):
+        frequencies_from_json(value)
+
+
 def test_adapted_radius_and_gaussian_at_one_scale():
     adapted = np.linalg.norm(draw("adapted-radius", (2.0, 2.0), 20_000).radians(BOX), axis=1)
     assert stats.kstest(2.0 * adapted, "rayleigh").pvalue > 1e-6
@@ -114,15 +192,6 @@ def test_resolution_follows_the_highest_frequency():
         assert 16_383 < np.abs(recipe.matrix(BOX).astype(int)).max() <= 32_767
     with pytest.raises(ps.PrivsketchError, match="too fine"):
         draw(scales=(1e-7, 1e-6))
-
-
-def test_scales_come_from_public_facts():
-    assert default_scales(ps.Box(-8, 8, dim=10), 10) == (0.25, 4.0)
-    assert default_scales(ps.Box(0, 16, dim=10), 64) == (0.25, 4.0)
-    low, high = default_scales(ps.Box(-1, 1, dim=2), 100)  # many clusters in the plane: finer
-    assert high / low == pytest.approx(50)
-    ball, box = ps.Ball(dim=1, radius=3.0), ps.Box(-3, 3, dim=1)
-    assert default_scales(ball, 4) == default_scales(box, 4)
 
 
 def test_an_altered_seed_is_noticed():
@@ -146,6 +215,8 @@ def test_dither_is_uniform_over_a_turn():
         ({"n": 2**21}, "n_features"),
         ({"scales": (2.0, 1.0)}, "frequency_scale"),
         ({"scales": (0.0, 1.0)}, "frequency_scale"),
+        ({"scales": RadialLaw((0.1, 1.0), "random")}, "radius"),
+        ({"scales": RadialLaw((0.1, 1.0), "fixed", Tail(0.15, 2.0))}, "tail"),
     ],
 )
 def test_bad_choices(choices, message):

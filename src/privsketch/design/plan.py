@@ -16,19 +16,22 @@ from privsketch.budget import Budget
 from privsketch.design.pca import plan_pca
 from privsketch.design.recipe import TASKS, Design, maps_for
 from privsketch.design.regimes import enough_records
+from privsketch.design.scales import default_radii
 from privsketch.design.size import (
     checked_covariance_type,
     choose_count,
     choose_size,
     default_covariance_type,
     largest_size,
+    noise_variance,
 )
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_one_of
-from privsketch.features.frequencies import default_scales, draw_frequencies, public_seed
+from privsketch.features.frequencies import draw_frequencies, public_seed
 from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
+from privsketch.features.radii import RadialLaw
 from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, CountMode
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.schema.table import Schema, schema_of
@@ -120,7 +123,7 @@ def plan_design(
     if frequencies is not None and frequencies not in chosen_map.laws:
         known = ", ".join(map(repr, chosen_map.laws))
         raise ParameterError("frequencies", frequencies, f"expected one of {known}")
-    law, scales = _frequency_law(frequencies, frequency_scale, domain, n_components)
+    law, scales = _frequency_law(frequencies, frequency_scale)
     block = structured_size(dim) if law == "structured" else dim
     if chosen_masks is not None:
         if n_features is None and chosen_masks.kept is not None:
@@ -145,6 +148,19 @@ def plan_design(
         n_features = chosen.n_features
         if law == "structured" and n_features > block:
             n_features = -(-n_features // block) * block  # a part of a block costs as much
+    chosen_count = count_mode or choose_count(
+        chosen_map, n_features, budget, chosen.noise, size, chosen_masks
+    )
+    if scales is None:
+        noise_facts = (chosen_map, n_features, budget, chosen.noise, chosen_count, size)
+        scales = default_radii(
+            domain,
+            n_components,
+            n_features=n_features,
+            n_records=size,
+            # A phasor varies by at most 1, half of it along each axis.
+            variance=noise_variance(*noise_facts, chosen_masks) + size / 2,
+        )
     return Design(
         task=task,
         n_components=n_components,
@@ -161,8 +177,7 @@ def plan_design(
             drawn=drawn,
         ),
         noise=chosen.noise,
-        count=count_mode
-        or choose_count(chosen_map, n_features, budget, chosen.noise, size, chosen_masks),
+        count=chosen_count,
         n_records=size,
         columns=names,
         masks=chosen_masks,
@@ -189,16 +204,15 @@ def _count_mode(count: str | None) -> CountMode | None:
 def _frequency_law(
     law: str | None,
     scale: float | Sequence[float] | None,
-    domain: Domain,
-    n_components: int,
-) -> tuple[str, tuple[float, float]]:
+) -> tuple[str, tuple[float, float] | RadialLaw | None]:
+    """The law of that name and its scales; None for those that follow from the plan."""
     if scale is None:
         if law not in (None, "multi-scale", "structured"):
             raise ParameterError(
                 f"`frequencies={law!r}` needs `frequency_scale=`, between the width and the "
                 "distance of clusters; the multi-scale law needs none"
             )
-        return law or "multi-scale", default_scales(domain, n_components)
+        return law or "multi-scale", None
     try:
         given = np.asarray(scale, dtype=np.float64)
     except (TypeError, ValueError):
