@@ -18,9 +18,9 @@ of the frequencies and summed over m of them, in units of the width, the informa
 
 and the squared error of a center, relative to the width, is the inverse of it. P
 unknowns are fitted together. Of the 2 m numbers only those in the band of the width say where its
-centers are: they act like N = 2 m B^2 / E[(x exp(-x))^2], and the error grows by 1 / (1 - P / N):
-exact Fisher matrices (tests/design) follow this. Searches need some numbers to spare, and measured
-errors (benchmarks/forecast.py) follow 4/5 of N, which is about m for likely widths.
+centers are: they act like N = 2 m B^2 / E[(x exp(-x))^2], m or a little more for likely widths, and
+the error grows by 1 / (1 - P / N): exact Fisher matrices (tests/design) and measured errors
+(benchmarks/forecast.py) follow this. A search among m <= P features fails nevertheless.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ _PREFERENCE: tuple[NoiseKind, ...] = ("gaussian", "cube", "laplace")
 CovarianceType = Literal["spherical", "diag", "tied", "full"]
 Verdict = Literal["good", "rough", "hopeless"]  # of a forecast
 COVARIANCE_TYPES: tuple[CovarianceType, ...] = get_args(CovarianceType)
-USABLE = 0.8  # of the numbers that tell where a center is; see above
 MIN_PER_UNKNOWN = 2  # seen: one feature per unknown fails, two do
 
 
@@ -322,5 +321,5 @@ def center_error(
         return math.inf  # a width that no frequency can see, or a search that fails
     cluster = n_records / n_components
     information = cluster**2 * n_features * band / (variance * dim)
-    n_numbers = USABLE * 2 * n_features * band**2 / squared_band
+    n_numbers = 2 * n_features * band**2 / squared_band
     return inflation(n_unknowns, n_numbers) / information
