@@ -17,9 +17,10 @@ import privsketch as ps
 from privsketch.testing import without_noise
 
 FOLDER = Path(__file__).parent / "golden"
+ONE_BAND = {"frequency_scale": (0.0625, 1.0)}
 DESIGNS = {
-    "gaussian": {"budget": ps.Budget(1.0, 1e-6)},
-    "cube-one-bit": {"budget": ps.Budget(0.5), "feature_map": "one-bit"},
+    "gaussian": {"budget": ps.Budget(1.0, 1e-6), **ONE_BAND},
+    "cube-one-bit": {"budget": ps.Budget(0.5), "feature_map": "one-bit", **ONE_BAND},
     "laplace-replace": {
         "budget": ps.Budget(2.0, neighbours="replace"),
         "noise": "laplace",
@@ -31,7 +32,15 @@ DESIGNS = {
         "budget": ps.Budget(1.0, 1e-6),
         "frequencies": "structured",
         "n_features": 100,
+        **ONE_BAND,
     },
+    "planned-scales": {"budget": ps.Budget(1.0, 1e-6), "n_features": 100},
+    "planned-scales-structured": {
+        "budget": ps.Budget(1.0, 1e-6),
+        "frequencies": "structured",
+        "n_features": 100,
+    },
+    "planned-scales-without-tail": {"budget": ps.Budget(1.0), "n_records": 100},
     "quadratic-mean": {
         "task": "pca",
         "budget": ps.Budget(1.0),
@@ -55,6 +64,7 @@ MASKED = {
         "noise": "laplace",
         "masks": "poisson:0.25+records:0.5",
         "n_records": 1000,
+        **ONE_BAND,
     },
 }
 
@@ -134,6 +144,21 @@ PRINTS = {
         "59d8f76fb562c7fb1ed98478a4755505df34738991cece96af01519131b81862",
         "2f48b3853579a9e99e3f1db497d088e5e6e130ddb821c79aeb9f595795a46a10",
         "796fe04f49581bff3ca6758042041d7e7ed965ac1111c26f0438977d7cb28afa",
+    ),
+    "planned-scales": (
+        "755cc6f358e71a88fe2a361bc6a215c6bc67ba349cecf853814a574d071603fa",
+        "f6eb5bfecb27dc895bb1bd19b5ba0896fe88ac703a2c60bb289325d807321bbb",
+        "af2951a73bfe6c7d0f297b9c96de366558506ce1961e7ac46a918e870f62fabf",
+    ),
+    "planned-scales-structured": (
+        "798b4dc0361b3c94deb8e1d87e2e34589bfd892b14e82caff5be223a98d63cdd",
+        "e3a4e76de9d75e62b0eb9fbd675776de559ecfcf2ed891118174bb103b1cb76a",
+        "c03d44b5502b524fd78e26657b2d657707c24a65363710d7b8c6a88d1f8ffaf7",
+    ),
+    "planned-scales-without-tail": (
+        "c63349a7513835d96e76227b2026f905f40629f001b62dffabe4dc9d781a3238",
+        "8bb4e06e158114839f530131ed7950071a43be62e844e9844d031f6c4d700b81",
+        "516d64411d139b9962b62f7abd3d3c324c4f59b3afe9db13f4cbae7dac6061b5",
     ),
     "quadratic-mean": (
         "2bf2805fbe5b767008fe6eae155a9c12085b9c9322b6cc4ab344f05d11e86ca9",
