@@ -40,7 +40,6 @@ DESIGNS = {
         "frequencies": "structured",
         "n_features": 100,
     },
-    "planned-scales-without-tail": {"budget": ps.Budget(1.0), "n_records": 100},
     "quadratic-mean": {
         "task": "pca",
         "budget": ps.Budget(1.0),
@@ -146,19 +145,14 @@ PRINTS = {
         "796fe04f49581bff3ca6758042041d7e7ed965ac1111c26f0438977d7cb28afa",
     ),
     "planned-scales": (
-        "755cc6f358e71a88fe2a361bc6a215c6bc67ba349cecf853814a574d071603fa",
-        "f6eb5bfecb27dc895bb1bd19b5ba0896fe88ac703a2c60bb289325d807321bbb",
-        "af2951a73bfe6c7d0f297b9c96de366558506ce1961e7ac46a918e870f62fabf",
+        "f1d9c5c1e7fa43203dada02345dd4222f575a2cc44a8fcad770847a3ac46ff59",
+        "5cc520458661fe126b92f16cc5d07aa34a31de844307f3a2a0fe04a2f2890791",
+        "7e0e3f150e5f6151fdf4de34786e0af3d73ca86590cec7e3f1e46177616ec426",
     ),
     "planned-scales-structured": (
-        "798b4dc0361b3c94deb8e1d87e2e34589bfd892b14e82caff5be223a98d63cdd",
-        "e3a4e76de9d75e62b0eb9fbd675776de559ecfcf2ed891118174bb103b1cb76a",
-        "c03d44b5502b524fd78e26657b2d657707c24a65363710d7b8c6a88d1f8ffaf7",
-    ),
-    "planned-scales-without-tail": (
-        "c63349a7513835d96e76227b2026f905f40629f001b62dffabe4dc9d781a3238",
-        "8bb4e06e158114839f530131ed7950071a43be62e844e9844d031f6c4d700b81",
-        "516d64411d139b9962b62f7abd3d3c324c4f59b3afe9db13f4cbae7dac6061b5",
+        "a6a1d55a57e8aaad981db1e894fcbf3579a2d3d64aac42ab8a4fee45dc2c2ad0",
+        "f35df3dacb96aeb74c1d6fdcf6cc5de25404c898bae49abc8636d62e90a395fb",
+        "c3a5fb1f042e69b3deba9c3f1bcee760efa0908ecc93589b545dfa3104b1dc40",
     ),
     "quadratic-mean": (
         "2bf2805fbe5b767008fe6eae155a9c12085b9c9322b6cc4ab344f05d11e86ca9",

@@ -18,8 +18,7 @@ from privsketch.features.radii import RadialLaw, Tail
 from privsketch.features.stream import PublicStream
 
 BOX = ps.Box(-8, 8, dim=5)
-FIXED = RadialLaw((0.25, 4.0), "fixed")
-TAILED = RadialLaw((0.01, 4.0), "fixed", Tail(0.15, 0.25))
+TAILED = RadialLaw((0.01, 4.0), Tail(0.15, 0.25))
 
 
 def draw(law="multi-scale", scales=(0.25, 4.0), n=500, seed=1, domain=BOX, dithered=False):
@@ -71,9 +70,8 @@ def test_frequencies_are_fixed_for_good(law, scales, dithered):
 
 
 @pytest.mark.parametrize("law", ["multi-scale", "structured"])
-@pytest.mark.parametrize("radii", [FIXED, TAILED], ids=["fixed", "tailed"])
-def test_fixed_radii_are_fixed_for_good(law, radii):
-    assert draw(law, radii, n=64, seed=42).checksum == GOLDEN[law, radii]
+def test_tails_are_fixed_for_good(law):
+    assert draw(law, TAILED, n=64, seed=42).checksum == GOLDEN[law, TAILED]
 
 
 GOLDEN = {
@@ -81,10 +79,8 @@ GOLDEN = {
     ("multi-scale", True): "26d2b3387fe1e295a9bd8c5fccde09a64a621dc926ac7d6dd2348452f376beeb",
     ("adapted-radius", False): "bd299d00331d1c08a87d325e53a8eb72c5e348cc4c32d344edaca1cedb600163",
     ("gaussian", False): "1c9fc944b0aa090a62f8168754c003561d121ccce733840ba51865729810a4a9",
-    ("multi-scale", FIXED): "bc4af14a0a274c1cee8d845f8d8038ce4a6080bc8b39d4c9c79e0da2c87457d4",
-    ("multi-scale", TAILED): "1315a93537fb01a09b990fa0db90f57a4f001f4bc89a0d8dd26b59dd71ab6e3d",
-    ("structured", FIXED): "a5ac98d15dbd044da2f7fc7d9dd1fefc914fc28cae1d789b967446186d9d73df",
-    ("structured", TAILED): "2e36b780b59f4e0b4d7971be76d5f97de11b485d49a1178f057905832bceb1f9",
+    ("multi-scale", TAILED): "2c008baf7ca12255e3d3ed7dc4b747130535e1a000c4732ce63ec6129f8726f3",
+    ("structured", TAILED): "5b50a5a1f2e05214ac72f56c48e62712312d54b77a2ad28a391fc22df1dd3b25",
 }
 
 
@@ -111,29 +107,22 @@ def test_multi_scale_radii():
     assert np.abs(second - np.eye(5) / 5).max() < 0.01
 
 
-def two_bands(length, *, share=0.15):
-    """Distribution function of |w| for TAILED: both bands are uniform in the logarithm."""
-    length = np.maximum(length, 1e-9)  # random ones may be rounded to nothing
-    main = np.clip(np.log(length * 4.0) / np.log(4.0 / 0.25), 0, 1)
-    tail = np.clip(np.log(length * 0.25) / np.log(0.25 / 0.01), 0, 1)
-    return (1 - share) * main + share * tail
+def lengths_of_two_bands(share, n=20_000):
+    """|w| for a law like TAILED, by other means."""
+    rng = np.random.default_rng(0)
+    ends = np.where(rng.uniform(size=(n, 1)) < share, np.log([0.01, 0.25]), np.log([0.25, 4.0]))
+    return rng.rayleigh(size=n) / np.exp(rng.uniform(ends[:, 0], ends[:, 1]))
 
 
 @pytest.mark.parametrize("law", ["multi-scale", "structured"])
 def test_two_bands_of_lengths(law):
-    w = draw(law, TAILED, n=20_000).radians(BOX)
-    length = np.linalg.norm(w, axis=1)
-    assert stats.kstest(length, two_bands).pvalue > 1e-6
-    # A share off by a fifth, or lengths at random about the scales, would be seen.
-    assert stats.kstest(length, lambda x: two_bands(x, share=0.18)).pvalue < 1e-6
-    random = np.linalg.norm(
-        draw(law, dataclasses.replace(TAILED, radius="adapted"), n=20_000).radians(BOX), axis=1
-    )
-    assert stats.kstest(random, two_bands).pvalue < 1e-6
+    length = np.linalg.norm(draw(law, TAILED, n=20_000).radians(BOX), axis=1)
+    assert stats.ks_2samp(length, lengths_of_two_bands(0.15)).pvalue > 1e-6
+    assert stats.ks_2samp(length, lengths_of_two_bands(0.2)).pvalue < 1e-6  # a share too large
 
 
 @pytest.mark.parametrize("law", ["multi-scale", "structured"])
-@pytest.mark.parametrize("radii", [(0.25, 4.0), FIXED, TAILED])
+@pytest.mark.parametrize("radii", [(0.25, 4.0), TAILED])
 def test_recipes_survive_json(law, radii):
     recipe = draw(law, radii, n=64)
     assert frequencies_from_json(frequencies_to_json(recipe)) == recipe
@@ -148,9 +137,6 @@ def test_designs_of_plain_laws_have_no_new_fields():
 @pytest.mark.parametrize(
     "change",
     [
-        {"radius": "adapted"},
-        {"radius": "random"},
-        {"radius": 1},
         {"tail": None},
         {"tail": [0.15]},
         {"tail": [0.15, 0.25, 0.5]},
@@ -215,8 +201,7 @@ def test_dither_is_uniform_over_a_turn():
         ({"n": 2**21}, "n_features"),
         ({"scales": (2.0, 1.0)}, "frequency_scale"),
         ({"scales": (0.0, 1.0)}, "frequency_scale"),
-        ({"scales": RadialLaw((0.1, 1.0), "random")}, "radius"),
-        ({"scales": RadialLaw((0.1, 1.0), "fixed", Tail(0.15, 2.0))}, "tail"),
+        ({"scales": RadialLaw((0.1, 1.0), Tail(0.15, 2.0))}, "tail"),
     ],
 )
 def test_bad_choices(choices, message):

@@ -130,6 +130,7 @@ def plan_design(
             n_features = -(-largest // block) * block
         chosen_masks.checked(n_features or largest, block if n_features else 1)
     size = _public_size(n_records, n_components, dim, n_features or largest, budget.epsilon)
+    is_smooth = schema is None or schema.is_smooth
     chosen = choose_size(
         largest=largest,
         n_unknowns=n_unknowns,
@@ -142,7 +143,7 @@ def plan_design(
         masks=chosen_masks,
         # Clusters of labels are piles at corners, of which a small sketch with pure noise loses
         # some: 1.08 to 1.20 times the cost of k-means instead of 1.10 to 1.42, in eight studies.
-        all_features=schema is not None and not schema.is_smooth,
+        all_features=not is_smooth,
     )
     if n_features is None:
         n_features = chosen.n_features
@@ -160,6 +161,7 @@ def plan_design(
             n_records=size,
             # A phasor varies by at most 1, half of it along each axis.
             variance=noise_variance(*noise_facts, chosen_masks) + size / 2,
+            is_smooth=is_smooth,
         )
     return Design(
         task=task,

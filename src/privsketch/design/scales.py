@@ -23,23 +23,28 @@ from privsketch.design.size import center_error, kmeans_unknowns
 from privsketch.domain import Domain
 from privsketch.features.radii import RadialLaw, Tail
 
-# Of the domain's half-width. Records that use half of it spread about that far, and no cluster is
-# wider than all records together.
-WIDEST = 0.4
+# Of the domain's half-width: frequencies of this scale turn about once over the domain, which tells
+# where the records are before anything else is known.
+WIDEST = 0.5
 # Widest over finest scale of the main band: at least, and per k^(1/d). Touching clusters in a
-# quarter of the domain are 1 / (6 k^(1/d)) half-widths wide, a third of the range above its end;
-# with 5, as before, clusters of a third of that width had ten times the error in the plane.
+# quarter of the domain are 1 / (6 k^(1/d)) half-widths wide, twice the end of the band; much
+# tighter ones are for the tail, which costs less than a band as wide.
 MAIN_RANGE = 16.0
-MAIN_RANGE_PER_CLUSTER = 8.0
-# Right by the formula above if three studies in a hundred have such clusters.
-TAIL_SHARE = 0.15
-COST = 1.25  # most that the tail may cost clusters in the main band, as a factor of their error
-TAIL_RANGES = (16.0, 8.0, 4.0)  # tried in turn; what is closer, the main band sees as well
+MAIN_RANGE_PER_CLUSTER = 6.0
+# Right by the formula above if 8 % of studies in few columns have such clusters, and 3 % of others:
+# in many columns the distance of clusters, and so the domain, says more about their width.
+FEW_COLUMNS, TAIL_SHARE_OF_FEW, TAIL_SHARE = 3, 0.2, 0.125
+# Most that a tail may cost clusters in the main band, as a factor of their error: 1.25 and 1.14 for
+# these shares, and some for the unknowns, which fewer features have to fit. It takes four and
+# three features per unknown.
+COST_OF_FEW, COST = 1.35, 1.2
+TAIL_RANGES = (8.0, 4.0)  # tried in turn; what is closer, the main band sees as well
 # Excess of clusters in the tail: half of what a forecast called good may have at most, because
 # its range is twice what is expected.
 VISIBLE = 0.075
-# Widest over finest scale of all: the finest is then three units of a quantised record.
-LARGEST_RANGE = 4096.0
+# Widest over finest scale of all. Frequencies are 16-bit integers, and the lowest ones need some
+# units too; the finest scale is then eight units of a quantised record.
+LARGEST_RANGE = 2048.0
 
 
 def default_radii(
@@ -49,6 +54,7 @@ def default_radii(
     n_features: int,
     n_records: float,
     variance: float,
+    is_smooth: bool = True,
 ) -> RadialLaw:
     """The radial law for clusters of unknown width.
 
@@ -58,12 +64,17 @@ def default_radii(
         Size of the sketch, and public order of magnitude of the number of records.
     variance : float
         Of noise and sampling per real component of the sums, in squared records.
+    is_smooth : bool
+        False if records have labels: they are piles without a width then, which fine scales see
+        one by one and no cluster of a few numbers explains, so that there is no tail.
     """
     dim = len(domain.half_widths)
     high = WIDEST * domain.spread
     fold = max(MAIN_RANGE, MAIN_RANGE_PER_CLUSTER * n_components ** (1.0 / dim))
     end = high / min(fold, LARGEST_RANGE)
-    plain = RadialLaw((end, high), "fixed")
+    plain = RadialLaw((end, high))
+    few = dim <= FEW_COLUMNS
+    share, cost = (TAIL_SHARE_OF_FEW, COST_OF_FEW) if few else (TAIL_SHARE, COST)
 
     def error(law: RadialLaw, width: float) -> float:
         return center_error(
@@ -78,12 +89,12 @@ def default_radii(
         )
 
     likely = math.sqrt(end * high)
-    for ratio in TAIL_RANGES:
-        law = RadialLaw((end / ratio, high), "fixed", Tail(TAIL_SHARE, end))
+    for ratio in TAIL_RANGES if is_smooth else ():
+        law = RadialLaw((end / ratio, high), Tail(share, end))
         if (
             high / law.scales[0] <= LARGEST_RANGE
             and error(law, end / math.sqrt(ratio)) <= VISIBLE  # in the middle of the tail
-            and error(law, likely) <= COST * error(plain, likely)
+            and error(law, likely) <= cost * error(plain, likely)
         ):
             return law
     return plain

@@ -72,13 +72,12 @@ class Frequencies:
     turn_bits: int
     dithered: bool
     checksum: str
-    radius: str = "adapted"
     tail: Tail | None = None
 
     @property
     def radial_law(self) -> RadialLaw:
         """The law of the lengths, but for normal frequencies, which have their own."""
-        return RadialLaw(self.scales, self.radius, self.tail)
+        return RadialLaw(self.scales, self.tail)
 
     def matrix(self, domain: Domain) -> npt.NDArray[np.signedinteger]:
         """The integer frequencies, (n_features, dim), read-only: int16, int32 if structured."""
@@ -118,7 +117,7 @@ def draw_frequencies(
 ) -> Frequencies:
     """A new recipe: fixes the resolution from the highest frequency, and the checksum.
 
-    Two scales are the ends of a log-uniform law with adapted radii.
+    Two scales are the ends of a log-uniform law.
     One that is not drawn has neither, and can be planned with but not used.
     """
     require_one_of("frequencies", law, LAWS)
@@ -127,9 +126,7 @@ def draw_frequencies(
     if not 1 <= n_features <= MAX_FEATURES:
         raise ParameterError(f"`n_features={n_features}`: expected 1 to {MAX_FEATURES}")
     radial = (scales if isinstance(scales, RadialLaw) else RadialLaw(scales)).checked()
-    recipe = Frequencies(
-        law, int(n_features), radial.scales, seed, 0, dithered, "", radial.radius, radial.tail
-    )
+    recipe = Frequencies(law, int(n_features), radial.scales, seed, 0, dithered, "", radial.tail)
     _require_size(recipe, len(domain.half_widths))
     if not drawn:
         return recipe
@@ -288,12 +285,10 @@ def _require_drawn(recipe: Frequencies) -> None:
 
 
 def frequencies_to_json(recipe: Frequencies) -> dict[str, Any]:
-    """The recipe as plain JSON values; `radius` and `tail` only where they are not as usual."""
+    """The recipe as plain JSON values; `tail` only where there is one."""
     _require_drawn(recipe)
     values = {name: getattr(recipe, name) for name in _FIELDS}
     values["scales"] = list(recipe.scales)
-    if recipe.radius != "adapted":
-        values["radius"] = recipe.radius
     if recipe.tail is not None:
         values["tail"] = [recipe.tail.share, recipe.tail.below]
     return values
@@ -308,12 +303,11 @@ _FIELDS = {
     "dithered": bool,
     "checksum": str,
 }
-_OPTIONAL_FIELDS = {"radius": str, "tail": list}
 
 
 def frequencies_from_json(value: Any) -> Frequencies:
     """The recipe from `frequencies_to_json`; errors for anything else."""
-    kinds = {**_FIELDS, **_OPTIONAL_FIELDS}
+    kinds = {**_FIELDS, "tail": list}
     if not isinstance(value, dict) or not set(_FIELDS) <= set(value) <= set(kinds):
         raise ParameterError("frequencies: unknown or missing fields")
     for name in value:
@@ -329,28 +323,19 @@ def frequencies_from_json(value: Any) -> Frequencies:
     if not low_bits <= value["turn_bits"] <= high_bits:
         raise ParameterError("frequencies: turn_bits out of range")
     recipe = Frequencies(**{name: value[name] for name in _FIELDS})
-    return replace(
-        recipe,
-        scales=radial.scales,
-        radius=radial.radius,
-        tail=radial.tail,
-        seed=public_seed(value["seed"]),
-    )
+    seed = public_seed(value["seed"])
+    return replace(recipe, scales=radial.scales, tail=radial.tail, seed=seed)
 
 
 def _radial_law(value: dict[str, Any]) -> RadialLaw:
-    """Of a recipe in JSON; one spelling for every law, because fingerprints are of the text."""
+    """Of a recipe in JSON."""
     low_high = [float(scale) for scale in value["scales"]]
     if len(low_high) != 2:
         raise ParameterError("frequencies: scales must be two positive numbers")
     law = RadialLaw((low_high[0], low_high[1]))
-    if set(value) & set(_OPTIONAL_FIELDS) and value["law"] not in ("multi-scale", "structured"):
-        raise ParameterError(f"frequencies: {value['law']!r} has neither a radius nor a tail")
-    if "radius" in value:
-        if value["radius"] == "adapted":
-            raise ParameterError("frequencies: the adapted radius is not written")
-        law = replace(law, radius=value["radius"])
     if "tail" in value:
+        if value["law"] not in ("multi-scale", "structured"):
+            raise ParameterError(f"frequencies: {value['law']!r} has no tail")
         numbers = [float(number) for number in value["tail"]]
         if len(numbers) != 2:
             raise ParameterError("frequencies: tail must be a share and a scale")

@@ -131,7 +131,7 @@ def draw_blocks(
     n_features, dim : int
         Rows and columns of the matrix that the blocks stand for.
     scales : (low, high) or RadialLaw
-        Two scales are the ends of a log-uniform law with adapted radii.
+        Two scales are the ends of a log-uniform law.
     half_width : float
         Half the width of the domain, the same along every axis: `common_half_width`.
 

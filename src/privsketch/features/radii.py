@@ -7,10 +7,10 @@ x exp(-x) d ln s with x = |w|^2 s^2), so a law only chooses which widths it serv
 spread evenly over their logarithm in a main band and, with the share of a tail, in a band of finer
 ones below it (design/scales.py chooses both).
 
-At scale t the length is 1 / t ("fixed"), or r / t with r of density r exp(-r^2 / 2) ("adapted",
-after the papers' adapted radius). The fixed one has sharp ends: no features are spent beyond the
-bands, and the highest frequency is a quarter of that of as many random lengths, which leaves
-the integers two bits more.
+At scale t the length is r / t with r of density r exp(-r^2 / 2), the papers' adapted radius.
+Lengths of 1 / t exactly serve the widths of their band a little better, but searches need the few
+low frequencies that random ones have: they alone turn less than once over the domain, and without
+them few clusters far apart were lost.
 """
 
 from __future__ import annotations
@@ -20,13 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import exp1
 
 from privsketch._elementary import exponential, natural_log
 from privsketch._typing import Floats
-from privsketch.errors import ParameterError, require_one_of, require_scales
-
-RADII = ("adapted", "fixed")
+from privsketch.errors import ParameterError, require_scales
 
 
 @dataclass(frozen=True)
@@ -53,27 +50,23 @@ class RadialLaw:
     ----------
     scales : (low, high)
         Finest and widest scale, in the units of the records; equal ends are one scale.
-    radius : {"adapted", "fixed"}
-        Length at one scale.
     tail : Tail or None
         None: scales are log-uniform between both ends.
     """
 
     scales: tuple[float, float]
-    radius: str = "adapted"
     tail: Tail | None = None
 
     def checked(self) -> RadialLaw:
         """The same; a ParameterError unless it is a law."""
         low, high = require_scales(self.scales)
-        require_one_of("radius", self.radius, RADII)
         tail = self.tail
         if tail is not None and not (0 < tail.share < 1 and low < tail.below < high):
             raise ParameterError(
                 f"tail: expected a share between 0 and 1, and an end between the scales {low:g} "
                 f"and {high:g}, not {tail.share:g} and {tail.below:g}"
             )
-        return RadialLaw((low, high), self.radius, tail)
+        return RadialLaw((low, high), tail)
 
     @property
     def bands(self) -> list[tuple[float, float, float]]:
@@ -98,54 +91,34 @@ class RadialLaw:
             fine = low + (middle - low) * (for_scale / share)
             main = middle + (high - middle) * ((for_scale - share) / (1.0 - share))
             scale = exponential(np.where(for_scale < share, fine, main))
-        if self.radius == "fixed":
-            return np.ones_like(scale), scale
         return np.sqrt(-2.0 * natural_log(for_radius)), scale
 
-    # With x = |w|^2 width^2: means over the law. At one scale x is (width / scale)^2, or has an
-    # exponential law of mean q = 2 (width / scale)^2; over log-uniform scales, means are integrals
-    # of dx / (2 x) or dq / (2 q) over the logarithm of their range.
+    # With x = |w|^2 width^2, means over the law: at one scale x has an exponential law of mean
+    # q = 2 (width / scale)^2; over log-uniform scales, means are integrals of dq / (2 q) over the
+    # logarithm of their range.
 
     def band_share(self, width: float) -> float:
         """E[x exp(-x)]: the share of features in the band where a width can be seen."""
-        if self.radius == "fixed":
-            return self._mean(width, 1.0, lambda x: x * math.exp(-x), lambda x: -math.exp(-x) / 2)
-        return self._mean(width, 2.0, lambda q: q / (1 + q) ** 2, lambda q: -0.5 / (1 + q))
+        return self._mean(width, lambda q: q / (1 + q) ** 2, lambda q: -0.5 / (1 + q))
 
     def squared_band_share(self, width: float) -> float:
         """E[(x exp(-x))^2]: whether few features carry that share, or many."""
-        if self.radius == "fixed":
-            return self._mean(
-                width,
-                1.0,
-                lambda x: (x * math.exp(-x)) ** 2,
-                lambda x: -(2 * x + 1) * math.exp(-2 * x) / 8,
-            )
         return self._mean(
-            width,
-            2.0,
-            lambda q: 2 * q**2 / (1 + 2 * q) ** 3,
-            lambda q: (q / (1 + 2 * q)) ** 2 / 2,
+            width, lambda q: 2 * q**2 / (1 + 2 * q) ** 3, lambda q: (q / (1 + 2 * q)) ** 2 / 2
         )
 
     def energy_share(self, width: float) -> float:
         """E[exp(-x)]: the mean square of what the width of a cluster leaves of its moments."""
-        if self.radius == "fixed":
-            return self._mean(width, 1.0, lambda x: math.exp(-x), lambda x: -float(exp1(x)) / 2)
         # The integral of dq / (q (1 + q)), written so that small q does not cancel.
-        return self._mean(width, 2.0, lambda q: 1 / (1 + q), lambda q: -math.log1p(1 / q) / 2)
+        return self._mean(width, lambda q: 1 / (1 + q), lambda q: -math.log1p(1 / q) / 2)
 
     def _mean(
-        self,
-        width: float,
-        factor: float,
-        at: Callable[[float], float],
-        integral: Callable[[float], float],
+        self, width: float, at: Callable[[float], float], integral: Callable[[float], float]
     ) -> float:
-        """Of at(x), x = factor (width / t)^2, over the law; `integral` is that of at(x) dx / 2x."""
+        """Of a share over the law: `at` one scale, and its integral over dq / (2 q)."""
         total = 0.0
         for share, low, high in self.bands:
-            most, least = factor * (width / low) ** 2, factor * (width / high) ** 2
+            most, least = 2 * (width / low) ** 2, 2 * (width / high) ** 2
             if low == high:
                 total += share * at(least)
             else:
