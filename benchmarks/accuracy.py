@@ -100,7 +100,7 @@ def paired(
     found, seconds = np.empty((2, repetitions)), np.empty((2, repetitions))
     k, dim = data.n_clusters, len(data.domain.half_widths)
     for seed in range(repetitions):
-        records = data.make(np.random.default_rng([seed, 20261116]))
+        records = data.make(np.random.default_rng([seed, 20261117]))
         some = records[:PAIRED_RECORDS]
         starts = [KMeans(k, n_init=3, random_state=seed).fit(some[:20_000]).cluster_centers_]
         for law, scale in enumerate((sixteenfold(data.domain, k), None)):
