@@ -52,6 +52,31 @@ def tight_plane(k: int, n: int, width: float) -> Maker:
     return make
 
 
+def of_width(k: int, dim: int, n: int, factor: float) -> Maker:
+    """k equal Gaussians in the box [-1, 1] of `factor` times the width that a forecast assumes.
+
+    The centers use a quarter of the box; at 1 the clusters touch as in the seed mixture.
+    """
+
+    def make(rng: np.random.Generator) -> Floats:
+        centers = rng.normal(size=(k, dim)) / 4
+        width = factor / (6 * k ** (1 / dim))
+        return np.asarray(centers[rng.integers(k, size=n)] + width * rng.normal(size=(n, dim)))
+
+    return make
+
+
+def along_a_curve(k: int, n: int, width: float) -> Maker:
+    """k Gaussians along a figure of eight in the square [-1, 1]^2, at uneven distances."""
+
+    def make(rng: np.random.Generator) -> Floats:
+        angle = 2 * np.pi * (np.arange(k) + rng.uniform(0, 0.7, k) + rng.uniform()) / k
+        centers = 0.35 * np.stack([np.cos(angle), np.sin(2 * angle)], axis=1)
+        return np.asarray(centers[rng.integers(k, size=n)] + width * rng.normal(size=(n, 2)))
+
+    return make
+
+
 def unequal(k: int, dim: int, n: int, *, weights: float = 1.0, widths: float = 1.0) -> Maker:
     """The seed mixture with weights up to `weights` : 1 and widths up to `widths` : 1."""
 
@@ -206,6 +231,7 @@ PRIVATE: list[tuple[DataSet, float, float, float]] = [
     (_seed(10, 10, 1_000_000), 0.02, 0.0, 1.03),
     (_seed(10, 10, 1_000_000), 0.003, 1e-6, 1.02),
     (_seed(64, 10, 100_000), 0.3, 1e-6, 1.0),
+    (_seed(64, 10, 100_000), 0.1, 1e-6, 1.08),
     (_seed(4, 8, 10_000), 1.0, 1e-6, 1.02),
     (_seed(4, 8, 10_000), 1.0, 0.0, 1.02),
     (
@@ -242,6 +268,33 @@ OTHERS: list[DataSet] = [
     DataSet("k=20 d=20", 20, _box(20), seed_mixture(20, 20, 100_000)),
     DataSet("box 4 times too wide", 10, _box(10, 32), seed_mixture(10, 10, 100_000)),
     _DIGITS,
+]
+
+
+def _of_width(factor: float, k: int, dim: int, n: int) -> DataSet:
+    name = f"width {factor:g} k={k} d={dim} n={n:.0e}".replace("e+0", "e")
+    return DataSet(name, k, _box(dim, 1), of_width(k, dim, n, factor))
+
+
+_CURVE = DataSet("100 along a curve", 100, _box(2, 1), along_a_curve(100, 100_000, 1 / 300))
+# Data set, epsilon, delta, bound on the median RSSE: clusters of a tenth of the width that a
+# forecast assumes, and of twice that width.
+WIDTHS: list[tuple[DataSet, float, float, float]] = [
+    (_CURVE, 1.0, 1e-6, 1.05),
+    (_CURVE, 0.1, 1e-6, 1.3),
+    *(
+        (_of_width(factor, *size), epsilon, delta, np.nan)
+        for size, epsilon, delta in [
+            ((15, 2, 10_000), 1.0, 1e-6),
+            ((15, 2, 10_000), 0.3, 1e-6),
+            ((15, 3, 10_000), 0.3, 1e-6),
+            ((20, 5, 100_000), 0.1, 1e-6),
+            ((10, 10, 100_000), 0.1, 1e-6),
+            ((10, 10, 100_000), 0.2, 0.0),
+            ((64, 10, 100_000), 0.3, 1e-6),
+        ]
+        for factor in (0.1, 2.0)
+    ),
 ]
 
 _BALL = ps.Ball(100, 1.0)

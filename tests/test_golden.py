@@ -17,9 +17,10 @@ import privsketch as ps
 from privsketch.testing import without_noise
 
 FOLDER = Path(__file__).parent / "golden"
+ONE_BAND = {"frequency_scale": (0.0625, 1.0)}
 DESIGNS = {
-    "gaussian": {"budget": ps.Budget(1.0, 1e-6)},
-    "cube-one-bit": {"budget": ps.Budget(0.5), "feature_map": "one-bit"},
+    "gaussian": {"budget": ps.Budget(1.0, 1e-6), **ONE_BAND},
+    "cube-one-bit": {"budget": ps.Budget(0.5), "feature_map": "one-bit", **ONE_BAND},
     "laplace-replace": {
         "budget": ps.Budget(2.0, neighbours="replace"),
         "noise": "laplace",
@@ -28,6 +29,13 @@ DESIGNS = {
         "columns": ["a", "b", "c"],
     },
     "structured": {
+        "budget": ps.Budget(1.0, 1e-6),
+        "frequencies": "structured",
+        "n_features": 100,
+        **ONE_BAND,
+    },
+    "planned-scales": {"budget": ps.Budget(1.0, 1e-6), "n_features": 100},
+    "planned-scales-structured": {
         "budget": ps.Budget(1.0, 1e-6),
         "frequencies": "structured",
         "n_features": 100,
@@ -55,6 +63,7 @@ MASKED = {
         "noise": "laplace",
         "masks": "poisson:0.25+records:0.5",
         "n_records": 1000,
+        **ONE_BAND,
     },
 }
 
@@ -134,6 +143,16 @@ PRINTS = {
         "59d8f76fb562c7fb1ed98478a4755505df34738991cece96af01519131b81862",
         "2f48b3853579a9e99e3f1db497d088e5e6e130ddb821c79aeb9f595795a46a10",
         "796fe04f49581bff3ca6758042041d7e7ed965ac1111c26f0438977d7cb28afa",
+    ),
+    "planned-scales": (
+        "f1d9c5c1e7fa43203dada02345dd4222f575a2cc44a8fcad770847a3ac46ff59",
+        "5cc520458661fe126b92f16cc5d07aa34a31de844307f3a2a0fe04a2f2890791",
+        "7e0e3f150e5f6151fdf4de34786e0af3d73ca86590cec7e3f1e46177616ec426",
+    ),
+    "planned-scales-structured": (
+        "a6a1d55a57e8aaad981db1e894fcbf3579a2d3d64aac42ab8a4fee45dc2c2ad0",
+        "f35df3dacb96aeb74c1d6fdcf6cc5de25404c898bae49abc8636d62e90a395fb",
+        "c3a5fb1f042e69b3deba9c3f1bcee760efa0908ecc93589b545dfa3104b1dc40",
     ),
     "quadratic-mean": (
         "2bf2805fbe5b767008fe6eae155a9c12085b9c9322b6cc4ab344f05d11e86ca9",

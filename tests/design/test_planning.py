@@ -21,6 +21,7 @@ from privsketch.design.size import (
     kmeans_unknowns,
     mixture_unknowns,
     noise_variance,
+    squared_band_share,
 )
 from privsketch.design.words import kmeans_cost
 from privsketch.features.maps import feature_map
@@ -44,10 +45,11 @@ def plan(k=10, dim=10, n=1e5, epsilon=0.3, delta=1e-6, **choices):
 def test_shares_are_means_over_the_drawn_frequencies(law, scale, width):
     design = plan(2, 4, n_features=40_000, frequencies=law, frequency_scale=scale)
     x = np.square(design.radians()).sum(axis=1) * width**2
-    scales = design.frequencies.scales
+    told = law, design.frequencies.radial_law, width, 4
     # The mean of 40,000 values of spread below 0.5 has a standard error below 0.0025.
-    assert abs(band_share(law, scales, width, 4) - np.mean(x * np.exp(-x))) < 0.012
-    assert abs(energy_share(law, scales, width, 4) - np.mean(np.exp(-x))) < 0.012
+    assert abs(band_share(*told) - np.mean(x * np.exp(-x))) < 0.012
+    assert abs(squared_band_share(*told) - np.mean((x * np.exp(-x)) ** 2)) < 0.004
+    assert abs(energy_share(*told) - np.mean(np.exp(-x))) < 0.012
 
 
 def moments(frequencies, weights, centers, variance):
@@ -83,6 +85,7 @@ def test_center_error_against_the_whole_fisher_matrix(per_coordinate):
     rng = np.random.default_rng(0)
     for seed in range(5):
         design = plan(k, dim, n_features=per_coordinate * k * dim, random_state=seed)
+        law = design.frequencies.radial_law
         distant = list(references(design.domain, k))[1]
         centers = distant.spread * rng.normal(size=(k, dim))
         exact = brute_force_error(design.radians(), size, centers, distant.width, variance)
@@ -92,7 +95,8 @@ def test_center_error_against_the_whole_fisher_matrix(per_coordinate):
             "n_records": k * size,
             "n_features": design.n_features,
             "variance": variance,
-            "band": band_share("multi-scale", design.frequencies.scales, distant.width, dim),
+            "band": law.band_share(distant.width),
+            "squared_band": law.squared_band_share(distant.width),
         }
         unknowns = kmeans_unknowns(k, dim)
         ratios.append(exact / center_error(n_unknowns=unknowns, **facts))
@@ -236,8 +240,10 @@ def test_pure_sketches_are_smaller_the_more_the_noise_dominates():
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.0), (0.3, 0.0), (1.0, 0.0), (0.1, 1e-6)])
 def test_no_other_size_has_a_much_better_forecast(epsilon, delta):
-    planned = plan(epsilon=epsilon, delta=delta)
-    others = [plan(epsilon=epsilon, delta=delta, n_features=m) for m in range(120, 401, 20)]
+    # At scales that all have: a tail has its price, and is for widths that no forecast is about.
+    scales = {"epsilon": epsilon, "delta": delta, "frequency_scale": (0.25, 4.0)}
+    planned = plan(**scales)
+    others = [plan(n_features=m, **scales) for m in range(120, 401, 20)]
     best = min(other.forecast().rsse_high for other in others)
     assert planned.forecast().rsse_high - 1 < 1.1 * (best - 1)
 

@@ -9,10 +9,16 @@ from scipy import stats
 import privsketch as ps
 from privsketch._elementary import cosine_sine, exponential, natural_log
 from privsketch.features import frequencies as module
-from privsketch.features.frequencies import default_scales, draw_frequencies
+from privsketch.features.frequencies import (
+    draw_frequencies,
+    frequencies_from_json,
+    frequencies_to_json,
+)
+from privsketch.features.radii import RadialLaw, Tail
 from privsketch.features.stream import PublicStream
 
 BOX = ps.Box(-8, 8, dim=5)
+TAILED = RadialLaw((0.01, 4.0), Tail(0.15, 0.25))
 
 
 def draw(law="multi-scale", scales=(0.25, 4.0), n=500, seed=1, domain=BOX, dithered=False):
@@ -63,11 +69,18 @@ def test_frequencies_are_fixed_for_good(law, scales, dithered):
     assert draw(law, scales, n=64, seed=42, dithered=dithered).checksum == GOLDEN[law, dithered]
 
 
+@pytest.mark.parametrize("law", ["multi-scale", "structured"])
+def test_tails_are_fixed_for_good(law):
+    assert draw(law, TAILED, n=64, seed=42).checksum == GOLDEN[law, TAILED]
+
+
 GOLDEN = {
     ("multi-scale", False): "9c041f9413add30f2b863b48e958e47cbfe495c48893148b2250349ed8d2741a",
     ("multi-scale", True): "26d2b3387fe1e295a9bd8c5fccde09a64a621dc926ac7d6dd2348452f376beeb",
     ("adapted-radius", False): "bd299d00331d1c08a87d325e53a8eb72c5e348cc4c32d344edaca1cedb600163",
     ("gaussian", False): "1c9fc944b0aa090a62f8168754c003561d121ccce733840ba51865729810a4a9",
+    ("multi-scale", TAILED): "2c008baf7ca12255e3d3ed7dc4b747130535e1a000c4732ce63ec6129f8726f3",
+    ("structured", TAILED): "5b50a5a1f2e05214ac72f56c48e62712312d54b77a2ad28a391fc22df1dd3b25",
 }
 
 
@@ -94,6 +107,57 @@ def test_multi_scale_radii():
     assert np.abs(second - np.eye(5) / 5).max() < 0.01
 
 
+def lengths_of_two_bands(share, n=20_000):
+    """|w| for a law like TAILED, by other means."""
+    rng = np.random.default_rng(0)
+    ends = np.where(rng.uniform(size=(n, 1)) < share, np.log([0.01, 0.25]), np.log([0.25, 4.0]))
+    return rng.rayleigh(size=n) / np.exp(rng.uniform(ends[:, 0], ends[:, 1]))
+
+
+@pytest.mark.parametrize("law", ["multi-scale", "structured"])
+def test_two_bands_of_lengths(law):
+    length = np.linalg.norm(draw(law, TAILED, n=20_000).radians(BOX), axis=1)
+    assert stats.ks_2samp(length, lengths_of_two_bands(0.15)).pvalue > 1e-6
+    assert stats.ks_2samp(length, lengths_of_two_bands(0.2)).pvalue < 1e-6  # a share too large
+
+
+@pytest.mark.parametrize("law", ["multi-scale", "structured"])
+@pytest.mark.parametrize("radii", [(0.25, 4.0), TAILED])
+def test_recipes_survive_json(law, radii):
+    recipe = draw(law, radii, n=64)
+    assert frequencies_from_json(frequencies_to_json(recipe)) == recipe
+
+
+def test_designs_of_plain_laws_have_no_new_fields():
+    assert set(frequencies_to_json(draw(n=64))) == {
+        *("law", "n_features", "scales", "seed", "turn_bits", "dithered", "checksum")
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tail": None},
+        {"tail": [0.15]},
+        {"tail": [0.15, 0.25, 0.5]},
+        {"tail": [0.0, 0.25]},
+        {"tail": [1.0, 0.25]},
+        {"tail": [0.15, 0.01]},
+        {"tail": [0.15, 4.0]},
+        {"tail": [0.15, float("nan")]},
+        {"tail": {"share": 0.15, "below": 0.25}},
+        {"law": "adapted-radius"},
+        {"law": "gaussian"},
+        {"law": "none"},
+        {"finest": 0.1},
+    ],
+)
+def test_radial_laws_that_files_may_not_have(change):
+    value = {**frequencies_to_json(draw(scales=TAILED, n=64)), **change}
+    with pytest.raises(ps.PrivsketchError):
+        frequencies_from_json(value)
+
+
 def test_adapted_radius_and_gaussian_at_one_scale():
     adapted = np.linalg.norm(draw("adapted-radius", (2.0, 2.0), 20_000).radians(BOX), axis=1)
     assert stats.kstest(2.0 * adapted, "rayleigh").pvalue > 1e-6
@@ -114,15 +178,6 @@ def test_resolution_follows_the_highest_frequency():
         assert 16_383 < np.abs(recipe.matrix(BOX).astype(int)).max() <= 32_767
     with pytest.raises(ps.PrivsketchError, match="too fine"):
         draw(scales=(1e-7, 1e-6))
-
-
-def test_scales_come_from_public_facts():
-    assert default_scales(ps.Box(-8, 8, dim=10), 10) == (0.25, 4.0)
-    assert default_scales(ps.Box(0, 16, dim=10), 64) == (0.25, 4.0)
-    low, high = default_scales(ps.Box(-1, 1, dim=2), 100)  # many clusters in the plane: finer
-    assert high / low == pytest.approx(50)
-    ball, box = ps.Ball(dim=1, radius=3.0), ps.Box(-3, 3, dim=1)
-    assert default_scales(ball, 4) == default_scales(box, 4)
 
 
 def test_an_altered_seed_is_noticed():
@@ -146,6 +201,7 @@ def test_dither_is_uniform_over_a_turn():
         ({"n": 2**21}, "n_features"),
         ({"scales": (2.0, 1.0)}, "frequency_scale"),
         ({"scales": (0.0, 1.0)}, "frequency_scale"),
+        ({"scales": RadialLaw((0.1, 1.0), Tail(0.15, 2.0))}, "tail"),
     ],
 )
 def test_bad_choices(choices, message):

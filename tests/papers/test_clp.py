@@ -68,10 +68,11 @@ def test_the_known_scale_is_the_one_that_tells_most():
     from scipy.optimize import minimize_scalar
 
     from privsketch.design.size import band_share
+    from privsketch.features.radii import RadialLaw
 
     for dim in (4, 8, 10):
         found = minimize_scalar(
-            lambda scale, dim=dim: -band_share("gaussian", (scale, scale), 1.0, dim),
+            lambda scale, dim=dim: -band_share("gaussian", RadialLaw((scale, scale)), 1.0, dim),
             bounds=(0.5, 20),
             method="bounded",
         )

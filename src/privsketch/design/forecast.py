@@ -39,6 +39,7 @@ from privsketch.design.size import (
     kmeans_unknowns,
     mixture_unknowns,
     richest_shape,
+    squared_band_share,
 )
 from privsketch.domain import Domain
 from privsketch.errors import require_count
@@ -197,6 +198,7 @@ def excess(
             width=reference.width,
         )
         return min(found.excess, most) * (1 - found.lost) + most * found.lost
+    law, radii, width = design.frequencies.law, design.frequencies.radial_law, reference.width
     error = center_error(
         n_components=k,
         dim=dim,
@@ -204,7 +206,8 @@ def excess(
         n_features=design.n_features,
         variance=n_holders * _variance(design, n_records),
         n_unknowns=_unknowns(design),
-        band=band_share(design.frequencies.law, design.frequencies.scales, reference.width, dim),
+        band=band_share(law, radii, width, dim),
+        squared_band=squared_band_share(law, radii, width, dim),
     )
     error *= 1 + (calibration.overlap / reference.separation) ** 2
     if error >= 1e6:  # also infinite
@@ -292,10 +295,10 @@ def _cluster_signal(design: Design, reference: Reference) -> tuple[float, float]
     |z|^2 is the mean square of the characteristic function over features, for centers
     drawn around a common mean, as in the seed mixture.
     """
-    law, scales, k = design.frequencies.law, design.frequencies.scales, design.n_components
-    alone = energy_share(law, scales, reference.width, design.dim)
+    law, radii, k = design.frequencies.law, design.frequencies.radial_law, design.n_components
+    alone = energy_share(law, radii, reference.width, design.dim)
     whole = math.hypot(reference.width, reference.spread)
-    together = energy_share(law, scales, whole, design.dim)
+    together = energy_share(law, radii, whole, design.dim)
     return alone / k + together * (1 - 1 / k), 1 + SIGN_VARIANCE * design.mapping.dithered
 
 

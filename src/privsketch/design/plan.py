@@ -17,19 +17,22 @@ from privsketch.design.cells import count_of_cells, noise_of_cells, plan_cells
 from privsketch.design.pca import plan_pca
 from privsketch.design.recipe import TASKS, Design, maps_for
 from privsketch.design.regimes import enough_records
+from privsketch.design.scales import default_radii
 from privsketch.design.size import (
     checked_covariance_type,
     choose_count,
     choose_size,
     default_covariance_type,
     largest_size,
+    noise_variance,
 )
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_one_of
-from privsketch.features.frequencies import NO_LAW, default_scales, draw_frequencies, public_seed
+from privsketch.features.frequencies import NO_LAW, draw_frequencies, public_seed
 from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
+from privsketch.features.radii import RadialLaw
 from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, CountMode
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.schema.table import Schema, schema_of
@@ -139,13 +142,14 @@ def plan_design(
             columns=names,
             schema=schema,
         )
-    law, scales = _frequency_law(frequencies, frequency_scale, domain, n_components)
+    law, scales = _frequency_law(frequencies, frequency_scale)
     block = structured_size(dim) if law == "structured" else dim
     if chosen_masks is not None:
         if n_features is None and chosen_masks.kept is not None:
             n_features = -(-largest // block) * block
         chosen_masks.checked(n_features or largest, block if n_features else 1)
     size = _public_size(n_records, n_components, dim, n_features or largest, budget.epsilon)
+    is_smooth = schema is None or schema.is_smooth
     chosen = choose_size(
         largest=largest,
         n_unknowns=n_unknowns,
@@ -158,12 +162,26 @@ def plan_design(
         masks=chosen_masks,
         # Clusters of labels are piles at corners, of which a small sketch with pure noise loses
         # some: 1.08 to 1.20 times the cost of k-means instead of 1.10 to 1.42, in eight studies.
-        all_features=schema is not None and not schema.is_smooth,
+        all_features=not is_smooth,
     )
     if n_features is None:
         n_features = chosen.n_features
         if law == "structured" and n_features > block:
             n_features = -(-n_features // block) * block  # a part of a block costs as much
+    chosen_count = count_mode or choose_count(
+        chosen_map, n_features, budget, chosen.noise, size, chosen_masks
+    )
+    if scales is None:
+        noise_facts = (chosen_map, n_features, budget, chosen.noise, chosen_count, size)
+        scales = default_radii(
+            domain,
+            n_components,
+            n_features=n_features,
+            n_records=size,
+            # A phasor varies by at most 1, half of it along each axis.
+            variance=noise_variance(*noise_facts, chosen_masks) + size / 2,
+            is_smooth=is_smooth,
+        )
     return Design(
         task=task,
         n_components=n_components,
@@ -180,8 +198,7 @@ def plan_design(
             drawn=drawn,
         ),
         noise=chosen.noise,
-        count=count_mode
-        or choose_count(chosen_map, n_features, budget, chosen.noise, size, chosen_masks),
+        count=chosen_count,
         n_records=size,
         columns=names,
         masks=chosen_masks,
@@ -250,16 +267,15 @@ def _count_mode(count: str | None) -> CountMode | None:
 def _frequency_law(
     law: str | None,
     scale: float | Sequence[float] | None,
-    domain: Domain,
-    n_components: int,
-) -> tuple[str, tuple[float, float]]:
+) -> tuple[str, tuple[float, float] | RadialLaw | None]:
+    """The law of that name and its scales; None for those that follow from the plan."""
     if scale is None:
         if law not in (None, "multi-scale", "structured"):
             raise ParameterError(
                 f"`frequencies={law!r}` needs `frequency_scale=`, between the width and the "
                 "distance of clusters; the multi-scale law needs none"
             )
-        return law or "multi-scale", default_scales(domain, n_components)
+        return law or "multi-scale", None
     try:
         given = np.asarray(scale, dtype=np.float64)
     except (TypeError, ValueError):

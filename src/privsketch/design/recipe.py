@@ -278,7 +278,8 @@ class Design:
         frequency_scale : float or (float, float), optional
             Scale of the features in the records' units, between the width of clusters
             and the distance of neighbouring ones: one number for a single scale, two for
-            the range of the multi-scale law.
+            a log-uniform range. If left out, the range follows from the domain, the number of
+            clusters and the noise, and serves clusters of any likely width.
         count : {"released", "omitted", "public"}, optional
             Whether a noisy number of records is part of the sketch. Released if left
             out, as it costs next to nothing (omitted in the rare case that it would

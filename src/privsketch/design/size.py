@@ -17,10 +17,10 @@ of the frequencies and summed over m of them, in units of the width, the informa
     a^2 m B / (v d),    B = E[x exp(-x)],  x = |w|^2 s^2,
 
 and the squared error of a center, relative to the width, is the inverse of it. P
-unknowns are fitted together. A multi-scale law puts about half of its 2 m numbers where
-clusters of one width can be seen, so they act like m numbers, and the error grows by
-1 / (1 - P / m): exact Fisher matrices (tests/design/test_planning.py) and measured errors
-(benchmarks/forecast.py) follow this.
+unknowns are fitted together. Of the 2 m numbers only those in the band of the width say where its
+centers are: they act like N = 2 m B^2 / E[(x exp(-x))^2], m or a little more for likely widths, and
+the error grows by 1 / (1 - P / N): exact Fisher matrices (tests/design) and measured errors
+(benchmarks/forecast.py) follow this. A search among m <= P features fails nevertheless.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from privsketch.budget import Budget
 from privsketch.errors import ParameterError
 from privsketch.features.maps import FeatureMap, TableContribution
 from privsketch.features.masks import Masks
+from privsketch.features.radii import RadialLaw
 from privsketch.noise.laws import CountMode, plan_sum_noise
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 
@@ -263,39 +264,40 @@ def carried_gaussians(dim: int, n_features: int, covariance_type: CovarianceType
     return max(0, (n_features // MIN_PER_UNKNOWN - fixed) // each)
 
 
-def band_share(law: str, scales: tuple[float, float], width: float, dim: int) -> float:
+def band_share(law: str, radii: RadialLaw, width: float, dim: int) -> float:
     """B = E[x exp(-x)]: the share of features in the band where a width can be seen.
 
-    At one scale t, with q = 2 (width / t)^2, x has an exponential law of mean q (a
-    gamma law of shape dim / 2 for normal frequencies); over log-uniform scales the
-    mean is an integral of dq / (1 + q)^2.
+    Of normal frequencies, x has a gamma law of shape dim / 2.
     """
-    low, high = (_q(width, scale) for scale in scales)
-    if law == "gaussian":
-        return float(dim / 2 * low * (1 + low) ** -(dim / 2 + 1))
-    if scales[0] == scales[1]:
-        return low / (1 + low) ** 2
-    return (1 / (1 + high) - 1 / (1 + low)) / (2 * math.log(scales[1] / scales[0]))
+    if law != "gaussian":
+        return radii.band_share(width)
+    q = _normal_q(radii, width)
+    return float(dim / 2 * q * (1 + q) ** -(dim / 2 + 1))
 
 
-def energy_share(law: str, scales: tuple[float, float], width: float, dim: int) -> float:
+def squared_band_share(law: str, radii: RadialLaw, width: float, dim: int) -> float:
+    """E[(x exp(-x))^2]: whether few features carry that share, or many."""
+    if law != "gaussian":
+        return radii.squared_band_share(width)
+    q = _normal_q(radii, width)
+    return float(dim / 2 * (dim / 2 + 1) * q**2 * (1 + 2 * q) ** -(dim / 2 + 2))
+
+
+def energy_share(law: str, radii: RadialLaw, width: float, dim: int) -> float:
     """E[exp(-x)]: the mean of |exp(-|w|^2 width^2 / 2)|^2 over the law of frequencies."""
-    low, high = (_q(width, scale) for scale in scales)
-    if law == "gaussian":
-        return float((1 + low) ** -(dim / 2))
-    if scales[0] == scales[1]:
-        return 1 / (1 + low)
-    # The integral of dq / (q (1 + q)), written so that small q does not cancel.
-    return (math.log1p(1 / high) - math.log1p(1 / low)) / (2 * math.log(scales[1] / scales[0]))
+    if law != "gaussian":
+        return radii.energy_share(width)
+    return float((1 + _normal_q(radii, width)) ** -(dim / 2))
 
 
-def _q(width: float, scale: float) -> float:
-    return 2 * (width / scale) ** 2
+def _normal_q(radii: RadialLaw, width: float) -> float:
+    """Of normal frequencies, which have one scale."""
+    return 2 * (width / radii.scales[0]) ** 2
 
 
-def inflation(n_unknowns: int, n_features: int) -> float:
-    """How much fitting all unknowns together enlarges the error; infinite if m <= P."""
-    spare = 1 - n_unknowns / n_features
+def inflation(n_unknowns: int, n_numbers: float) -> float:
+    """How much fitting all unknowns together enlarges the error; infinite without spare numbers."""
+    spare = 1 - n_unknowns / n_numbers
     return 1 / spare if spare > 0 else math.inf
 
 
@@ -308,13 +310,16 @@ def center_error(
     variance: float,
     n_unknowns: int,
     band: float,
+    squared_band: float,
 ) -> float:
     """Expected squared error of a center over that of a record: the excess RSSE - 1.
 
-    Both are sums over the dim coordinates, in units of the squared width.
+    Both are sums over the dim coordinates, in units of the squared width. `band` and
+    `squared_band` are the shares of that width.
     """
-    if band <= 0:
-        return math.inf  # a width that no frequency can see
+    if band <= 0 or n_features <= n_unknowns:
+        return math.inf  # a width that no frequency can see, or a search that fails
     cluster = n_records / n_components
     information = cluster**2 * n_features * band / (variance * dim)
-    return inflation(n_unknowns, n_features) / information
+    n_numbers = 2 * n_features * band**2 / squared_band
+    return inflation(n_unknowns, n_numbers) / information

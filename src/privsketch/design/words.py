@@ -124,5 +124,7 @@ def _features(design: Design) -> str:
     if recipe.law in QUADRATIC_LAWS:
         return f"{start}vectors {recipe.law}, public seed {recipe.seed}"
     low, high = recipe.scales
-    scale = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    scale = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+    if recipe.tail is not None:
+        scale += f" ({recipe.tail.share:.0%} of them below {recipe.tail.below:.4g})"
     return f"{start}frequencies {recipe.law} at scales {scale}, public seed {recipe.seed}"

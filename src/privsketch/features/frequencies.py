@@ -3,10 +3,9 @@
 A frequency has a uniform direction and a radius r / scale. The law of r and of the
 scale has a name:
 
-- "multi-scale" (default): r has density r exp(-r^2 / 2) and every frequency draws its
-  own scale, log-uniform between two bounds derived from the domain alone, so that the
-  width of the clusters need not be known;
-- "adapted-radius": the same law of r at one given scale;
+- "multi-scale" (default): every frequency draws its own scale from a wide range, so that
+  the width of the clusters need not be known (features/radii.py, design/scales.py);
+- "adapted-radius": r has density r exp(-r^2 / 2), at one given scale;
 - "gaussian": normal frequencies at one given scale, the papers' plain choice;
 - "structured": the radii of the multi-scale law (of the adapted one at one scale) with
   directions from sign flips and fast Walsh-Hadamard transforms (features/hadamard.py).
@@ -30,9 +29,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._elementary import TWO_PI, exponential, natural_log
+from privsketch._elementary import TWO_PI
 from privsketch.domain import Domain
-from privsketch.errors import FileError, ParameterError, require_one_of, require_scales
+from privsketch.errors import FileError, ParameterError, require_one_of
 from privsketch.features.fixedpoint import MAX_TURN_BITS, MIN_TURN_BITS, RECORD_BITS
 from privsketch.features.hadamard import StructuredBlocks, common_half_width, draw_blocks
 from privsketch.features.hadamard import block_size as structured_size
@@ -44,6 +43,7 @@ from privsketch.features.quadratic import (
     unrounded_vectors,
     vector_resolution,
 )
+from privsketch.features.radii import RadialLaw, Tail
 from privsketch.features.stream import PublicStream
 
 DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
@@ -53,10 +53,6 @@ LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW)
 MAX_FEATURES = 2**20  # two numbers each: 16 MB of a sketch file
 MAX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not ask for more than a machine has
 FREQUENCY_MAX = 2**15 - 1  # the largest 16-bit integer
-SCALES_PER_HALF_WIDTH = 2.0  # the widest scale is half of the domain's half-width
-# Widest over finest scale. By trial: benchmarks/accuracy.py reaches its bounds with it, and nobody
-# is told the width of the clusters.
-SCALE_RANGE = 16.0
 _PURPOSE_FREQUENCIES, _PURPOSE_DITHER = 0, 1  # part of the format (docs/format.md)
 _ROW_BLOCK_VALUES = 2**20  # 8 MB of float64
 
@@ -76,6 +72,12 @@ class Frequencies:
     turn_bits: int
     dithered: bool
     checksum: str
+    tail: Tail | None = None
+
+    @property
+    def radial_law(self) -> RadialLaw:
+        """The law of the lengths, but for normal frequencies, which have their own."""
+        return RadialLaw(self.scales, self.tail)
 
     def matrix(self, domain: Domain) -> npt.NDArray[np.signedinteger]:
         """The integer frequencies, (n_features, dim), read-only: int16, int32 if structured."""
@@ -108,13 +110,14 @@ def draw_frequencies(
     *,
     law: str,
     n_features: int,
-    scales: tuple[float, float],
+    scales: tuple[float, float] | RadialLaw,
     seed: int,
     dithered: bool,
     drawn: bool = True,
 ) -> Frequencies:
     """A new recipe: fixes the resolution from the highest frequency, and the checksum.
 
+    Two scales are the ends of a log-uniform law.
     One that is not drawn has neither, and can be planned with but not used.
     """
     require_one_of("frequencies", law, LAWS)
@@ -122,7 +125,8 @@ def draw_frequencies(
         raise ParameterError("n_features", n_features, "expected an integer")
     if not 1 <= n_features <= MAX_FEATURES:
         raise ParameterError(f"`n_features={n_features}`: expected 1 to {MAX_FEATURES}")
-    recipe = Frequencies(law, int(n_features), require_scales(scales), seed, 0, dithered, "")
+    radial = (scales if isinstance(scales, RadialLaw) else RadialLaw(scales)).checked()
+    recipe = Frequencies(law, int(n_features), radial.scales, seed, 0, dithered, "", radial.tail)
     _require_size(recipe, len(domain.half_widths))
     if not drawn:
         return recipe
@@ -151,20 +155,6 @@ def _resolution(recipe: Frequencies, domain: Domain) -> int:
             "use a larger scale",
         )
     return turn_bits
-
-
-def default_scales(domain: Domain, n_components: int) -> tuple[float, float]:
-    """Range of the scales from public facts alone: half the half-width, down 16-fold or more.
-
-    In one or two dimensions many clusters can be told apart only by finer scales:
-    their distance shrinks like n_components^(-1/dim).
-    """
-    high = domain.spread / SCALES_PER_HALF_WIDTH
-    dim = len(domain.half_widths)
-    fold = SCALE_RANGE
-    if dim <= 2:
-        fold = max(fold, 5.0 * n_components ** (1.0 / dim))
-    return high / fold, high
 
 
 def public_seed(random_state: int | None) -> int:
@@ -202,9 +192,7 @@ def _turns(
     half_widths = domain.half_widths
     dim, count = len(half_widths), recipe.n_features
     stream = PublicStream(recipe.seed, _PURPOSE_FREQUENCIES)
-    low, high = natural_log(np.array(recipe.scales))
-    scale = exponential(low + (high - low) * stream.uniform(count))
-    radius = np.sqrt(-2.0 * natural_log(stream.uniform(count)))
+    radius, scale = recipe.radial_law.drawn(stream.uniform(count), stream.uniform(count))
     even = dim + dim % 2
     rows = max(1, block_values // even)
     for start in range(0, count, rows):
@@ -273,7 +261,7 @@ def _checksum(matrix: npt.NDArray[np.signedinteger], offsets: npt.NDArray[np.uin
 @lru_cache(maxsize=4)
 def _blocks(recipe: Frequencies, domain: Domain) -> StructuredBlocks:
     dim, half_width = len(domain.half_widths), common_half_width(domain)
-    return draw_blocks(recipe.seed, recipe.n_features, dim, recipe.scales, half_width)
+    return draw_blocks(recipe.seed, recipe.n_features, dim, recipe.radial_law, half_width)
 
 
 @lru_cache(maxsize=4)
@@ -297,40 +285,59 @@ def _require_drawn(recipe: Frequencies) -> None:
 
 
 def frequencies_to_json(recipe: Frequencies) -> dict[str, Any]:
-    """The recipe as plain JSON values."""
+    """The recipe as plain JSON values; `tail` only where there is one."""
     _require_drawn(recipe)
-    values = {name: getattr(recipe, name) for name in Frequencies.__dataclass_fields__}
-    return {**values, "scales": list(recipe.scales)}
+    values = {name: getattr(recipe, name) for name in _FIELDS}
+    values["scales"] = list(recipe.scales)
+    if recipe.tail is not None:
+        values["tail"] = [recipe.tail.share, recipe.tail.below]
+    return values
+
+
+_FIELDS = {
+    "law": str,
+    "n_features": int,
+    "scales": list,
+    "seed": int,
+    "turn_bits": int,
+    "dithered": bool,
+    "checksum": str,
+}
 
 
 def frequencies_from_json(value: Any) -> Frequencies:
     """The recipe from `frequencies_to_json`; errors for anything else."""
-    if not isinstance(value, dict) or set(value) != set(Frequencies.__dataclass_fields__):
+    kinds = {**_FIELDS, "tail": list}
+    if not isinstance(value, dict) or not set(_FIELDS) <= set(value) <= set(kinds):
         raise ParameterError("frequencies: unknown or missing fields")
-    kinds = {
-        "law": str,
-        "n_features": int,
-        "seed": int,
-        "turn_bits": int,
-        "dithered": bool,
-        "checksum": str,
-        "scales": list,
-    }
-    for name, kind in kinds.items():
-        if type(value[name]) is not kind:
-            raise ParameterError(f"frequencies: {name} must be of type {kind.__name__}")
+    for name in value:
+        if type(value[name]) is not kinds[name]:
+            raise ParameterError(f"frequencies: {name} must be of type {kinds[name].__name__}")
     if value["checksum"] == "":
         raise ParameterError("frequencies: not drawn, there is no checksum")
-    low_high = [float(scale) for scale in value["scales"]]
-    if len(low_high) != 2:
-        raise ParameterError("frequencies: scales must be two positive numbers")
-    require_scales((low_high[0], low_high[1]))
     if value["law"] not in LAWS or not 1 <= value["n_features"] <= MAX_FEATURES:
         raise ParameterError("frequencies: unknown law or number of features out of range")
+    radial = _radial_law(value)
     is_fourier = value["law"] in FOURIER_LAWS
     low_bits, high_bits = (MIN_TURN_BITS, MAX_TURN_BITS) if is_fourier else (0, VECTOR_BITS)
     if not low_bits <= value["turn_bits"] <= high_bits:
         raise ParameterError("frequencies: turn_bits out of range")
-    return Frequencies(
-        **{**value, "scales": (low_high[0], low_high[1]), "seed": public_seed(value["seed"])}
-    )
+    recipe = Frequencies(**{name: value[name] for name in _FIELDS})
+    seed = public_seed(value["seed"])
+    return replace(recipe, scales=radial.scales, tail=radial.tail, seed=seed)
+
+
+def _radial_law(value: dict[str, Any]) -> RadialLaw:
+    """Of a recipe in JSON."""
+    low_high = [float(scale) for scale in value["scales"]]
+    if len(low_high) != 2:
+        raise ParameterError("frequencies: scales must be two positive numbers")
+    law = RadialLaw((low_high[0], low_high[1]))
+    if "tail" in value:
+        if value["law"] not in ("multi-scale", "structured"):
+            raise ParameterError(f"frequencies: {value['law']!r} has no tail")
+        numbers = [float(number) for number in value["tail"]]
+        if len(numbers) != 2:
+            raise ParameterError("frequencies: tail must be a share and a scale")
+        law = replace(law, tail=Tail(*numbers))
+    return law.checked()

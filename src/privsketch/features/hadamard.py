@@ -32,11 +32,12 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._elementary import TWO_PI, exponential, natural_log
+from privsketch._elementary import TWO_PI
 from privsketch._typing import Integers
 from privsketch.domain import Domain
-from privsketch.errors import ParameterError, require_count, require_scales
+from privsketch.errors import ParameterError, require_count
 from privsketch.features.fixedpoint import RECORD_BITS
+from privsketch.features.radii import RadialLaw
 from privsketch.features.stream import PublicStream
 
 TURN_BITS = 32  # a turn is 2^32: phases wrap as 32-bit integers do
@@ -118,10 +119,10 @@ def draw_blocks(
     seed: int,
     n_features: int,
     dim: int,
-    scales: tuple[float, float],
+    scales: tuple[float, float] | RadialLaw,
     half_width: float,
 ) -> StructuredBlocks:
-    """Blocks with adapted radii: norm r / scale with r of density r exp(-r^2 / 2).
+    """Blocks whose norms have the radial law of dense frequencies.
 
     Parameters
     ----------
@@ -129,9 +130,8 @@ def draw_blocks(
         The public seed of the design.
     n_features, dim : int
         Rows and columns of the matrix that the blocks stand for.
-    scales : (low, high)
-        Every frequency draws its own scale, log-uniform between the two, in the units of
-        the records; equal ends are one scale.
+    scales : (low, high) or RadialLaw
+        Two scales are the ends of a log-uniform law.
     half_width : float
         Half the width of the domain, the same along every axis: `common_half_width`.
 
@@ -141,13 +141,13 @@ def draw_blocks(
     n_features, dim = require_count("n_features", n_features), require_count("dim", dim)
     if dim > MAX_DIM:
         raise ParameterError(f"`dim={dim}`: expected at most {MAX_DIM}")
-    low, high = require_scales(scales)
+    law = (scales if isinstance(scales, RadialLaw) else RadialLaw(scales)).checked()
     size = block_size(dim)
     integer_norm = half_width / TWO_PI * 2.0 ** (TURN_BITS - RECORD_BITS)  # of 1 rad per unit
-    if integer_norm / high < MIN_STEPS * np.sqrt(float(size * dim)):
+    if integer_norm / law.scales[1] < MIN_STEPS * np.sqrt(float(size * dim)):
         raise ParameterError(
             "frequency_scale",
-            scales,
+            law.scales,
             f"too wide for structured frequencies of {dim} columns in a domain of half-width "
             f"{half_width:g}, whose norms are multiples of about "
             f"{np.sqrt(size * dim) / integer_norm:.3g}",
@@ -158,13 +158,12 @@ def draw_blocks(
     for_scale, for_radius, for_signs1, for_signs2 = uniform.reshape(n_blocks, 4, size).swapaxes(
         0, 1
     )
-    low_log, high_log = natural_log(np.array([low, high]))
-    scale = exponential(low_log + (high_log - low_log) * for_scale)
-    wanted = np.sqrt(-2.0 * natural_log(for_radius)) / scale * integer_norm
+    radius, scale = law.drawn(for_scale, for_radius)
+    wanted = radius / scale * integer_norm
     if not wanted.max() <= MAX_INTEGER_NORM:
         raise ParameterError(
             "frequency_scale",
-            scales,
+            law.scales,
             "too fine for this domain (a frequency of "
             f"{wanted.max() / 2.0 ** (TURN_BITS - RECORD_BITS):.3g} turns per half-width does "
             "not fit the fixed-point format)",

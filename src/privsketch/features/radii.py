@@ -1,0 +1,126 @@
+"""The radial law of frequencies: how long they are, whatever their direction.
+
+A frequency of scale t sees clusters about as wide as t: wider ones are damped away, and of tighter
+ones it tells little about where they are. What a law tells about a center, added up over the
+logarithm of the width, is one half per feature whatever the law is (the integral of
+x exp(-x) d ln s with x = |w|^2 s^2), so a law only chooses which widths it serves. Scales are
+spread evenly over their logarithm in a main band and, with the share of a tail, in a band of finer
+ones below it (design/scales.py chooses both).
+
+At scale t the length is r / t with r of density r exp(-r^2 / 2), the papers' adapted radius.
+Lengths of 1 / t exactly serve the widths of their band a little better, but searches need the few
+low frequencies that random ones have: they alone turn less than once over the domain, and without
+them few clusters far apart were lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from privsketch._elementary import exponential, natural_log
+from privsketch._typing import Floats
+from privsketch.errors import ParameterError, require_scales
+
+
+@dataclass(frozen=True)
+class Tail:
+    """A share of the frequencies with scales finer than those of the main band.
+
+    Attributes
+    ----------
+    share : float
+        Between 0 and 1, both excluded.
+    below : float
+        Where the main band ends: the tail has the scales from the finest one up to here.
+    """
+
+    share: float
+    below: float
+
+
+@dataclass(frozen=True)
+class RadialLaw:
+    """The law of the lengths of frequencies.
+
+    Attributes
+    ----------
+    scales : (low, high)
+        Finest and widest scale, in the units of the records; equal ends are one scale.
+    tail : Tail or None
+        None: scales are log-uniform between both ends.
+    """
+
+    scales: tuple[float, float]
+    tail: Tail | None = None
+
+    def checked(self) -> RadialLaw:
+        """The same; a ParameterError unless it is a law."""
+        low, high = require_scales(self.scales)
+        tail = self.tail
+        if tail is not None and not (0 < tail.share < 1 and low < tail.below < high):
+            raise ParameterError(
+                f"tail: expected a share between 0 and 1, and an end between the scales {low:g} "
+                f"and {high:g}, not {tail.share:g} and {tail.below:g}"
+            )
+        return RadialLaw((low, high), tail)
+
+    @property
+    def bands(self) -> list[tuple[float, float, float]]:
+        """Share, finest and widest scale of every band, the finest first."""
+        low, high = self.scales
+        if self.tail is None:
+            return [(1.0, low, high)]
+        share, middle = self.tail.share, self.tail.below
+        return [(share, low, middle), (1.0 - share, middle, high)]
+
+    def drawn(self, for_scale: Floats, for_radius: Floats) -> tuple[Floats, Floats]:
+        """Radius and scale, whose quotient is the length, from two uniform numbers each.
+
+        By operations that have the same bits everywhere; docs/format.md has them in words.
+        """
+        low, high = natural_log(np.array(self.scales))
+        if self.tail is None:
+            scale = exponential(low + (high - low) * for_scale)
+        else:
+            share = self.tail.share
+            middle = natural_log(np.array([self.tail.below]))[0]
+            fine = low + (middle - low) * (for_scale / share)
+            main = middle + (high - middle) * ((for_scale - share) / (1.0 - share))
+            scale = exponential(np.where(for_scale < share, fine, main))
+        return np.sqrt(-2.0 * natural_log(for_radius)), scale
+
+    # With x = |w|^2 width^2, means over the law: at one scale x has an exponential law of mean
+    # q = 2 (width / scale)^2; over log-uniform scales, means are integrals of dq / (2 q) over the
+    # logarithm of their range.
+
+    def band_share(self, width: float) -> float:
+        """E[x exp(-x)]: the share of features in the band where a width can be seen."""
+        return self._mean(width, lambda q: q / (1 + q) ** 2, lambda q: -0.5 / (1 + q))
+
+    def squared_band_share(self, width: float) -> float:
+        """E[(x exp(-x))^2]: whether few features carry that share, or many."""
+        return self._mean(
+            width, lambda q: 2 * q**2 / (1 + 2 * q) ** 3, lambda q: (q / (1 + 2 * q)) ** 2 / 2
+        )
+
+    def energy_share(self, width: float) -> float:
+        """E[exp(-x)]: the mean square of what the width of a cluster leaves of its moments."""
+        # The integral of dq / (q (1 + q)), written so that small q does not cancel.
+        return self._mean(width, lambda q: 1 / (1 + q), lambda q: -math.log1p(1 / q) / 2)
+
+    def _mean(
+        self, width: float, at: Callable[[float], float], integral: Callable[[float], float]
+    ) -> float:
+        """Of a share over the law: `at` one scale, and its integral over dq / (2 q)."""
+        total = 0.0
+        for share, low, high in self.bands:
+            most, least = 2 * (width / low) ** 2, 2 * (width / high) ** 2
+            if low == high:
+                total += share * at(least)
+            else:
+                total += share * (integral(most) - integral(least)) / math.log(high / low)
+        return total
