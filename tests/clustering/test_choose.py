@@ -119,54 +119,45 @@ def test_a_method_that_was_asked_for_is_taken(method):
             choice(method, dim=50, n_nonzero=3)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+BOTH, PURE, DELTA = (0.0, 1e-6), (0.0,), (1e-6,)
+
+
 @pytest.mark.parametrize(
-    ("facts", "method", "words"),
+    ("deltas", "facts", "method", "words"),
     [
-        ({"dim": 11}, "pipeline", "11 columns"),
-        ({"dim": 11, "n_records": None}, "pipeline", "11 columns"),
-        ({"dim": 11, "epsilon": 1e-4}, "pipeline", "11 columns"),
-        ({"dim": 10, "n_records": None}, "sketch", "n_records is not given"),
-        ({"dim": 2, "n_records": None, "epsilon": 1e-4}, "sketch", "n_records is not given"),
-        ({"dim": 10, "epsilon": 10.0}, "pipeline", "rounds after a sketch"),
-        ({"dim": 10, "n_nonzero": 2}, "pipeline", "at most 2 entries of 10"),
-        ({"dim": 3, "n_nonzero": 2, "epsilon": 1e-4}, "pipeline", "at most 2 entries of 3"),
+        (BOTH, {"dim": 1}, "cells", "1 column is few"),
+        (BOTH, {"dim": 4, "n_records": None}, "cells", "4 columns are few"),
+        (PURE, {"dim": 5}, "cells", "without a delta"),
+        (PURE, {"dim": 7, "epsilon": 1e-4}, "cells", "without a delta"),
+        (DELTA, {"dim": 5}, "sketch", "all 5 columns"),
+        (DELTA, {"dim": 15, "n_records": None, "epsilon": 1e-4}, "sketch", "all 15 columns"),
+        (DELTA, {"dim": 16}, "pipeline", "16 columns are many"),
+        (PURE, {"dim": 8}, "pipeline", "8 columns are many"),
+        (PURE, {"dim": 8, "n_records": None, "epsilon": 1e-4}, "pipeline", "8 columns are many"),
+        (PURE, {"dim": 8, "epsilon": 1e-4}, "lloyd", "noise hides clusters"),
+        (BOTH, {"dim": 10, "n_nonzero": 2}, "pipeline", "at most 2 entries of 10"),
+        (BOTH, {"dim": 3, "n_nonzero": 2, "epsilon": 1e-4}, "pipeline", "at most 2 entries of 3"),
     ],
 )
-def test_rules_of_auto(facts, method, words, delta):
-    found = choice(delta=delta, **facts)
-    assert found.method == method
-    assert words in found.reason
+def test_rules_of_auto(deltas, facts, method, words):
+    for delta in deltas:
+        found = choice(delta=delta, **facts)
+        assert found.method == method
+        assert words in found.reason
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3, 4, 10])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_rough_methods_are_for_hopeless_pure_noise(dim, delta):
-    found = choice(dim=dim, delta=delta, epsilon=1e-3, n_records=1e3)
-    if delta > 0 or dim == 1:
-        assert (found.method, "the whole budget" in found.reason) == ("sketch", True)
-    else:
-        assert found.method == ("grid" if dim in (2, 3) else "lloyd")
+def test_noise_hides_clusters_the_more_there_are_and_the_less_they_have():
+    def hidden(n_clusters, n_records, epsilon):
+        budget = ps.Budget(epsilon)
+        return methods.is_hidden(n_clusters, ps.Box(-1, 1, dim=12), budget, n_records)
 
-
-@pytest.mark.parametrize(
-    "error", [methods.MAX_SKETCH_EXCESS, math.nextafter(methods.MAX_SKETCH_EXCESS, 9)]
-)
-def test_the_edge_of_hopeless_noise(error, monkeypatch):
-    monkeypatch.setattr(methods, "sketch_excess", lambda *facts: (error, error))
-    assert (choice(dim=2, delta=0.0).method == "grid") == (error > methods.MAX_SKETCH_EXCESS)
-    assert (choice(dim=5, delta=0.0).method == "lloyd") == (error > methods.MAX_SKETCH_EXCESS)
-
-
-@pytest.mark.parametrize("n_rounds", [0, 1, 8])
-def test_a_pipeline_without_rounds_is_a_sketch(n_rounds, monkeypatch):
-    right = methods.plan_pipeline
-    monkeypatch.setattr(
-        methods, "plan_pipeline", lambda *facts: replace(right(*facts), n_rounds=n_rounds)
-    )
-    found = choice()
-    assert found.method == ("pipeline" if n_rounds else "sketch")
-    assert f"{n_rounds} rounds" in found.reason or n_rounds == 0
+    assert not hidden(3, 1e5, 1.0)
+    assert hidden(300, 1e5, 1.0)
+    assert hidden(3, 100, 1.0)
+    assert hidden(3, 1e5, 1e-3)
+    # There is one place from which on they are hidden.
+    along = [hidden(5, 1e4, 2.0**-step) for step in range(20)]
+    assert along == sorted(along)
 
 
 @pytest.mark.parametrize("method", ["kmeans", "", None, "Lloyd", ["lloyd"]])
@@ -226,7 +217,7 @@ def test_the_receipt_has_the_budget(fit):
     name, model = fit
     receipt = model.receipt_
     assert receipt.epsilon == 50.0
-    assert receipt.delta == (0.0 if name in NEVER_DELTA else 1e-6)
+    assert receipt.delta == (0.0 if model.method_ in NEVER_DELTA else 1e-6)
     assert receipt.neighbours == "add-remove"
     pure = fitted(records(100), method=name, delta=0.0, epsilon=3.0).receipt_
     assert (pure.epsilon, pure.delta) == (3.0, 0.0)
@@ -234,7 +225,7 @@ def test_the_receipt_has_the_budget(fit):
 
 def test_the_reason_is_told_where_there_is_one(fit):
     name, model = fit
-    assert model.method_ == ("pipeline" if name == "auto" else name)
+    assert model.method_ == ("cells" if name == "auto" else name)
     assert ("was chosen" in model.receipt_.mechanism) == (name == "auto")
     if model.method_ == "sketch":
         return
@@ -383,7 +374,7 @@ def test_sparse_centers_are_none_of_a_sketch(more, spent):
 
 
 def test_a_sketch_that_was_chosen_tells_its_model_why(tmp_path):
-    model = fitted(records(300), n_records=None)
+    model = fitted(np.tile(records(300), 2), n_records=None)
     assert model.method_ == "sketch"
     model.model_.save(tmp_path / "model.json")
     assert ps.ClusterModel.load(tmp_path / "model.json").receipt == model.receipt_
@@ -565,11 +556,11 @@ def test_a_choice_knows_the_number_of_records_if_it_is_public(neighbours, dim, m
 
 
 def test_public_numbers_decide_what_auto_does(blobs):
-    few, many = (
-        fitted(X, n_records=None, neighbours="replace", epsilon=1.0) for X in (blobs[:9], blobs)
-    )
-    assert (few.method_, many.method_) == ("sketch", "pipeline")
-    assert fitted(blobs, n_records=None, epsilon=1.0).method_ == "sketch"
+    facts = {"n_records": None, "delta": 0.0, "epsilon": 3.0}
+    tables = np.tile(blobs[:9], 2), np.tile(blobs, 2)
+    few, many = (fitted(X, neighbours="replace", **facts) for X in tables)
+    assert (few.method_, many.method_) == ("lloyd", "pipeline")
+    assert fitted(tables[0], **facts).method_ == "pipeline"
 
 
 def test_a_sketch_is_planned_for_the_public_number(blobs):

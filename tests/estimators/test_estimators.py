@@ -1,5 +1,7 @@
 """PrivateKMeans keeps scikit-learn's contract and publishes nothing that is not private."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -26,7 +28,7 @@ ESTIMATORS = [
             n_records=20,  # a grid has few cells then
             n_threads=1,
         )
-        for method in ("pipeline", "partition-tree", "lloyd", "grid")
+        for method in ("pipeline", "cells", "partition-tree", "lloyd", "grid")
     ),
 ]
 
@@ -70,7 +72,7 @@ def test_finds_separated_clusters(blobs, overrides):
 
 def test_one_charge_and_nothing_exact(blobs):
     _, X = blobs
-    model = fitted(X)
+    model = fitted(X, method="sketch")
     assert (model.receipt_.epsilon, model.receipt_.delta) == (1.0, 1e-6)
     assert model.receipt_.parts == ()
     public = {
@@ -92,19 +94,21 @@ def test_one_charge_and_nothing_exact(blobs):
 
 
 def test_everything_fitted_is_a_function_of_the_release(blobs):
-    require_function_of_the_release(fitted, blobs[1], blobs[1][:77] + 1.0)
+    one_sketch = partial(fitted, method="sketch")
+    require_function_of_the_release(one_sketch, blobs[1], blobs[1][:77] + 1.0)
 
 
 def test_a_count_is_not_taken_from_the_table(blobs):
     _, X = blobs
-    small, large = fitted(X[:100]).sketch_.design, fitted(X).sketch_.design
+    tables = X[:100], X
+    small, large = (fitted(table, method="sketch").sketch_.design for table in tables)
     assert small.n_records == large.n_records
     assert small.to_json() | {"frequencies": 0} == large.to_json() | {"frequencies": 0}
 
 
 def test_noise_is_fresh_for_every_fit(blobs):
     _, X = blobs
-    a, b = fitted(X, random_state=3), fitted(X, random_state=3)
+    a, b = (fitted(X, random_state=3, method="sketch") for _ in range(2))
     assert a.sketch_.design == b.sketch_.design
     assert (a.sketch_.sums != b.sketch_.sums).mean() > 0.99
 
@@ -237,13 +241,14 @@ def test_what_was_paid_for_stays_if_learning_is_interrupted(blobs, monkeypatch):
 
     monkeypatch.setattr(kmeans, "learn_kmeans", interrupted)
     estimator = ps.PrivateKMeans(3, epsilon=1.0, delta=1e-6, domain=ps.Box(-5, 5), random_state=0)
+    records = np.tile(blobs[1], 3)  # in as many columns as one sketch is for
     with pytest.raises(KeyboardInterrupt):
-        estimator.fit(blobs[1])
+        estimator.fit(records)
     assert estimator.receipt_.epsilon == 1.0
     assert "was chosen" in estimator.receipt_.mechanism
     assert ps.learn_kmeans(estimator.sketch_, 3).n_clusters == 3
     with pytest.raises(NotFittedError):
-        estimator.predict(blobs[1])
+        estimator.predict(records)
 
 
 def test_dates_and_masks_are_no_numbers():

@@ -26,8 +26,10 @@ from privsketch.noise.calibration import discrete_laplace_variance
 # A heavy cell has so many standard deviations of the noise of a part along each axis that parts
 # with a fair share of it stand out; among empty cells noise makes one heavy in one of 20 runs.
 _STANDS_OUT, _FALSE_ALARM = 5 * math.sqrt(2), 1 / 20
-_MAX_ALONG = 8  # parts along an axis
-_GROWTH, _FEW = 1.5, 4000  # most parts, in units of the cells and in all
+_MAX_ALONG, _MAX_PARTS = 8, 1000  # parts along an axis, and of one cell
+# Most parts in all: as many as leave their noise below that of the cells, or few, and no more than
+# a decoder looks at in some seconds.
+_GROWTH, _FEW, _MANY = 1.5, 4000, 20_000
 _PURPOSE_CELLS = 4  # streams of the public seed: frequencies 0 and 1, k-means 2, mixtures 3
 
 
@@ -112,12 +114,13 @@ class Heavy:
         """
         least = max(_STANDS_OUT * self.dim, math.log(self.n_cells / _FALSE_ALARM)) * 2 * self.scale
         ideal = np.sqrt(np.maximum(first, 0) / (self.scale * _STANDS_OUT))
-        along = np.minimum(np.floor(ideal), _MAX_ALONG).astype(np.int64)
+        most_along = min(_MAX_ALONG, math.floor(math.pow(_MAX_PARTS, 1 / self.dim) + 1e-9))
+        along: Integers = np.minimum(np.floor(ideal), most_along).astype(np.int64)
         along[first <= least] = 1
         along = np.maximum(along, 1)
         order = np.argsort(-first, kind="stable")  # the heaviest first
         added = np.where(along[order] > 1, along[order] ** self.dim, 0)
-        most = max(_GROWTH * self.n_cells, _FEW)
+        most = min(max(_GROWTH * self.n_cells, _FEW), _MANY)
         along[order[np.cumsum(added) > most]] = 1
         return along
 

@@ -7,19 +7,21 @@ the budget, the domain.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from privsketch.budget import Budget
 from privsketch.clustering import aggregate, cells, grid, lloyd, variates
 from privsketch.clustering.pipeline import method as pipeline
-from privsketch.clustering.pipeline.plan import MAX_COLUMNS, plan_pipeline, sketch_excess
 from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import Start, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
+from privsketch.design.forecast import references
+from privsketch.design.plan import plan_design
+from privsketch.design.size import energy_share
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count, require_one_of, require_records
 from privsketch.models.clusters import ClusterModel
@@ -36,9 +38,11 @@ _RUNS: dict[str, Callable[..., ClusterModel]] = {
 }
 CHOOSE_NOISE = ("lloyd", "sample-aggregate", "k-variates")  # their noise can be asked for
 _SPARSE_STARTS: dict[str, Start] = {"pipeline": "sketch", "partition-tree": "trees"}
-# With MAX_SKETCH_EXCESS a rule of "auto", set on data of benchmarks/compare outside of FRESH.
-GRID_COLUMNS = (2, 3)
-MAX_SKETCH_EXCESS = 3.3  # forecast error of a sketch that loses nearly all clusters
+# Rules of "auto", from 620 random studies of seven kinds, 1 to 40 columns, with and without a delta
+# (docs/clustering.md): what is lost on average against the best method of each, as a factor.
+CELL_COLUMNS = 4  # up to so many, cells lose 1.03; sketches and pipelines 1.6
+PURE_CELL_COLUMNS = 7  # without a delta they lose 1.1, sketches and pipelines 1.4 to 1.5
+SKETCH_COLUMNS = 15  # with a delta, sketches up to here and pipelines beyond lose 1.08
 METHODS = ("auto", "sketch", *_RUNS)
 
 
@@ -66,7 +70,7 @@ def chosen_method(
     n_records: float | None,
     n_nonzero: int | None = None,
 ) -> Choice:
-    """The method that was asked for, or for "auto" the one whose forecast is best.
+    """The method that was asked for, or for "auto" the one that loses least over many studies.
 
     Charges: nothing. No record is seen.
     """
@@ -82,31 +86,46 @@ def chosen_method(
     if n_nonzero is not None:
         require_count("n_nonzero", n_nonzero)
         return Choice("pipeline", f"records have at most {n_nonzero} entries of {dim}")
-    if dim > MAX_COLUMNS:
-        return Choice("pipeline", f"a sketch of {dim} columns needs directions to look along")
-    if n_records is None:
-        return Choice("sketch", f"{dim} columns are few, and n_records is not given")
-    hopeless = dim > 1 and _is_hopeless(n_clusters, dim, budget, n_records)
-    if hopeless and dim not in GRID_COLUMNS:
-        return Choice("lloyd", "it is too much noise for a sketch, and rounds ask for less")
-    if hopeless:
-        return Choice("grid", "it is too much noise for a sketch, and few columns have few cells")
-    plan = plan_pipeline(n_clusters, dim, budget, n_records)
-    if plan.n_rounds == 0:
-        return Choice("sketch", "with so much noise the sketch needs the whole budget")
-    return Choice(
-        "pipeline",
-        f"{plan.n_rounds} rounds after a sketch are forecast to leave an error of "
-        f"{plan.excess:.2g}",
-    )
+    if dim <= CELL_COLUMNS:
+        few = "1 column is" if dim == 1 else f"{dim} columns are"
+        return Choice("cells", f"{few} few, and cells of a grid see most of them")
+    if budget.delta == 0 and dim <= PURE_CELL_COLUMNS:
+        return Choice("cells", f"without a delta, cells of {dim} columns have the least noise")
+    if budget.delta > 0 and dim <= SKETCH_COLUMNS:
+        return Choice("sketch", f"a sketch sees all {dim} columns at once")
+    if (
+        budget.delta == 0
+        and n_records is not None
+        and is_hidden(n_clusters, domain, budget, n_records)
+    ):
+        return Choice("lloyd", "noise hides clusters from a sketch, and rounds ask for less")
+    return Choice("pipeline", f"{dim} columns are many: a sketch needs directions to look along")
 
 
-def _is_hopeless(n_clusters: int, dim: int, budget: Budget, n_records: float) -> bool:
-    """Whether pure noise hides all clusters from a sketch: what is left are their rough places."""
-    if budget.delta > 0:
-        return False
-    error, _ = sketch_excess(n_clusters, dim, budget, Fraction(1), n_records)
-    return error > MAX_SKETCH_EXCESS
+def is_hidden(n_clusters: int, domain: Domain, budget: Budget, n_records: float) -> bool:
+    """Whether noise hides clusters of average size from a sketch of all columns.
+
+    A cluster of a records and width s lowers the squared residual by a^2 m E[exp(-|w|^2 s^2)] / v,
+    v being the variance of noise and sampling. Noise alone lowers it by 2 ln(places) where the
+    best of so many places is taken, and by 1 for each unknown.
+    """
+    try:
+        design = plan_design(
+            n_components=n_clusters,
+            domain=domain,
+            budget=budget.of_anybody,
+            n_records=n_records,
+            drawn=False,
+        )
+    except ParameterError:  # no noise of that size can be drawn
+        return True
+    dim, law = design.dim, design.frequencies
+    # Clusters that touch, and use a quarter of the domain.
+    width = next(references(design.domain, n_clusters)).width
+    seen = energy_share(law.law, law.radial_law, width, dim) * design.n_features
+    gain = (n_records / n_clusters) ** 2 * seen / (design.noise_std**2 + n_records / 2)
+    places = sum(math.log(max(1.0, half / width)) for half in design.domain.half_widths)
+    return gain < 2 * places + dim + 2
 
 
 def _no_sparse(n_nonzero: object, method: str) -> ParameterError:

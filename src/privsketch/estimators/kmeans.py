@@ -159,8 +159,8 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     >>> X = np.repeat([[-0.5, -0.5], [0.5, 0.5]], 5000, axis=0)
     >>> model = ps.PrivateKMeans(n_clusters=2, epsilon=1.0, delta=1e-6,
     ...                          domain=ps.Box(low=-1, high=1), random_state=0).fit(X)
-    >>> model.receipt_.epsilon, model.receipt_.delta
-    (1.0, 1e-06)
+    >>> model.method_, model.receipt_.epsilon, model.receipt_.delta
+    ('cells', 1.0, 0.0)
     >>> int((model.predict(X)[:5000] == model.predict(X)[0]).sum())
     5000
     """
