@@ -32,6 +32,7 @@ NAMES = (
     "sparse",
     "speed",
     "trust",
+    "worlds",
 )
 
 

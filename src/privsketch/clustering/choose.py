@@ -39,7 +39,7 @@ _RUNS: dict[str, Callable[..., ClusterModel]] = {
 CHOOSE_NOISE = ("lloyd", "sample-aggregate", "k-variates")  # their noise can be asked for
 _SPARSE_STARTS: dict[str, Start] = {"pipeline": "sketch", "partition-tree": "trees"}
 # Rules of "auto", from 620 random studies of seven kinds, 1 to 40 columns, with and without a delta
-# (docs/clustering.md): what is lost on average against the best method of each, as a factor.
+# (benchmarks/worlds.py): what is lost on average against the best method of each, as a factor.
 CELL_COLUMNS = 4  # up to so many, cells lose 1.03; sketches and pipelines 1.6
 PURE_CELL_COLUMNS = 7  # without a delta they lose 1.1, sketches and pipelines 1.4 to 1.5
 SKETCH_COLUMNS = 15  # with a delta, sketches up to here and pipelines beyond lose 1.08
