@@ -25,6 +25,7 @@ from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
 from privsketch.design.subsampling import masks_at_rate
 from privsketch.errors import ParameterError
+from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.noise.mechanism import NOISE_KINDS
 
 SAME = 1.1  # an error within a tenth of the least is as good as it
@@ -320,6 +321,8 @@ def _cluster_variants(planned: Design) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "half the features", {**same, "n_features": size // 2}
     yield "twice the features", {**same, "n_features": 2 * size}
     yield "one-bit features", {**same, "n_features": size, "feature_map": "one-bit"}
+    if planned.dim <= MAX_CELL_COLUMNS:
+        yield "cells of a grid", {"feature_map": "cells"}
     fast = {**same, "frequencies": "structured"}
     yield STRUCTURED, {**fast, "n_features": size}
     yield "twice as many structured ones", {**fast, "n_features": 2 * size}
