@@ -83,7 +83,7 @@ def records_of(kind: str, n: int, k: int, dim: int, rng: np.random.Generator) ->
     elif kind == "uneq":
         found = _unequal(normal, k, scale, rng)
     elif kind == "cities":
-        found = _cities(normal, k, rng)
+        found = cities(normal, k, rng)
     elif kind == "moons":
         angle, which = rng.uniform(0, math.pi, n), rng.integers(3, size=n)
         x = np.choose(which, [0.55 * np.cos(angle) - 0.2, 0.55 * np.cos(angle) + 0.2,
@@ -122,7 +122,7 @@ def _unequal(normal: Floats, k: int, scale: float, rng: np.random.Generator) -> 
     return np.asarray(means[label] + np.einsum("nab,nb->na", factors[label], normal))
 
 
-def _cities(normal: Floats, k: int, rng: np.random.Generator) -> Floats:
+def cities(normal: Floats, k: int, rng: np.random.Generator) -> Floats:
     """Towns of Zipf's sizes about some hubs, and a tenth anywhere."""
     n, dim = normal.shape
     hubs = rng.uniform(-0.85, 0.85, (max(3, k // 2), dim))

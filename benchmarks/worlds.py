@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from benchmarks.cells import cost, spread_centers
+from benchmarks.cells import cities, cost, spread_centers
 from benchmarks.common import parser_of
 from privsketch._typing import Floats
 from privsketch.clustering.choose import chosen_method
@@ -76,14 +76,7 @@ def _records(study: dict[str, Any], rng: np.random.Generator) -> Floats:
         logs = rng.standard_normal((k, dim))[rng.integers(k, size=n)] + 0.5 * normal
         values = np.exp(logs)
         return np.asarray(2 * values / values.max(axis=0) - 1)
-    hubs = rng.uniform(-0.85, 0.85, (max(3, k // 2), dim))  # towns of Zipf's sizes, and countryside
-    towns = hubs[rng.integers(len(hubs), size=20 * k)] + 0.3 * rng.standard_normal((20 * k, dim))
-    sizes = 1 / np.arange(1, 20 * k + 1)
-    label = rng.choice(20 * k, n, p=sizes / sizes.sum())
-    found = towns[label] + 0.03 * sizes[label, None] ** 0.35 * normal
-    anywhere = rng.random(n) < 0.1
-    found[anywhere] = rng.uniform(-1, 1, (n, dim))[anywhere]
-    return np.asarray(found)
+    return cities(normal, k, rng)
 
 
 def measured(number: int) -> dict[str, Any]:

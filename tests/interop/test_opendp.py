@@ -44,6 +44,7 @@ DESIGNS = {
     "gaussian, replace": (replaced(GAUSSIAN), {}),
     "gaussian, no count": (GAUSSIAN, {"count": "omitted"}),
     "gaussian, one-bit": (GAUSSIAN, {"feature_map": "one-bit"}),
+    "cells": (ps.Budget(0.5), {"feature_map": "cells"}),
     "gaussian, moments and mean": (GAUSSIAN, PCA),
     "gaussian, many values": (GAUSSIAN, {"n_features": 2100}),  # drawn by another sampler
     "gaussian, some features": (GAUSSIAN, {**MANY, "masks": "uniform:10"}),

@@ -211,7 +211,7 @@ def _compare_moments(parts: Sequence[Sketch]) -> Comparison:
                 is_alarm=False,
             )
         )
-    notes = ("shifts and units are looked for in sketches for clusters and mixtures only",)
+    notes = ("shifts and units are looked for in sketches of Fourier and one-bit features only",)
     return Comparison(design, tuple(found), None, notes)
 
 
