@@ -91,7 +91,10 @@ def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
         lines.append(f"center      {_CENTERS[design.mean]}")
     else:
         lines.append(f"size        {capacity(design)}")
-    lines += [f"count       {_COUNTS[design.count]}", f"budget      {design.budget.describe()}"]
+    count = _COUNTS[design.count]
+    if design.cells is not None and design.count == "omitted":
+        count = "a noisy one, that of all cells together"
+    lines += [f"count       {count}", f"budget      {design.budget.describe()}"]
     if design.budget.unit.assumption:
         lines.append(f"assuming    {design.budget.unit.assumption}")
     lines += [f"careful     {text}" for text in cautions(design) if text not in said]
