@@ -17,7 +17,8 @@ import numpy as np
 from privsketch._typing import Bits, Floats, Indices, Integers, Whole
 from privsketch.clustering.run import Passes, Run
 from privsketch.design.cells import noise_of_cells, plan_cells
-from privsketch.errors import require_count
+from privsketch.errors import ParameterError, require_count
+from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.decoder import decode_cells
 from privsketch.models.clusters import ClusterModel
@@ -30,7 +31,7 @@ _MAX_ALONG, _MAX_PARTS = 8, 1000  # parts along an axis, and of one cell
 # Most parts in all: as many as leave their noise below that of the cells, or few, and no more than
 # a decoder looks at in some seconds.
 _GROWTH, _FEW, _MANY = 1.5, 4000, 20_000
-_PURPOSE_CELLS = 4  # streams of the public seed: frequencies 0 and 1, k-means 2, mixtures 3
+_PURPOSE_CELLS = 6  # streams of the public seed: frequencies 0, 1 and 4, learners 2, 3 and 5
 
 
 def cluster(run: Run, n_clusters: int) -> ClusterModel:
@@ -40,6 +41,11 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
     """
     require_count("n_clusters", n_clusters)
     box = run.box
+    if len(box.half_widths) > MAX_CELL_COLUMNS:
+        raise ParameterError(
+            f"`method='cells'` with {len(box.half_widths)} columns: expected at most "
+            f"{MAX_CELL_COLUMNS}, cells multiply with every column; use another method"
+        )
     run.without_delta()
     passes = run.read(box)
     n_records = run.number(passes)

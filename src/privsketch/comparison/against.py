@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,13 @@ from privsketch.comparison.observation import Observation
 from privsketch.comparison.reference import Features, Reference
 from privsketch.design.recipe import Design
 from privsketch.learning.kmeans.joint import decode_joint
-from privsketch.learning.problem import Atoms, problem_of
+from privsketch.learning.problem import Atoms, Problem, problem_of
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
 
 MAX_FEATURES = 1500  # that are looked at; more tell little more
+_LONGEST = 3.0  # of a frequency at a scale, which one of a hundred exceeds
+N_INIT = 3  # searches at most; the first one misses a cluster in one of twelve references
 MAX_WORK = 4 * 10**6  # components x features x columns of all searches: some seconds
 _PURPOSE_COMPARISON = 5  # streams of the public seed: frequencies 0 and 1, learners 2 and 3
 # Of alarms, by trial on honest studies (benchmarks/compare_sites.py).
@@ -106,6 +108,19 @@ def public_rng(design: Design) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key))
 
 
+def _without_tail(problem: Problem, design: Design) -> Problem:
+    """The frequencies that see clusters of likely widths.
+
+    Whether sources are alike does not depend on the finest scales, and a search has less to be led
+    astray by.
+    """
+    tail = design.frequencies.tail
+    if tail is None:
+        return problem
+    kept = np.linalg.norm(problem.frequencies, axis=1) <= _LONGEST / tail.below
+    return replace(problem, frequencies=problem.frequencies[kept], moments=problem.moments[kept])
+
+
 def learn_reference(
     sketches: Sequence[Sketch], features: Features, size: int | None = None
 ) -> Reference:
@@ -113,7 +128,8 @@ def learn_reference(
     total = merge(sketches, same_records=True, allow_weights=True)
     design = total.design
     wanted = n_components(design) if size is None else size
-    solution = decode_joint(problem_of(total), wanted, public_rng(design), n_init=1)
+    problem = _without_tail(problem_of(total), design)
+    solution = decode_joint(problem, wanted, public_rng(design), n_init=N_INIT)
     found: Atoms = solution.density if size is None else solution.atoms
     if size is None:
         found = found.subset(np.flatnonzero(found.weights > _LEAST * found.weights.sum()))
