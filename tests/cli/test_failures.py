@@ -425,10 +425,15 @@ def test_names_do_not_steer_a_terminal(folder):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
 @pytest.mark.parametrize("command", [["inspect", "missing"], ["inspect", "--wrong"]])
-def test_a_failure_that_nobody_hears_is_still_one(folder, command):
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # what is kept is tried again when Python ends
+def test_a_failure_that_nobody_hears_is_still_one(folder, command, unbuffered):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [PRIVSKETCH, *command, "--json"], stdout=subprocess.PIPE, stderr=full, text=True
+            [PRIVSKETCH, *command, "--json"],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
     error = validated(json.loads(done.stdout), "failure")["error"]
     assert done.returncode == error["exit_code"] == EXIT_CODES[error["kind"]] in (DATA, USAGE)

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -106,3 +106,14 @@ def run() -> None:
         # after its result was written, with an exit code that denies it.
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+        _give_up_words()
+
+
+def _give_up_words() -> None:
+    """Drop words that nobody takes: Python would try again when it ends, and exit with 120."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
