@@ -141,6 +141,16 @@ def test_many_columns_are_refused_before_anything_is_spent():
         )
 
 
+def test_a_domain_that_cuts_is_a_concern():
+    rng = np.random.default_rng(0)
+    inside, outside = rng.normal(0, 0.1, (4000, 2)), rng.normal(9, 0.1, (1000, 2))
+    facts = {"epsilon": 1.0, "delta": 0.0, "domain": ps.Box(-1, 1), "n_records": 5000}
+    model = ps.PrivateKMeans(3, method="cells", random_state=0, **facts)
+    (told,) = model.fit(np.vstack([inside, outside])).concerns_
+    assert "on the edge of the domain" in told
+    assert model.fit(inside).concerns_ == ()
+
+
 def test_tight_clusters_far_below_a_cell_are_found():
     rng = np.random.default_rng(5)
     centers = np.array([[-0.6, -0.6], [0.1, 0.7], [0.75, -0.2]])

@@ -15,12 +15,13 @@ from fractions import Fraction
 import numpy as np
 
 from privsketch._typing import Bits, Floats, Indices, Integers, Whole
-from privsketch.clustering.run import Passes, Run
+from privsketch.clustering.run import Passes, Run, shares_of
 from privsketch.design.cells import noise_of_cells, plan_cells
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.learning.cells.boxes import Boxes
-from privsketch.learning.cells.decoder import decode_cells
+from privsketch.learning.cells.decoder import CellSolution, decode_cells
+from privsketch.learning.uncertainty import coordinates_cut, edge_concern
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.calibration import discrete_laplace_variance
 
@@ -80,7 +81,20 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         found.records,
         method="cells",
         mechanism=f"k-means of counts of {told}",
+        concerns=_cut_records(run, boxes, found),
     )
+
+
+def _cut_records(run: Run, boxes: Boxes, found: CellSolution) -> tuple[str, ...]:
+    """A concern if clusters lie where records outside of the domain end up, from released counts.
+
+    Within a quarter of the smallest box from the edge they cannot be told from such records.
+    """
+    sides = (boxes.high - boxes.low).min(axis=0)
+    at_edge = run.box.half_widths - np.abs(found.centers) < sides / 4
+    if run.schema is not None:
+        at_edge &= coordinates_cut(run.schema)
+    return tuple(edge_concern(float(shares_of(found.records)[at_edge.any(axis=1)].sum())))
 
 
 def _reconciled(
