@@ -210,7 +210,11 @@ class _Search:
                 # Numbers are fitted: what a shift explains clearly better than any unit is one.
                 shifted = self._shift(others, place)
                 told = {**others, place: shifted}
-                if good and min(good)[2] <= self.cost(told) + max(12.0, 0.005 * (plain - least)):
+                # A mistake of the unit that is stated is likely; that the others' clusters are
+                # not quite as they were fitted is likely, too.
+                is_stated = bool(good) and not min(good)[0]
+                better = max(12.0, (0.02 if is_stated else 0.005) * (plain - least))
+                if good and min(good)[2] <= self.cost(told) + better:
                     best = _likeliest(good)
                     mistakes[place] = MISTAKES[best]
                     changes = {**changes, place: trials[best]}
