@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -10,10 +12,22 @@ from typing import Any
 
 import numpy as np
 
+THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
+
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
     """A parser of options that says what the benchmark is: the first line of its docstring."""
     return argparse.ArgumentParser(description=(description or "").partition("\n")[0])
+
+
+def one_thread_each(module: str) -> None:
+    """Start a benchmark again if its libraries have several threads: its processes share the cores.
+
+    Libraries read the number when they start.
+    """
+    if any(os.environ.get(name) != "1" for name in THREADS):
+        command = [sys.executable, "-m", module, *sys.argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, **THREADS})
 
 
 def least_seconds(work: Callable[[], object], repetitions: int = 5) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,13 @@ class DataSet:
     n_clusters: int
     domain: ps.Box | ps.Ball
     make: Maker
+    about: str = ""
+    needs: str = ""  # the folder or the package that has the records, if they are not made
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its records can be made on this machine."""
+        return not self.needs or Path(self.needs).is_dir() or find_spec(self.needs) is not None
 
 
 def seed_mixture(k: int, dim: int, n: int) -> Maker:
@@ -302,7 +310,8 @@ SIXTY_FOUR = DataSet("64 in R^100 n=1e5", 64, _BALL, in_a_ball(64, 100, 100_000)
 SIZES = DataSet("sizes 1:10", 64, _BALL, in_a_ball(64, 100, 100_000, weights=10))
 FAR = DataSet("1 % outliers", 64, _BALL, in_a_ball(64, 100, 100_000, outliers=0.01))
 BOTH = DataSet("both of these", 64, _BALL, in_a_ball(64, 100, 100_000, weights=10, outliers=0.01))
-IMAGES = DataSet("Fashion-MNIST", 10, ps.Ball(784, 13.0, center=0.286), fashion())
+_IMAGES = ps.Ball(784, 13.0, center=0.286)
+IMAGES = DataSet("Fashion-MNIST", 10, _IMAGES, fashion(), needs=str(FASHION))
 # Every cell of the comparison of methods: data set, budgets.
 CELLS: list[tuple[DataSet, list[tuple[float, float]]]] = [
     (
@@ -322,7 +331,7 @@ CELLS: list[tuple[DataSet, list[tuple[float, float]]]] = [
         [(0.1, 1e-6), (1.0, 1e-6), (0.3, 0.0), (1.0, 0.0)],
     ),
     (
-        DataSet("Fashion-MNIST, 8 columns", 10, _box(8, 12), fashion(8)),
+        DataSet("Fashion-MNIST, 8 columns", 10, _box(8, 12), fashion(8), needs=str(FASHION)),
         [(0.1, 1e-6), (1.0, 1e-6), (0.3, 0.0), (1.0, 0.0)],
     ),
     (IMAGES, [(0.3, 1e-6), (1.0, 1e-6), (3.0, 1e-6), (1.0, 0.0)]),

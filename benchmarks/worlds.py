@@ -49,14 +49,18 @@ def drawn(number: int) -> tuple[dict[str, Any], Floats]:
         "delta": float(rng.choice([0.0, 1e-6])),
         "kind": str(rng.choice(KINDS)),
     }
-    return study, np.clip(_records(study, rng), -1, 1)
+    size = study["n_records"], study["n_clusters"], study["dim"]
+    return study, records_of(study["kind"], *size, rng)
 
 
-def _records(study: dict[str, Any], rng: np.random.Generator) -> Floats:
-    n, k, dim = study["n_records"], study["n_clusters"], study["dim"]
+def records_of(kind: str, n: int, k: int, dim: int, rng: np.random.Generator) -> Floats:
+    """Records of a kind in [-1, 1]^d."""
+    return np.clip(_records(kind, n, k, dim, rng), -1, 1)
+
+
+def _records(kind: str, n: int, k: int, dim: int, rng: np.random.Generator) -> Floats:
     width = 0.208 * k ** (-1 / dim)
     normal = rng.standard_normal((n, dim))
-    kind = study["kind"]
     if kind == "gauss":
         return np.asarray(spread_centers(k, dim, rng)[rng.integers(k, size=n)] + width * normal)
     if kind == "tight":  # of any sizes, far narrower than they lie apart

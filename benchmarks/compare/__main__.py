@@ -26,18 +26,16 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
+from benchmarks.common import one_thread_each
 from benchmarks.compare import tasks as compare_tasks
-from benchmarks.compare.cells import GRID, QUICK, is_here
-from benchmarks.compare.methods import fitted, peer_methods
-from benchmarks.compare.runs import Store, run_all, tasks
+from benchmarks.compare.cells import GRID, QUICK
+from benchmarks.compare.methods import peer_methods
+from benchmarks.compare.runs import Store, run_all, tasks, warm_up
 from benchmarks.compare.tables import plot, report
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parents[1] / "results"
 QUICK_RESULTS = Path(tempfile.gettempdir()) / "privsketch-compare"  # not to be mistaken for results
-THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 
 LARGE = """
@@ -57,14 +55,6 @@ model = ps.PrivateKMeans(20, method="pipeline", epsilon=1.0, delta=1e-6, n_recor
 seconds = time.perf_counter() - start
 print(f"{seconds:.1f} s, {peak() - before:.0f} MB beyond the {before:.0f} MB of making the data")
 """
-
-
-def warm_up() -> None:
-    """Compile what is compiled on first use, so that no run's time has it."""
-    data = QUICK[0].data
-    records = data.make(np.random.default_rng(0))
-    for method in ("sketch", "pipeline"):
-        fitted(method, data, records, 1.0, 1e-6, 0)
 
 
 def parsed_peers(given: list[str]) -> dict[str, list[str]]:
@@ -87,7 +77,7 @@ def run(given: argparse.Namespace, folder: Path) -> None:
     settings = [
         setting
         for setting in (QUICK if given.quick else GRID)
-        if given.only in setting.data.name and is_here(setting.data)
+        if given.only in setting.data.name and setting.data.is_here
     ]
     store = Store(folder / "compare.csv")
     store.begin()
@@ -144,10 +134,8 @@ def main() -> None:
         environment = {**os.environ, "PYTHONPATH": path}
         subprocess.run([sys.executable, "-c", LARGE], check=True, env=environment)
         return
-    if not given.tables and any(os.environ.get(name) != "1" for name in THREADS):
-        # Processes share the cores, so each has one thread; libraries read this when they start.
-        command = [sys.executable, "-m", "benchmarks.compare", *sys.argv[1:]]
-        os.execve(sys.executable, command, {**os.environ, **THREADS})
+    if not given.tables:
+        one_thread_each("benchmarks.compare")
     folder = given.results or (QUICK_RESULTS if given.quick else RESULTS)
     folder.mkdir(exist_ok=True)
     if not given.tables:

@@ -17,7 +17,6 @@ from benchmarks.datasets import (
     BOTH,
     CELLS,
     FAR,
-    FASHION,
     IMAGES,
     OTHERS,
     PRIVATE,
@@ -35,11 +34,15 @@ Budgets = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Setting:
-    """A data set, the budgets it is clustered under, and how often: less where runs are long."""
+    """A data set, the budgets it is clustered under, and how often: less where runs are long.
+
+    `methods` are those of the package that are run: all if there are none.
+    """
 
     data: DataSet
     budgets: Budgets
     repetitions: int = 5
+    methods: tuple[str, ...] = ()
 
 
 def budgets(with_delta: tuple[float, ...], pure: tuple[float, ...]) -> Budgets:
@@ -194,8 +197,3 @@ QUICK: list[Setting] = [
     Setting(_NAMED["15 in the plane n=5000"], budgets((0.1, 1.0), (0.1, 1.0))),
     Setting(FRESH[3].data, budgets((0.3,), (0.3,))),
 ]
-
-
-def is_here(data: DataSet) -> bool:
-    """Whether its records can be made on this machine."""
-    return "Fashion" not in data.name or FASHION.exists()

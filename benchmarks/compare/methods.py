@@ -23,7 +23,7 @@ from privsketch.clustering.choose import METHODS
 from privsketch.clustering.run import clustered
 from privsketch.receipt import Receipt
 
-OURS = ("auto", "pipeline", "sketch")
+OURS = ("auto", "pipeline", "sketch", "cells")
 LAPLACE, UNIFORM = "lloyd laplace", "lloyd uniform"
 BASELINES = (*(name for name in METHODS if name not in OURS), LAPLACE, UNIFORM)
 MAX_SKETCHED = 100  # columns: from here on a sketch has no directions to look along

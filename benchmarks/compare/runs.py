@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.compare.cells import Setting
+from benchmarks.compare.cells import QUICK, Setting
 from benchmarks.compare.methods import BASELINES, OURS, PeerMethod, Run, fitted, kind_of, serves
 from benchmarks.datasets import DataSet, reference_error, squared_error
 from benchmarks.peers.protocol import Peer, PeerError, PeerRefusal, PeerTimeoutError, Request, peak
@@ -113,7 +113,7 @@ def tasks(
 
             own = tuple(
                 (name, *budget)
-                for name in (*OURS, *BASELINES)
+                for name in setting.methods or (*OURS, *BASELINES)
                 for budget in setting.budgets
                 if serves(name, budget[1], dim) and missing(name, *budget)
             )
@@ -126,6 +126,14 @@ def tasks(
             if own or asked:
                 found.append(Task(data, seed, own, asked))
     return sorted(found, key=lambda task: task.seed)
+
+
+def warm_up() -> None:
+    """Compile what is compiled on first use, so that no run's time has it."""
+    data = QUICK[0].data
+    records = data.make(np.random.default_rng(0))
+    for method in ("sketch", "pipeline", "cells"):
+        fitted(method, data, records, 1.0, 1e-6, 0)
 
 
 def run_all(work: Sequence[Task], store: Store, jobs: int, patience: float) -> None:

@@ -50,6 +50,13 @@ class Cell:
         return min(fair, key=lambda name: fair[name], default=None)
 
     @property
+    def regret(self) -> float | None:
+        """Median of "auto" over the lowest of those that keep the budget."""
+        if self.best is None or "auto" not in self.medians:
+            return None
+        return self.medians["auto"] / self.medians[self.best]
+
+    @property
     def chosen(self) -> list[str]:
         """What "auto" chose."""
         notes = {row["note"] for row in self.rows if row["method"] == "auto"}
@@ -75,7 +82,10 @@ def methods_of(rows: Rows) -> list[str]:
 
 
 def table_of_medians(rows: Rows) -> str:
-    """Medians of RSSE; the lowest of each cell in bold, in brackets what breaks the budget."""
+    """Medians of RSSE; the lowest of each cell in bold, in brackets what breaks the budget.
+
+    The last columns say what "auto" chose, and its median over the lowest.
+    """
     names = methods_of(rows)
     lines = []
     for cell in cells_of(rows):
@@ -85,8 +95,17 @@ def table_of_medians(rows: Rows) -> str:
             if name in cell.over_budget and text:
                 text = f"({text})"
             texts.append(f"**{text}**" if name == cell.best else text)
-        lines.append([cell.data, f"{cell.epsilon:g}", f"{cell.delta:g}", *texts])
-    return markdown(["data", "epsilon", "delta", *names], lines)
+        regret = "" if cell.regret is None else f"{cell.regret:.3f}"
+        lines.append(
+            [
+                cell.data,
+                f"{cell.epsilon:g}",
+                f"{cell.delta:g}",
+                *texts,
+                *(", ".join(cell.chosen), regret),
+            ]
+        )
+    return markdown(["data", "epsilon", "delta", *names, "auto chose", "regret of auto"], lines)
 
 
 def losses(rows: Rows) -> list[str]:

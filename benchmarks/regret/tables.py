@@ -1,0 +1,66 @@
+"""The regret of "auto" in words: how often it is near the best method, and every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.common import markdown
+from benchmarks.compare.tables import Cell, Rows, cells_of, losses, table_of_medians
+from benchmarks.datasets import DataSet
+
+NEAR, FAR = 1.05, 1.3
+HEADINGS = ("data sets", "number", "cells", "within 5 %", "within 30 %", "worst", "won by others")
+
+
+def missed(rows: Rows) -> list[Cell]:
+    """Cells in which the median of "auto" is more than 5 % above the lowest."""
+    return [cell for cell in cells_of(rows) if cell.regret is not None and cell.regret > NEAR]
+
+
+def summary(name: str, rows: Rows) -> list[str]:
+    """A line of the summary: `won by others` counts cells that no method of ours wins."""
+    regrets = [cell.regret for cell in cells_of(rows) if cell.regret is not None]
+    shares = [
+        f"{100 * sum(regret <= limit for regret in regrets) / len(regrets):.0f} %"
+        for limit in (NEAR, FAR)
+    ]
+    n_data = len({row["data"] for row in rows})
+    counts = [str(n_data), str(len(regrets))]
+    return [name, *counts, *shares, f"{max(regrets):.3f}", str(len(losses(rows)))]
+
+
+def list_of_data(rows: Rows, known: Mapping[str, DataSet]) -> str:
+    """What each data set is."""
+    lines = []
+    for name, row in {row["data"]: row for row in rows}.items():
+        about = known[name].about if name in known else ""
+        lines.append([name, row["n"], row["d"], row["k"], about])
+    return markdown(["data", "n", "d", "k", "what"], lines)
+
+
+def report(rows: Rows, seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> str:
+    """Everything in Markdown; a data set that neither list has is left out."""
+    groups = {}
+    for title, data in (("seen", seen), ("unseen", unseen)):
+        names = {one.name for one in data}
+        groups[title] = [row for row in rows if row["data"] in names]
+    groups = {title: mine for title, mine in groups.items() if missing_none(mine)}
+    if not groups:
+        return "No cell has a run of every kind yet.\n"
+    parts = [
+        'Regret is the median RSSE of "auto" over the lowest median of all methods; `won by '
+        "others` counts cells that the grid or Lloyd's rounds win.",
+        markdown(HEADINGS, [summary(title, mine) for title, mine in groups.items()]),
+    ]
+    known = {one.name: one for one in (*seen, *unseen)}
+    for title, mine in groups.items():
+        parts += [f"## Data sets {title}", list_of_data(mine, known), table_of_medians(mine)]
+        beaten = losses(mine)
+        if beaten:
+            parts += ["Cells that no method of ours wins:", "\n".join(f"* {x}" for x in beaten)]
+    return "\n\n".join(parts) + "\n"
+
+
+def missing_none(rows: Rows) -> bool:
+    """Whether there is a cell that has a regret."""
+    return any(cell.regret is not None for cell in cells_of(rows))
