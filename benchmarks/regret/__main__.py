@@ -61,20 +61,25 @@ def settings(given: argparse.Namespace, store: Store) -> list[Setting]:
     return found
 
 
-def main() -> None:
-    """What the command line asks for."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--unseen", action="store_true", help="those that nobody looked at")
-    parser.add_argument("--only", default="", help="data sets with this in their names")
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--more", action="store_true", help=f"{MORE} repetitions of missed cells")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
-    parser.add_argument("--tables", action="store_true", help="no new runs")
-    parser.add_argument("--list", action="store_true", help="data sets and budgets")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
-    given = parser.parse_args()
+    made.add_argument("--unseen", action="store_true", help="those that nobody looked at")
+    made.add_argument("--only", default="", help="data sets with this in their names")
+    made.add_argument("--repetitions", type=int, default=5)
+    made.add_argument("--more", action="store_true", help=f"{MORE} repetitions of missed cells")
+    made.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    made.add_argument("--tables", action="store_true", help="no new runs")
+    made.add_argument("--list", action="store_true", help="data sets and budgets")
+    made.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
+    return made
+
+
+def main() -> None:
+    """What the command line asks for."""
+    given = parser().parse_args()
     store = Store(given.results / "regret.csv")
     if given.list:
         for setting in settings(given, store):
