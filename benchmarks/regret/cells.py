@@ -151,7 +151,7 @@ SEEN: list[DataSet] = [
         "100 along a curve",
         100,
         _box(2, 1),
-        datasets.along_a_curve(100, 30_000, 1 / 300),
+        datasets.along_a_curve(100, 10_000, 1 / 300),
         "tight clusters",
     ),
     DataSet("noise k=15", 15, _box(2, 1), uniform(2, 5_000), "uniform in the plane"),
@@ -163,7 +163,7 @@ SEEN: list[DataSet] = [
     _drawn("12 columns, unequal", 15, 12, 30_000, "uneq", "unequal clusters"),
     _drawn("blob", 4, 6, 3_000, "blob", "one Gaussian"),
     _drawn("skew", 8, 8, 10_000, "skew", "most records in one corner"),
-    _drawn("cities", 15, 4, 10_000, "cities", "towns of Zipf's sizes"),
+    _drawn("cities", 10, 4, 5_000, "cities", "towns of Zipf's sizes"),
     _drawn("tight, 3 columns", 8, 3, 1_000, "tight", "clusters of any sizes"),
     _drawn("a line", 5, 1, 3_000, "gauss", "clusters in one column"),
     # Small tables.

