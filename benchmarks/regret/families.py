@@ -1,8 +1,9 @@
 """Families of synthetic records in [-1, 1]^d that no rule or constant was tried on.
 
 Each is drawn anew for every repetition, parameters of its shape included. They are meant to be
-what tables are and the mixtures of datasets.py, cells.py and worlds.py are not: sizes by Zipf's
-law, lattices, tails, clusters of clusters, curves, flags, counts, shares, factors.
+what tables are and the mixtures of datasets.py, cells.py and worlds.py are not: lattices, clusters
+of clusters, curves, flags, counts, shares, factors. Two have relatives there: Zipf's sizes (the
+cities of cells.py) and Student's tails, which are heavier here.
 """
 
 from __future__ import annotations
