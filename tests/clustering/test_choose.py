@@ -129,12 +129,13 @@ BOTH, PURE, DELTA = (0.0, 1e-6), (0.0,), (1e-6,)
         (BOTH, {"dim": 4, "n_records": None}, "cells", "4 columns are few"),
         (PURE, {"dim": 5}, "cells", "without a delta"),
         (PURE, {"dim": 7, "epsilon": 1e-4}, "cells", "without a delta"),
-        (DELTA, {"dim": 5}, "sketch", "all 5 columns"),
-        (DELTA, {"dim": 15, "n_records": None, "epsilon": 1e-4}, "sketch", "all 15 columns"),
-        (DELTA, {"dim": 16}, "pipeline", "16 columns are many"),
+        (DELTA, {"dim": 5}, "pipeline", "5 columns are many"),
+        (DELTA, {"dim": 5, "epsilon": 0.001}, "cells", "5 columns are few enough"),
+        (DELTA, {"dim": 5, "n_records": None, "epsilon": 0.001}, "pipeline", "5 columns are many"),
+        (DELTA, {"dim": 8, "epsilon": 0.01}, "pipeline", "8 columns are many"),
         (PURE, {"dim": 8}, "pipeline", "8 columns are many"),
         (PURE, {"dim": 8, "n_records": None, "epsilon": 1e-4}, "pipeline", "8 columns are many"),
-        (PURE, {"dim": 8, "epsilon": 1e-4}, "lloyd", "noise hides clusters"),
+        (PURE, {"dim": 8, "epsilon": 1e-4}, "pipeline", "8 columns are many"),
         (BOTH, {"dim": 10, "n_nonzero": 2}, "pipeline", "at most 2 entries of 10"),
         (BOTH, {"dim": 3, "n_nonzero": 2, "epsilon": 1e-4}, "pipeline", "at most 2 entries of 3"),
     ],
@@ -146,18 +147,16 @@ def test_rules_of_auto(deltas, facts, method, words):
         assert words in found.reason
 
 
-def test_noise_hides_clusters_the_more_there_are_and_the_less_they_have():
-    def hidden(n_clusters, n_records, epsilon):
-        budget = ps.Budget(epsilon)
-        return methods.is_hidden(n_clusters, ps.Box(-1, 1, dim=12), budget, n_records)
+def test_cells_are_expected_to_be_worse_the_less_there_is_to_see():
+    def expected(n_clusters=5, n_records=1e5, epsilon=1.0):
+        domain = ps.Box(-1, 1, dim=5)
+        return methods.expected_of_cells(n_clusters, domain, ps.Budget(epsilon, 1e-6), n_records)
 
-    assert not hidden(3, 1e5, 1.0)
-    assert hidden(300, 1e5, 1.0)
-    assert hidden(3, 100, 1.0)
-    assert hidden(3, 1e5, 1e-3)
-    # There is one place from which on they are hidden.
-    along = [hidden(5, 1e4, 2.0**-step) for step in range(20)]
+    assert expected() < 0.02
+    assert expected(n_clusters=50) > expected() < expected(n_records=1e3)
+    along = [expected(epsilon=2.0**-step) for step in range(20)]
     assert along == sorted(along)
+    assert along[-1] > 1
 
 
 @pytest.mark.parametrize("method", ["kmeans", "", None, "Lloyd", ["lloyd"]])
@@ -374,7 +373,7 @@ def test_sparse_centers_are_none_of_a_sketch(more, spent):
 
 
 def test_a_sketch_that_was_chosen_tells_its_model_why(tmp_path):
-    model = fitted(np.tile(records(300), 2), n_records=None)
+    model = fitted(np.tile(records(300), 2), n_records=None, n_features=100)
     assert model.method_ == "sketch"
     model.model_.save(tmp_path / "model.json")
     assert ps.ClusterModel.load(tmp_path / "model.json").receipt == model.receipt_
@@ -559,8 +558,8 @@ def test_public_numbers_decide_what_auto_does(blobs):
     facts = {"n_records": None, "delta": 0.0, "epsilon": 3.0}
     tables = np.tile(blobs[:9], 2), np.tile(blobs, 2)
     few, many = (fitted(X, neighbours="replace", **facts) for X in tables)
-    assert (few.method_, many.method_) == ("lloyd", "pipeline")
-    assert fitted(tables[0], **facts).method_ == "pipeline"
+    assert "around the mean" in few.receipt_.mechanism
+    assert "sketch along" in many.receipt_.mechanism
 
 
 def test_a_sketch_is_planned_for_the_public_number(blobs):

@@ -12,19 +12,20 @@ import privsketch as ps
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.method import (
     cluster,
+    largest_of,
     pulled_counts,
     shrunk_steps,
     shrunk_together,
 )
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline, share_weights
 from privsketch.clustering.pipeline.rounds import Bins, residual_lengths, residual_sums
-from privsketch.clustering.pipeline.subspace import Subspace
+from privsketch.clustering.pipeline.subspace import Subspace, spread_directions
 from privsketch.clustering.run import Passes, clustered
 from privsketch.kernels.nearest import CompiledClusters, ReferenceClusters, nearest
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import gaussian_law, laplace_law
-from privsketch.testing import replay
+from privsketch.testing import replay, without_noise
 
 BALL = ps.Ball(12, 2.0, center=0.5)
 
@@ -111,6 +112,9 @@ def plan_of(directions, delta):
     budget = ps.Budget(2.0, delta)
     subspace = Fraction(1, 5) if directions == "released" else None
     weights = share_weights(subspace, Fraction(1, 2), 2, budget, 1e5)
+    if directions == "mean":
+        sketch = weights.pop("sketch")
+        weights |= {"radius mean": sketch / 4, "round mean": 3 * sketch / 4}
     n_directions = 12 if directions == "columns" else 3
     return PipelinePlan(directions, n_directions, 2, tuple(weights.items()), 0.0)
 
@@ -118,7 +122,7 @@ def plan_of(directions, delta):
 @pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("directions", ["columns", "released", "random"])
+@pytest.mark.parametrize("directions", ["columns", "released", "random", "mean"])
 def test_one_record_moves_no_question_further_than_its_noise_hides(directions, delta, neighbours):
     records = some_records()
     plan = plan_of(directions, delta)
@@ -136,6 +140,69 @@ def test_one_record_moves_no_question_further_than_its_noise_hides(directions, d
         # Pure second moments have noise of their own on the count.
         assert len(found.laws) - len(plan.weights) in ((0, 1) if directions == "released" else (0,))
     assert 0.2 < largest <= 1
+
+
+# A start around the mean -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_where_noise_hides_clusters_rounds_start_around_the_mean_and_say_so(delta):
+    hopeless = plan_pipeline(8, 12, ps.Budget(0.05, delta), 500)
+    assert hopeless.directions == "mean"
+    assert sum(share for _, share in hopeless.weights) == 1
+    assert any("noise hides clusters" in concern for concern in hopeless.concerns())
+    assert plan_pipeline(8, 12, ps.Budget(1.0, delta), 1e6).directions != "mean"
+    # One cluster is the mean of all, whatever the noise.
+    assert plan_pipeline(1, 12, ps.Budget(1.0, delta), 1e6).directions == "mean"
+    options = {"domain": BALL, "n_records": 400, "random_state": 0, "n_threads": 1}
+    model = clustered(cluster, some_records(), 3, budget=ps.Budget(0.05, delta), **options)
+    assert model.concerns[0] == hopeless.concerns()[0]
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_without_noise_the_one_center_is_the_mean(delta):
+    records = some_records()
+    options = {"domain": BALL, "n_records": 400, "random_state": 0, "n_threads": 1}
+    with without_noise():
+        model = clustered(cluster, records, 1, budget=ps.Budget(1.0, delta), **options)
+    away = np.linalg.norm(model.centers[0] - records.mean(axis=0))
+    assert away < 0.1 * np.sqrt(np.square(records - records.mean(axis=0)).sum(axis=1).mean())
+
+
+def test_a_start_around_the_mean_is_no_worse_than_the_mean():
+    """Centers of no rounds serve records as well as their mean does, or better."""
+    records = some_records()
+    plan = PipelinePlan(
+        "mean", 0, 0, (("radius mean", Fraction(1, 4)), ("round mean", Fraction(3, 4))), 0.0
+    )
+    options = {"domain": BALL, "n_records": 400, "n_threads": 1, "plan": plan}
+    costs = []
+    for seed in range(5):
+        with without_noise():
+            model = clustered(
+                cluster, records, 6, budget=ps.Budget(1.0, 1e-6), random_state=seed, **options
+            )
+        away = np.square(records[:, None] - model.centers).sum(axis=2)
+        costs.append(away.min(axis=1).sum())
+    assert max(costs) <= 1.01 * np.square(records - records.mean(axis=0)).sum()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 20])
+def test_directions_are_apart_and_sum_to_nothing(n):
+    found = spread_directions(n, 9, seed=4)
+    assert found.shape == (n, 9)
+    assert np.abs(found.sum(axis=0)).max() < 1e-12
+    if n > 2:
+        assert not found[0].any()
+    if 2 < n <= 9:  # a simplex: all are as far apart
+        away = np.linalg.norm(found[1:, None] - found[None, 1:], axis=2)
+        np.testing.assert_allclose(away[~np.eye(n - 1, dtype=bool)], math.sqrt(2))
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1, 0.0), (2, 0.5642), (10, 1.5388), (50, 2.2491)])
+def test_the_largest_of_normal_numbers(size, expected):
+    """Expected values as tables of order statistics have them (Harter, 1961)."""
+    assert largest_of(size) == pytest.approx(expected, abs=0.03)
 
 
 def test_a_residual_that_is_not_cut_is_noticed(monkeypatch):
@@ -157,6 +224,7 @@ def test_a_residual_that_is_not_cut_is_noticed(monkeypatch):
             n_records=400,
             random_state=0,
             n_threads=1,
+            plan=plan_of("columns", 1e-6),
         )
 
     outlier = records.copy()
@@ -378,8 +446,9 @@ def test_shares_of_every_plan_add_up(n_clusters, dim, delta, neighbours):
     for epsilon, n_records in ((0.01, 10.0), (1.0, 1e5), (20.0, 1e9)):
         plan = plan_pipeline(n_clusters, dim, ps.Budget(epsilon, delta, neighbours), n_records)
         assert sum(dict(plan.weights).values()) == 1
-        assert 1 <= plan.n_directions <= min(dim, 10)
-        assert (plan.directions == "columns") == (dim <= 10)
+        if plan.directions != "mean":
+            assert 1 <= plan.n_directions <= min(dim, 20)
+            assert (plan.directions == "columns") == (dim <= (20 if delta else 10))
         assert math.isfinite(plan.excess)
 
 
@@ -394,7 +463,7 @@ def test_more_records_or_budget_never_look_worse():
 
 
 def test_a_budget_that_hardly_pays_for_the_sketch_is_spent_on_it():
-    plan = plan_pipeline(15, 2, ps.Budget(0.1, 1e-6), 5000)
+    plan = plan_pipeline(15, 2, ps.Budget(0.2, 1e-6), 5000)
     assert (plan.n_rounds, dict(plan.weights)) == (0, {"sketch": 1})
 
 

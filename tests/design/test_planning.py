@@ -214,18 +214,20 @@ def test_hopeless_plans_are_made_but_not_without_a_word():
 
 
 def test_size_with_gaussian_noise_is_eight_per_coordinate_unless_that_takes_long():
-    assert plan(epsilon=1.0).n_features == 800
-    assert plan(20, 7, epsilon=1.0).n_features == 1120
-    assert plan(2, 3, epsilon=1.0).n_features == 50
+    # Those of four more clusters are for shapes.
+    assert plan(epsilon=1.0).n_features == 8 * 14 * 10
+    assert plan(20, 7, epsilon=1.0).n_features == 8 * 24 * 7
+    assert plan(2, 3, epsilon=1.0).n_features == 8 * 6 * 3
+    assert plan(1, 1, epsilon=1.0).n_features == 50
     assert plan(64, 16, epsilon=1.0).n_features == 6000
     assert plan(200, 10, epsilon=1.0).n_features == 8000  # four are needed
 
 
 def test_gaussian_noise_that_dominates_is_worth_more_features():
     # Measured at eps = 0.03: RSSE 1.018 with 400 features, 1.014 with 800, 1.012 with 1600.
-    sizes = [plan(epsilon=e).n_features for e in (1.0, 0.3, 0.03)]
-    assert sizes == [800, 800, 1600]
-    assert plan(64, epsilon=0.1).n_features == 5120  # as large as that already
+    sizes = [plan(30, 5, epsilon=e).n_features for e in (1.0, 0.3, 0.03)]
+    assert sizes == [1360, 1360, 2720]
+    assert plan(64, epsilon=0.1).n_features == 5440  # as large as that already
     told = [plan(epsilon=0.03, n_features=m).forecast().rsse_high for m in (400, 800, 1600)]
     assert told == sorted(told, reverse=True)
 
@@ -234,7 +236,7 @@ def test_pure_sketches_are_smaller_the_more_the_noise_dominates():
     sizes = [plan(epsilon=e, delta=0.0).n_features for e in (0.1, 0.3, 1, 10)]
     assert sizes == sorted(sizes)
     unknowns = kmeans_unknowns(10, 10)
-    assert 2 * unknowns < sizes[0] < 3 * unknowns < sizes[-1] == 800
+    assert 2 * unknowns < sizes[0] < 3 * unknowns < sizes[-1] == 1120
     assert plan(delta=0.0).noise == "cube"
 
 
@@ -250,7 +252,7 @@ def test_no_other_size_has_a_much_better_forecast(epsilon, delta):
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "chosen"),
-    [(1.0, 1e-6, "gaussian"), (0.01, 1e-6, "gaussian"), (1.0, 1e-30, "cube"), (1.0, 0.0, "cube")],
+    [(1.0, 1e-6, "gaussian"), (0.01, 1e-6, "gaussian"), (20.0, 1e-99, "cube"), (1.0, 0.0, "cube")],
 )
 def test_the_noise_with_the_least_variance_is_chosen(epsilon, delta, chosen):
     design = plan(2, 3, epsilon=epsilon, delta=delta)
@@ -313,7 +315,7 @@ def test_a_design_for_mixtures_serves_clusters_too():
     assert kmeans_cost(plan(epsilon=0.1)) == pytest.approx(1)
     assert "times the excess error" in pure.describe()
     assert (
-        "carries up to 36 clusters, 19 diagonal or 6 full Gaussians" in plan(epsilon=1.0).describe()
+        "carries up to 50 clusters, 26 diagonal or 8 full Gaussians" in plan(epsilon=1.0).describe()
     )
 
 

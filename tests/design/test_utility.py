@@ -634,7 +634,7 @@ def test_alternatives_of_a_study():
         assert facts["noise_to_signal"] == one.noise.total == noise_to_signal(one.design)
     kinds = {one.design.noise for one in found.alternatives}
     assert kinds == {"gaussian", "laplace", "cube"}
-    assert {"uniform:80", "block:80", "poisson:0.1", "records:0.1"} < {
+    assert {"uniform:112", "block:110", "poisson:0.1", "records:0.1"} < {
         masks_text(one.design) for one in found.alternatives
     }
     assert any("delta = 0" in reason for reason in found.reasons)

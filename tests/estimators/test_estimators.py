@@ -240,8 +240,15 @@ def test_what_was_paid_for_stays_if_learning_is_interrupted(blobs, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(kmeans, "learn_kmeans", interrupted)
-    estimator = ps.PrivateKMeans(3, epsilon=1.0, delta=1e-6, domain=ps.Box(-5, 5), random_state=0)
-    records = np.tile(blobs[1], 3)  # in as many columns as one sketch is for
+    estimator = ps.PrivateKMeans(
+        3,
+        epsilon=1.0,
+        delta=1e-6,
+        domain=ps.Box(-5, 5),
+        options={"n_features": 100},  # of which only a sketch has any
+        random_state=0,
+    )
+    records = np.tile(blobs[1], 3)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(records)
     assert estimator.receipt_.epsilon == 1.0

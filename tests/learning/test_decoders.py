@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import approx_fprime, nnls
 
 from privsketch.learning import problem
-from privsketch.learning.kmeans.joint import decode_joint, information_criterion
+from privsketch.learning.kmeans.joint import decode_joint, grow_density, information_criterion
 from privsketch.learning.kmeans.learner import Samples, cluster_density, lloyd_round
 from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.kmeans.pruning import (
@@ -468,6 +468,24 @@ def test_more_clusters_than_centers_are_kept_as_a_density():
     np.testing.assert_allclose(clusters.centers[order], pairs, atol=0.01)
     np.testing.assert_allclose(clusters.records, 2e5, rtol=0.02)
     assert np.all(np.sum(clusters.masses > 1e3, axis=1) == 2)
+
+
+def test_what_a_mixture_leaves_grows_into_atoms_of_its_own():
+    """A small cluster far from a large one and far wider, which no atom of the mixture is near."""
+    rng = np.random.default_rng(3)
+    centers = np.array([np.full(6, -0.4), np.full(6, 0.5)])
+    widths = np.array([np.full(6, 0.05), np.full(6, 0.3)])
+    weights = np.array([0.95, 0.05])
+    problem = make_problem(rng, weights, centers, widths, n_features=400)
+    target = make_target(problem.frequencies, problem.moments)
+    large = Atoms(weights[:1], centers[:1], widths[:1] ** 2)
+    grown, _ = grow_density(problem, target, large, 1e-6, 1.0, np.random.default_rng(0))
+    assert grown is not None
+    place = np.linalg.norm(grown.centers - centers[1], axis=1).argmin()
+    np.testing.assert_allclose(grown.centers[place], centers[1], atol=0.05)
+    assert grown.weights[place] == pytest.approx(0.05, rel=0.1)
+    both = Atoms(weights, centers, widths**2)
+    assert grow_density(problem, target, both, 1e-6, 1.0, np.random.default_rng(0))[0] is None
 
 
 def test_density_is_the_solution_where_that_explains_the_sketch():

@@ -417,7 +417,6 @@ def _forecast(
     Cautions that were `said` are not said again.
     """
     import privsketch as ps
-    from privsketch.clustering.pipeline.method import DOUBTFUL, TOO_NOISY
     from privsketch.clustering.pipeline.plan import plan_pipeline
     from privsketch.design.words import describe_design
 
@@ -436,8 +435,7 @@ def _forecast(
         dim = len(study.box.half_widths)
         plan = plan_pipeline(int(study.n_clusters), dim, budget, study.n_records)
         lines.append(f"plan        {plan.describe()}")
-        if plan.excess > DOUBTFUL:
-            lines.append(f"careful     {TOO_NOISY}")
+        lines += [f"careful     {concern}" for concern in plan.concerns()]
     return "\n".join([*lines, files.looked_at, "nothing was spent"])
 
 

@@ -16,13 +16,13 @@ from typing import Any
 from privsketch.budget import Budget
 from privsketch.clustering import aggregate, cells, grid, lloyd, variates
 from privsketch.clustering.pipeline import method as pipeline
+from privsketch.clustering.pipeline.plan import plan_pipeline
 from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import Start, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
+from privsketch.design.cells import cell_error, noise_of_cells, plan_cells
 from privsketch.design.forecast import references
-from privsketch.design.plan import plan_design
-from privsketch.design.size import energy_share
-from privsketch.domain import Domain
+from privsketch.domain import Domain, enclosing_box
 from privsketch.errors import ParameterError, require_count, require_one_of, require_records
 from privsketch.models.clusters import ClusterModel
 from privsketch.receipt import Receipt
@@ -38,11 +38,14 @@ _RUNS: dict[str, Callable[..., ClusterModel]] = {
 }
 CHOOSE_NOISE = ("lloyd", "sample-aggregate", "k-variates")  # their noise can be asked for
 _SPARSE_STARTS: dict[str, Start] = {"pipeline": "sketch", "partition-tree": "trees"}
-# Rules of "auto", from 620 random studies of seven kinds, 1 to 40 columns, with and without a delta
+# Of "auto", from 1,100 random studies of seven kinds, 1 to 40 columns, with and without a delta
 # (benchmarks/worlds.py): what is lost on average against the best method of each, as a factor.
 CELL_COLUMNS = 4  # up to so many, cells lose 1.03; sketches and pipelines 1.6
-PURE_CELL_COLUMNS = 7  # without a delta they lose 1.1, sketches and pipelines 1.4 to 1.5
-SKETCH_COLUMNS = 15  # with a delta, sketches up to here and pipelines beyond lose 1.08
+PURE_CELL_COLUMNS = 7  # without a delta they lose 1.03, pipelines 1.7
+DELTA_CELL_COLUMNS = 7  # with one, 1.2 as pipelines do, and 1.1 if forecasts choose
+# Forecasts are for clusters that touch: many kinds are worse off in a sketch than in cells, and
+# tight ones in cells than in a sketch that is sure of what it sees.
+_FOR_CELLS, _SURE = 2.0, 0.05
 METHODS = ("auto", "sketch", *_RUNS)
 
 
@@ -86,46 +89,35 @@ def chosen_method(
     if n_nonzero is not None:
         require_count("n_nonzero", n_nonzero)
         return Choice("pipeline", f"records have at most {n_nonzero} entries of {dim}")
+    few = "1 column is" if dim == 1 else f"{dim} columns are"
     if dim <= CELL_COLUMNS:
-        few = "1 column is" if dim == 1 else f"{dim} columns are"
         return Choice("cells", f"{few} few, and cells of a grid see most of them")
     if budget.delta == 0 and dim <= PURE_CELL_COLUMNS:
         return Choice("cells", f"without a delta, cells of {dim} columns have the least noise")
-    if budget.delta > 0 and dim <= SKETCH_COLUMNS:
-        return Choice("sketch", f"a sketch sees all {dim} columns at once")
-    if (
-        budget.delta == 0
-        and n_records is not None
-        and is_hidden(n_clusters, domain, budget, n_records)
-    ):
-        return Choice("lloyd", "noise hides clusters from a sketch, and rounds ask for less")
-    return Choice("pipeline", f"{dim} columns are many: a sketch needs directions to look along")
+    if dim <= DELTA_CELL_COLUMNS and n_records is not None:
+        by_cells = expected_of_cells(n_clusters, domain, budget, n_records)
+        by_sketch = plan_pipeline(n_clusters, dim, budget, n_records).excess
+        if by_sketch > _SURE and by_cells < _FOR_CELLS * by_sketch:
+            return Choice("cells", f"{few} few enough that cells are expected to lose less")
+    return Choice("pipeline", f"{few} many: a sketch or the mean of all, then rounds")
 
 
-def is_hidden(n_clusters: int, domain: Domain, budget: Budget, n_records: float) -> bool:
-    """Whether noise hides clusters of average size from a sketch of all columns.
-
-    A cluster of a records and width s lowers the squared residual by a^2 m E[exp(-|w|^2 s^2)] / v,
-    v being the variance of noise and sampling. Noise alone lowers it by 2 ln(places) where the
-    best of so many places is taken, and by 1 for each unknown.
-    """
+def expected_of_cells(n_clusters: int, domain: Domain, budget: Budget, n_records: float) -> float:
+    """Squared error over that of k-means without privacy, less 1, of clusters that touch."""
+    half_widths = enclosing_box(domain).half_widths
     try:
-        design = plan_design(
-            n_components=n_clusters,
-            domain=domain,
-            budget=budget.of_anybody,
-            n_records=n_records,
-            drawn=False,
-        )
+        noise = noise_of_cells(replace(budget, delta=0.0), "laplace")
     except ParameterError:  # no noise of that size can be drawn
-        return True
-    dim, law = design.dim, design.frequencies
-    # Clusters that touch, and use a quarter of the domain.
-    width = next(references(design.domain, n_clusters)).width
-    seen = energy_share(law.law, law.radial_law, width, dim) * design.n_features
-    gain = (n_records / n_clusters) ** 2 * seen / (design.noise_std**2 + n_records / 2)
-    places = sum(math.log(max(1.0, half / width)) for half in design.domain.half_widths)
-    return gain < 2 * places + dim + 2
+        return math.inf
+    expected = cell_error(
+        cells=plan_cells(half_widths, n_clusters, n_records, noise),
+        half_widths=half_widths,
+        n_components=n_clusters,
+        n_records=n_records,
+        variance=noise**2,
+        width=next(references(domain, n_clusters)).width,
+    )
+    return expected.excess
 
 
 def _no_sparse(n_nonzero: object, method: str) -> ParameterError:

@@ -43,8 +43,10 @@ from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 
 MIN_FEATURES = 50  # fewer leave small problems to the luck of the frequencies
 # Per coordinate of a center. Seed mixtures need 4. Records of other shapes gain from more: digits
-# in 10 principal components at epsilon = 1 had RSSE 1.10 with 4, 1.03 with 8, 1.02 with 12.
-KMEANS_FEATURES = 8
+# in 10 principal components at epsilon = 1 had RSSE 1.10 with 4, 1.03 with 8, 1.02 with 12. Few
+# clusters leave few features for their shapes: they get those of four more, which took the excess
+# of 2 to 4 clusters of other shapes from 0.04 to 0.02.
+KMEANS_FEATURES, FOR_SHAPES = 8, 4
 MIN_KMEANS_FEATURES = 4  # of sketches that would take long to learn, or are for mixtures
 MIXTURE_FEATURES = 4  # per unknown
 FULL_FEATURES = 3  # per unknown of full covariances, which are many
@@ -75,7 +77,7 @@ def largest_size(
     needed = MIN_KMEANS_FEATURES * n_components * dim
     if task == "kmeans":
         unknowns = kmeans_unknowns(n_components, dim)
-        most = min(KMEANS_FEATURES * n_components * dim, MAX_FEATURES)
+        most = min(KMEANS_FEATURES * (n_components + FOR_SHAPES) * dim, MAX_FEATURES)
     else:
         unknowns = mixture_unknowns(n_components, dim, covariance_type)
         most = (FULL_FEATURES if covariance_type == "full" else MIXTURE_FEATURES) * unknowns

@@ -1,7 +1,8 @@
 """K-means in many columns: directions, sketch, residual rounds, on one budget.
 
 1. Directions in which clusters are looked for: released, random, or the columns themselves.
-2. A sketch of the records' coordinates along them gives centers to start from.
+2. A sketch of the records' coordinates along them gives centers to start from; where noise would
+   hide clusters from it, they lie around the mean of all records.
 3. Rounds in the original space: a noisy histogram of residuals gives a radius, noisy sums of
    residuals cut to it move the centers, and what is mostly noise in the moves is shrunk away.
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import ndtri
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats
@@ -40,17 +42,16 @@ from privsketch.clustering.pipeline.subspace import (
     projected,
     random_directions,
     release_subspace,
+    spread_directions,
 )
 from privsketch.clustering.run import Passes, Run, shares_of
-from privsketch.domain import Ball
+from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import require_count
 from privsketch.kernels.nearest import Norm
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 
-DOUBTFUL = 1.0  # forecast error from which on centers say more about noise than about records
-TOO_NOISY = "with so few records for this budget the centers may describe the noise"
 INSIDE = 0.8  # share of the residuals that is not cut
 COUNT_WEIGHT = {1: 0.1, 2: 0.25}  # of a record's count, in units of the radius, by norm
 MIN_COUNT = 0.02  # no cluster is taken to be smaller than this share of the average one
@@ -73,13 +74,17 @@ def cluster(
     plan = plan or plan_pipeline(n_clusters, passes.dim, run.left, n_records)
     account = run.share(dict(plan.weights))
     with one_thread():  # blocks of records already share the cores
-        subspace = _subspace(run, passes, plan, account, n_records)
-        centers, counts, seen = _start(run, passes, subspace, n_clusters, n_records)
+        if plan.directions == "mean":
+            subspace, seen = all_directions(passes.dim), None
+            whole, counts = _around_the_mean(run, passes, n_clusters, account, n_records)
+        else:
+            subspace = _subspace(run, passes, plan, account, n_records)
+            centers, counts, seen = _start(run, passes, subspace, n_clusters, n_records)
+            whole = _in_ball(centers / passes.unit, passes)
         n_found = float(counts.sum())  # rounds count what they cut as less than a record
-        whole = _in_ball(centers / passes.unit, passes)
         for number in range(plan.n_rounds):
-            whole, counts, seen = _round(passes, whole, counts, subspace, account, number)
-    concerns: tuple[str, ...] = (TOO_NOISY,) if plan.excess > DOUBTFUL else ()
+            whole, counts, seen = _round(passes, whole, counts, subspace, account, str(number))
+    concerns = plan.concerns()
     if seen is not None:
         # Records are moved into the ball, and stay where they are outside of a box.
         concerns += cut_records(seen, shares_of(counts), run.domain, beyond=True, schema=run.schema)
@@ -122,8 +127,10 @@ def _start(
 
     Charges: the share "sketch".
     """
-    radius = run.ball.radius * subspace.reach
-    small = Ball(dim=subspace.n_directions, radius=radius)
+    small: Domain = Ball(dim=subspace.n_directions, radius=run.ball.radius * subspace.reach)
+    if subspace.n_directions == passes.dim and isinstance(run.domain, Box) and run.schema is None:
+        half = run.domain.half_widths
+        small = Box(-half, half)
     released = run.sketch(projected(passes, subspace.rows), small, n_clusters, n_records)
     model = learn_kmeans(released, n_clusters)
     centers = model.centers @ subspace.rows
@@ -143,24 +150,24 @@ def _round(
     counts: Floats,
     subspace: Subspace,
     account: Account,
-    number: int,
+    name: str,
+    radius: int | None = None,
 ) -> tuple[Floats, Floats, Means]:
     """New centers, whole numbers in the ball, and counts; the means as they were released.
 
     Residuals that are cut count less, and as much less in the number of records: the means are
     means of records with weights, wherever these are cut.
+
+    Charges: the shares "radius" and "round" of that name; the second alone if a radius is given.
     """
-    largest = float(passes.limits[0])
-    norm: Norm = 1 if account.shares.is_pure else 2
-    diameter = 2 * largest * (math.sqrt(passes.dim) if norm == 1 else 1)
-    bins = Bins.of(diameter, norm)
-    histogram, _ = account.counts(f"radius {number}", residual_lengths(passes, centers, bins))
-    radius = bins.quantile(histogram, INSIDE)
+    norm = _norm(account)
+    if radius is None:
+        radius = _radius(passes, centers, account, name)
     weight = max(1, round(COUNT_WEIGHT[norm] * radius))
     sums, kept = residual_sums(passes, centers, radius, weight, norm)
     together = np.concatenate([sums, kept[:, np.newaxis]], axis=1)
     noisy, variance = account.noisy(
-        f"round {number}", together, **round_sensitivities(radius, weight)
+        f"round {name}", together, **round_sensitivities(radius, weight)
     )
     unit = passes.unit
     seen = Means.of(
@@ -178,6 +185,51 @@ def _round(
         noisy[:, :-1] / divisors[:, np.newaxis], variance / divisors**2, divisors, subspace
     )
     return _in_ball(centers + steps, passes), counts, seen
+
+
+def _norm(account: Account) -> Norm:
+    """In which residuals are cut: that of the sensitivity of the noise."""
+    return 1 if account.shares.is_pure else 2
+
+
+def _radius(passes: Passes, centers: Floats, account: Account, name: str) -> int:
+    """What most residuals are within.
+
+    Charges: the share "radius" of that name.
+    """
+    norm = _norm(account)
+    diameter = 2 * float(passes.limits[0]) * (math.sqrt(passes.dim) if norm == 1 else 1)
+    bins = Bins.of(diameter, norm)
+    histogram, _ = account.counts(f"radius {name}", residual_lengths(passes, centers, bins))
+    return bins.quantile(histogram, INSIDE)
+
+
+def _around_the_mean(
+    run: Run, passes: Passes, n_clusters: int, account: Account, n_records: float
+) -> tuple[Floats, Floats]:
+    """Centers, whole numbers in the ball, around the mean of all records, and equal counts.
+
+    As far from it as the best centers of one round cloud of records would be, in random directions.
+
+    Charges: the shares "radius mean" and "round mean".
+    """
+    dim = passes.dim
+    middle, whole = np.zeros((1, dim)), np.array([n_records])
+    radius = _radius(passes, middle, account, "mean")
+    mean, _, _ = _round(passes, middle, whole, all_directions(dim), account, "mean", radius)
+    # Of Gaussian records of width s the radius is about s times this.
+    per_width = math.sqrt(dim) + 0.6 if _norm(account) == 2 else 0.8 * dim + 0.5 * math.sqrt(dim)
+    across = min(radius / per_width, float(passes.limits[0]) / math.sqrt(dim))
+    width = math.sqrt(max(across**2 - float(np.mean(mean**2)), (across / 10) ** 2))
+    directions = spread_directions(n_clusters, dim, run.seed)
+    return _in_ball(mean + width * largest_of(n_clusters) * directions, passes), np.full(
+        n_clusters, n_records / n_clusters
+    )
+
+
+def largest_of(size: int) -> float:
+    """About the expected largest of so many standard normal numbers (Blom, 1958)."""
+    return float(ndtri((size - 0.375) / (size + 0.25)))
 
 
 def _in_ball(centers: Floats, passes: Passes) -> Floats:

@@ -8,6 +8,8 @@ by the squared error that each step is expected to leave, in units of k-means wi
 - Along p directions k clusters whose centers are SPREAD widths apart hide each other now and
   then, the more the fewer directions.
 - The sketch finds centers along the directions (`planning.forecast`), or loses clusters.
+- Where noise hides clusters from a sketch, the mean of all records is released instead, and the
+  rounds begin with centers around it.
 - Rounds begin with what directions and sketch left open. The noise of a round is in proportion
   to its residuals, so that the error falls from round to round down to what the last one leaves.
 """
@@ -15,7 +17,7 @@ by the squared error that each step is expected to leave, in units of k-means wi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -32,11 +34,12 @@ from privsketch.errors import ParameterError
 from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
 
-Directions = Literal["columns", "released", "random"]
-MAX_COLUMNS = 10  # more of them are not sketched without a choice of directions
+Directions = Literal["columns", "released", "random", "mean"]
+# More of them are not sketched without a choice of directions; pure noise hides more.
+MAX_COLUMNS, MAX_PURE_COLUMNS = 20, 10
 # Columns and clusters: pure noise buries directions of more, and planning them takes long.
 MAX_PURE, MAX_DIFFERENT = 100, 20
-# Candidates up to MAX_COLUMNS, of which the forecast takes one; by trial.
+# Candidates, of which the forecast takes one; by trial.
 N_DIRECTIONS = (2, 3, 4, 5, 6, 8, 10)
 N_ROUNDS = (2, 3, 4, 6, 8)  # candidates, by trial; docs/clustering.md has what plans reach
 SUBSPACE_SHARES = (Fraction(1, 10), Fraction(1, 5))  # candidates, by trial
@@ -54,6 +57,18 @@ REMAINDER = 0.25  # of the squared spread, outside of good directions
 FEW = 0.05  # error of few directions for clusters of other shapes
 UNSETTLED = 0.06  # error of no round at all: clusters are not as round as sketches see them
 LOST = 0.3  # error of a sketch from which on clusters are lost that rounds do not find
+# Of a start around the mean, by trial on random studies (docs/clustering.md): what rounds do not
+# find from there, for each cluster, what they begin with, and how far the mean lies from the center
+# of the ball, in squared widths of clusters; candidates for its share with numbers of rounds.
+UNSEEN, AROUND, AWAY = 0.07, 2.5, 6.0
+MEAN_SHARES = ((Fraction(1), 0), (Fraction(1, 2), 1), (Fraction(1, 5), 2))
+WORST = 3.0  # centers around the middle of the domain: better than what noise makes of a sketch
+DOUBTFUL = 1.0  # forecast error from which on centers say more about noise than about records
+TOO_NOISY = "with so few records for this budget the centers may describe the noise"
+AROUND_MEAN = (
+    "with so few records for this budget noise hides clusters: centers start around the mean of "
+    "all records, and may describe the noise"
+)
 
 
 @dataclass(frozen=True)
@@ -62,8 +77,9 @@ class PipelinePlan:
 
     Attributes
     ----------
-    directions : {"columns", "released", "random"}
-        What the sketch looks along: all columns, released directions, or random ones.
+    directions : {"columns", "released", "random", "mean"}
+        What the sketch looks along: all columns, released directions, or random ones. "mean" if
+        there is no sketch: centers start around the mean of all records.
     n_directions, n_rounds : int
     weights : tuple of (str, Fraction)
         Shares of the budget by name; they add up to 1.
@@ -79,21 +95,53 @@ class PipelinePlan:
 
     def describe(self) -> str:
         """In words, one line."""
+        if self.directions == "mean":
+            return f"centers around the mean of all records, {self.n_rounds} rounds"
         along = f"{self.n_directions} {self.directions} directions"
         if self.directions == "columns":
             along = f"all {self.n_directions} columns"
         sketch = float(dict(self.weights)["sketch"])
         return f"sketch along {along} with {sketch:.0%} of the budget, {self.n_rounds} rounds"
 
+    def concerns(self) -> tuple[str, ...]:
+        """What is to be said of a run before it has begun."""
+        if self.excess <= DOUBTFUL:
+            return ()
+        return (AROUND_MEAN if self.directions == "mean" else TOO_NOISY,)
+
 
 def plan_pipeline(n_clusters: int, dim: int, budget: Budget, n_records: float) -> PipelinePlan:
     """The plan of least expected error."""
     n_records = max(n_records, 1.0)
-    if dim <= MAX_COLUMNS:
+    plans: Iterable[PipelinePlan]
+    if dim <= (MAX_COLUMNS if budget.delta > 0 else MAX_PURE_COLUMNS):
         plans = _in_columns(n_clusters, dim, budget, n_records)
     else:
         plans = _along_directions(n_clusters, dim, budget, n_records)
+    around = list(_around_the_mean(n_clusters, dim, budget, n_records))
+    plans = around if n_clusters == 1 else [*around, *plans]
     return min(plans, key=lambda plan: plan.excess)
+
+
+def _around_the_mean(
+    n_clusters: int, dim: int, budget: Budget, n_records: float
+) -> Iterator[PipelinePlan]:
+    """Without a sketch; one cluster is all that there is to find."""
+    missed = UNSEEN * n_clusters if n_clusters > 1 else 0.0
+    for mean, n_rounds in MEAN_SHARES:
+        first = share_weights(None, Fraction(0), 1, budget, n_records)
+        measured = round_noise(1, dim, budget, mean * first["round 0"], n_records) * (1 + AWAY)
+        weights, left = dict[str, Fraction](), AROUND
+        if n_rounds > 0:
+            weights = share_weights(None, mean, n_rounds, budget, n_records)
+            del weights["sketch"]
+            left = rounds_excess(AROUND, n_clusters, dim, budget, weights, n_rounds, n_records)
+        weights |= {
+            "radius mean": mean * first["radius 0"],
+            "round mean": mean * first["round 0"],
+        }
+        error = missed + left + measured * AWAY / (measured + AWAY)
+        yield PipelinePlan("mean", 0, n_rounds, tuple(weights.items()), min(error, WORST))
 
 
 def _in_columns(

@@ -28,7 +28,7 @@ from privsketch.sketching.build import sketch
 _UNIT = 2.0**14  # of the coordinates of a direction
 _ROWS = 4096  # records at a time: 32 KB of float64 for each column
 _TAIL = 1e-6  # chance that a record is cut: of a million records one
-_PURPOSE = 201  # keeps this stream apart from those of frequencies
+_PURPOSE, _PURPOSE_SPREAD = 201, 202  # keep these streams apart from those of frequencies
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,19 @@ def random_directions(dim: int, n_directions: int, seed: int) -> Subspace:
     normal = PublicStream(seed, _PURPOSE).normal(dim * n_directions).reshape(dim, n_directions)
     reach = projected_radius(dim, n_directions, _TAIL) * math.sqrt(n_directions / dim)
     return Subspace(np.linalg.qr(normal)[0], n_directions, reach=min(reach, 1.0))
+
+
+def spread_directions(n: int, dim: int, seed: int) -> Floats:
+    """(n, dim) public random directions, as far from each other as they can be, that sum to 0.
+
+    The first of three or more is none: a center there serves records that no other one does.
+    """
+    size = n - 1 if n > 2 else n
+    normal = PublicStream(seed, _PURPOSE_SPREAD).normal(size * dim).reshape(size, dim)
+    if size <= dim:
+        normal = np.linalg.qr(normal.T)[0].T
+    directions = normal / np.linalg.norm(normal, axis=1, keepdims=True)
+    return np.vstack([np.zeros((n - size, dim)), directions - directions.mean(axis=0)])
 
 
 def release_subspace(

@@ -29,7 +29,7 @@ from privsketch._parallel import one_thread
 from privsketch._typing import Floats
 from privsketch.errors import ParameterError
 from privsketch.learning.kmeans.pruning import prune
-from privsketch.learning.problem import Atoms, Problem, Target, cost, make_target
+from privsketch.learning.problem import Atoms, Problem, Target, cost, make_target, residual_vector
 from privsketch.learning.refine import Overview, find_overview, refine
 from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
 
@@ -52,6 +52,8 @@ SIZES = (4.0, 3.0, 2.0, 1.5)  # atoms per cluster of the richer mixtures
 # more unknowns follow it away from the records: on correlated clusters RSSE rose up to 1.07.
 RICHEST = 0.2
 SHAPE_ITERATIONS = 100  # when atoms get widths or shapes of their own; by trial
+# Atoms that are added for what a mixture leaves, and unknowns then: each explains its own part.
+MAX_GROWN, GROWN_RICHEST = 4, 0.4
 SIZE_ITERATIONS = 60  # when a richer mixture gets fewer atoms; by trial
 
 
@@ -128,12 +130,16 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_init:
             break
     atoms, density = best.atoms, None
     if not best.explains:
-        rich = scatter_particles(best.origin, RICH_SURPLUS * n_clusters, low, high, rng)
+        rich = _everywhere(best.origin, RICH_SURPLUS * n_clusters, low, high, rng)
         rich, n_rich = sharpen(single, rich, best.origin.variance, low, high)
         atoms, density, n_more = choose_density(
             single, atoms, rich, best.uncertainty.expected_cost, low, high
         )
-        n_evaluations += n_rich + n_more
+        grown, n_grown = grow_density(
+            problem, target, density or atoms, best.uncertainty.expected_cost, unit, rng
+        )
+        density = grown or density
+        n_evaluations += n_rich + n_more + n_grown
     atoms, value, n_polish = refine(target, atoms, low, high, n_iterations=POLISH_ITERATIONS)
     uncertainty = best.uncertainty
     if not best.explains:
@@ -187,6 +193,19 @@ def scatter_particles(
         np.full(n_atoms, 1 / n_atoms),
         np.clip(centers, low, high),
         np.array([[overview.variance / 4]]),
+    )
+
+
+def _everywhere(
+    overview: Overview, n_atoms: int, low: Floats, high: Floats, rng: np.random.Generator
+) -> Atoms:
+    """Half of the particles over the cloud, half over the box: small clusters may lie far away."""
+    near = scatter_particles(overview, n_atoms - n_atoms // 2, low, high, rng)
+    far = scatter_particles(whole_box(overview, low, high), n_atoms // 2, low, high, rng)
+    return Atoms(
+        np.concatenate([near.weights, far.weights]) / 2,
+        np.vstack([near.centers, far.centers]),
+        near.variances,
     )
 
 
@@ -262,6 +281,47 @@ def choose_density(
     return best_same, None if best is best_same else best, n_evaluations
 
 
+def grow_density(
+    problem: Problem,
+    target: Target,
+    density: Atoms,
+    expected: float,
+    unit: float,
+    rng: np.random.Generator,
+) -> tuple[Atoms | None, int]:
+    """The mixture with atoms for what it leaves, one by one as long as they pay; evaluations.
+
+    What is left is looked at as the whole was: one Gaussian, from its low frequencies. So a small
+    cluster is found that is far wider than the others, or far from them. None where none pays.
+    """
+    low, high = problem.low, problem.high
+    grown, best = None, information_criterion(target, density, expected)
+    n_evaluations = 0
+    shaped = replace(density, variances=density.axis_variances())
+    for _ in range(MAX_GROWN):
+        left = -residual_vector(target, shaped).reshape(2, -1)
+        rest = replace(problem, moments=(left[0] + 1j * left[1]) * unit)
+        found = find_overview(rest, rng)
+        one = Atoms(
+            np.array([found.weight / unit]),
+            found.center[np.newaxis],
+            np.full((1, len(low)), found.variance),
+        )
+        shaped = Atoms(
+            *(
+                np.concatenate([getattr(part, name) for part in (shaped, one)])
+                for name in ("weights", "centers", "variances")
+            )
+        )
+        shaped, _, n_more = refine(target, shaped, low, high, n_iterations=SHAPE_ITERATIONS)
+        n_evaluations += found.n_evaluations + n_more
+        score = information_criterion(target, shaped, expected, GROWN_RICHEST)
+        if score >= best:
+            break
+        grown, best = shaped, score
+    return grown, n_evaluations
+
+
 def with_own_envelopes(
     target: Target, atoms: Atoms, low: Floats, high: Floats
 ) -> tuple[list[Atoms], int]:
@@ -279,7 +339,9 @@ def with_shapes(target: Target, atoms: Atoms, low: Floats, high: Floats) -> tupl
     return shaped, n_evaluations
 
 
-def information_criterion(target: Target, atoms: Atoms, expected: float) -> float:
+def information_criterion(
+    target: Target, atoms: Atoms, expected: float, richest: float = RICHEST
+) -> float:
     """Schwarz' criterion with unknown variance, floored by the noise; small is good.
 
     `2m log(variance) + p log(2m)` for p parameters and 2m real moments. What a mixture
@@ -289,7 +351,7 @@ def information_criterion(target: Target, atoms: Atoms, expected: float) -> floa
     """
     n_values = 2 * target.n_features
     n_parameters = atoms.weights.size + atoms.centers.size + atoms.variances.size
-    if n_parameters > RICHEST * n_values:
+    if n_parameters > richest * n_values:
         return float("inf")
     misfit = cost(target, atoms) / (1 - n_parameters / n_values)
     variance = max(misfit + expected, np.finfo(float).tiny)
