@@ -49,10 +49,11 @@ def drawn(number: int) -> tuple[dict[str, Any], Floats]:
         "delta": float(rng.choice([0.0, 1e-6])),
         "kind": str(rng.choice(KINDS)),
     }
-    return study, np.clip(_records(study, rng), -1, 1)
+    return study, np.clip(records_of(study, rng), -1, 1)
 
 
-def _records(study: dict[str, Any], rng: np.random.Generator) -> Floats:
+def records_of(study: dict[str, Any], rng: np.random.Generator) -> Floats:
+    """Records of a kind, with the numbers of a study; not all of them in [-1, 1]."""
     n, k, dim = study["n_records"], study["n_clusters"], study["dim"]
     width = 0.208 * k ** (-1 / dim)
     normal = rng.standard_normal((n, dim))
