@@ -58,7 +58,8 @@ EDGE = 0.999  # of the way from the center of the domain
 LABEL_ERROR = 0.05
 ON_EDGE = 0.01  # share of the records around centers on the edge that is worth a word
 PILE = 0.1  # share of the records in the middle of a column that is worth a word
-MIDDLE, NARROW_PILE = 0.1, 0.08  # of half of the column: how near, and how narrow, a pile is
+MIDDLE = 0.1  # of half of the column: how near to its middle a pile is
+NARROW_PILE = 0.5  # of the width of others: how narrow a pile is
 CELLS_PER_CLUSTER = 2  # two numbers for a cluster, at least
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
@@ -520,20 +521,24 @@ def _resolution(design: Design) -> float:
 def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
     """A concern for each column whose missing values, put in the middle, are a pile of records.
 
-    How many are missing is not released; a density that is narrow there tells of a pile.
+    How many are missing is not released. Components in the middle that are far narrower along the
+    column than others tell of a pile.
     """
     density, schema = model.density, sketch.design.schema
     if density is None or schema is None:
         return []
     found = []
-    box = schema.box
+    box, weights = schema.box, density.mixture_weights
     for column, place in schema.places():
         if schema.rule(column) != "center":
             continue
-        offsets = np.abs(density.mixture_means - box.center_vector)[:, place]
-        near = offsets < MIDDLE * box.half_widths[place]
-        narrow = density.mixture_widths[:, place] < NARROW_PILE * box.half_widths[place]
-        share = float(density.mixture_weights[(near & narrow).all(axis=1)].sum())
+        axis = place.start  # columns that have a middle have one coordinate
+        offsets = np.abs(density.mixture_means[:, axis] - box.center_vector[axis])
+        is_near = offsets < MIDDLE * box.half_widths[axis]
+        others = weights * ~is_near
+        squares = np.square(density.mixture_widths[:, axis])
+        usual = float(others @ squares) / max(float(others.sum()), 1e-300)
+        share = float(weights[is_near & (squares < NARROW_PILE**2 * usual)].sum())
         if share >= PILE:
             found.append(
                 f"about {share:.0%} of the records lie in the middle of {column.name!r}, where "

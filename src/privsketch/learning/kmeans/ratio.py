@@ -209,5 +209,39 @@ class _Sight:
         return self.variance * design.dim / max(told, 1e-300)
 
 
-WAVES = Calibration(0.0, {"error": 1.0}, (-5.0, 3.0), (0.0, 0.1), (0.005, 2.0), (0.05, 4.0))
-CELLS = WAVES
+# Of 885 random studies of Fourier and one-bit sketches, and of 296 of cells. Fitted without one of
+# the seven kinds of records and asked about it, intervals held 0.88 and 0.86 of the ratios, and
+# rank correlations were 0.87; of clusters far tighter than a sketch sees they held two thirds.
+WAVES = Calibration(
+    constant=1.1841,
+    weights={
+        "error": 0.3281,
+        "fisher": 0.1127,
+        "stands out": -0.2287,
+        "unexplained": 0.293,
+        "fill": 0.3131,
+        "fineness": -0.042,
+        "columns": 0.2094,
+    },
+    scores=(-4.3375, -3.5555, -2.8766, -2.2755, -1.6108, -0.7268, 0.8472, 1.5152),
+    low=(-0.0064, 0.0008, 0.0079, 0.0219, 0.0432, 0.1015, 0.2265, 0.4406),
+    middle=(0.0051, 0.0236, 0.0642, 0.1122, 0.2296, 0.4047, 0.906, 1.9456),
+    high=(0.0422, 0.41, 0.4897, 0.7123, 1.2547, 2.4797, 4.3209, 6.0247),
+)
+CELLS = Calibration(
+    constant=-0.966,
+    weights={
+        "error": 0.0973,
+        "hopeless": 0.0467,
+        "stands out": -0.195,
+        "is hidden": -0.2499,
+        "unexplained": 0.0959,
+        "fill": 0.1406,
+        "fineness": -2.0141,
+        "columns": 0.0668,
+    },
+    scores=(-5.5814, -4.8422, -4.2081, -3.3502, -2.3942, -1.5626, -0.3711, 1.1253),
+    low=(-0.0272, -0.0041, -0.0041, 0.0, 0.0099, 0.0185, 0.1385, 0.3035),
+    middle=(0.0001, 0.0029, 0.0088, 0.0234, 0.1248, 0.3563, 0.5206, 1.2077),
+    high=(0.01, 0.0299, 0.0602, 0.5035, 0.6434, 1.0414, 3.7779, 5.2449),
+)
