@@ -16,6 +16,7 @@ part in that.
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -103,8 +104,13 @@ def drawn(number: int) -> tuple[dict[str, Any], Floats]:
     return study, records
 
 
-def measured(study: dict[str, Any], records: Floats, domain: ps.Box) -> dict[str, Any] | None:
-    """A study with its signs, what its model foretells, and the ratio; None where it is refused."""
+def measured(
+    study: dict[str, Any], records: Floats, domain: ps.Box, largest: float = math.inf
+) -> dict[str, Any] | None:
+    """A study with its signs, what its model foretells, and the ratio; None where it is refused.
+
+    A search `largest` or more is one for as many clusters as were planned for, or none.
+    """
     design = ps.Design.plan(
         n_components=study["planned"],
         domain=domain,
@@ -114,9 +120,9 @@ def measured(study: dict[str, Any], records: Floats, domain: ps.Box) -> dict[str
         random_state=study["number"],
     )
     asked, size = study["asked"], design.n_features * design.dim
-    if asked * size > LARGE:
+    if asked * size > largest:
         asked = study["planned"]
-    if asked * size > 2 * LARGE:
+    if asked * size > 2 * largest:
         return None
     sketch = ps.sketch(records, design)
     try:
@@ -142,7 +148,7 @@ def random_studies(first: int, n_studies: int) -> Iterator[dict[str, Any]]:
     for number in range(first, first + n_studies):
         study, records = drawn(number)
         half = study["half_width"]
-        found = measured(study, records, ps.Box(-half, half, dim=study["dim"]))
+        found = measured(study, records, ps.Box(-half, half, dim=study["dim"]), LARGE)
         if found is not None:
             yield found
 

@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from privsketch.formats import fingerprint
-from privsketch.learning.kmeans.ratio import CELLS, RANGES, WAVES
+from privsketch.learning.kmeans.ratio import CELLS, RANGES, WAVES, foretold_ratio
 from privsketch.learning.uncertainty import concerns
 from privsketch.models.base import nearest
 from privsketch.report.html import report_page
@@ -128,6 +128,19 @@ def test_a_sketch_of_nothing_is_hopeless():
     empty = ps.sketch(np.empty((0, 2)), sketch.design)
     assert ps.learn_kmeans(empty, 6).cost_ratio.is_bad
     assert ps.learn_kmeans(empty, 1).cost_ratio is not None
+
+
+@pytest.mark.parametrize("feature_map", ["fourier", "cells"])
+def test_fits_too_large_for_standard_errors_are_told_by_theory(feature_map):
+    model, sketch = learned(clusters(), epsilon=3.0, feature_map=feature_map)
+    found = foretold_ratio(model, None, sketch)
+    assert found.estimate == pytest.approx(model.cost_ratio.estimate, abs=0.05)
+
+
+def test_balls_and_masks_are_no_matter():
+    masks = ps.Masks("poisson", rate=0.5)
+    model, _ = learned(clusters(), domain=ps.Ball(2, 1.5), masks=masks)
+    assert model.cost_ratio.low < model.cost_ratio.estimate < model.cost_ratio.high
 
 
 def test_it_is_told_in_words_and_on_the_page():
