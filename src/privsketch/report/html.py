@@ -235,6 +235,7 @@ def _quality_card(picture: Picture) -> tuple[str, str]:
 def _fit_details(picture: Picture, sketch: Sketch) -> str:
     return (
         "<details><summary>Does the model explain the sketch?</summary>"
+        f"<p>Its misfit is {picture.misfit:.2f} times what noise and sampling leave.</p>"
         f"{fit_plots(picture, sketch)}</details>"
     )
 
