@@ -2,7 +2,7 @@
 
     python -m benchmarks ratios                                20 data sets, 10 runs each, and
                                                                k far from what was planned for
-    python -m benchmarks ratios --calibrate --studies 2000 --output rows.jsonl
+    python -m benchmarks ratios --calibrate --output rows.jsonl
     python -m benchmarks ratios --calibrate --read rows.jsonl  constants of learning/kmeans/ratio.py
 
 A *ratio* is the k-means cost of a model's centers on the raw records over what scikit-learn's
@@ -378,7 +378,7 @@ def print_tables(output: Path | None = None) -> None:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--calibrate", action="store_true", help="print constants of a model")
-    parser.add_argument("--studies", type=int, default=2000, help="random ones to calibrate with")
+    parser.add_argument("--studies", type=int, default=1215, help="random ones to calibrate with")
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
     parser.add_argument("--output", type=Path, help="file of lines of JSON to add to")
     parser.add_argument("--read", type=Path, nargs="*", help="files to read studies from")
