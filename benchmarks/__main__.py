@@ -28,6 +28,7 @@ NAMES = (
     "persons",
     "processors",
     "projection_noise",
+    "ratios",
     "regret",
     "release",
     "sparse",

@@ -1,6 +1,7 @@
 """Whether a model may be believed: intervals that cover, numbers of clusters that are right.
 
     python -m benchmarks trust                 both tables of benchmarks/README.md
+    python -m benchmarks trust --ratio         foretold k-means costs; see `ratios`
 
 Coverage: how often center +- 1.645 standard errors contains the true coordinate, over simulated
 tables and releases; 0.90 is ideal. True are the k-means centers of the population (of 400,000
@@ -18,6 +19,7 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from benchmarks.common import parser_of
+from benchmarks.ratios import print_tables as ratio_tables
 from privsketch._typing import Floats
 
 
@@ -91,7 +93,11 @@ def right_numbers(kind: str, dim: int, epsilon: float, delta: float) -> tuple[in
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--repetitions", type=int, default=20, help="tables per coverage")
+    parser.add_argument("--ratio", action="store_true", help="foretold k-means costs instead")
     arguments = parser.parse_args()
+    if arguments.ratio:
+        ratio_tables()
+        return
     print("coverage of 90 % intervals")
     for k, dim, n, epsilon, delta in (
         (10, 10, 100_000, 1.0, 1e-6),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from privsketch.learning.mixture.learner import learn_gaussian_mixture
     from privsketch.learning.pca.learner import learn_pca
     from privsketch.ledger.book import Ledger
-    from privsketch.models.clusters import ClusterModel
+    from privsketch.models.clusters import ClusterModel, CostRatio
     from privsketch.models.components import PCAModel
     from privsketch.models.mixture import GaussianMixtureModel
     from privsketch.noise.composition import Composition, compose
@@ -71,6 +71,7 @@ _HOMES = {
     "Distances": "projection.distances",
     "GaussianMixtureModel": "models.mixture",
     "ClusterModel": "models.clusters",
+    "CostRatio": "models.clusters",
     "Composition": "noise.composition",
     "Comparison": "comparison.result",
     "Cost": "sketching.estimate",
@@ -128,6 +129,7 @@ __all__ = [
     "Composition",
     "Comparison",
     "Cost",
+    "CostRatio",
     "KMeansOptions",
     "Key",
     "Ledger",

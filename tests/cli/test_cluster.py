@@ -103,7 +103,7 @@ def test_a_sketch_is_planned_made_and_learned_from(folder, no_noise):
     assert model.receipt.source == "model"
     assert "method      sketch" in told.stdout
     assert "the source is named after the output, model" in told.stdout
-    assert "misfit" in (folder / "r.html").read_text()
+    assert "k-means cost" in (folder / "r.html").read_text()
 
 
 @pytest.mark.parametrize("method", ["auto", "sketch"])

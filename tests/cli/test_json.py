@@ -269,6 +269,7 @@ def test_a_model_is_told_as_its_file_has_it_and_in_units(files):
         assert row["values"]["day"] == str(one["day"].date())
         assert row["standard_errors"].keys() == row["values"].keys()
     assert found["concerns"] == list(model.concerns)
+    assert found["model"]["cost_ratio"]["estimate"] == model.cost_ratio.estimate
 
 
 def test_a_look_is_marked_as_private(files):

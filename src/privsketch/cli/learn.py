@@ -121,6 +121,8 @@ def _learn(
     released: Sketch, task: str, given: dict[str, Any]
 ) -> ClusterModel | GaussianMixtureModel | PCAModel:
     """The model of a task; options of the other ones are refused."""
+    import warnings
+
     import privsketch as ps
 
     own = {
@@ -134,7 +136,9 @@ def _learn(
             raise click.UsageError(f"{option} does not go with --task {task}")
     number = given.pop("number", None)
     if task == "kmeans":
-        return ps.learn_kmeans(released, number, **given)
+        with warnings.catch_warnings():  # what they say is among the concerns, which are shown
+            warnings.simplefilter("ignore", ps.PrivsketchWarning)
+            return ps.learn_kmeans(released, number, **given)
     if task == "pca":
         return ps.learn_pca(released, number, **given)
     if number == "auto":

@@ -28,6 +28,7 @@ from scipy.linalg.lapack import strtri
 from privsketch._typing import Floats, Real
 from privsketch.design.forecast import HOPELESS
 from privsketch.design.recipe import Design
+from privsketch.design.size import carried_clusters
 from privsketch.domain import Ball, Domain
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
 from privsketch.kernels.pairs import compile_phases
@@ -56,6 +57,10 @@ EDGE = 0.999  # of the way from the center of the domain
 # clusters and labels, in the demo and in four of six tables of labels that were tried.
 LABEL_ERROR = 0.05
 ON_EDGE = 0.01  # share of the records around centers on the edge that is worth a word
+PILE = 0.1  # share of the records in the middle of a column that is worth a word
+MIDDLE = 0.1  # of half of the column: how near to its middle a pile is
+NARROW_PILE = 0.5  # of the width of others: how narrow a pile is
+CELLS_PER_CLUSTER = 2  # two numbers for a cluster, at least
 MISFIT = 1.5  # misfit over expectation above which the clusters do not explain the sketch
 
 
@@ -513,22 +518,71 @@ def _resolution(design: Design) -> float:
     return float(sides.min()) / 2
 
 
+def in_the_middle(model: ClusterModel, sketch: Sketch) -> list[str]:
+    """A concern for each column whose missing values, put in the middle, are a pile of records.
+
+    How many are missing is not released. Components in the middle that are far narrower along the
+    column than others tell of a pile.
+    """
+    density, schema = model.density, sketch.design.schema
+    if density is None or schema is None:
+        return []
+    found = []
+    box, weights = schema.box, density.mixture_weights
+    for column, place in schema.places():
+        if schema.rule(column) != "center":
+            continue
+        axis = place.start  # columns that have a middle have one coordinate
+        offsets = np.abs(density.mixture_means[:, axis] - box.center_vector[axis])
+        is_near = offsets < MIDDLE * box.half_widths[axis]
+        others = weights * ~is_near
+        squares = np.square(density.mixture_widths[:, axis])
+        usual = float(others @ squares) / max(float(others.sum()), 1e-300)
+        share = float(weights[is_near & (squares < NARROW_PILE**2 * usual)].sum())
+        if share >= PILE:
+            found.append(
+                f"about {share:.0%} of the records lie in the middle of {column.name!r}, where "
+                "missing values were put: clusters may be about what is missing"
+            )
+    return found
+
+
+def beyond_carried(n_clusters: int, design: Design) -> list[str]:
+    """A concern if more clusters were asked for than the numbers of a sketch carry."""
+    if design.cells is None:
+        carried, noun = carried_clusters(design.dim, design.n_features), "features"
+    else:
+        carried, noun = max(design.n_features // CELLS_PER_CLUSTER, 1), "cells"
+    if n_clusters <= carried:
+        return []
+    return [
+        f"n_clusters={n_clusters}: a sketch of {design.n_features} {noun} in {design.dim} columns "
+        f"carries about {carried}; plan a design for as many clusters as are asked for"
+    ]
+
+
 def concerns(model: ClusterModel, sketch: Sketch) -> tuple[str, ...]:
-    """Reasons to doubt the clusters, in words."""
+    """Reasons to doubt the clusters, in words: to doubt that they serve k-means.
+
+    Noise and misfit are reasons where the cost may suffer from them, or where nobody can tell.
+    """
+    design, density, ratio = sketch.design, model.density, model.cost_ratio
     noise, found = drowned(sketch, model.n_clusters, model.n_records, "cluster", "centers")
-    design = sketch.design
-    on_edge = on_the_edge(model.centers, model.weights, design.domain, design.schema)
-    found += on_edge
-    found += missing_records(model.n_records, sketch)
-    density = model.density
-    if density is None:
-        return tuple(found)
-    if density.misfit > MISFIT and not density.explains:
+    if density is not None and density.misfit > MISFIT and not density.explains:
         found.append(
             f"the misfit is {density.misfit:.1f} times what noise and sampling leave: more "
             "clusters, clusters of other shapes, or a search that got stuck (try more starts); "
             f"centers can still be good{label_words(sketch)}"
         )
+    if ratio is not None:
+        found = [f"the k-means cost is {ratio.describe()}", *found] if ratio.is_bad else []
+    found += beyond_carried(model.n_clusters, design)
+    on_edge = on_the_edge(model.centers, model.weights, design.domain, design.schema)
+    found += on_edge
+    found += missing_records(model.n_records, sketch)
+    found += in_the_middle(model, sketch)
+    if density is None:
+        return tuple(found)
     finest = _resolution(design)
     mean = model.weights @ model.centers
     spread = math.sqrt(float(np.mean(model.weights @ np.square(model.centers - mean))))

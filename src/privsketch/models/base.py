@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -46,6 +46,7 @@ class Model:
     KIND: ClassVar[str]
     ARRAYS: ClassVar[tuple[str, ...]]
     ABSENT: ClassVar[tuple[str, ...]] = ()  # arrays that may be None, where nobody can tell
+    LATER: ClassVar[tuple[str, ...]] = ()  # fields that files of earlier versions do not have
 
     receipt: Receipt
     columns: tuple[str, ...] | None
@@ -143,6 +144,8 @@ class Model:
         content["columns"] = None if self.columns is None else list(self.columns)
         content["concerns"] = list(self.concerns)
         content["schema"] = None if self.schema is None else self.schema.to_json()
+        if content.get("cost_ratio") is not None:
+            content["cost_ratio"] = asdict(content["cost_ratio"])
         if content.get("domain") is not None:
             content["domain"] = domain_to_json(content["domain"])
         return document(self.KIND, content)
@@ -160,6 +163,7 @@ class Model:
     def from_bytes(cls, data: bytes, what: str = "model") -> Self:
         """A model from the bytes of its file; `what` names it in errors."""
         content = document_content(data, cls.KIND, what)
+        content = {**dict.fromkeys(cls.LATER), **content}
         found = require_fields(content, cls.field_names(), what)
         with reading(what):
             given = [

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from privsketch._typing import Floats
 from privsketch.domain import Domain, domain_from_json
 from privsketch.errors import ParameterError, require_one_of
+from privsketch.formats import require_fields
 from privsketch.models.base import (
     Model,
     as_rows,
@@ -33,6 +34,46 @@ DECODERS = ("joint", "cl-ompr")  # that can be asked for by name
 _KNOWN_DECODERS = (*DECODERS, "cells")
 LOSSES = ("squares", "distances")
 COUNTS = ("released", "public", "stated")
+BAD_ESTIMATE, BAD_HIGH = 1.15, 2.0  # cost ratios that are a reason to be careful
+
+
+@dataclass(frozen=True)
+class CostRatio:
+    """K-means cost of centers over that of k-means on the records themselves, as foretold.
+
+    From what was released, and from studies with known records (docs/learning.md).
+
+    Attributes
+    ----------
+    estimate : float
+        The ratio is as often above as below.
+    low, high : float
+        Ends of a 90 % interval.
+    """
+
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the cost is likely, or may well be, far above that of k-means."""
+        return self.estimate > BAD_ESTIMATE or self.high > BAD_HIGH
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Estimate and ends with the digits that matter."""
+        return _times(self.estimate), _times(self.low), _times(self.high)
+
+    def describe(self) -> str:
+        """The ratio in words."""
+        estimate, low, high = self.texts
+        return f"about {estimate} times ({low} to {high}) that of k-means on the records themselves"
+
+
+def _times(ratio: float) -> str:
+    """A ratio with the digits that matter."""
+    return f"{ratio:.2f}" if ratio < 1.995 else f"{ratio:.1f}" if ratio < 9.95 else f"{ratio:.0f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +144,9 @@ class ClusterModel(Model):
         The Gaussians fitted to the sketch, n_clusters of them or more; `centers` are
         the k-means centers of this mixture.
     decoder : {"joint", "cl-ompr", "cells"}, optional
+    cost_ratio : CostRatio, optional
+        What the centers cost on the records over what k-means would reach on them, for this number
+        of clusters: an estimate with a 90 % interval. None without a sketch, and for "cl-ompr".
     design_fingerprint : str
         That of the sketch's design; empty without a sketch.
     schema : Schema, optional
@@ -121,6 +165,7 @@ class ClusterModel(Model):
         "mixture_widths",
     )
     ABSENT: ClassVar[tuple[str, ...]] = ARRAYS[2:]
+    LATER: ClassVar[tuple[str, ...]] = ("cost_ratio",)
 
     centers: Floats
     weights: Floats
@@ -143,6 +188,7 @@ class ClusterModel(Model):
     mixture_means: Floats | None = None
     mixture_widths: Floats | None = None
     decoder: str | None = None
+    cost_ratio: CostRatio | None = None
     design_fingerprint: str = ""
     schema: Schema | None = None
 
@@ -243,6 +289,8 @@ class ClusterModel(Model):
         what = f"{self.task:<11} {clusters} of about {self.n_records:.0f} records"
         lines = [what if self.decoder is None else f"{what}, decoder {self.decoder}"]
         lines.append(f"method      {self.method}" + (f": {self.reason}" if self.reason else ""))
+        if self.cost_ratio is not None:
+            lines.append(f"accuracy    k-means cost {self.cost_ratio.describe()}")
         if self.misfit is not None:
             lines.append(f"fit         misfit {self.misfit:.2f} of what noise and sampling leave")
         if self.width is not None and self.schema is None:
@@ -291,7 +339,19 @@ class ClusterModel(Model):
         domain = None if fields["domain"] is None else domain_from_json(fields["domain"])
         if domain is not None and domain.dim != centers.shape[1]:
             raise ParameterError(f"domain: expected one of `dim={centers.shape[1]}` columns")
-        return {"domain": domain}
+        return {"domain": domain, "cost_ratio": _checked_ratio(fields["cost_ratio"])}
+
+
+def _checked_ratio(value: Any) -> CostRatio | None:
+    """A ratio as a file has it."""
+    if value is None:
+        return None
+    found = require_fields(value, CostRatio.__dataclass_fields__, "cost_ratio")
+    require_numbers(found, tuple(CostRatio.__dataclass_fields__))
+    ratio = CostRatio(**found)
+    if not 0 < ratio.low <= ratio.estimate <= ratio.high:
+        raise ParameterError("cost_ratio: the estimate is not between its ends")
+    return ratio
 
 
 _NUMBERS = ("width", "residual", "expected_residual", "residual_spread")

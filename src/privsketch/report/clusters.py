@@ -31,7 +31,7 @@ from privsketch.drawing.moments import draw_moduli
 from privsketch.errors import ParameterError
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
 from privsketch.models.base import diagonal_matrices
-from privsketch.models.clusters import ClusterModel
+from privsketch.models.clusters import ClusterModel, CostRatio
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.receipt import Receipt
 from privsketch.report.drawing import beside, plot_of
@@ -69,6 +69,8 @@ class Picture:
         Residual over its expectation.
     explained : bool
         Whether noise and sampling account for the residual.
+    cost_ratio : CostRatio or None
+        Of clusters: what they cost over what k-means on the records would.
     """
 
     noun: str
@@ -85,6 +87,7 @@ class Picture:
     column_names: list[str]
     design_fingerprint: str
     schema: Schema | None = None
+    cost_ratio: CostRatio | None = None
 
     @property
     def drawn(self) -> dict[int, Column | None]:
@@ -174,6 +177,7 @@ def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
         column_names=model.column_names,
         design_fingerprint=model.design_fingerprint,
         schema=model.schema,
+        cost_ratio=model.cost_ratio if isinstance(model, ClusterModel) else None,
     )
 
 

@@ -207,7 +207,7 @@ def _content(
         cards=[
             (f"{picture.size}", f"{picture.noun}s"),
             record_card(picture.n_records, sketch),
-            (f"{picture.misfit:.2f}", "misfit / what noise leaves"),
+            _quality_card(picture),
         ],
         notes=notes_of((*picture.receipt.cautions, *picture.concerns), _all_well(picture)),
         sections=[
@@ -223,9 +223,19 @@ def _content(
     )
 
 
+def _quality_card(picture: Picture) -> tuple[str, str]:
+    """How good the parts are: of clusters what they cost, of others how they fit."""
+    ratio = picture.cost_ratio
+    if ratio is None:
+        return f"{picture.misfit:.2f}", "misfit / what noise leaves"
+    estimate, low, high = ratio.texts
+    return estimate, f"times the k-means cost on the records themselves ({low} to {high})"
+
+
 def _fit_details(picture: Picture, sketch: Sketch) -> str:
     return (
         "<details><summary>Does the model explain the sketch?</summary>"
+        f"<p>Its misfit is {picture.misfit:.2f} times what noise and sampling leave.</p>"
         f"{fit_plots(picture, sketch)}</details>"
     )
 
@@ -238,4 +248,6 @@ def _all_well(picture: Picture) -> str:
             "explain the sketch but for a little more than noise and sampling leave: records have "
             "shapes of their own."
         )
-    return f"The {picture.noun}s {words}"
+    cost = picture.cost_ratio
+    quality = "" if cost is None else f" Their k-means cost is {cost.describe()}."
+    return f"The {picture.noun}s {words}{quality}"

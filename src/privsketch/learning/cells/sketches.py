@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from privsketch._typing import Floats
+from privsketch.design.cautions import warn_of
 from privsketch.design.recipe import require_cells
 from privsketch.features.cells import axis_edges
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.decoder import CellSolution, choose_number, decode_cells
 from privsketch.learning.kmeans.outcome import model_of
 from privsketch.learning.problem import Atoms
-from privsketch.learning.uncertainty import no_knowledge
+from privsketch.learning.uncertainty import beyond_carried, no_knowledge
 from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.sketch import Sketch
 
@@ -51,6 +52,7 @@ def kmeans_of_cells(
             most = max_clusters
         n_clusters = choose_number(boxes, most, rng)
     require_cells(int(n_clusters), design.n_features, "n_clusters")
+    warn_of(beyond_carried(int(n_clusters), design))
     found = decode_cells(boxes, int(n_clusters), rng)
     half_widths = design.domain.half_widths
     errors = found.standard_errors

@@ -18,6 +18,7 @@ from sklearn.cluster import kmeans_plusplus
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats
+from privsketch.design.cautions import warn_of
 from privsketch.design.recipe import Design, require_features
 from privsketch.design.size import carried_clusters
 from privsketch.errors import ParameterError, require_count, require_one_of
@@ -28,7 +29,7 @@ from privsketch.learning.kmeans.number import choose_size
 from privsketch.learning.kmeans.ompr import decode_ompr
 from privsketch.learning.kmeans.outcome import model_of
 from privsketch.learning.problem import Atoms, Problem, checked_sketch, problem_of
-from privsketch.learning.uncertainty import Solution, no_knowledge
+from privsketch.learning.uncertainty import Solution, beyond_carried, no_knowledge
 from privsketch.models.base import nearest
 from privsketch.models.clusters import DECODERS, ClusterModel
 from privsketch.sketching.sketch import Sketch
@@ -97,6 +98,7 @@ def learn_kmeans(
         return kmeans_of_cells(sketch, n_clusters, max_clusters, rng)
     problem = problem_of(sketch)
     number = _number_of_clusters(problem, design, n_clusters, max_clusters, rng)
+    warn_of(beyond_carried(number, design))
     if n_init is None:
         size = number * design.n_features * design.dim
         n_init = DEFAULT_STARTS if size <= LARGE else 2

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from privsketch._typing import Floats
+from privsketch.learning.kmeans.ratio import foretold_ratio
 from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import concerns, with_label_errors
 from privsketch.models.base import nearest
@@ -63,6 +64,7 @@ def model_of(
         schema=design.schema,
         domain=domain,
     )
+    fit = replace(fit, cost_ratio=foretold_ratio(fit, errors, sketch))
     return replace(fit, concerns=concerns(fit, sketch))
 
 
