@@ -110,8 +110,9 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
     {domain}
     method : {"auto", "sketch", "pipeline", "cells", "partition-tree", "lloyd", "grid", \
             "sample-aggregate", "k-variates"}
-        "sketch" releases one sketch and learns from it. "pipeline" looks along few directions
-        with a sketch and improves its centers in noisy rounds; it is made for many columns.
+        "sketch" releases one sketch and learns from it. "pipeline" starts with a sketch of all
+        columns or along few directions, or around the mean of all records where noise would hide
+        clusters, and improves its centers in noisy rounds.
         "cells" counts records of a grid, and looks again where they are many: pure, for up to
         five columns.
         "partition-tree" is the method of Balcan et al. (2017), "lloyd" noisy rounds of Lloyd's,

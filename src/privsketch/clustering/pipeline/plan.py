@@ -55,7 +55,8 @@ OVERLAP = 0.55  # records in the wrong cluster: exp(-OVERLAP separation^2), meas
 GATHERED = 1.25  # released directions hold more of the spread than random ones
 REMAINDER = 0.25  # of the squared spread, outside of good directions
 FEW = 0.05  # error of few directions for clusters of other shapes
-UNSETTLED = 0.06  # error of no round at all: clusters are not as round as sketches see them
+UNSETTLED = 0.04  # error of no round at all: clusters are not as round as sketches see them
+UNSTEADY = 0.5  # of the noise of a round stays: clusters of fewer records have more, steps err
 LOST = 0.3  # error of a sketch from which on clusters are lost that rounds do not find
 # Of a start around the mean, by trial on random studies (docs/clustering.md): what rounds do not
 # find from there, for each cluster, what they begin with, and how far the mean lies from the center
@@ -329,7 +330,7 @@ def rounds_excess(
         measured = noise * (1 + left)
         left = measured * left / (measured + left)  # shrinkage weighs both
     astray = max(0.0, radius_noise(budget, weights["radius 0"], n_records) - RADIUS_NOISE)
-    return left + UNSETTLED / (1 + n_rounds) ** 2 + astray
+    return left + UNSTEADY * noise + UNSETTLED / (1 + n_rounds) ** 2 + astray
 
 
 def round_noise(

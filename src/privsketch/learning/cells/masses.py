@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.special import ndtr
 
 from privsketch._typing import Floats, Indices
@@ -141,8 +142,7 @@ class Partition:
         parts = self.by_axis(factors)
         if self.shape is not None:
             return _products(parts)
-        at_boxes = [part[:, i] for part, i in zip(parts, self.index, strict=True)]
-        return reduce(np.multiply, at_boxes)
+        return reduce(np.multiply, self._at_boxes(parts)).T
 
     def sums(self, weights: Floats, factors: Floats) -> Floats:
         """(n_boxes,) mass of all components together."""
@@ -150,7 +150,7 @@ class Partition:
         if self.shape is not None:
             return _sums_of_grid(weights, parts)
         if not self.blocks:
-            return np.asarray(weights @ self.rows(factors))
+            return np.asarray(reduce(np.multiply, self._at_boxes(parts)) @ weights)
         found = np.empty(self.n_boxes)
         for block in self.blocks:
             found[block.boxes] = _sums_of_grid(weights, block.of(parts))[block.places]
@@ -184,14 +184,29 @@ class Partition:
             return np.hstack(_contract_grid(values, parts))
         if self.blocks:
             return self._contract_blocks(values, parts)
-        at_boxes = [part[:, i] for part, i in zip(parts, self.index, strict=True)]
+        at_boxes = self._at_boxes(parts)
         found = []
-        for d, part in enumerate(parts):
-            product = np.broadcast_to(values, at_boxes[0].shape)
-            for e, factor in enumerate(at_boxes):
-                product = product * factor if e != d else product
-            found.append(_sums_by(product, self.index[d], part.shape[1]))
+        for d, members in enumerate(self._members):
+            others = [factor for e, factor in enumerate(at_boxes) if e != d]
+            product = np.broadcast_to(values[:, None], at_boxes[0].shape)
+            found.append((members @ reduce(np.multiply, others, product)).T)
         return np.hstack(found)
+
+    def _at_boxes(self, parts: list[Floats]) -> list[Floats]:
+        """For each axis (n_boxes, rows) factors of the boxes: whole rows are copied fastest."""
+        return [
+            np.ascontiguousarray(part.T)[place]
+            for part, place in zip(parts, self.index, strict=True)
+        ]
+
+    @cached_property
+    def _members(self) -> list[csr_array]:
+        """For each axis (n_intervals, n_boxes) ones where a box has the interval."""
+        boxes = np.arange(self.n_boxes)
+        return [
+            csr_array((np.ones(self.n_boxes), (place, boxes)), shape=(int(size), self.n_boxes))
+            for place, size in zip(self.index, np.diff(self.begins), strict=True)
+        ]
 
     def _contract_blocks(self, values: Floats, parts: list[Floats]) -> Floats:
         """The same, grid by grid."""
@@ -348,11 +363,3 @@ def _contract_rows(values: Floats, factors: list[Floats]) -> list[Floats]:
     over_right = np.matmul(table, right[:, :, None])[:, :, 0]
     over_left = np.matmul(left[:, None, :], table)[:, 0, :]
     return _contract_rows(over_right, factors[:half]) + _contract_rows(over_left, factors[half:])
-
-
-def _sums_by(rows: Floats, index: Indices, size: int) -> Floats:
-    """(rows, size) sums over the boxes of each interval."""
-    n_rows = len(rows)
-    places = index + size * np.arange(n_rows)[:, None]
-    sums = np.bincount(places.reshape(-1), rows.reshape(-1), n_rows * size)
-    return np.asarray(sums.reshape(n_rows, size), dtype=np.float64)
