@@ -40,9 +40,10 @@ CHOOSE_NOISE = ("lloyd", "sample-aggregate", "k-variates")  # their noise can be
 _SPARSE_STARTS: dict[str, Start] = {"pipeline": "sketch", "partition-tree": "trees"}
 # Of "auto", from 1,100 random studies of seven kinds, 1 to 40 columns, with and without a delta
 # (benchmarks/worlds.py): what is lost on average against the best method of each, as a factor.
-CELL_COLUMNS = 4  # up to so many, cells lose 1.03; sketches and pipelines 1.6
+CELL_COLUMNS = 2  # up to so many, cells lose 1.03; sketches and pipelines 1.6
 PURE_CELL_COLUMNS = 7  # without a delta they lose 1.03, pipelines 1.7
 DELTA_CELL_COLUMNS = 7  # with one, 1.2 as pipelines do, and 1.1 if forecasts choose
+FEW_COLUMNS = 4  # where nothing can be forecast: cells, pipelines beyond
 # Forecasts are for clusters that touch: many kinds are worse off in a sketch than in cells, and
 # tight ones in cells than in a sketch that is sure of what it sees.
 _FOR_CELLS, _SURE = 2.0, 0.05
@@ -90,7 +91,7 @@ def chosen_method(
         require_count("n_nonzero", n_nonzero)
         return Choice("pipeline", f"records have at most {n_nonzero} entries of {dim}")
     few = "1 column is" if dim == 1 else f"{dim} columns are"
-    if dim <= CELL_COLUMNS:
+    if dim <= (CELL_COLUMNS if n_records is not None else FEW_COLUMNS):
         return Choice("cells", f"{few} few, and cells of a grid see most of them")
     if budget.delta == 0 and dim <= PURE_CELL_COLUMNS:
         return Choice("cells", f"without a delta, cells of {dim} columns have the least noise")
@@ -99,7 +100,8 @@ def chosen_method(
         by_sketch = plan_pipeline(n_clusters, dim, budget, n_records).excess
         if by_sketch > _SURE and by_cells < _FOR_CELLS * by_sketch:
             return Choice("cells", f"{few} few enough that cells are expected to lose less")
-    return Choice("pipeline", f"{few} many: a sketch or the mean of all, then rounds")
+        return Choice("pipeline", f"a sketch of {dim} columns is expected to lose less than cells")
+    return Choice("pipeline", f"{few} many: a sketch, or the mean of all, then rounds")
 
 
 def expected_of_cells(n_clusters: int, domain: Domain, budget: Budget, n_records: float) -> float:
