@@ -125,17 +125,48 @@ SLOW = {
     "papers/test_targets.py::test_figure_4_follows_its_closed_form": 0,
     "papers/test_targets.py::test_projected_records_have_variance_d_over_k": 0,
     "papers/test_targets.py::test_rows_read_from_a_file_say_the_same": 0,
+    "comparison/test_comparison.py::test_a_cluster_that_one_source_has_alone": 0,
+    "comparison/test_comparison.py::test_own_shares_are_no_alarm_and_alike_sources_are_alike": 0,
+    "benchmarks/test_regret.py::test_one_small_cell_is_run_by_every_method": 0,
+    "papers/test_pages.py::test_a_page_has_what_lies_beside_its_text": 0,
+    "report/test_report.py::test_a_malicious_source_is_escaped": 0,
+    "cli/test_cli.py::test_the_whole_story": 0,
+    "comparison/test_comparison.py::"
+    "test_of_units_that_do_the_same_the_one_is_named_that_changes_least": 0,
+    "noise/test_account.py::test_a_share_implies_what_its_receipt_claims": 0,
+    "estimators/test_estimators.py::test_missing_values_in_fit_and_predict": 0,
+    "cli/test_stopping.py::test_a_job_that_ignores_interrupts_goes_on": 0,
+    "learning/test_learning.py::test_close_to_k_means_on_the_records": 0,
+    "clustering/test_pipeline.py::test_clusters_in_many_columns_are_found": 0,
+    "estimators/test_estimators.py::test_names_of_columns_reach_the_model": 0,
+    "clustering/test_cells_method.py::test_a_domain_that_cuts_is_a_concern": 0,
+    "cli/test_own_table.py::test_results_are_in_the_units_of_the_table": 0,
+    "cli/test_cli.py::test_files_of_value_are_not_replaced_unawares": 0,
+    "estimators/test_tables.py::test_k_means_of_a_table": 0,
+    "clustering/test_cells_method.py::test_schemas_and_persons_are_respected": 0,
+    "cli/test_ledger_options.py::"
+    "test_the_same_records_under_another_name_are_told_to_the_holder_alone": 0,
+    "design/test_utility.py::test_lemma_26_against_real_releases": 0,
+    "cli/test_ledger_options.py::test_the_environment_names_the_ledger": 0,
+    "papers/test_targets.py::test_distances_are_unbiased_with_the_corrected_variance": 0,
+    "comparison/test_comparison.py::test_a_picture_can_be_drawn": 0,
 }
+# Of other tests with many cases, quick runs take every n-th: (cases from which on, n).
+SAMPLED = ((20, 10), (4, 4))
+FEW = 2000  # of all tests: fewer are some that were asked for
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items):
     """Mark cases of tests that are mostly slow, all but every n-th."""
     seen = Counter()
+    cases = Counter(item.nodeid.partition("[")[0] for item in items)
     for item in items:
         test = item.nodeid.partition("[")[0]
         marker = item.get_closest_marker("mostly_slow")
         every = marker.kwargs["quick_every"] if marker else SLOW.get(test.removeprefix("tests/"))
+        if every is None and len(items) > FEW:  # else somebody asks for these
+            every = next((n for least, n in SAMPLED if cases[test] >= least), None)
         if every is not None:
             if every == 0 or seen[test] % every:
                 item.add_marker("slow")

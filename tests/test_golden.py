@@ -19,13 +19,19 @@ from privsketch.testing import without_noise
 FOLDER = Path(__file__).parent / "golden"
 ONE_BAND = {"frequency_scale": (0.0625, 1.0)}
 DESIGNS = {
-    "gaussian": {"budget": ps.Budget(1.0, 1e-6), **ONE_BAND},
-    "cube-one-bit": {"budget": ps.Budget(0.5), "feature_map": "one-bit", **ONE_BAND},
+    "gaussian": {"budget": ps.Budget(1.0, 1e-6), "n_features": 50, **ONE_BAND},
+    "cube-one-bit": {
+        "budget": ps.Budget(0.5),
+        "feature_map": "one-bit",
+        "n_features": 50,
+        **ONE_BAND,
+    },
     "laplace-replace": {
         "budget": ps.Budget(2.0, neighbours="replace"),
         "noise": "laplace",
         "domain": ps.Ball(dim=3, radius=2.5, center=[0.5, 0.0, -0.5]),
         "frequency_scale": 0.4,
+        "n_features": 50,
         "columns": ["a", "b", "c"],
     },
     "structured": {
@@ -62,6 +68,7 @@ MASKED = {
         "budget": ps.Budget(1.0),
         "noise": "laplace",
         "masks": "poisson:0.25+records:0.5",
+        "n_features": 50,
         "n_records": 1000,
         **ONE_BAND,
     },

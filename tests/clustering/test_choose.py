@@ -51,8 +51,8 @@ def fitted(X, method="auto", **overrides):
         "epsilon": 50.0,
         "delta": 1e-6,
         "domain": ps.Box(-1, 1),
-        # A grid for more records has more cells, and its k-means takes longer.
-        "n_records": 100 if method == "grid" else 3000,
+        # A grid for more records has more cells, and takes longer.
+        "n_records": 100 if method in ("cells", "grid") else 3000,
         "random_state": 0,
         "n_threads": 1,
         "method": method,
@@ -226,7 +226,7 @@ def test_the_receipt_has_the_budget(fit):
 
 def test_the_reason_is_told_where_there_is_one(fit):
     name, model = fit
-    assert model.method_ == ("cells" if name == "auto" else name)
+    assert model.method_ == ("pipeline" if name == "auto" else name)
     assert ("was chosen" in model.receipt_.mechanism) == (name == "auto")
     if model.method_ == "sketch":
         return

@@ -95,7 +95,7 @@ class Design:
     ...                         budget=ps.Budget(epsilon=0.5, delta=1e-6),
     ...                         n_records=100_000, random_state=7)
     >>> design.n_features, design.noise, design.count
-    (800, 'gaussian', 'released')
+    (1120, 'gaussian', 'released')
     """
 
     task: str

@@ -133,7 +133,7 @@ def sketch(
     ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
     >>> released = ps.sketch(np.zeros((1000, 2)), design, source="site-1")
     >>> released.sums.shape, released.receipt.epsilon
-    ((100,), 1.0)
+    ((192,), 1.0)
     """
     if not isinstance(design, Design):
         raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
