@@ -86,8 +86,12 @@ def cluster(
             whole, counts, seen = _round(passes, whole, counts, subspace, account, str(number))
     concerns = plan.concerns()
     if seen is not None:
-        # Records are moved into the ball, and stay where they are outside of a box.
-        concerns += cut_records(seen, shares_of(counts), run.domain, beyond=True, schema=run.schema)
+        # Rounds move records into the ball: outside of a box they stay where they are, as they do
+        # not in a sketch.
+        beyond = plan.n_rounds > 0
+        concerns += cut_records(
+            seen, shares_of(counts), run.domain, beyond=beyond, schema=run.schema
+        )
     return run.model(
         whole * passes.unit + ball.center_vector,
         counts,
