@@ -55,7 +55,9 @@ OVERLAP = 0.55  # records in the wrong cluster: exp(-OVERLAP separation^2), meas
 GATHERED = 1.25  # released directions hold more of the spread than random ones
 REMAINDER = 0.25  # of the squared spread, outside of good directions
 FEW = 0.05  # error of few directions for clusters of other shapes
-UNSETTLED = 0.04  # error of no round at all: clusters are not as round as sketches see them
+# Error of no round at all: clusters are not as round as sketches see them, pure ones, which have
+# few features, least of all.
+UNSETTLED, PURE_UNSETTLED = 0.04, 0.15
 UNSTEADY = 0.5  # of the noise of a round stays: clusters of fewer records have more, steps err
 LOST = 0.3  # error of a sketch from which on clusters are lost that rounds do not find
 # Of a start around the mean, by trial on random studies (docs/clustering.md): what rounds do not
@@ -150,7 +152,7 @@ def _in_columns(
 ) -> Iterator[PipelinePlan]:
     whole = Fraction(1)
     alone, _ = sketch_excess(n_clusters, dim, budget, whole, n_records)
-    yield PipelinePlan("columns", dim, 0, (("sketch", whole),), alone + UNSETTLED)
+    yield PipelinePlan("columns", dim, 0, (("sketch", whole),), alone + unsettled(budget, 0))
     for sketch in SKETCH_SHARES:
         left, at_most = sketch_excess(n_clusters, dim, budget, sketch, n_records)
         lost = lost_excess(at_most)
@@ -330,7 +332,12 @@ def rounds_excess(
         measured = noise * (1 + left)
         left = measured * left / (measured + left)  # shrinkage weighs both
     astray = max(0.0, radius_noise(budget, weights["radius 0"], n_records) - RADIUS_NOISE)
-    return left + UNSTEADY * noise + UNSETTLED / (1 + n_rounds) ** 2 + astray
+    return left + UNSTEADY * noise + unsettled(budget, n_rounds) + astray
+
+
+def unsettled(budget: Budget, n_rounds: int) -> float:
+    """What rounds leave of shapes that a sketch does not see."""
+    return (UNSETTLED if budget.delta > 0 else PURE_UNSETTLED) / (1 + n_rounds) ** 2
 
 
 def round_noise(
