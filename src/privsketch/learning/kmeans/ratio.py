@@ -96,7 +96,8 @@ def signs_of(
         off = _logarithm(sight.center_error(n / k, width))
     else:
         off = _logarithm(float(model.weights @ np.square(errors).sum(axis=1)) / within)
-    contrast = max(total / within - 1, 0.0)
+    # A fit whose clusters are one point has seen nothing: records of any shape have some contrast.
+    contrast = max(total / within - 1, LEAST_CONTRAST)
     # The best of many places lowers the residual by so much where there is nothing but noise.
     places = np.log(np.maximum(design.domain.half_widths / width, 1.0)).sum()
     by_chance = 2 * float(places) + dim + 2
@@ -117,6 +118,7 @@ def signs_of(
     return {name: min(max(told[name], low), high) for name, (low, high) in RANGES.items()}
 
 
+LEAST_CONTRAST = 0.05  # what k-means gains on one cloud in some ten columns
 RANGES = {
     "error": (-8.0, 3.0),
     "fisher": (-9.0, 3.0),
