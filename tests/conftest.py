@@ -12,6 +12,7 @@ from privsketch.testing import exact_answer, replaced_noise, without_noise
 # Tests that are slow, or mostly so, in files that do not say it themselves: every how many cases
 # is quick, 0 for none.
 SLOW = {
+    "cli/test_json.py::test_every_command_answers_by_its_schema": 1,  # one case after the other
     "learning/test_pca.py::test_slow_spectra_do_not_bend_the_components": 0,
     "noise/test_laws.py::test_laplace_cells_of_quadratic_features": 4,
     "comparison/test_comparison.py::test_honest_studies_raise_no_alarm": 0,
