@@ -22,8 +22,9 @@ from privsketch.clustering.run import clustered
 from privsketch.learning.uncertainty import on_the_edge
 
 METHODS = {"lloyd": lloyd, "pipeline": pipeline, "grid": grid}
-# Of five runs that raise a concern: a grid does in 74 of 80, so fewer by chance in 1.5e-4 of all.
-LEAST = {"lloyd": 4, "pipeline": 4, "grid": 2}
+# Runs, and how many must raise a concern. A grid does in 74 of 80: fewer than six of ten in 4e-4.
+RUNS = {"lloyd": 5, "pipeline": 5, "grid": 10}
+LEAST = {"lloyd": 4, "pipeline": 4, "grid": 6}
 BOX = ps.Box(-1, 1, dim=2)
 
 
@@ -70,7 +71,7 @@ def test_records_inside_raise_no_concern(method, delta, domain):
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("kind", ["one outside", "other units"])
 def test_a_box_that_cuts_is_noticed(method, delta, kind):
-    assert alarms(method, kind, BOX, seeds=5, delta=delta) >= LEAST[method]
+    assert alarms(method, kind, BOX, seeds=RUNS[method], delta=delta) >= LEAST[method]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -143,9 +144,9 @@ def test_runs_with_a_schema_know_which_coordinates_are_cut(method):
     else:
         columns = [ps.Number("x", -1, 1), ps.Flag("y")]
     schema = ps.Schema(columns)
-    for factor, least, most in ((1.0, 0, 1), (100.0, LEAST[method], 5)):
+    for factor, least, most in ((1.0, 0, 1), (100.0, LEAST[method], RUNS[method])):
         found = 0
-        for seed in range(5):
+        for seed in range(RUNS[method]):
             table = records(seed, "inside")
             table[:, 0] = factor * (table[:, 0] if factor == 1 else table[:, 0] + 1.5)
             if method != "grid":
