@@ -4,7 +4,8 @@ One search with as many atoms as are allowed, then fewer and fewer: the cheapest
 deleted or merged, the others refined. A cluster that the records have and the atoms lack
 leaves a residual far above what noise and sampling explain: up to the right number every
 further atom improves the fit by a large factor. One too many improves nothing, or a little
-where clusters are no Gaussians. All from the same sketch, hence free.
+where clusters are no Gaussians. Where noise is most of the residual, no atom improves it by a large
+factor; what it has beyond noise falls by one nevertheless. All from the same sketch, hence free.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ SIZE_ITERATIONS = 60  # after every atom that goes; by trial
 # scale of logarithms a share of the largest one. By trial; benchmarks/trust.py has what they reach.
 ELBOW = 2.0
 SHARE_OF_LARGEST = 0.3
+LEAST_BEYOND = 0.1  # of a residual beyond its expectation: less says nothing about one more atom
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,12 @@ def best_size(candidates: Sequence[Candidate]) -> int:
     last = explaining[0] if explaining else len(candidates) - 1
     if candidates[last].plain and explaining:
         return candidates[last].n_clusters
-    misfits = np.log([candidate.misfit for candidate in candidates[: last + 1]])
-    falls = misfits[:-1] - misfits[1:]
-    if len(falls) and falls.max() > np.log(ELBOW):
-        enough = max(np.log(ELBOW), SHARE_OF_LARGEST * falls.max())
-        return candidates[int(np.flatnonzero(falls >= enough)[-1]) + 1].n_clusters
+    misfits = np.array([candidate.misfit for candidate in candidates[: last + 1]])
+    for residuals in (misfits, np.maximum(misfits - 1, LEAST_BEYOND)):
+        falls = np.log(residuals[:-1] / residuals[1:])
+        if len(falls) and falls.max() > np.log(ELBOW):
+            enough = max(np.log(ELBOW), SHARE_OF_LARGEST * falls.max())
+            return candidates[int(np.flatnonzero(falls >= enough)[-1]) + 1].n_clusters
     return candidates[last].n_clusters if explaining else 1
 
 
