@@ -22,7 +22,8 @@ from typing import Any, Protocol
 from privsketch.budget import Budget, Unit, exact
 from privsketch.design.cautions import warn_of
 from privsketch.errors import BudgetError, ParameterError, PrivsketchError
-from privsketch.ledger.book import Ledger, Reservation
+from privsketch.ledger.book import Ledger
+from privsketch.ledger.contents import Reservation
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
 from privsketch.ledger.tally import KEY, TALLY

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from privsketch.ledger.accounting import Total
-from privsketch.ledger.book import DataSet, Entry
+from privsketch.ledger.contents import DataSet, Entry
 
 
 class Step(NamedTuple):

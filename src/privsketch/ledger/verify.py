@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from privsketch.errors import PrivsketchError
 from privsketch.ledger.accounting import Amount, Total
-from privsketch.ledger.book import DataSet, charge, stated
+from privsketch.ledger.contents import DataSet, charge, stated
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Marks
 from privsketch.ledger.store import KEY_BYTES, Line, Log, amount_of, content_of

@@ -8,7 +8,7 @@ from html import escape
 
 from privsketch import __version__
 from privsketch.ledger.accounting import Limit
-from privsketch.ledger.book import DataSet, Entry
+from privsketch.ledger.contents import DataSet, Entry
 from privsketch.ledger.history import Step, span_text, spending
 from privsketch.report.style import STYLE
 

@@ -24,7 +24,8 @@ from privsketch.cli.shell.answer import JSON, answer, say, wants_json
 from privsketch.cli.shell.group import Group
 
 if TYPE_CHECKING:
-    from privsketch.ledger.book import DataSet, Entry, Ledger
+    from privsketch.ledger.book import Ledger
+    from privsketch.ledger.contents import DataSet, Entry
 
 _INDENT, _WIDTH = 12, 79
 

@@ -1,0 +1,218 @@
+"""What a ledger holds: data sets with their limits, entries, and what a release would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+from privsketch.budget import NEIGHBOURS, Neighbours, Unit
+from privsketch.errors import require_one_of
+from privsketch.ledger import store
+from privsketch.ledger.accounting import Accounting, Amount, Left, Limit, Total
+from privsketch.ledger.cost import Cost
+from privsketch.ledger.marks import Match
+
+_NAMED = 3  # data sets of the same records, in cautions
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A set of records that limits are kept for, as it stands.
+
+    Attributes
+    ----------
+    name, note, time : str
+        `time` is when it was added.
+    limit : Limit
+    neighbours : {"add-remove", "replace"}
+    unit : Unit
+        One record, or one person.
+    spent : Total
+    n_entries, n_open : int
+        All entries, and those that were reserved and never committed; both count.
+    """
+
+    name: str
+    limit: Limit
+    neighbours: Neighbours
+    unit: Unit
+    note: str
+    time: str
+    spent: Total = field(default=Total())
+    n_entries: int = 0
+    n_open: int = 0
+
+    @property
+    def left(self) -> Left:
+        """What the limit still allows."""
+        return self.limit.left(self.spent)
+
+    def to_json(self) -> dict[str, Any]:
+        """Fractions as text."""
+        return {
+            "name": self.name,
+            "note": self.note,
+            "time": self.time,
+            "neighbours": self.neighbours,
+            "person": self.unit.person,
+            "limit": self.limit.to_json(),
+            "spent": self.spent.to_json(),
+            "left": self.left.to_json(),
+            "n_entries": self.n_entries,
+            "n_open": self.n_open,
+        }
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One release, or what was reserved for one.
+
+    Attributes
+    ----------
+    id, data_set : str
+    time, time_committed : str
+        UTC, in seconds; None if it was not committed.
+    state : {"reserved", "committed"}
+    cost : Cost
+        As the release states it.
+    charged : Amount
+        What it counts under the neighbours of the data set.
+    what, source, output : str
+        What is released, the name of the records, where the result went.
+    receipt : dict or None
+    """
+
+    id: str
+    data_set: str
+    time: str
+    state: Literal["reserved", "committed"]
+    cost: Cost
+    charged: Amount
+    what: str
+    source: str | None
+    receipt: dict[str, Any] | None = None
+    output: str | None = None
+    time_committed: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Fractions as text."""
+        epsilon, delta, rho = self.charged
+        return {
+            "id": self.id,
+            "data_set": self.data_set,
+            "time": self.time,
+            "time_committed": self.time_committed,
+            "state": self.state,
+            "cost": self.cost.to_json(),
+            "charged": {
+                "epsilon": str(epsilon),
+                "delta": str(delta),
+                "rho": None if rho is None else str(rho),
+            },
+            "what": self.what,
+            "source": self.source,
+            "output": self.output,
+            "receipt": self.receipt,
+        }
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What a release would cost, and whether the limit allows it."""
+
+    allowed: bool
+    charged: Amount
+    after: Total
+    left: Left
+    words: str
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A cost that is spent from now on.
+
+    Attributes
+    ----------
+    id : str
+        Of the entry; `commit` takes it.
+    charged : Amount
+    matches : tuple of Match
+        Other data sets of the ledger that have the same records, or mostly; to be told.
+    is_unlike : bool
+        Whether nothing was recognised of what was released under this name before.
+    """
+
+    id: str
+    data_set: str
+    charged: Amount
+    matches: tuple[Match, ...] = ()
+    is_unlike: bool = False
+
+    @property
+    def cautions(self) -> list[str]:
+        """What the holder should know about these records, in sentences."""
+        found = [
+            f"{match.words}; their costs add up, and the ledger counts them apart"
+            for match in self.matches[:_NAMED]
+        ]
+        more = len(self.matches) - _NAMED
+        if more > 0:
+            sets = "data set has" if more == 1 else "data sets have"
+            found.append(f"{more} more {sets} these records, or many of them; costs add up")
+        if self.is_unlike:
+            found.append(
+                f"no record of data set {self.data_set!r} was recognised among these: is it the "
+                "right name?"
+            )
+        return found
+
+
+def stated(line: store.Line, accounting: Accounting) -> DataSet:
+    """A data set as it was added, from its line."""
+    content = store.content_of(line)
+    epsilon, delta, _ = store.amount_of(line.epsilon, line.delta, None)
+    limit = Limit(epsilon, delta, accounting, Fraction(content["without_rho"]))
+    neighbours = require_one_of("neighbours", content["neighbours"], NEIGHBOURS)
+    unit = Unit(content["person"])
+    return DataSet(line.data_set, limit, neighbours, unit, content["note"], content["time"])
+
+
+def charge(cost: Cost, data_set: DataSet) -> Amount:
+    """What a cost adds to the total of a data set."""
+    charged = cost.charged(data_set.neighbours, data_set.unit.person)
+    return Amount(charged.epsilon, charged.delta, charged.rho)
+
+
+def entries_of(lines: Iterable[store.Line]) -> list[Entry]:
+    """Releases with their last state, from the lines of a ledger."""
+    found: dict[str, Entry] = {}
+    for line in lines:
+        if line.entry is None:
+            continue
+        content = store.content_of(line)
+        charged = store.amount_of(line.epsilon, line.delta, line.rho)
+        if line.kind == "reserve":
+            found[line.entry] = Entry(
+                line.entry,
+                line.data_set,
+                content["time"],
+                "reserved",
+                Cost.from_json(content["cost"]),
+                charged,
+                content["what"],
+                content["source"],
+            )
+            continue
+        before = found[line.entry]
+        found[line.entry] = replace(
+            before,
+            state="committed",
+            time_committed=content["time"],
+            cost=before.cost if content["cost"] is None else Cost.from_json(content["cost"]),
+            charged=charged,
+            receipt=content["receipt"],
+            output=content["output"],
+        )
+    return list(found.values())
