@@ -57,7 +57,7 @@ REMAINDER = 0.25  # of the squared spread, outside of good directions
 FEW = 0.05  # error of few directions for clusters of other shapes
 # Error of no round at all: clusters are not as round as sketches see them, pure ones, which have
 # few features, least of all.
-UNSETTLED, PURE_UNSETTLED = 0.04, 0.15
+UNSETTLED, PURE_UNSETTLED = 0.04, 0.3
 UNSTEADY = 0.5  # of the noise of a round stays: clusters of fewer records have more, steps err
 LOST = 0.3  # error of a sketch from which on clusters are lost that rounds do not find
 # Of a start around the mean, by trial on random studies (docs/clustering.md): what rounds do not
@@ -151,11 +151,11 @@ def _in_columns(
     n_clusters: int, dim: int, budget: Budget, n_records: float
 ) -> Iterator[PipelinePlan]:
     whole = Fraction(1)
-    alone, _ = sketch_excess(n_clusters, dim, budget, whole, n_records)
+    alone = sketch_excess(n_clusters, dim, budget, whole, n_records)
     yield PipelinePlan("columns", dim, 0, (("sketch", whole),), alone + unsettled(budget, 0))
     for sketch in SKETCH_SHARES:
-        left, at_most = sketch_excess(n_clusters, dim, budget, sketch, n_records)
-        lost = lost_excess(at_most)
+        left = sketch_excess(n_clusters, dim, budget, sketch, n_records)
+        lost = lost_excess(left)
         for n_rounds in N_ROUNDS:
             weights = share_weights(None, sketch, n_rounds, budget, n_records)
             last = rounds_excess(left, n_clusters, dim, budget, weights, n_rounds, n_records)
@@ -259,13 +259,13 @@ def _sketch_design(
 
 def sketch_excess(
     n_clusters: int, dim: int, budget: Budget, share: Fraction, n_records: float
-) -> tuple[float, float]:
-    """What a sketch is expected to leave: the middle and the upper end of its forecast."""
+) -> float:
+    """What a sketch is expected to leave: the middle of its forecast."""
     design = _sketch_design(n_clusters, dim, budget, share, n_records)
     if design is None:
-        return math.inf, math.inf
+        return math.inf
     low, high = expected_range(design, n_records)
-    return math.sqrt((low - 1) * (high - 1)), high - 1
+    return math.sqrt((low - 1) * (high - 1))
 
 
 @cache
