@@ -27,7 +27,8 @@ from benchmarks.common import one_thread_each
 from benchmarks.compare.cells import Setting
 from benchmarks.compare.runs import Store, run_all, tasks, warm_up
 from benchmarks.datasets import DataSet
-from benchmarks.regret.cells import SEEN, UNSEEN, setting_of
+from benchmarks.regret.cells import setting_of
+from benchmarks.regret.data import SEEN, UNSEEN
 from benchmarks.regret.tables import FIRST, missed, report
 
 RESULTS = Path(__file__).parents[1] / "results"

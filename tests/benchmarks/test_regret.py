@@ -13,9 +13,11 @@ from benchmarks.compare.runs import FIELDS, Store, run_all, tasks
 from benchmarks.datasets import DataSet, tight_plane
 from benchmarks.regret import __main__ as command
 from benchmarks.regret import tables
-from benchmarks.regret.cells import SEEN, UNSEEN, budgets_of, setting_of
-from benchmarks.regret.families import FAMILIES
-from benchmarks.regret.real import TABLES, Table, _log
+from benchmarks.regret.cells import budgets_of, setting_of
+from benchmarks.regret.data import SEEN, UNSEEN
+from benchmarks.regret.families.first import FAMILIES
+from benchmarks.regret.real.first import TABLES
+from benchmarks.regret.real.table import Log, Table
 
 
 def test_budgets_follow_from_sizes():
@@ -66,7 +68,7 @@ def package(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("file", ["table.csv", "all.tar.gz:csv/table.csv", "table.json"])
 def test_tables_are_read_and_scaled_by_their_bounds(package, file):
-    table = Table(f"{package}/{file}", {"a": (0, 10), "b.c": _log(0, 99)}, quote="'")
+    table = Table(f"{package}/{file}", {"a": (0, 10), "b.c": Log(0, 99)}, quote="'")
     np.testing.assert_array_equal(table.read(), [[0, 9], [5, 99], [20, 0]])
     # log(1 + 9) is half of log(1 + 99); 20 is beyond its bound.
     np.testing.assert_allclose(table.make(np.random.default_rng(0)), [[-1, 0], [0, 1], [1, -1]])
@@ -84,11 +86,11 @@ def test_bounds_are_fair():
     read = 0
     for name, (_, _, table) in TABLES.items():
         try:
-            values = table.read()
+            values = table.scaled()
         except FileNotFoundError:
             continue
         read += 1
-        beyond = np.abs(table.scaled(values)) > 1
+        beyond = np.abs(values) > 1
         assert beyond.mean(axis=0).max() < 0.005, name
         assert len(values) >= 300, name
     if not read:
