@@ -29,7 +29,7 @@ from benchmarks.compare.cells import Setting
 from benchmarks.compare.runs import Store, run_all, tasks, warm_up
 from benchmarks.datasets import DataSet
 from benchmarks.regret.cells import setting_of
-from benchmarks.regret.data import SEEN, UNSEEN
+from benchmarks.regret.data import GROUPS, SEEN, UNSEEN
 from benchmarks.regret.tables import FIRST, missed, report
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -99,7 +99,7 @@ def main() -> None:
             warm_up()
             run_all(work, store, given.jobs, patience=0)
         print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)
-    text = report(store.rows(), SEEN, UNSEEN)
+    text = report(store.rows(), GROUPS)
     (given.results / "regret.md").write_text(text)
     print(text)
 
