@@ -1,6 +1,6 @@
 """What "auto" loses against the best of our methods, on data sets seen and unseen.
 
-    python -m benchmarks regret              data sets that rules were made on, 5 repetitions
+    python -m benchmarks regret              data sets that rules may have seen, 5 repetitions
     python -m benchmarks regret --unseen     those that nobody looked at: when the rules stand
     python -m benchmarks regret --more       20 repetitions where "auto" misses 5 %
     python -m benchmarks regret --tables     tables of what was run
@@ -9,6 +9,7 @@
 Results: benchmarks/results/regret.csv (a row for each run, "auto" has runs and noise of its own;
 what has its row is not run again) and regret.md. Methods: auto, sketch, pipeline, lloyd, and up to
 8 columns cells and grid. Budgets follow from a data set's size by the rule of regret/cells.py.
+What is seen and unseen is told in regret/data.py.
 Real tables are in packages of benchmarks/requirements-data.txt; what is not installed is left out
 with a word. Cells that --more looks at again are those that were missed, the others keep the
 luck of five runs: the summary of the first five is the fair one.
@@ -27,7 +28,8 @@ from benchmarks.common import one_thread_each
 from benchmarks.compare.cells import Setting
 from benchmarks.compare.runs import Store, run_all, tasks, warm_up
 from benchmarks.datasets import DataSet
-from benchmarks.regret.cells import SEEN, UNSEEN, setting_of
+from benchmarks.regret.cells import setting_of
+from benchmarks.regret.data import GROUPS, SEEN, UNSEEN
 from benchmarks.regret.tables import FIRST, missed, report
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -97,7 +99,7 @@ def main() -> None:
             warm_up()
             run_all(work, store, given.jobs, patience=0)
         print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)
-    text = report(store.rows(), SEEN, UNSEEN)
+    text = report(store.rows(), GROUPS)
     (given.results / "regret.md").write_text(text)
     print(text)
 

@@ -51,11 +51,11 @@ def list_of_data(rows: Rows, known: Mapping[str, DataSet]) -> str:
     return markdown(["data", "n", "d", "k", "what"], lines)
 
 
-def report(rows: Rows, seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> str:
-    """Everything in Markdown; a data set that neither list has is left out."""
+def report(rows: Rows, data: Mapping[str, Sequence[DataSet]]) -> str:
+    """Everything in Markdown, by groups of data sets; what no group has is left out."""
     groups = {}
-    for title, data in (("seen", seen), ("unseen", unseen)):
-        names = {one.name for one in data}
+    for title, sets in data.items():
+        names = {one.name for one in sets}
         groups[title] = [row for row in rows if row["data"] in names]
     groups = {title: mine for title, mine in groups.items() if _has_regret(mine)}
     if not groups:
@@ -64,10 +64,10 @@ def report(rows: Rows, seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> st
         'Regret is the median RSSE of "auto" over the lowest median of all methods. Cells are '
         'missed with the best method where "auto", by runs of its own, is more than 5 % above '
         "the method that it chose itself. Cells won by others are those of the grid and of "
-        "Lloyd's rounds.",
+        "Lloyd's rounds. Data sets that were once unseen are seen since their first run.",
         markdown(HEADINGS, [line for group in groups.items() for line in _summaries(*group)]),
     ]
-    known = {one.name: one for one in (*seen, *unseen)}
+    known = {one.name: one for sets in data.values() for one in sets}
     for title, mine in groups.items():
         parts += [f"## Data sets {title}", list_of_data(mine, known), table_of_medians(mine)]
         beaten = losses(mine)

@@ -1,20 +1,18 @@
-"""Families of synthetic records in [-1, 1]^d that no rule or constant was tried on.
+"""Families of the first round: nothing of ours was run on them before the rules stood.
 
-Each is drawn anew for every repetition, parameters of its shape included. They are meant to be
-what tables are and the mixtures of datasets.py, cells.py and worlds.py are not: lattices, clusters
-of clusters, curves, flags, counts, shares, factors. Two have relatives there: Zipf's sizes (the
-cities of cells.py) and Student's tails, which are heavier here.
+They were run once then, and are seen since. They are meant to be what tables are and the mixtures
+of datasets.py, cells.py and worlds.py are not: lattices, clusters of clusters, curves, flags,
+counts, shares, factors. Two have relatives there: Zipf's sizes (the cities of cells.py) and
+Student's tails, which are heavier here.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-import privsketch as ps
 from benchmarks.datasets import DataSet, Maker
+from benchmarks.regret.families.family import Rng, made
 from privsketch._typing import Floats
-
-Rng = np.random.Generator
 
 
 def _zipf(k: int, rng: Rng) -> Floats:
@@ -248,44 +246,36 @@ def shells(n: int, dim: int) -> Maker:
     return make
 
 
-def _in_the_box(make: Maker) -> Maker:
-    return lambda rng: np.clip(make(rng), -1, 1)
-
-
-def _made(name: str, k: int, dim: int, make: Maker, about: str) -> DataSet:
-    return DataSet(name, k, ps.Box(-1, 1, dim=dim), _in_the_box(make), about)
-
-
 FAMILIES: list[DataSet] = [
-    _made("Zipf sizes", 40, 10, zipf_sizes(20_000, 40, 10), "clusters of sizes 1, 1/2, 1/3, ..."),
-    _made("lattice", 16, 2, lattice(9_000, 4, 2, 0.05), "4 x 4 sites, 5 % of records anywhere"),
-    _made("Laplace", 6, 10, laplace_clusters(8_000, 6, 10), "Laplace noise around 6 means"),
-    _made("Student", 9, 5, student_clusters(15_000, 9, 5, 2.5), "tails of 2.5 degrees"),
-    _made(
+    made("Zipf sizes", 40, 10, zipf_sizes(20_000, 40, 10), "clusters of sizes 1, 1/2, 1/3, ..."),
+    made("lattice", 16, 2, lattice(9_000, 4, 2, 0.05), "4 x 4 sites, 5 % of records anywhere"),
+    made("Laplace", 6, 10, laplace_clusters(8_000, 6, 10), "Laplace noise around 6 means"),
+    made("Student", 9, 5, student_clusters(15_000, 9, 5, 2.5), "tails of 2.5 degrees"),
+    made(
         "clusters of clusters",
         16,
         9,
         clusters_of_clusters(8_000, 4, 4, 9),
         "4 groups of 4 tight groups",
     ),
-    _made("spiral", 12, 2, spiral(4_000, 2.5), "two turns and a half in the plane"),
-    _made("tracks", 20, 2, tracks(20_000, 200), "positions of 200 people in a town"),
-    _made(
+    made("spiral", 12, 2, spiral(4_000, 2.5), "two turns and a half in the plane"),
+    made("tracks", 20, 2, tracks(20_000, 200), "positions of 200 people in a town"),
+    made(
         "flags and numbers",
         5,
         12,
         flags_and_numbers(6_000, 5, 6, 6),
         "6 columns of -1 or 1, 6 of numbers",
     ),
-    _made("words", 8, 20, sparse_counts(7_000, 8, 20), "logarithms of counts, most of them 0"),
-    _made("factors, 24 columns", 6, 24, factors(10_000, 6, 3, 24), "3 factors in 24 columns"),
-    _made("factors, 15 columns", 3, 15, factors(2_000, 3, 2, 15), "2 factors in 15 columns"),
-    _made("spending", 10, 9, spending(30_000, 10, 9), "log-normal amounts and many zeros"),
-    _made("daily curves", 4, 24, daily_curves(3_000, 4), "use of power in 24 hours"),
-    _made("shares", 6, 7, shares(5_000, 6, 7), "7 shares that add up to 1"),
-    _made("latent classes", 3, 30, latent_classes(4_000, 3, 30), "30 answers, yes or no"),
-    _made("two populations", 2, 3, two_populations(300, 3), "300 records of two groups"),
-    _made("one column", 7, 1, one_column(2_000), "lumps, heaps at round numbers, a tail"),
-    _made("boxes", 12, 3, boxes(10_000, 12, 3), "12 boxes of all sizes, filled evenly"),
-    _made("shells", 10, 3, shells(10_000, 3), "three spheres, one in the other"),
+    made("words", 8, 20, sparse_counts(7_000, 8, 20), "logarithms of counts, most of them 0"),
+    made("factors, 24 columns", 6, 24, factors(10_000, 6, 3, 24), "3 factors in 24 columns"),
+    made("factors, 15 columns", 3, 15, factors(2_000, 3, 2, 15), "2 factors in 15 columns"),
+    made("spending", 10, 9, spending(30_000, 10, 9), "log-normal amounts and many zeros"),
+    made("daily curves", 4, 24, daily_curves(3_000, 4), "use of power in 24 hours"),
+    made("shares", 6, 7, shares(5_000, 6, 7), "7 shares that add up to 1"),
+    made("latent classes", 3, 30, latent_classes(4_000, 3, 30), "30 answers, yes or no"),
+    made("two populations", 2, 3, two_populations(300, 3), "300 records of two groups"),
+    made("one column", 7, 1, one_column(2_000), "lumps, heaps at round numbers, a tail"),
+    made("boxes", 12, 3, boxes(10_000, 12, 3), "12 boxes of all sizes, filled evenly"),
+    made("shells", 10, 3, shells(10_000, 3), "three spheres, one in the other"),
 ]

@@ -1,0 +1,33 @@
+"""Which data sets are seen, and which are not.
+
+UNSEEN are those that nothing of ours was run on: no method, rule or constant was chosen by looking
+at them, and their clusters, columns and bounds were fixed before any run. They are run when rules
+stand. Whoever looks at what came out has seen them: they move to ONCE_UNSEEN then, and the next
+round needs new ones. So far:
+
+    KNOWN          were there while rules of "auto" were made (known.py);
+    ONCE_UNSEEN    38 that were unseen when those rules stood, and were run once; rules made since
+                   then have seen them (first.py of real and families);
+    UNSEEN         not run yet (second.py of real and families).
+
+Rows of results are known by the name of their data set: a set that moves keeps them.
+"""
+
+from __future__ import annotations
+
+from benchmarks.datasets import DataSet
+from benchmarks.regret.families import first as first_families
+from benchmarks.regret.families import second as second_families
+from benchmarks.regret.known import KNOWN
+from benchmarks.regret.real import first as first_tables
+from benchmarks.regret.real import second as second_tables
+from benchmarks.regret.real.table import data_sets
+
+ONCE_UNSEEN: list[DataSet] = [*data_sets(first_tables.TABLES), *first_families.FAMILIES]
+SEEN: list[DataSet] = [*KNOWN, *ONCE_UNSEEN]
+UNSEEN: list[DataSet] = [*data_sets(second_tables.TABLES), *second_families.FAMILIES]
+GROUPS: dict[str, list[DataSet]] = {  # as tables of results have them
+    "seen": KNOWN,
+    "once unseen": ONCE_UNSEEN,
+    "unseen": UNSEEN,
+}

@@ -1,0 +1,1 @@
+"""Real tables that come inside of packages (benchmarks/requirements-data.txt)."""
