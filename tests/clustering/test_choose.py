@@ -127,17 +127,16 @@ BOTH, PURE, DELTA = (0.0, 1e-6), (0.0,), (1e-6,)
     [
         (BOTH, {"dim": 1}, "cells", "1 column is few"),
         (BOTH, {"dim": 4, "n_records": None}, "cells", "4 columns are few"),
-        (PURE, {"dim": 5}, "cells", "without a delta"),
-        (PURE, {"dim": 7, "epsilon": 1e-4}, "cells", "without a delta"),
-        (DELTA, {"dim": 3}, "pipeline", "a sketch of 3 columns"),
-        (DELTA, {"dim": 3, "epsilon": 0.001}, "cells", "3 columns are few enough"),
-        (DELTA, {"dim": 5}, "pipeline", "a sketch of 5 columns"),
-        (DELTA, {"dim": 5, "epsilon": 0.001}, "cells", "5 columns are few enough"),
+        (PURE, {"dim": 7, "n_records": None}, "cells", "7 columns are few"),
+        (BOTH, {"dim": 3}, "cells", "3 columns are few enough"),
+        (BOTH, {"dim": 5, "epsilon": 0.001}, "cells", "5 columns are few enough"),
+        (DELTA, {"dim": 5, "epsilon": 0.01}, "pipeline", "a sketch of 5 columns"),
+        (PURE, {"dim": 5, "epsilon": 0.01}, "cells", "5 columns are few enough"),
+        (BOTH, {"dim": 8}, "pipeline", "a sketch of 8 columns"),
+        (BOTH, {"dim": 8, "epsilon": 0.001}, "cells", "8 columns are few enough"),
         (DELTA, {"dim": 5, "n_records": None, "epsilon": 0.001}, "pipeline", "5 columns are many"),
-        (DELTA, {"dim": 8, "epsilon": 0.01}, "pipeline", "8 columns are many"),
-        (PURE, {"dim": 8}, "pipeline", "8 columns are many"),
         (PURE, {"dim": 8, "n_records": None, "epsilon": 1e-4}, "pipeline", "8 columns are many"),
-        (PURE, {"dim": 8, "epsilon": 1e-4}, "pipeline", "8 columns are many"),
+        (BOTH, {"dim": 9, "epsilon": 1e-4}, "pipeline", "9 columns are many"),
         (BOTH, {"dim": 10, "n_nonzero": 2}, "pipeline", "at most 2 entries of 10"),
         (BOTH, {"dim": 3, "n_nonzero": 2, "epsilon": 1e-4}, "pipeline", "at most 2 entries of 3"),
     ],
@@ -226,7 +225,7 @@ def test_the_receipt_has_the_budget(fit):
 
 def test_the_reason_is_told_where_there_is_one(fit):
     name, model = fit
-    assert model.method_ == ("pipeline" if name == "auto" else name)
+    assert model.method_ == ("cells" if name == "auto" else name)
     assert ("was chosen" in model.receipt_.mechanism) == (name == "auto")
     if model.method_ == "sketch":
         return
@@ -502,7 +501,7 @@ def test_names_of_columns_reach_the_model(method, tmp_path):
 # --- the number of records ----------------------------------------------------------------------
 
 LENGTHS = [
-    (4, {"method": "auto"}),  # a sketch
+    (4, {"method": "auto"}),  # cells
     (12, {"method": "auto"}),  # the pipeline
     (4, {"method": "pipeline"}),
     (12, {"method": "pipeline", "delta": 0.0}),
