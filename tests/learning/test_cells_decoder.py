@@ -10,7 +10,7 @@ import privsketch as ps
 from privsketch.clustering.cells import Grid
 from privsketch.clustering.run import Run
 from privsketch.learning.cells import fit as fitting
-from privsketch.learning.cells import masses
+from privsketch.learning.cells import guess, masses
 from privsketch.learning.cells.boxes import Boxes, regular_boxes
 from privsketch.learning.cells.centers import divided, points_of
 from privsketch.learning.cells.decoder import choose_number, decode_cells
@@ -18,6 +18,7 @@ from privsketch.learning.cells.fit import Components, expected_counts, value_and
 from privsketch.learning.cells.guess import significant
 from privsketch.learning.cells.likelihood import likelihood_of
 from privsketch.learning.cells.masses import partition_of
+from privsketch.learning.cells.path import split_up
 
 SOME = Components(
     np.array([300.0, 200.0, 50.0]),  # the last is the background
@@ -158,16 +159,47 @@ def test_the_law_of_counts_is_that_of_laplace_noise_and_sampling():
     assert exact_counts.value_and_slope(np.array([30.0]))[0] == pytest.approx(450 / lam, rel=1e-6)
 
 
-def test_the_first_look_believes_what_is_clear_and_nothing_else():
+def test_what_is_clear_is_believed_and_nothing_else():
     rng = np.random.default_rng(0)
     boxes = grid(discrete_laplace(0.1, (16, 16), rng), 0.1)
-    sparse = significant(boxes, boxes.counts, boxes.variance, rng, np.log(256) + 3)
+    sparse = significant(boxes, boxes.counts, boxes.variance, rng, 0.05)
     # One of 256 boxes and their sums passes by chance about once in 20 tables, of 16 trees.
     assert np.ptp(sparse) < 40
     boxes.counts[100] += 1000
-    found = significant(boxes, boxes.counts, boxes.variance, rng, np.log(256) + 3)
+    found = significant(boxes, boxes.counts, boxes.variance, rng, 0.05)
     assert found[100] > 800
     assert found.sum() == pytest.approx(boxes.counts.sum())
+
+
+def test_where_much_differs_smaller_differences_are_believed():
+    alone = np.concatenate([[6.0], np.full(99, 0.5)])
+    assert not (alone > guess._believed(alone, 0.05)).any()  # ln(100 / 0.05) = 7.6
+    among = np.concatenate([np.full(20, 9.0), alone[:80]])
+    assert (among > guess._believed(among, 0.05)).sum() == 21  # ln(100 / (21 * 0.05)) = 4.6
+
+
+def test_two_groups_that_became_one_come_apart():
+    boxes = grid(np.zeros((16, 16)), 0.1)
+    partition = partition_of(boxes)
+    truth = Components(
+        np.array([400.0, 400.0, 400.0, 0.0]),
+        np.array([[-0.6, -0.6], [0.3, 0.4], [0.55, 0.6]]),
+        np.full((3, 2), 0.07),
+    )
+    counts = expected_counts(partition, truth)
+    likelihood = likelihood_of(replace(boxes, counts=counts), counts)
+    merged = Components(
+        np.array([400.0, 800.0, 0.0]),
+        np.array([[-0.6, -0.6], [0.425, 0.5]]),
+        np.array([[0.07, 0.07], [0.145, 0.12]]),
+    )
+    start = fitting.fit(partition, likelihood, merged, 60)
+    found = split_up(partition, likelihood, start)
+    assert [fit.components.size for fit in found] == [3]
+    centers = in_order(found[-1].components.centers)
+    np.testing.assert_allclose(centers, in_order(truth.centers), atol=0.02)
+    # What is one group stays one.
+    assert split_up(partition, likelihood, found[-1]) == []
 
 
 def test_centers_without_noise_are_those_of_the_groups():

@@ -7,6 +7,8 @@ the cuts were. It works for boxes of any sizes, in the time of a few sorts.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from privsketch._typing import Floats, Indices
@@ -21,30 +23,38 @@ def significant(
     values: Floats,
     variance: Floats,
     rng: np.random.Generator,
-    log_chance: float = FIRST_LOOK,
+    false_share: float | None = None,
 ) -> Floats:
     """(n_boxes,) expected values: their total, divided by volume and what differs clearly.
 
     Of many boxes together noise is Gaussian, and exceeds sqrt(2 x) deviations with a chance of
     about exp(-x); of a few it is Laplace, and exceeds x times its scale with this chance. A
     difference has to be larger than both.
+
+    With `false_share` about this share of the differences that are believed in a tree is noise
+    (Benjamini and Hochberg 1995): where nothing differs next to none is believed, and where much
+    does smaller differences are too. Without it all are as unlikely as those of a first look.
     """
     n_trees = int(np.clip(TREE_BOXES // len(values), FEWEST_TREES, MOST_TREES))
     found = np.zeros(len(values))
     for _ in range(n_trees):
-        found += _one_tree(boxes, values, variance, rng, log_chance)
+        found += _one_tree(boxes, values, variance, rng, false_share)
     return found / n_trees
 
 
 def _one_tree(
-    boxes: Boxes, values: Floats, variance: Floats, rng: np.random.Generator, log_chance: float
+    boxes: Boxes,
+    values: Floats,
+    variance: Floats,
+    rng: np.random.Generator,
+    false_share: float | None,
 ) -> Floats:
     """The estimate of one tree."""
     order, cuts = _halvings(boxes, rng)
     columns = np.stack([values, variance, boxes.shares], axis=1)[order]
     sums = np.vstack([np.zeros((1, 3)), np.cumsum(columns, axis=0)])
-    estimates = np.array([values.sum()])
     begin, end = np.array([0]), np.array([len(values)])
+    levels = []
     for cut in cuts:
         left, right = sums[cut] - sums[begin], sums[end] - sums[cut]
         share = left[:, 2] / (left[:, 2] + right[:, 2])
@@ -52,12 +62,33 @@ def _one_tree(
         spread = left[:, 1] * (1 - share) ** 2 + right[:, 1] * share**2
         scale = (left[:, 1] + right[:, 1]) / (end - begin) / (2 * boxes.n_noises)
         scale *= np.maximum(share, 1 - share) ** 2
-        least = np.maximum(2 * log_chance * spread, log_chance**2 * scale)
-        first = estimates * share + np.where(detail**2 > least, detail, 0.0)
-        begin, end, estimates = _parts(begin, cut, end, first, estimates - first)
+        levels.append((begin, cut, end, share, detail, _log_chances(detail, spread, scale)))
+        begin, end, _ = _parts(begin, cut, end, detail, detail)
+    least = FIRST_LOOK
+    if false_share is not None and levels:
+        least = _believed(np.concatenate([level[-1] for level in levels]), false_share)
+    estimates = np.array([values.sum()])
+    for begin, cut, end, share, detail, log_chance in levels:
+        first = estimates * share + np.where(log_chance > least, detail, 0.0)
+        _, _, estimates = _parts(begin, cut, end, first, estimates - first)
     found = np.empty(len(values))
     found[order] = estimates
     return found
+
+
+def _log_chances(detail: Floats, spread: Floats, scale: Floats) -> Floats:
+    """-log of the chances that noise makes such differences; a run of one box has none."""
+    tiny = np.finfo(float).tiny
+    gaussian = detail**2 / np.maximum(2 * spread, tiny)
+    return np.asarray(np.minimum(gaussian, np.abs(detail) / np.sqrt(np.maximum(scale, tiny))))
+
+
+def _believed(log_chances: Floats, false_share: float) -> float:
+    """What -log of a chance has to exceed so that about this share is believed by mistake."""
+    tested = np.sort(log_chances[log_chances > 0])[::-1]
+    n = len(tested)
+    enough = np.flatnonzero(tested > np.log(n / (false_share * np.arange(1, n + 1))))
+    return math.log(n / (false_share * (enough[-1] + 1))) if len(enough) else np.inf
 
 
 def _parts(

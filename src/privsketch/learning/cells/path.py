@@ -2,7 +2,7 @@
 
 A search that adds components one by one gets stuck; one that has too many of them and takes away
 what is not missed finds them nearly all. A component goes if the others explain its records, or two
-become one with the same moments.
+become one with the same moments. Mergers that were wrong are tried the other way at the end.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ STEP, SMALL_STEP = 0.12, 0.06  # share of components that goes; the smaller near
 N_PATHS = 2  # from different starts
 FEWEST = 0.6  # components of the last fit, over clusters asked for
 ENOUGH, N_DOUBLINGS = 0.75, 1  # share of the first components that is needed at most
+# Components that are tried as two at the end, and how often in turn. By trial with equal Gaussians,
+# d = 2, epsilon = 0.1: 0.02 +- 0.01 of log cost; unequal ones and cities do not change.
+N_SPLITS, SPLIT_ROUNDS = 3, 3
+APART, NARROWER = 0.8, 0.6  # of the halves, in widths of the whole: its variance, nearly
 
 
 def initial(
@@ -160,6 +164,43 @@ def follow(
     return found
 
 
+def _split(components: Components, place: int, axis: int) -> Components:
+    """One component as two along an axis."""
+    keep = np.arange(components.size) != place
+    weights, center = components.weights[:-1], components.centers[place]
+    half, width = weights[place] / 2, components.widths[place].copy()
+    offset = np.zeros(len(center))
+    offset[axis] = APART * width[axis]
+    width[axis] *= NARROWER
+    return Components(
+        np.concatenate([weights[keep], [half, half], components.weights[-1:]]),
+        np.vstack([components.centers[keep], center - offset, center + offset]),
+        np.vstack([components.widths[keep], width, width]),
+    )
+
+
+def split_up(partition: Partition, likelihood: Likelihood, best: Fit) -> list[Fit]:
+    """Fits that are better by one component each: two that were merged on a path come apart.
+
+    Those of the highest k-means cost are tried, along the axis on which they have most intervals.
+    """
+    found: list[Fit] = []
+    for _ in range(SPLIT_ROUNDS):
+        components = best.components
+        costs = components.weights[:-1] * np.square(components.widths).sum(axis=1)
+        axes = (components.widths / partition.finest).argmax(axis=1)
+        tried = [
+            fit(partition, likelihood, _split(components, place, axes[place]), ROUNDS)
+            for place in np.argsort(-costs, kind="stable")[:N_SPLITS]
+        ]
+        better = min(tried, key=criterion, default=best)
+        if criterion(better) >= criterion(best):
+            break
+        found.append(better)
+        best = better
+    return found
+
+
 def search(
     boxes: Boxes, n_clusters: int, rng: np.random.Generator, fewest: int | None = None
 ) -> list[Fit]:
@@ -185,4 +226,4 @@ def search(
         if best.components.size <= ENOUGH * size or size >= boxes.n_boxes:
             break
         size *= 2
-    return found
+    return found + split_up(partition, likelihood, best)
