@@ -2,6 +2,7 @@
 
     python -m benchmarks cells                    the acceptance table
     python -m benchmarks cells --others           more kinds of data, and small tables
+    python -m benchmarks cells --holders 5        merged sketches against one of the same noise
 
 Numbers are cost of the centers on the raw records over that of scikit-learn's KMeans with three
 starts: medians and means over fresh data sets, each with its own noise. All of it is pure: sketches
@@ -167,20 +168,77 @@ def one_ratio(setting: Setting, seed: int) -> tuple[float, float]:
     return cost(records, centers) / cost(records, plain.cluster_centers_), seconds
 
 
+def merged_ratios(setting: Setting, seed: int, n_holders: int) -> tuple[float, float]:
+    """Cost over scikit-learn's of merged sketches, and of one whose noise has their variance.
+
+    Both have the same records and the same cells. The laws differ: of one variance, a Laplace draw
+    has up to twice the information of a sum of many.
+    """
+    n, k, dim = setting.n_records, setting.n_clusters, setting.dim
+    records = records_of(setting.kind, n, k, dim, np.random.default_rng([seed, SEED]))
+    # Discrete Laplace noise has the variance 1 / (2 sinh^2(epsilon / 2)).
+    alone = 2 * math.asinh(math.sinh(setting.epsilon / 2) / math.sqrt(n_holders))
+
+    def plan(epsilon: float, n_records: int, n_features: int | None) -> ps.Design:
+        return ps.Design.plan(
+            n_components=k,
+            domain=ps.Box(-1, 1, dim=dim),
+            budget=ps.Budget(epsilon),
+            n_records=n_records,
+            n_features=n_features,
+            feature_map="cells",
+            count="omitted",
+            random_state=seed,
+        )
+
+    one = plan(alone, n, None)
+    each = plan(setting.epsilon, n // n_holders, one.n_features)
+    whole = ps.sketch(records, one)
+    together = ps.merge(ps.sketch(part, each) for part in np.array_split(records, n_holders))
+    if each.cells != one.cells or not math.isclose(
+        together.noise_variance, whole.noise_variance, rel_tol=1e-6
+    ):
+        raise AssertionError("the two releases differ in more than the law of their noise")
+    plain = cost(records, KMeans(k, n_init=3, random_state=seed).fit(records).cluster_centers_)
+    merged, single = (
+        cost(records, ps.learn_kmeans(found, k).centers) / plain for found in (together, whole)
+    )
+    return merged, single
+
+
+def show_holders(rows: list[Setting], seeds: range, n_holders: int) -> None:
+    """A table of merged sketches and of single ones, and the mean logarithm of their ratio."""
+    form = "{:10} {:>2} {:>5} {:>8} {:>8} {:>16}"
+    print(form.format("data", "d", "eps", "merged", "single", "log ratio"))
+    for row in rows:
+        if row.zoom:  # parts of cells are those of one holder
+            continue
+        ratios = np.array([merged_ratios(row, seed, n_holders) for seed in seeds])
+        logs = np.log(ratios[:, 0] / ratios[:, 1])
+        error = logs.std(ddof=1) / math.sqrt(len(logs)) if len(logs) > 1 else math.nan
+        medians = [f"{value:.3f}" for value in np.median(ratios, axis=0)]
+        told = f"{logs.mean():+.3f} +- {error:.3f}"
+        print(form.format(row.kind, row.dim, f"{row.epsilon:g}", *medians, told), flush=True)
+
+
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--others", action="store_true", help="more kinds of data")
     parser.add_argument("--kind", nargs="*", help="only rows of these kinds")
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--holders", type=int, help="merge the sketches of so many")
     arguments = parser.parse_args()
+    rows = OTHERS if arguments.others else ACCEPTANCE
+    rows = [row for row in rows if not arguments.kind or row.kind in arguments.kind]
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.repetitions)
+    if arguments.holders:
+        show_holders(rows, seeds, arguments.holders)
+        return
     form = "{:10} {:>2} {:>5} {:>5} {:>6} {:>7} {:>7} {:>7} {:>8}"
     head = ["data", "d", "eps", "zoom", "bound", "median", "mean", "most", "seconds"]
     print(form.format(*head))
-    for row in OTHERS if arguments.others else ACCEPTANCE:
-        if arguments.kind and row.kind not in arguments.kind:
-            continue
-        seeds = range(arguments.first_seed, arguments.first_seed + arguments.repetitions)
+    for row in rows:
         ratios, seconds = zip(*[one_ratio(row, seed) for seed in seeds], strict=True)
         limit = f"{row.bound:.2f}" if np.isfinite(row.bound) else "-"
         numbers = [f"{value:.3f}" for value in (np.median(ratios), np.mean(ratios), max(ratios))]

@@ -19,6 +19,7 @@ from privsketch.learning.cells.guess import significant
 from privsketch.learning.cells.likelihood import likelihood_of
 from privsketch.learning.cells.masses import partition_of
 from privsketch.learning.cells.path import split_up
+from privsketch.learning.cells.sketches import boxes_of
 
 SOME = Components(
     np.array([300.0, 200.0, 50.0]),  # the last is the background
@@ -397,3 +398,22 @@ def test_boxes_of_several_grids_are_summed_grid_by_grid(monkeypatch):
     away = np.abs((found - exact) / lengths / lengths[:, None])
     assert np.mean(away) < 0.02
     assert away.max() < 0.25
+
+
+def test_merged_sketches_tell_the_law_of_their_noise():
+    design = ps.Design.plan(
+        n_components=3,
+        domain=ps.Box(-1, 1, dim=2),
+        budget=ps.Budget(0.5),
+        n_records=100,
+        feature_map="cells",
+        random_state=0,
+    )
+    records = np.zeros((100, 2))
+    one = boxes_of(ps.sketch(records, design))
+    five = boxes_of(ps.merge(ps.sketch(records, design) for _ in range(5)))
+    np.testing.assert_allclose(five.variance, 5 * one.variance)
+    assert (one.n_noises, five.n_noises) == (1, 5)
+    # The scale of a draw is that of each holder, so that tails fall as theirs do.
+    scales = [likelihood_of(boxes, np.ones(boxes.n_boxes)).squared_scale for boxes in (one, five)]
+    np.testing.assert_allclose(scales[1], scales[0])
