@@ -102,6 +102,8 @@ class Entry:
     what, source, output : str
         What is released, the name of the records, where the result went.
     receipt : dict or None
+    alone : Cost or None
+        What a ballot costs besides, if everybody else in its study joins forces; it adds up apart.
     """
 
     id: str
@@ -115,6 +117,7 @@ class Entry:
     receipt: dict[str, Any] | None = None
     output: str | None = None
     time_committed: str | None = None
+    alone: Cost | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Fractions as text."""
@@ -135,6 +138,7 @@ class Entry:
             "source": self.source,
             "output": self.output,
             "receipt": self.receipt,
+            "alone": None if self.alone is None else self.alone.to_json(),
         }
 
 
@@ -359,6 +363,16 @@ class Ledger:
         with store.opened(self._path) as log:
             return self._data_set(log, name).spent
 
+    def total_alone(self, name: str) -> Total:
+        """What all ballots of a data set cost together if others join forces, in every study.
+
+        It holds instead of what they count in `total`, not on top of it.
+        """
+        with store.opened(self._path) as log, reading(str(self._path)):
+            found = self._data_set(log, name)
+            costs = [entry.alone for entry in _entries(log.lines(name)) if entry.alone is not None]
+            return Total.of([charge(cost, found) for cost in costs])
+
     def quote(self, name: str, cost: Cost) -> Quote:
         """What a release would cost and whether it would be allowed; nothing changes.
 
@@ -392,6 +406,7 @@ class Ledger:
         what: str,
         source: str | None = None,
         marks: Marks | None = None,
+        alone: Cost | None = None,
     ) -> Reservation:
         """Spend a cost, before anything is drawn; on disk when this returns.
 
@@ -407,6 +422,9 @@ class Ledger:
             The name of the records in receipts.
         marks : Marks, optional
             Of the records; other data sets that have the same ones are told.
+        alone : Cost, optional
+            Of a ballot: what it costs if everybody else in its study joins forces. The limit is
+            about `cost`; these add up beside it (`total_alone`).
 
         Raises
         ------
@@ -420,6 +438,8 @@ class Ledger:
         if source is not None:
             checked_source(source)
         content = {"cost": cost.to_json(), "what": what, "source": source}
+        if alone is not None:
+            content["alone"] = alone.to_json()
         entry = secrets.token_hex(8)
         with store.opened(self._path, write=True) as log:
             self._require_whole(log)
@@ -448,6 +468,7 @@ class Ledger:
         cost: Cost | None = None,
         output: str | None = None,
         marks: Marks | None = None,
+        void: bool = False,
     ) -> None:
         """Add the receipt of what was reserved; once.
 
@@ -463,6 +484,9 @@ class Ledger:
             Where the result went.
         marks : Marks, optional
             Of records that were read after the cost was reserved.
+        void : bool
+            Of a ballot: its study ended without a total, and nobody can open it any more. It then
+            costs nothing.
         """
         entry = entry.id if isinstance(entry, Reservation) else entry
         if output is not None and not (isinstance(output, str) and _is_text(output)):
@@ -481,6 +505,11 @@ class Ledger:
             with reading(str(self._path)):
                 reserved = Cost.from_json(store.content_of(line)["cost"])
                 charged = store.amount_of(line.epsilon, line.delta, line.rho)
+            if void:
+                if cost is not None or "alone" not in store.content_of(line):
+                    raise ParameterError("void", void, "only a ballot is void, and costs nothing")
+                nothing = Fraction(0)
+                cost = replace(reserved, epsilon=nothing, delta=nothing, rho=nothing)
             if cost is not None:
                 if not cost.is_within(reserved):
                     raise BudgetError(
@@ -490,11 +519,13 @@ class Ledger:
                 lower = charge(cost, self._data_set(log, line.data_set))
                 # What was counted without a rho stays so: its share was kept apart for it.
                 charged = lower if charged.rho is not None else lower.without_rho
-            content = {
+            content: dict[str, Any] = {
                 "cost": None if cost is None else cost.to_json(),
                 "receipt": receipt,
                 "output": output,
             }
+            if void:
+                content["void"] = True
             log.append("commit", line.data_set, line.entry, charged, content)
             if marks is not None:
                 log.keep_marks(line.data_set, marks.to_bytes())
@@ -648,6 +679,7 @@ def _entries(lines: Iterable[store.Line]) -> list[Entry]:
                 charged,
                 content["what"],
                 content["source"],
+                alone=Cost.from_json(content["alone"]) if "alone" in content else None,
             )
             continue
         before = found[line.entry]
@@ -659,6 +691,7 @@ def _entries(lines: Iterable[store.Line]) -> list[Entry]:
             charged=charged,
             receipt=content["receipt"],
             output=content["output"],
+            alone=None if content.get("void") else before.alone,
         )
     return list(found.values())
 
