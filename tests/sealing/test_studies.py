@@ -471,6 +471,22 @@ def test_a_repeat_gives_the_same_bytes_and_another_list_nothing(people, study, b
         ps.tally(study, ballots, closed, key=people.study_keys[1])
 
 
+def test_the_list_is_on_disk_before_words_are_added_up(people, study, ballots, monkeypatch):
+    from privsketch.sealing import once
+    from privsketch.sealing import tally as module
+
+    key, closed, seen = people.study_keys[0], people.closed(study, ballots), []
+    summed = module._summed
+
+    def spy(*arguments):
+        seen.append(once.kept(once.teller_slot(key.fingerprint, "use")))
+        return summed(*arguments)
+
+    monkeypatch.setattr(module, "_summed", spy)
+    ps.tally(study, ballots, closed, key=key)
+    assert seen == [b"list " + closed.digest.encode()]
+
+
 def test_a_repeat_of_noise_by_tellers_gives_the_same_bytes():
     people = People(design=PURE)
     study = people.open_study()
