@@ -150,9 +150,9 @@ def test_files_come_back(files, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_kind_is_taken_for_another(files, kind):
-    data, read = files[kind]
-    for other, (theirs, _) in files.items():
-        if read is not files[other][1]:
+    _, read = files[kind]
+    for theirs, reads in files.values():
+        if read != reads:
             with pytest.raises(FileError):
                 read(theirs)
 
