@@ -32,6 +32,7 @@ NAMES = (
     "regret",
     "release",
     "sealed_files",
+    "sealing",
     "sparse",
     "speed",
     "trust",

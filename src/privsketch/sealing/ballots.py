@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,7 +130,11 @@ class Ballot:
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "ballot") -> Ballot:
         """The ballot from `to_bytes`; FileError for any other bytes."""
-        signer, header, content = unpacked(data, "ballot", _FIELDS, what)
+        return cls._parsed(data, what)
+
+    @classmethod
+    def _parsed(cls, data: bytes, what: str, *, is_verified: bool = False) -> Ballot:
+        signer, header, content = unpacked(data, "ballot", _FIELDS, what, is_verified=is_verified)
         if digits(header["holder"], 32, what) != key_fingerprint(signer):
             raise FileError(f"{what}: signed by another key than it names")
         lengths = header["lengths"]
@@ -187,18 +191,26 @@ def insecure_of(samplers: Iterable[str]) -> str:
 
 
 def each_ballot(
-    sources: Iterable[BallotSource] | str | os.PathLike[str],
+    sources: Iterable[BallotSource] | str | os.PathLike[str], verified: Container[str] | None = None
 ) -> Iterator[tuple[str, Ballot]]:
-    """Ballots with what they are called, one at a time; a folder stands for all in it."""
+    """Ballots with what they are called, one at a time; a folder stands for all in it.
+
+    If there are digests of those that were `verified`, only these are given.
+    """
     if isinstance(sources, str | os.PathLike):
         sources = [sources]
     for number, source in enumerate(sources):
         if isinstance(source, Ballot):
-            yield f"ballot {number + 1}", source
+            if verified is None or source.digest in verified:
+                yield f"ballot {number + 1}", source
             continue
         path = Path(source)
         for file in sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]:
-            yield str(file), Ballot.load(file)
+            data = read_file(file)
+            if verified is None:
+                yield str(file), Ballot.from_bytes(data, str(file))
+            elif hashlib.sha256(data).hexdigest() in verified:
+                yield str(file), Ballot._parsed(data, str(file), is_verified=True)
 
 
 def shape_of(study: SealedStudy) -> tuple[int, int]:

@@ -94,10 +94,12 @@ def packed(kind: str, header: dict[str, Any], content: bytes, key: Key) -> bytes
     return body + key.signature(body, kind).signature
 
 
-def unpacked(data: bytes, kind: str, fields: Fields, what: str) -> Signed:
+def unpacked(
+    data: bytes, kind: str, fields: Fields, what: str, *, is_verified: bool = False
+) -> Signed:
     """Signer, header and content of a ballot or a tally; an error for any other byte.
 
-    The signature is looked at before anything is parsed.
+    The signature is looked at before anything is parsed, unless it was, of the same bytes.
     """
     view = memoryview(data)
     if not data.startswith(_MAGIC[kind]):
@@ -105,8 +107,9 @@ def unpacked(data: bytes, kind: str, fields: Fields, what: str) -> Signed:
     if len(data) < _PREAMBLE.size + _TRAILER:
         raise FileError(f"{what}: truncated")
     signer = bytes(view[-_TRAILER:-SIGNATURE_BYTES])
-    body = bytes(view[:-SIGNATURE_BYTES])
-    if not is_signature(signer, bytes(view[-SIGNATURE_BYTES:]), signed_message(kind, body)):
+    if not is_verified and not is_signature(
+        signer, data[-SIGNATURE_BYTES:], signed_message(kind, data[:-SIGNATURE_BYTES])
+    ):
         raise SignatureError(f"{what}: the signature is wrong; the file was altered")
     _, version, n_bytes = _PREAMBLE.unpack_from(data)
     if version != VERSION:

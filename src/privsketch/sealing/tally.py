@@ -281,7 +281,8 @@ def _summed(
     """Sums of the teller's shares over the ballots of the list, each of them once."""
     waiting, level = dict(chosen.ballots), study.sharing.level_of(len(chosen.ballots))
     total = np.zeros(study.n_words, dtype=np.uint64)
-    for what, ballot in each_ballot(sources):
+    # Signatures of these bytes were looked at before the key was used up.
+    for what, ballot in each_ballot(sources, frozenset(waiting.values())):
         if waiting.get(ballot.holder) != ballot.digest:
             continue
         del waiting[ballot.holder]
