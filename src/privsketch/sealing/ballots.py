@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -32,11 +31,17 @@ _MAX_WORDS = 2**32
 SUFFIX = ".ballot"
 
 
-@dataclass(frozen=True, eq=False)
 class Ballot:
     """A holder's sealed part of a total; `seal` makes one.
 
     Nothing in it can be read but by all tellers together. It may lie where anybody can see it.
+
+    Parameters
+    ----------
+    data : bytes
+        Of a .ballot file; its signature must be right.
+    what : str
+        What errors call it.
 
     Attributes
     ----------
@@ -50,13 +55,41 @@ class Ballot:
         SHA-256 of its bytes: its name in a closed list.
     """
 
-    study: str
-    holder: str
-    sampler: str
-    _data: bytes
-    _identity: bytes
-    _parts: tuple[memoryview, ...]
-    _shape: tuple[int, int]
+    def __init__(self, data: bytes, what: str = "ballot") -> None:
+        self._read(data, what, is_verified=False)
+
+    def _read(self, data: bytes, what: str, *, is_verified: bool) -> None:
+        found = unpacked(data, "ballot", _FIELDS, what, is_verified=is_verified)
+        header, content = found.header, found.content
+        if digits(header["holder"], 32, what) != key_fingerprint(found.signer):
+            raise FileError(f"{what}: signed by another key than it names")
+        lengths = header["lengths"]
+        if not isinstance(lengths, list) or not 1 <= len(lengths) <= MAX_HOLDERS:
+            raise FileError(f"{what}: unknown or missing fields")
+        n_levels, n_words = (
+            whole(header[name], 1, _MAX_WORDS, what) for name in ("n_levels", "n_words")
+        )
+        parts, start = [], 0
+        for length in lengths:
+            stop = start + whole(length, OVERHEAD, len(content), what)
+            parts.append(content[start:stop])
+            start = stop
+        if start != len(content):
+            raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
+        self.study, self.holder = digits(header["study"], 64, what), str(header["holder"])
+        self.sampler = sampler_name(header["sampler"], what)
+        self._data, self._identity = data, found.signer
+        self._parts, self._shape = parts, (n_levels, n_words)
+
+    @classmethod
+    def _verified(cls, data: bytes, what: str) -> Ballot:
+        """A ballot whose signature was looked at before."""
+        ballot = cls.__new__(cls)
+        ballot._read(data, what, is_verified=True)
+        return ballot
+
+    def __repr__(self) -> str:
+        return f"Ballot(study={self.study[:32]!r}, holder={self.holder!r})"
 
     @classmethod
     def _made(cls, study: SealedStudy, words: Words, key: Key, sampler: str) -> Ballot:
@@ -130,29 +163,7 @@ class Ballot:
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "ballot") -> Ballot:
         """The ballot from `to_bytes`; FileError for any other bytes."""
-        return cls._parsed(data, what)
-
-    @classmethod
-    def _parsed(cls, data: bytes, what: str, *, is_verified: bool = False) -> Ballot:
-        signer, header, content = unpacked(data, "ballot", _FIELDS, what, is_verified=is_verified)
-        if digits(header["holder"], 32, what) != key_fingerprint(signer):
-            raise FileError(f"{what}: signed by another key than it names")
-        lengths = header["lengths"]
-        if not isinstance(lengths, list) or len(lengths) > MAX_HOLDERS:
-            raise FileError(f"{what}: unknown or missing fields")
-        shape = tuple(whole(header[name], 1, _MAX_WORDS, what) for name in ("n_levels", "n_words"))
-        parts, start = [], 0
-        for length in lengths:
-            stop = start + whole(length, OVERHEAD, len(content), what)
-            parts.append(content[start:stop])
-            start = stop
-        if start != len(content) or len(parts[-1:]) != 1 or len(parts[-1]) != lengths[-1]:
-            raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
-        study = digits(header["study"], 64, what)
-        sampler = sampler_name(header["sampler"], what)
-        return cls(
-            study, header["holder"], sampler, data, signer, tuple(parts), (shape[0], shape[1])
-        )
+        return cls(data, what)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the ballot to a file; anybody may have it."""
@@ -210,7 +221,7 @@ def each_ballot(
             if verified is None:
                 yield str(file), Ballot.from_bytes(data, str(file))
             elif hashlib.sha256(data).hexdigest() in verified:
-                yield str(file), Ballot._parsed(data, str(file), is_verified=True)
+                yield str(file), Ballot._verified(data, str(file))
 
 
 def shape_of(study: SealedStudy) -> tuple[int, int]:

@@ -104,9 +104,15 @@ def check_ballots(
     return CheckedBallots.from_bytes(signed_json(CHECKED, content, key)), problems
 
 
-@dataclass(frozen=True)
 class ClosedList:
     """The ballots that count, signed by whoever may close the list; `ClosedList.of` makes one.
+
+    Parameters
+    ----------
+    data : bytes
+        Of a .closed file; its signature must be right.
+    what : str
+        What errors call it.
 
     Attributes
     ----------
@@ -118,10 +124,20 @@ class ClosedList:
         Of study and ballots, whoever signed.
     """
 
-    study: str
-    ballots: dict[str, str]
-    _data: bytes
-    _identity: bytes
+    def __init__(self, data: bytes, what: str = "closed list") -> None:
+        self._identity, found = read_signed_json(data, CLOSED, _FIELDS, what)
+        self.study, self._data = digits(found["study"], 64, what), data
+        self.ballots: dict[str, str] = {}
+        for pair in _listed(found["ballots"], what):
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise FileError(f"{what}: unknown or missing fields")
+            holder = digits(pair[0], 32, what)
+            if holder in self.ballots:
+                raise FileError(f"{what}: a holder is there twice")
+            self.ballots[holder] = digits(pair[1], 64, what)
+
+    def __repr__(self) -> str:
+        return f"ClosedList({len(self.ballots)} ballots, digest={self.digest!r})"
 
     @classmethod
     def of(
@@ -187,16 +203,7 @@ class ClosedList:
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "closed list") -> ClosedList:
         """The list from `to_bytes`; FileError for any other bytes."""
-        signer, found = read_signed_json(data, CLOSED, _FIELDS, what)
-        ballots: dict[str, str] = {}
-        for pair in _listed(found["ballots"], what):
-            if not isinstance(pair, list) or len(pair) != 2:
-                raise FileError(f"{what}: unknown or missing fields")
-            holder = digits(pair[0], 32, what)
-            if holder in ballots:
-                raise FileError(f"{what}: a holder is there twice")
-            ballots[holder] = digits(pair[1], 64, what)
-        return cls(digits(found["study"], 64, what), ballots, data, signer)
+        return cls(data, what)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the list to a file, for all tellers."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +49,15 @@ SUFFIX = ".tally"
 _MAX_LEVELS = 2**16
 
 
-@dataclass(frozen=True, eq=False)
 class Tally:
     """What a teller publishes: sums of its shares, which say nothing without those of all others.
+
+    Parameters
+    ----------
+    data : bytes
+        Of a .tally file; its signature must be right.
+    what : str
+        What errors call it.
 
     Attributes
     ----------
@@ -72,15 +77,25 @@ class Tally:
         Sums of shares, modulo 2^64.
     """
 
-    study: str
-    teller: str
-    closed_list: str
-    level: int
-    holders: tuple[int, ...]
-    sampler: str
-    _data: bytes
-    _identity: bytes
-    words: Words
+    def __init__(self, data: bytes, what: str = "tally") -> None:
+        signer, header, content = unpacked(data, "tally", _FIELDS, what)
+        if digits(header["teller"], 32, what) != key_fingerprint(signer):
+            raise FileError(f"{what}: signed by another key than it names")
+        holders = header["holders"]
+        if not isinstance(holders, list) or not 1 <= len(holders) <= MAX_HOLDERS:
+            raise FileError(f"{what}: unknown or missing fields")
+        places = tuple(whole(one, 0, MAX_HOLDERS, what) for one in holders)
+        if list(places) != sorted(set(places)) or len(content) % WORD_BYTES:
+            raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+        self.study, self.teller = digits(header["study"], 64, what), str(header["teller"])
+        self.closed_list = digits(header["list"], 64, what)
+        self.level = whole(header["level"], 0, _MAX_LEVELS, what)
+        self.holders, self.sampler = places, sampler_name(header["sampler"], what)
+        self.words: Words = words_from_bytes(content, len(content) // WORD_BYTES)
+        self._data, self._identity = data, signer
+
+    def __repr__(self) -> str:
+        return f"Tally(study={self.study[:32]!r}, teller={self.teller!r})"
 
     def require_of(self, study: SealedStudy, what: str = "tally") -> int:
         """The number of its teller; an error unless it is a tally of this study."""
@@ -114,26 +129,7 @@ class Tally:
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "tally") -> Tally:
         """The tally from `to_bytes`; FileError for any other bytes."""
-        signer, header, content = unpacked(data, "tally", _FIELDS, what)
-        if digits(header["teller"], 32, what) != key_fingerprint(signer):
-            raise FileError(f"{what}: signed by another key than it names")
-        holders = header["holders"]
-        if not isinstance(holders, list) or not 1 <= len(holders) <= MAX_HOLDERS:
-            raise FileError(f"{what}: unknown or missing fields")
-        places = tuple(whole(one, 0, MAX_HOLDERS, what) for one in holders)
-        if list(places) != sorted(set(places)) or len(content) % WORD_BYTES:
-            raise FileError(f"{what}: not as privsketch writes it; the file was altered")
-        return cls(
-            digits(header["study"], 64, what),
-            header["teller"],
-            digits(header["list"], 64, what),
-            whole(header["level"], 0, _MAX_LEVELS, what),
-            places,
-            sampler_name(header["sampler"], what),
-            data,
-            signer,
-            words_from_bytes(content, len(content) // WORD_BYTES),
-        )
+        return cls(data, what)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tally to a file, for everybody."""
