@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,15 @@ from privsketch.noise.laws import SumNoise
 from privsketch.noise.mechanism import INT64_MAX, INT64_MIN, LEDGER, gaussian_law, laplace_law
 from privsketch.noise.sharing.plan import Sharing, default_min_holders, plan_sharing
 from privsketch.receipt import INSECURE
-from privsketch.testing import Tape, moved, replaced_noise, without_noise
+from privsketch.sketching.build import engine_sums
+from privsketch.testing import (
+    Tape,
+    moved,
+    neighbouring_tables,
+    replaced_noise,
+    replay,
+    without_noise,
+)
 
 MANY = 8000  # components, each a study of its own
 BUDGET = (0.1, 1e-6)
@@ -435,3 +444,29 @@ def test_defaults_leave_somebody_honest():
         assert sharing.colluding == math.ceil(n_holders / 3)
         assert sharing.min_holders == default_min_holders(n_holders, sharing.colluding)
         assert sharing.levels[-1] >= 1
+
+
+# A holder's words, from tables
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("sharing", ["holders", "tellers"])
+@pytest.mark.parametrize("feature_map", ["fourier", "cells"])
+def test_no_neighbour_moves_a_holders_words_by_more_than_alone(sharing, neighbours, feature_map):
+    """Replayed on neighbouring tables: same questions, and what they cost is within the receipt."""
+    budget = ps.Budget(epsilon=0.5, delta=1e-6, neighbours=neighbours)
+    design = design_of(budget=budget, n_holders=7, sharing=sharing, feature_map=feature_map)
+    facts = plan_sharing(design.sum_noise, n_holders=7, by=sharing)
+
+    def run(table):
+        found = engine_sums(table, design, missing_to_center=True)
+        drawn, receipt = facts.draw_holder(design.sum_noise.weighted(found.sums, found.n_records))
+        return SimpleNamespace(drawn=drawn, receipt=receipt)
+
+    table = np.random.default_rng(0).uniform(-1, 1, size=(50, 2))
+    shares = []
+    for _, one, other in neighbouring_tables(table, design.domain, neighbours):
+        found = replay(run, one, other)
+        assert (found.first.drawn == found.second.drawn).all()
+        shares.append(found.share_of_budget)
+    assert 0.3 < max(shares) <= 1
