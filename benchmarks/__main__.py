@@ -31,6 +31,7 @@ NAMES = (
     "ratios",
     "regret",
     "release",
+    "sealed",
     "sealed_files",
     "sealing",
     "sparse",

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
-from privsketch.sealing.seal import _sealed
+from privsketch.sealing.seal import sealed_sums
 from privsketch.sealing.study import SealedStudy
 from privsketch.sketching.sums import ExactSums, exact_sums
 
@@ -44,6 +44,8 @@ def made_study(
         domain=ps.Box(-1, 1, dim=10),
         budget=ps.Budget(0.1, 1e-6),
         n_features=n_features,
+        n_holders=n_holders,
+        sharing="holders",
         noise="gaussian",
         random_state=0,
     )
@@ -87,7 +89,7 @@ def main() -> None:
         took = []
         for number, key in enumerate(holders):
             start = time.perf_counter()
-            ballot = _sealed(study, found, key, key.name)
+            ballot = sealed_sums(study, found, key, key.name)
             ballot.save(mailbox / f"{number:05}.ballot")
             took.append(time.perf_counter() - start)
         size = len(ballot.to_bytes())

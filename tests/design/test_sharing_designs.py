@@ -76,6 +76,15 @@ def test_integers_have_room_for_all_parts(feature_map, n_holders):
         assert design.noise_std == pytest.approx(same.noise_std, rel=4e-3)
 
 
+@pytest.mark.parametrize(("sharing", "budget"), [("holders", DELTA), ("tellers", PURE)])
+def test_large_sketches_fit_64_bits(sharing, budget):
+    """Weights of the count grow with the number of features: 2^36 records in all, not 2^38."""
+    facts = {"n_components": 10, "domain": ps.Box(-1, 1, dim=10), "n_features": 6000}
+    design = plan(**facts, n_holders=1000, sharing=sharing, budget=budget)
+    assert design.sum_noise.factor == 1
+    plan_sharing(design.sum_noise, n_holders=1000)
+
+
 def test_cubes_have_room_for_what_holders_add():
     signs = {"feature_map": "one-bit", "budget": PURE, "n_features": 60, "noise": "cube"}
     alone, shared = plan(**signs), plan(**signs, n_holders=50, sharing="tellers")

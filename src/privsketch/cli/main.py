@@ -23,6 +23,8 @@ from privsketch.cli.output import note, require_free, say, say_cautions, say_wri
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.schema import schema
+from privsketch.cli.sealing.ballots import close, join, seal, tally
+from privsketch.cli.sealing.studies import accept, enrol, rehearse, study
 from privsketch.cli.shell.answer import JSON, Answer, UnreadError, answer, begin, begun, wants_json
 from privsketch.cli.shell.failure import EXIT_CODES, Failure
 from privsketch.cli.shell.group import Group
@@ -376,3 +378,5 @@ main.add_command(keygen)
 main.add_command(sign)
 main.add_command(verify)
 main.add_command(trust)
+for command in (enrol, study, accept, seal, close, tally, join, rehearse):
+    main.add_command(command)

@@ -433,9 +433,8 @@ def plan_sum_noise(
         raise ParameterError(
             "epsilon", budget.epsilon, "so small that no noise of this size can be drawn"
         ) from None
-    # The sums of all holders together have room for 2^38 records, and come back from modulo 2^64.
-    most = MAX_RECORDS if sharing is None else 4 * MAX_RECORDS
-    _require_headroom(noise, contribution.largest * noise.factor, most)
+    # That of a total is the same: modulo 2^64 there is room for 2^36 records in all.
+    _require_headroom(noise, contribution.largest * noise.factor)
     return noise
 
 
@@ -563,10 +562,10 @@ def _mean_share(
     return weight, factor * weight * l1, (factor * weight * RECORD_MAX) ** 2
 
 
-def _require_headroom(noise: SumNoise, largest_component: int, max_records: int) -> None:
+def _require_headroom(noise: SumNoise, largest_component: int) -> None:
     """Refuse a design whose integers could come near the ends of int64."""
     per_record = max(largest_component, noise.count_weight, noise.mean_weight * RECORD_MAX)
-    too_large = per_record * max_records >= HEADROOM
+    too_large = per_record * MAX_RECORDS >= HEADROOM
     if too_large or any(law.reach >= HEADROOM for law in noise.laws):
         raise ParameterError(
             "the sums of this design could overflow 64-bit integers; use fewer features or a "

@@ -12,17 +12,33 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 from privsketch.errors import AccessError, FileError
 from privsketch.formats import read_file, temporary_beside
 
 _DIGEST_BYTES = 32
+_elsewhere: ContextVar[Path | None] = ContextVar("privsketch_sealed_state", default=None)
+
+
+@contextmanager
+def kept_in(folder: Path) -> Iterator[None]:
+    """What happens inside of this block happens in a rehearsal, and is kept in its folder."""
+    token = _elsewhere.set(folder)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
 
 
 def state_folder() -> Path:
     """Where it is kept: below PRIVSKETCH_HOME, or where users' programs keep their state."""
+    elsewhere = _elsewhere.get()
+    if elsewhere is not None:
+        return elsewhere
     home = os.environ.get("PRIVSKETCH_HOME")
     if home:
         return Path(home) / "sealed"

@@ -117,11 +117,11 @@ def seal(
         if noter is not None:
             noter.add(found.marks)
             entry.saw(noter)
-        ballot = _sealed(study, found, key, holder)
+        ballot = sealed_sums(study, found, key, holder)
     return Ballot.from_bytes(keep_once(slot, ballot.to_bytes()), str(slot))
 
 
-def _sealed(study: SealedStudy, found: ExactSums, key: Key, holder: str) -> Ballot:
+def sealed_sums(study: SealedStudy, found: ExactSums, key: Key, holder: str) -> Ballot:
     """Noise, check words, shares; exact sums do not leave this function."""
     if study.counts_records and found.n_records == 0:
         raise RecordError(

@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +15,18 @@ import pytest
 import privsketch as ps
 from privsketch.noise.calibration import epsilon_of_rho, rho_of_budget
 from privsketch.noise.laws import SumNoise
-from privsketch.noise.mechanism import INT64_MAX, INT64_MIN, gaussian_law, laplace_law
+from privsketch.noise.mechanism import INT64_MAX, INT64_MIN, LEDGER, gaussian_law, laplace_law
 from privsketch.noise.sharing.plan import Sharing, default_min_holders, plan_sharing
 from privsketch.receipt import INSECURE
-from privsketch.testing import Tape, moved, replaced_noise, without_noise
+from privsketch.sketching.build import engine_sums
+from privsketch.testing import (
+    Tape,
+    moved,
+    neighbouring_tables,
+    replaced_noise,
+    replay,
+    without_noise,
+)
 
 MANY = 8000  # components, each a study of its own
 BUDGET = (0.1, 1e-6)
@@ -29,7 +38,7 @@ def gaussian_noise(n_words=MANY, l2_squared=10**12):
 
 
 def laplace_noise(n_words=MANY):
-    sums = laplace_law(10**6, n_words - 1, 0.09, "add-remove")
+    sums = laplace_law(10**12, n_words - 1, 0.09, "add-remove")
     return SumNoise(sums, laplace_law(1, 1, 0.01, "add-remove"), "released", 1, 1)
 
 
@@ -175,7 +184,7 @@ def test_a_second_ballot_has_noise_of_its_own():
     sharing = plan_sharing(gaussian_noise(100), n_holders=5)
     words = exact_words(sharing)
     one, two = (sharing.draw_holder(words)[0] for _ in range(2))
-    assert not (one == two).any()
+    assert not (one == two).all(axis=1).any()
 
 
 def test_every_turnout_has_enough_honest_noises():
@@ -195,13 +204,23 @@ def test_every_turnout_has_enough_honest_noises():
                 sharing.level_of(turnout)
 
 
+def test_a_ledger_wants_entries_of_holders_and_not_of_tellers(monkeypatch, tmp_path):
+    sharing = plan_sharing(laplace_noise(10), n_holders=5)
+    monkeypatch.setenv(LEDGER, f"{tmp_path}/ledger")
+    assert (sharing.draw_teller()[0] != 0).any()
+    with pytest.raises(ps.PrivsketchError, match="no entry"):
+        sharing.draw_holder(exact_words(sharing))
+
+
 # Noise wraps
 
 
 ENDS = [INT64_MAX, INT64_MIN, INT64_MAX - 5, 2**62, -(2**62)]
 
 
-@pytest.mark.parametrize("noise", [gaussian_noise(2000), laplace_noise(2000)], ids=["g", "l"])
+@pytest.mark.parametrize(
+    "noise", [gaussian_noise(2000, 10**24), laplace_noise(2000)], ids=["gaussian", "laplace"]
+)
 @pytest.mark.parametrize("end", ENDS)
 def test_noise_wraps_at_the_ends(noise, end):
     sharing = plan_sharing(noise, n_holders=5)
@@ -213,8 +232,8 @@ def test_noise_wraps_at_the_ends(noise, end):
                 tuple(replace(one, wraps=False) for one in each) for each in sharing.holder_laws
             ]
             sharing.__dict__["holder_laws"] = tuple(laws)
-        drawn, _ = sharing.draw_holder(words)
-        first = (drawn[0] - words)[:-1].astype(float)
+        drawn = sharing.draw_holder(words)[0][:, :-1]  # a count's noise may well be zero
+        first = (drawn[0] - words[:-1]).astype(float)
         near = abs(np.mean(first**2) / law.variance - 1) < 6 * math.sqrt(5 / 2000)
         stopped = bool(np.isin(drawn, [INT64_MIN, INT64_MAX]).any())
         is_end = abs(abs(end) - 2**63) < 2**40
@@ -425,3 +444,29 @@ def test_defaults_leave_somebody_honest():
         assert sharing.colluding == math.ceil(n_holders / 3)
         assert sharing.min_holders == default_min_holders(n_holders, sharing.colluding)
         assert sharing.levels[-1] >= 1
+
+
+# A holder's words, from tables
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("sharing", ["holders", "tellers"])
+@pytest.mark.parametrize("feature_map", ["fourier", "cells"])
+def test_no_neighbour_moves_a_holders_words_by_more_than_alone(sharing, neighbours, feature_map):
+    """Replayed on neighbouring tables: same questions, and what they cost is within the receipt."""
+    budget = ps.Budget(epsilon=0.5, delta=1e-6, neighbours=neighbours)
+    design = design_of(budget=budget, n_holders=7, sharing=sharing, feature_map=feature_map)
+    facts = plan_sharing(design.sum_noise, n_holders=7, by=sharing)
+
+    def run(table):
+        found = engine_sums(table, design, missing_to_center=True)
+        drawn, receipt = facts.draw_holder(design.sum_noise.weighted(found.sums, found.n_records))
+        return SimpleNamespace(drawn=drawn, receipt=receipt)
+
+    table = np.random.default_rng(0).uniform(-1, 1, size=(50, 2))
+    shares = []
+    for _, one, other in neighbouring_tables(table, design.domain, neighbours):
+        found = replay(run, one, other)
+        assert (found.first.drawn == found.second.drawn).all()
+        shares.append(found.share_of_budget)
+    assert 0.3 < max(shares) <= 1

@@ -44,7 +44,7 @@ from privsketch.noise.laws import (
     composed_receipt,
     floor_ratio,
 )
-from privsketch.noise.mechanism import OWN, NoiseLaw, add_noise
+from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, add_noise, entered_noise
 from privsketch.noise.sharing.gaussians import MAX_LEVELS, layer_scales, plan_levels, require_margin
 from privsketch.noise.sharing.total import SharedTotal, floor_law, gaussian_part
 from privsketch.receipt import Receipt
@@ -157,6 +157,11 @@ class Sharing:
         elif self.levels:
             raise ParameterError("levels: only where holders add noise")
         _ = self.holder_laws  # refuses what cannot be drawn
+        # Sums of 2^36 records in all are below HEADROOM, and the rest of 64 bits is for noise.
+        for law in self.noise.laws:
+            noises = self.total(self.n_holders, "any").noises(law, self.noise)
+            if math.sqrt(noises) * law.reach >= HEADROOM:
+                raise ParameterError("the noise of all together does not fit 64-bit integers")
 
     def _require_levels(self) -> None:
         """Refuse levels that do not serve every turnout, or are not paid for."""
@@ -231,13 +236,16 @@ class Sharing:
     def draw_teller(self) -> tuple[Integers, Receipt]:
         """(n_words,): what a teller adds to its words, modulo 2^64; and to functions of them.
 
+        No record has to do with it, and no entry in a ledger.
+
         Charges: nothing by itself; the total that it protects has its cost.
         """
         if self.by != "tellers":
             raise ParameterError("sharing", self.by, "tellers add no noise in this study")
         laws = tuple(wrapping(law) for law in self.noise.laws)
         nothing = np.zeros(self.n_words, dtype=np.int64)
-        return _noised(nothing, laws, None)
+        with entered_noise(lambda: None):
+            return _noised(nothing, laws, None)
 
     def level_of(self, turnout: int) -> int:
         """The level that is added up when so many holders take part."""
