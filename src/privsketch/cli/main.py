@@ -342,7 +342,8 @@ main.add_command(ledger)
 def inspect(file: Path) -> None:
     """Say what a file of privsketch contains.
 
-    A design, schema, sketch, model, public key or receipt; of a released table, its receipt.
+    A design, schema, sketch, model, public key or receipt; of a released table, its receipt. Of a
+    sealed study: the study, a card, a ballot, a closed list or a tally.
 
     \b
     privsketch inspect study.json
@@ -351,6 +352,7 @@ def inspect(file: Path) -> None:
     from privsketch.cli.keys.checking import checked_bytes
     from privsketch.models.base import Model
     from privsketch.projection.files import receipt_beside
+    from privsketch.sealing.study import SealedStudy
 
     table, receipt = file, receipt_beside(file)
     if receipt is not None:
@@ -360,6 +362,8 @@ def inspect(file: Path) -> None:
     if signer is not None:
         click.echo(f"signed by   {signer.name}", err=True)
     found = loaded(data, str(file))
+    if isinstance(found, SealedStudy):
+        found = SealedStudy.load(file)  # with the signatures of tellers
     say(found.describe(), None)
     if isinstance(found, Model):
         say("\n" + found.receipt.describe(), None)

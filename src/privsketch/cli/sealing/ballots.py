@@ -111,7 +111,7 @@ def seal(
             end_dry_run(ledger, lambda: cost_of_design(study.design), lambda: facts)
             return
         output = required_output(output)
-        require_free(output, is_repeat, "another ballot would replace it")
+        require_free(output, False, "a ballot is not replaced")
         require_apart(data, [output])
 
         def progress(_: int) -> None:

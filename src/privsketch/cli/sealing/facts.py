@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from privsketch._load import Sealed
     from privsketch.sealing.cards import Card
     from privsketch.sealing.study import SealedStudy
     from privsketch.signing.keys import PublicKey
@@ -50,6 +51,28 @@ def card_facts(card: Card) -> dict[str, Any]:
         "study_key": None if study_key is None else key_facts(study_key),
         **key_facts(card.key),
     }
+
+
+def sealed_facts(found: Sealed) -> dict[str, Any]:
+    """What a file of a sealed study contains, by its kind."""
+    from privsketch.sealing.ballots import Ballot
+    from privsketch.sealing.cards import Card
+    from privsketch.sealing.lists import CLOSED, ClosedList
+    from privsketch.sealing.study import SealedStudy
+
+    if isinstance(found, SealedStudy):
+        return {"kind": "study", **study_facts(found)}
+    if isinstance(found, Card):
+        return {"kind": "card", "card": card_facts(found)}
+    study = found.study[:32]
+    if isinstance(found, Ballot):
+        facts = {"fingerprint": found.holder, "digest": found.digest}
+        return {"kind": "ballot", "study": study, **facts}
+    if isinstance(found, ClosedList):
+        n_ballots = len(found.ballots)
+        return {"kind": CLOSED, "study": study, "digest": found.digest, "n_ballots": n_ballots}
+    facts = {"fingerprint": found.teller, "list": found.closed_list}
+    return {"kind": "tally", "study": study, "n_ballots": len(found.holders), **facts}
 
 
 def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
