@@ -52,6 +52,9 @@ class DataSet:
     spent : Total
     n_entries, n_open : int
         All entries, and those that were reserved and never committed; both count.
+    alone : Total
+        What ballots in sealed studies cost together instead of what they count in `spent`, if
+        everybody else in their studies joins forces.
     """
 
     name: str
@@ -63,6 +66,7 @@ class DataSet:
     spent: Total = field(default=Total())
     n_entries: int = 0
     n_open: int = 0
+    alone: Total = field(default=Total())
 
     @property
     def left(self) -> Left:
@@ -82,6 +86,7 @@ class DataSet:
             "left": self.left.to_json(),
             "n_entries": self.n_entries,
             "n_open": self.n_open,
+            "alone": self.alone.to_json(),
         }
 
 
@@ -356,7 +361,7 @@ class Ledger:
     def datasets(self) -> list[DataSet]:
         """All data sets as they stand, in the order in which they were added."""
         with store.opened(self._path) as log, reading(str(self._path)):
-            return [self._standing(log, line) for line in list(log.lines(kind="add"))]
+            return self._data_sets(log)
 
     def total(self, name: str) -> Total:
         """What all entries of a data set cost together, exactly."""
@@ -369,9 +374,7 @@ class Ledger:
         It holds instead of what they count in `total`, not on top of it.
         """
         with store.opened(self._path) as log, reading(str(self._path)):
-            found = self._data_set(log, name)
-            costs = [entry.alone for entry in _entries(log.lines(name)) if entry.alone is not None]
-            return Total.of([charge(cost, found) for cost in costs])
+            return _alone(self._data_set(log, name), _entries(log.lines(name)))
 
     def quote(self, name: str, cost: Cost) -> Quote:
         """What a release would cost and whether it would be allowed; nothing changes.
@@ -581,9 +584,7 @@ class Ledger:
                 "time": log.time,
                 "n_lines": number,
                 "head": head,
-                "data_sets": [
-                    self._standing(log, line).to_json() for line in list(log.lines(kind="add"))
-                ],
+                "data_sets": [found.to_json() for found in self._data_sets(log)],
                 "entries": [entry.to_json() for entry in _entries(log.lines())],
             }
 
@@ -612,6 +613,15 @@ class Ledger:
             "add it with its limit: Ledger.add, `privsketch ledger add`".replace("`", ""),
         )
 
+    def _data_sets(self, log: store.Log) -> list[DataSet]:
+        """All data sets as they stand, with what their ballots cost alone."""
+        found = [self._standing(log, line) for line in list(log.lines(kind="add"))]
+        entries = _entries(log.lines())
+        return [
+            replace(one, alone=_alone(one, (e for e in entries if e.data_set == one.name)))
+            for one in found
+        ]
+
     def _standing(self, log: store.Log, line: store.Line) -> DataSet:
         amounts = log.amounts(line.data_set)
         return replace(
@@ -620,6 +630,12 @@ class Ledger:
             n_entries=len(amounts),
             n_open=len(amounts) - log.n_committed(line.data_set),
         )
+
+
+def _alone(data_set: DataSet, entries: Iterable[Entry]) -> Total:
+    """What ballots of a data set cost together if others join forces."""
+    costs = [entry.alone for entry in entries if entry.alone is not None]
+    return Total.of([charge(cost, data_set) for cost in costs])
 
 
 def _noticed(
