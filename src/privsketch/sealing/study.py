@@ -91,7 +91,7 @@ class SealedStudy:
     ...     cards.append(ps.Card.teller(design, key=own, study_key=fresh.public))
     >>> study = ps.SealedStudy(design, cards=cards, noise="holders", min_holders=4, colluding=1)
     >>> len(study.holders), len(study.tellers), round(study.alone, 2), study.accepted
-    (5, 2, 0.2, ())
+    (5, 2, 0.21, ())
     """
 
     def __init__(
