@@ -565,6 +565,42 @@ def test_damaged_state_counts_as_used(people, study, ballots):
         ps.tally(study, ballots, people.closed(study, ballots), key=key)
 
 
+def test_a_mailbox_may_hold_anything(people, study, ballots, tmp_path):
+    """Files that nobody asked for spoil nothing, whoever put them there."""
+    study.save(tmp_path / "s.study")
+    for n, ballot in enumerate(ballots):
+        ballot.save(tmp_path / f"{n}.ballot")
+    (tmp_path / "0 junk.ballot").write_bytes(b"junk")
+    People().made().save(tmp_path / "other.study")
+    (tmp_path / "s.study.0123456789abcdef.sig").write_bytes(b"junk")
+    assert ps.SealedStudy.load(tmp_path / "s.study").is_open
+    checked = []
+    for key in people.study_keys:
+        one, problems = check_ballots(study, [tmp_path], key=key)
+        checked.append(one)
+        assert len(problems) == 1
+    with pytest.raises(FileError, match="0 junk"):
+        ps.ClosedList.of(study, [tmp_path], key=people.owner)
+    closed = ps.ClosedList.of(study, [tmp_path], key=people.owner, checked=checked)
+    tallies = [ps.tally(study, tmp_path, closed, key=key) for key in people.study_keys]
+    assert joined(study, tallies).holders == (0, 1, 2, 3)
+
+
+def test_a_teller_needs_no_ledger(people, tmp_path, monkeypatch):
+    """Where the environment names a ledger, a teller's noise is no release of its own."""
+    people = People(design=PURE)
+    study = people.open_study()
+    ballots = [cast(study, integers(RNG, study), key) for key in people.holders]
+    closed = people.closed(study, ballots)
+    ledger = ps.Ledger.create(tmp_path / "l.ledger")
+    ledger.add("visits", epsilon=1, delta=1e-5)
+    monkeypatch.setenv("PRIVSKETCH_LEDGER", str(ledger.path))
+    people.tallies(study, ballots, closed)
+    assert not ledger.entries()
+    people.seal(study, records(0), 0)
+    assert len(ledger.entries()) == 1
+
+
 # ---------------------------------------------------------------- join
 
 
@@ -658,6 +694,8 @@ def test_only_the_right_key_is_destroyed(people, study, tmp_path):
     with pytest.raises(ParameterError, match="it stays"):
         void_study(study, key=people.tellers[0], study_key_file=tmp_path / "other.key")
     assert (tmp_path / "other.key").exists()
+    ballots = [cast(study, integers(RNG, study), key) for key in people.holders]
+    people.tallies(study, ballots, people.closed(study, ballots))  # nothing was used up
 
 
 def test_all_tellers_together_are_believed(people, study):

@@ -201,27 +201,42 @@ def insecure_of(samplers: Iterable[str]) -> str:
     return REPLACED if REPLACED in samplers else OWN
 
 
-def each_ballot(
-    sources: Iterable[BallotSource] | str | os.PathLike[str], verified: Container[str] | None = None
-) -> Iterator[tuple[str, Ballot]]:
-    """Ballots with what they are called, one at a time; a folder stands for all in it.
-
-    If there are digests of those that were `verified`, only these are given.
-    """
+def each_source(
+    sources: Iterable[BallotSource] | str | os.PathLike[str],
+) -> Iterator[tuple[str, Ballot | Path]]:
+    """Ballots or their files, with what they are called; a folder stands for all in it."""
     if isinstance(sources, str | os.PathLike):
         sources = [sources]
     for number, source in enumerate(sources):
         if isinstance(source, Ballot):
-            if verified is None or source.digest in verified:
-                yield f"ballot {number + 1}", source
+            yield f"ballot {number + 1}", source
             continue
         path = Path(source)
         for file in sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]:
-            data = read_file(file)
-            if verified is None:
-                yield str(file), Ballot.from_bytes(data, str(file))
-            elif hashlib.sha256(data).hexdigest() in verified:
-                yield str(file), Ballot._verified(data, str(file))
+            yield str(file), file
+
+
+def each_ballot(
+    sources: Iterable[BallotSource] | str | os.PathLike[str],
+    wanted: Container[str] | None = None,
+    *,
+    is_verified: bool = False,
+) -> Iterator[tuple[str, Ballot]]:
+    """Ballots with what they are called, one at a time.
+
+    If there are digests of those that are `wanted`, other files are not looked at: a mailbox may
+    hold anything. Signatures are not looked at again if those of these digests were.
+    """
+    for what, source in each_source(sources):
+        if isinstance(source, Ballot):
+            if wanted is None or source.digest in wanted:
+                yield what, source
+            continue
+        data = read_file(source)
+        if wanted is None:
+            yield what, Ballot(data, what)
+        elif hashlib.sha256(data).hexdigest() in wanted:
+            yield what, Ballot._verified(data, what) if is_verified else Ballot(data, what)
 
 
 def shape_of(study: SealedStudy) -> tuple[int, int]:

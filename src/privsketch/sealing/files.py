@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from privsketch.errors import FileError, SignatureError
-from privsketch.formats import MAX_JSON_BYTES, as_line, canonical_json, parse_json
+from privsketch.formats import MAX_JSON_BYTES, canonical_json, parse_json
 from privsketch.signing.documents import VERSION, content, written
 from privsketch.signing.keys import Key
 from privsketch.signing.signature import KEY_BYTES, SIGNATURE_BYTES, is_signature, signed_message
@@ -144,11 +144,4 @@ def whole(value: Any, low: int, high: int, what: str) -> int:
     """A whole number in this range."""
     if type(value) is not int or not low <= value <= high:
         raise FileError(f"{what}: a number in it is not one that privsketch writes")
-    return value
-
-
-def line(value: Any, what: str) -> str:
-    """A text of one line that does nothing to a terminal."""
-    if not isinstance(value, str) or as_line(value) != value:
-        raise FileError(f"{what}: a text in it has characters that cannot be printed")
     return value

@@ -16,7 +16,7 @@ from typing import Any
 
 from privsketch.errors import FileError, PrivsketchError, StudyError
 from privsketch.formats import canonical_json, read_file, write_file
-from privsketch.sealing.ballots import BallotSource, each_ballot
+from privsketch.sealing.ballots import Ballot, BallotSource, each_ballot, each_source
 from privsketch.sealing.files import digits, read_signed_json, signed_json
 from privsketch.sealing.study import MAX_HOLDERS, SealedStudy
 from privsketch.signing.keys import Key
@@ -89,13 +89,9 @@ def check_ballots(
     """
     _require_study_key(study, key)
     good, problems = [], []
-    sources = each_ballot(ballots)
-    while True:
+    for what, source in each_source(ballots):
         try:
-            what, ballot = next(sources)
-        except StopIteration:
-            break
-        try:
+            ballot = source if isinstance(source, Ballot) else Ballot.load(source)
             ballot.opened(study, key, what)
             good.append(ballot.digest)
         except PrivsketchError as error:
@@ -158,16 +154,17 @@ class ClosedList:
         key : Key
             Of the owner, or of a teller if the study has no owner.
         checked : list of CheckedBallots
-            What tellers can open; all ballots are taken to be fine if there are none.
+            What tellers can open; without any, a file that is no ballot of this study is an error.
         """
         study.require_open()
         _require_closer(study, key.public.identity, "key")
-        allowed = [set(one.ballots) for one in checked if one.require_of(study) is not None]
+        wanted: set[str] | None = None
+        for one in checked:
+            one.require_of(study)
+            wanted = set(one.ballots) if wanted is None else wanted & set(one.ballots)
         found: dict[str, str] = {}
-        for what, ballot in each_ballot(ballots):
+        for what, ballot in each_ballot(ballots, wanted):
             holder = ballot.require_of(study, what).key.fingerprint
-            if any(ballot.digest not in names for names in allowed):
-                continue
             if found.setdefault(holder, ballot.digest) != ballot.digest:
                 raise StudyError(f"{what}: a second ballot of a holder; leave one of the two out")
         _require_turnout(study, len(found))

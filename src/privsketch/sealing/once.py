@@ -54,7 +54,7 @@ def teller_slot(key: str, name: str) -> Path:
 
 
 def ballot_slot(study: str, holder: str) -> Path:
-    """Where the ballot of a holder is kept, by the fingerprints of study and key."""
+    """Where the ballot of a holder is kept, by the study's digest and the key's fingerprint."""
     return state_folder() / "ballots" / f"{study}.{holder}"
 
 

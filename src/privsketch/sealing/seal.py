@@ -84,7 +84,7 @@ def seal(
         To be put where tellers find it; nothing in it is secret.
     """
     holder = require_sealable(study, key, accept_alone, trusted, max_epsilon, max_delta)
-    slot = ballot_slot(study.fingerprint, key.fingerprint)
+    slot = ballot_slot(study.digest, key.fingerprint)
     stored = kept(slot)
     if stored is not None:
         warn_of(["a ballot was cast in this study before: it is given again, and nothing is read"])
@@ -171,7 +171,7 @@ def require_sealable(
 
 def is_cast(study: SealedStudy, key: PublicKey) -> bool:
     """Whether this machine has a ballot of a holder in a study."""
-    return kept(ballot_slot(study.fingerprint, key.fingerprint)) is not None
+    return kept(ballot_slot(study.digest, key.fingerprint)) is not None
 
 
 def what_of(study: SealedStudy) -> str:

@@ -19,13 +19,13 @@ from typing import Any
 from privsketch.budget import number_text
 from privsketch.design.recipe import Design
 from privsketch.errors import FileError, ParameterError, SignatureError, StudyError, require_one_of
-from privsketch.formats import read_file, reading, write_file
+from privsketch.formats import MAX_JSON_BYTES, read_file, reading, write_file
 from privsketch.noise.laws import SHARING_KINDS
 from privsketch.noise.sharing.plan import Sharing, plan_sharing
 from privsketch.sealing.cards import Card
 from privsketch.sealing.files import digits, read_json
 from privsketch.sealing.once import keep_once, teller_slot
-from privsketch.sealing.splitting import N_CHECKS, Words, check_weights
+from privsketch.sealing.splitting import N_CHECKS, WORD_BYTES, Words, check_weights
 from privsketch.signing.documents import alike, written
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import Signature, signed_message, spoken
@@ -33,6 +33,7 @@ from privsketch.signing.signature import Signature, signed_message, spoken
 KIND = "study"
 MAX_TELLERS, MAX_HOLDERS = 16, 100_000
 NAME_DIGITS = 32
+MAX_SHARE_BYTES = MAX_JSON_BYTES  # of the largest share; files may be a third larger
 _FIELDS = (
     "name",
     "design",
@@ -150,6 +151,11 @@ class SealedStudy:
         self.design, self.holders, self.tellers = design, holders, tellers
         self.sharing, self.last_day, self.owner, self.name = sharing, last_day, owner, name
         self._signatures: tuple[Signature, ...] = ()
+        if WORD_BYTES * self.n_levels * self.n_words > MAX_SHARE_BYTES:
+            raise ParameterError(
+                f"design: a ballot of {self.n_levels} levels of {self.n_words} words is larger "
+                "than any file of privsketch; use fewer features"
+            )
         short = [card.name for card in holders if not self.is_accepted_by(card.accept_alone)]
         if short:
             more = f" and {len(short) - 3} more" if len(short) > 3 else ""
@@ -371,9 +377,10 @@ class SealedStudy:
     def load(cls, path: str | os.PathLike[str]) -> SealedStudy:
         """Read a study, and the signatures of tellers that lie beside it."""
         study = cls.from_bytes(read_file(path), os.fspath(path))
-        beside = Path(path)
-        for file in sorted(beside.parent.glob(f"{_escaped(beside.name)}.*.sig")):
-            study.add_signature(Signature.from_bytes(read_file(file), str(file)), str(file))
+        for card in study.tellers:  # whatever else lies there is nobody's
+            file = _acceptance(path, card.key.fingerprint)
+            if os.path.lexists(file):
+                study.add_signature(Signature.from_bytes(read_file(file), str(file)), str(file))
         return study
 
     # ------------------------------------------------------------ words
@@ -407,16 +414,15 @@ class SealedStudy:
 
 def acceptance_path(path: str | os.PathLike[str], signature: Signature) -> Path:
     """Where the signature of a teller lies: beside the study, by the teller's fingerprint."""
-    return Path(f"{os.fspath(path)}.{signature.fingerprint[:16]}.sig")
+    return _acceptance(path, signature.fingerprint)
+
+
+def _acceptance(path: str | os.PathLike[str], fingerprint: str) -> Path:
+    return Path(f"{os.fspath(path)}.{fingerprint[:16]}.sig")
 
 
 def _order(card: Card) -> tuple[str, str]:
     return card.name, card.key.fingerprint
-
-
-def _escaped(name: str) -> str:
-    """A name of a file in which no character stands for others."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
 
 
 def _list(value: Any, what: str) -> list[Any]:

@@ -253,7 +253,7 @@ def _open_all(study: SealedStudy, sources: list[BallotSource], chosen: ClosedLis
     """Refuse a list that cannot be tallied, before the key is used up by it; who drew its noise."""
     waiting, samplers = dict(chosen.ballots), [OWN]
     seen: set[bytes] = set()
-    for what, ballot in each_ballot(sources):
+    for what, ballot in each_ballot(sources, frozenset(waiting.values())):
         if waiting.get(ballot.holder) != ballot.digest:
             continue
         content = ballot.opened(study, key, what)
@@ -278,7 +278,7 @@ def _summed(
     waiting, level = dict(chosen.ballots), study.sharing.level_of(len(chosen.ballots))
     total = np.zeros(study.n_words, dtype=np.uint64)
     # Signatures of these bytes were looked at before the key was used up.
-    for what, ballot in each_ballot(sources, frozenset(waiting.values())):
+    for what, ballot in each_ballot(sources, frozenset(waiting.values()), is_verified=True):
         if waiting.get(ballot.holder) != ballot.digest:
             continue
         del waiting[ballot.holder]

@@ -20,6 +20,7 @@ from privsketch.sealing.files import digits, read_signed_json, signed_json
 from privsketch.sealing.seal import Trusted, what_of
 from privsketch.sealing.study import SealedStudy
 from privsketch.sealing.tally import mark_void
+from privsketch.signing.documents import read_small
 from privsketch.signing.keys import Key
 from privsketch.signing.signature import key_fingerprint, spoken
 from privsketch.signing.trusted import found_key, pinned_keys
@@ -93,27 +94,32 @@ def void_study(
     card = study.tellers[study.teller_of(key.public)]
     if card.key.identity != key.public.identity or card.study_key is None:
         raise StudyError("a study is given up with the teller's long-lived key")
-    mark_void(card.study_key.fingerprint)
+    fingerprint = card.study_key.fingerprint
     if study_key_file is not None:
-        destroy(study_key_file, card.study_key.fingerprint)
+        _require_file_of(study_key_file, fingerprint)  # before the key is used up
+    mark_void(fingerprint)
+    if study_key_file is not None:
+        _destroy(Path(study_key_file))
     content = {
         "study": study.digest,
-        "study_key": card.study_key.fingerprint,
+        "study_key": fingerprint,
         "statement": STATEMENT,
     }
     return VoidStudy.from_bytes(signed_json(KIND, content, key))
 
 
-def destroy(study_key_file: str | os.PathLike[str], fingerprint: str) -> None:
-    """Remove the file of a study key, which must be the one that is meant.
+def _require_file_of(study_key_file: str | os.PathLike[str], fingerprint: str) -> None:
+    """Refuse a file that is not that of this study key."""
+    data = read_small(study_key_file)
+    if f'"fingerprint": "{fingerprint}"'.encode("ascii") not in data:
+        raise ParameterError(f"{study_key_file}: not the study key of this teller; it stays")
+
+
+def _destroy(path: Path) -> None:
+    """Overwrite and remove a file.
 
     What a disk keeps of removed files is beyond us; files of keys are locked by a passphrase.
     """
-    from privsketch.signing.documents import read_small
-
-    path = Path(study_key_file)
-    if f'"fingerprint": "{fingerprint}"'.encode("ascii") not in read_small(path):
-        raise ParameterError(f"{path}: not the study key of this teller; it stays")
     try:
         size = path.stat().st_size
         with suppress(OSError), open(path, "r+b") as stream:
