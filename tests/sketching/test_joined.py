@@ -154,6 +154,7 @@ def test_a_holder_of_a_total_is_not_added_again():
         {"study": "other"},
         {"n_tellers": 1},
         {"alone": "much"},
+        {"alone": 1e-9},
     ],
     ids=str,
 )
@@ -163,6 +164,21 @@ def test_a_header_that_does_not_fit_its_receipt_is_refused(change):
     header["shared"][0] |= change
     with pytest.raises(FileError):
         ps.Sketch.from_bytes(pack_sketch(header, values))
+
+
+@pytest.mark.parametrize("alone", [5e-324, 1e-100, 1e-30, 1e30, 1e100, 1.7e308])
+@pytest.mark.parametrize("kind", ["tellers", "cube", "laplace", "cells by tellers"])
+def test_a_header_with_any_number_is_read_or_refused(kind, alone):
+    """Files come from strangers: no number in them is met later, by a learner."""
+    header, values = unpack_sketch(joined(design_of(**KINDS[kind])).to_bytes(), "total")
+    header["shared"][0]["alone"] = alone
+    try:
+        total = ps.Sketch.from_bytes(pack_sketch(header, values))
+    except FileError:
+        return
+    assert math.isfinite(total.noise_variance)
+    assert math.isfinite(total.count_variance)
+    assert why_impossible(total) is None
 
 
 def test_a_total_is_not_one_without_its_header():

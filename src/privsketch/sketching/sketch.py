@@ -366,6 +366,9 @@ class Sketch:
         shared = _shared_from_json(header["shared"], ids, weights, what)
         ids, sources, weights = tuple(ids), tuple(sources), tuple(weights)
         sketch = cls(values, design, receipt, ids, sources, count, weights, shared)
+        with reading(what):
+            if not math.isfinite(sketch.noise_variance):
+                raise ParameterError("shared: noise of no size")
         if not _receipt_fits(sketch):
             raise FileError(f"{what}: the receipt does not state what this design costs")
         return sketch

@@ -46,7 +46,7 @@ from privsketch.noise.laws import (
 )
 from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, add_noise, entered_noise
 from privsketch.noise.sharing.gaussians import MAX_LEVELS, layer_scales, plan_levels, require_margin
-from privsketch.noise.sharing.total import SharedTotal, floor_law, gaussian_part
+from privsketch.noise.sharing.total import SharedTotal, floor_law, gaussian_part, require_alone
 from privsketch.receipt import Receipt
 
 DEFAULT_TELLERS = 2  # the least, and each more costs noise where tellers add it
@@ -150,8 +150,7 @@ class Sharing:
             )
         if any(law.masking for law in self.noise.laws):
             raise ParameterError("masks: the cost of a total is not known; use no masks")
-        if not (type(self.alone) is float and 0 < self.alone < math.inf):
-            raise ParameterError("alone", self.alone, "expected a number above 0")
+        require_alone(self.alone)
         if self.by == "holders":
             self._require_levels()
         elif self.levels:

@@ -30,6 +30,15 @@ _TELLERS = (
 )
 
 
+_SIZES = 1e-100, 1e100  # of `alone`: what is beyond is no cost, and no float when it is squared
+
+
+def require_alone(alone: object) -> None:
+    """Refuse what cannot be a cost."""
+    if not (type(alone) is float and _SIZES[0] <= alone <= _SIZES[1]):
+        raise ParameterError("alone", alone, "expected a number above 0")
+
+
 @dataclass(frozen=True)
 class SharedTotal:
     """Noise that several added to one total.
@@ -70,8 +79,7 @@ class SharedTotal:
         fits = 1 <= self.needed <= self.turnout if self.by == "holders" else self.needed == 0
         if not (is_whole and fits):
             raise ParameterError("needed", self.needed, "it does not go with the turnout")
-        if not (type(self.alone) is float and 0 < self.alone < math.inf):
-            raise ParameterError("alone", self.alone, "expected a number above 0")
+        require_alone(self.alone)
 
     @property
     def source(self) -> str:
@@ -112,6 +120,9 @@ class SharedTotal:
         leaves = receipt.parts or (receipt,)
         if not all(leaf.sampler in SAMPLERS for leaf in leaves):
             return False
+        rho = noise.sums_law.zcdp
+        if self.by == "holders" and (rho is None or self.alone < rho * self.needed * (1 - 1e-9)):
+            return False  # the first level costs at least what a later one does
         expected = self.receipt(noise, leaves[0].sampler)
         return _is_like(receipt, expected)
 
