@@ -19,16 +19,9 @@ def study(tmp_path, monkeypatch):
     """A folder with a study that all tellers have accepted; teller a is pinned."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "home"))
-    design = ps.Design.plan(
-        n_components=2,
-        domain=ps.Box(-1, 1, dim=2),
-        budget=ps.Budget(0.5, 1e-6),
-        n_features=8,
-        n_holders=4,
-        sharing="holders",
-        random_state=0,
-    )
-    design.save("design.json")
+    box = ["--box", -1, 1, "--dim", 2, "--epsilon", 0.5, "--delta", "1e-6"]
+    shape = ["--features", 8, "--holders", 4, "--seed", 0]
+    succeeded("design", "-k", 2, *box, *shape, "-o", "design.json")
     for n, name in enumerate(HOLDERS):
         np.save(f"{name}.npy", np.random.default_rng(n).uniform(-1, 1, size=(487, 2)))
         succeeded("keygen", f"{name}.key", "--no-passphrase")
@@ -78,6 +71,15 @@ def test_a_study_from_records_to_a_model(study):
     assert total.sources == HOLDERS
     assert total.n_records == pytest.approx(4 * 487, abs=8 * total.noise_variance**0.5)
     succeeded("learn", "total.sketch", "-k", 1, "--n-init", 1, "-o", "model.json")
+
+
+def test_a_design_is_planned_for_those_who_share_its_noise(study):
+    assert ps.Design.load("design.json").sharing == "holders"
+    assert ps.Design.load("design.json").n_holders == 4
+    pure = ["--box", -1, 1, "--dim", 2, "--epsilon", 0.5, "--delta", 0, "--holders", 4]
+    succeeded("design", "-k", 2, *pure, "-o", "pure.json")
+    assert ps.Design.load("pure.json").sharing == "tellers"
+    assert run("design", "-k", 2, *pure[:-2], "--sharing", "tellers", "-o", "x").exit_code == USAGE
 
 
 def test_a_study_says_what_is_next(study):

@@ -183,6 +183,19 @@ main.add_command(plan)
     "3 % more Gaussian, 25 % more Laplace noise. Omitted if left out.",
     open=True,
 )
+@click.option(
+    "--holders",
+    "n_holders",
+    type=int,
+    help="For a sealed study: how many holders share the noise of their total.",
+)
+@choice(
+    "--sharing",
+    ["holders", "tellers"],
+    help="With --holders: who adds that noise, each holder a part or each teller all of it; "
+    "holders if delta > 0.",
+    open=True,
+)
 @click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")
 @click.option(
     "-o",
@@ -215,6 +228,8 @@ def design(
     require_free(output, force, "a new design would not fit the sketches of the old one")
     signer = signing_key(key_file, passphrase_file, output)
     scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
+    if choices["n_holders"] is not None and choices["sharing"] is None:
+        choices["sharing"] = "holders" if study["budget"].delta > 0 else "tellers"
     planned = plan_design(**study, frequency_scale=scale, **choices)
     said = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)
     write(planned.save, output)
