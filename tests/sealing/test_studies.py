@@ -669,6 +669,17 @@ def test_a_ballot_without_check_words_is_found(people, study, ballots):
         joined(study, people.tallies(study, ballots, people.closed(study, ballots)))
 
 
+def test_sums_that_no_records_have_are_no_total(people, study):
+    """Somebody poisons the total by more than noise and records can explain."""
+    ballots = [people.seal(study, records(n), n) for n in range(3)]
+    poison = np.zeros((study.n_levels, study.n_words - 2), dtype=np.int64)
+    poison[:, 3] = 2**50
+    ballots.append(cast(study, poison, people.holders[3]))
+    tallies = people.tallies(study, ballots, people.closed(study, ballots))
+    with pytest.raises(ps.PrivsketchError, match="cannot come from records"):
+        ps.join(study, tallies)
+
+
 # ---------------------------------------------------------------- void
 
 
