@@ -86,6 +86,7 @@ def seal(
     """
     with reported_spending() as spending:
         import privsketch as ps
+        from privsketch.cli.progress import record_bar
         from privsketch.ledger.entry import writing_to
         from privsketch.sealing.seal import is_cast, require_sealable
         from privsketch.signing.signature import spoken
@@ -114,10 +115,12 @@ def seal(
         require_free(output, False, "a ballot is not replaced")
         require_apart(data, [output])
 
-        def progress(_: int) -> None:
-            spending.stop.require_going()
+        with record_bar(data) as advance, writing_to(str(output)):
 
-        with writing_to(str(output)):
+            def progress(done: int) -> None:
+                spending.stop.require_going()
+                advance(done)
+
             ballot = ps.seal(
                 list(data),
                 study,
