@@ -159,6 +159,16 @@ def test_cards_are_signed_and_for_one_design(people, tmp_path):
         ps.SealedStudy(other, cards=people.cards)
 
 
+def test_a_card_is_signed_by_the_key_that_it_names(people):
+    """Somebody enrols in the name of another holder, on terms of their own."""
+    from privsketch.sealing.files import signed_json
+
+    facts = {name: value for name, value in people.cards[0].to_json().items() if "sign" not in name}
+    facts["accept_alone"] = 1000.0
+    with pytest.raises(FileError, match="signed by another key"):
+        ps.Card.from_bytes(signed_json("card", facts, people.holders[1]))
+
+
 def test_a_card_needs_the_right_keys(people):
     fresh = people.study_keys[0]
     with pytest.raises(ParameterError, match="signed by one that stays"):
@@ -510,6 +520,13 @@ def test_a_teller_tallies_where_it_accepted(people, study, ballots, monkeypatch,
     monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "elsewhere"))
     with pytest.raises(StudyError, match="not accepted on this machine"):
         ps.tally(study, ballots, closed, key=people.study_keys[0])
+
+
+def test_no_tally_before_all_tellers_have_signed(people, study, ballots):
+    closed = people.closed(study, ballots)
+    unsigned = ps.SealedStudy.from_bytes(study.to_bytes())
+    with pytest.raises(StudyError, match="not signed by 'teller 0', 'teller 1'"):
+        ps.tally(unsigned, ballots, closed, key=people.study_keys[0])
 
 
 def test_the_long_lived_key_opens_nothing(people, study, ballots):
