@@ -32,6 +32,7 @@ ROOMS = [
     ["survey"],
     ["kernels"],
     ["sketching"],
+    ["sealing"],
     ["models"],
     ["learning"],
     ["clustering"],
@@ -51,6 +52,7 @@ READS_RECORDS = (
     "privsketch.survey",
     "privsketch.sketching.build",
     "privsketch.sketching.engines",
+    "privsketch.sealing",
     "privsketch.clustering",
     "privsketch.projection",
     "privsketch.estimators",
@@ -157,22 +159,22 @@ def test_every_room_says_what_it_is_and_stands_in_the_architecture():
 # Words of mathematics, of Python and of scikit-learn, which need no entry in the glossary.
 PLAIN = frozenset(
     """
-    aic all allow alone among amplitude anybody asked assumed assumption ax axis best beyond bic
-    block blocks bound bytes calibration carried category cautions centered charged checked
-    clip cls compose composition contribution covariance covariances create cycle data date
-    decode density describe description distances draw drops error errors explained export
-    false fill first flag format found fourth frequency from given half header here high
-    highest how ids interval inverse json k kept keys kmeans known kwargs label last level
-    line load loadings loss lost low lowest mapping masking matrices mean means mechanism
-    median medians misfit missing moment moments more name nearest nonzero norm norms notes
-    numeric of options others out output outside pairs parse parts path period places plain
-    plot points predict private privsketch proba process progress project protect protecting
-    protection quadratic queries radians radius rate ratio readable refusals repetition
-    residual reused rounds rows rule same sample sampler samples save saw scheduler score
-    second seed self sensitivity shown slopes smooth spread squared standard standing state
-    std strength summary task text threshold told total transform true trust type unit used
-    value values variance vector was weights what width widths with without workers written
-    x y
+    accept aic all allow alone among amplitude anybody asked assumed assumption ax axis best
+    beyond bic block blocks bound bytes calibration carried category cautions centered charged
+    checked clip cls compose composition contribution covariance covariances create cycle data
+    date day decode density describe description distances draw drops error errors explained
+    export false fill first flag format found fourth frequency from given half header here high
+    highest how ids info interval inverse json k kept keys kmeans known kwargs label last late
+    level line load loadings loss lost low lowest mapping masking matrices mean means mechanism
+    median medians message misfit missing moment moments more name nearest nonzero norm norms
+    notes numeric of opened options others out output outside pairs parse parts path period
+    places plain plot points predict private privsketch proba process progress project protect
+    protecting protection quadratic queries radians radius rate ratio readable refusals
+    repetition require residual reused role rounds rows rule same sample sampler samples save
+    saw scheduler score second seed self sensitivity shape shown slopes smooth spread squared
+    standard standing state std strength summary task text threshold today told total transform
+    true trust type unit used value values variance vector was weights what width widths with
+    without workers written x y
     """.split()  # noqa: SIM905 - a table of words
 )
 # One thing, one word: what these would be called here.

@@ -41,6 +41,13 @@ if TYPE_CHECKING:
     from privsketch.schema.columns import Cycle, Date, Number
     from privsketch.schema.labels import Category, Flag
     from privsketch.schema.table import Schema
+    from privsketch.sealing.ballots import Ballot
+    from privsketch.sealing.cards import Card
+    from privsketch.sealing.join import join
+    from privsketch.sealing.lists import ClosedList
+    from privsketch.sealing.seal import seal
+    from privsketch.sealing.study import SealedStudy
+    from privsketch.sealing.tally import Tally, tally
     from privsketch.signing.keys import Key, PublicKey
     from privsketch.signing.trusted import verify
     from privsketch.sketching.build import sketch
@@ -57,9 +64,11 @@ __version__ = "0.2.0.dev0"
 # Loaded on first use, so that `privsketch --help` and imports of a part stay fast.
 _HOMES = {
     "Ball": "domain",
+    "Ballot": "sealing.ballots",
     "Bounds": "survey.bounds",
     "Box": "domain",
     "Budget": "budget",
+    "Card": "sealing.cards",
     "Category": "schema.labels",
     "Check": "survey.result",
     "Cycle": "schema.columns",
@@ -70,6 +79,7 @@ _HOMES = {
     "Design": "design.recipe",
     "Distances": "projection.distances",
     "GaussianMixtureModel": "models.mixture",
+    "ClosedList": "sealing.lists",
     "ClusterModel": "models.clusters",
     "CostRatio": "models.clusters",
     "Composition": "noise.composition",
@@ -92,7 +102,9 @@ _HOMES = {
     "Receipt": "receipt",
     "ReleaseDescription": "projection.description",
     "Released": "projection.distances",
+    "SealedStudy": "sealing.study",
     "Sketch": "sketching.sketch",
+    "Tally": "sealing.tally",
     "check": "survey.check",
     "compose": "noise.composition",
     "cluster_released": "projection.kmeans",
@@ -100,21 +112,26 @@ _HOMES = {
     "load": "_load",
     "encode": "tables.reading",
     "estimate_cost": "sketching.estimate",
+    "join": "sealing.join",
     "learn_gaussian_mixture": "learning.mixture.learner",
     "learn_kmeans": "learning.kmeans.learner",
     "learn_pca": "learning.pca.learner",
     "merge": "sketching.merge",
     "nearest_rows": "projection.neighbours",
     "private_bounds": "survey.bounds",
+    "seal": "sealing.seal",
     "sketch": "sketching.build",
+    "tally": "sealing.tally",
     "verify": "signing.trusted",
 }
 
 __all__ = [
     "Ball",
+    "Ballot",
     "Bounds",
     "Box",
     "Budget",
+    "Card",
     "Category",
     "Check",
     "Cycle",
@@ -125,6 +142,7 @@ __all__ = [
     "Design",
     "Distances",
     "GaussianMixtureModel",
+    "ClosedList",
     "ClusterModel",
     "Composition",
     "Comparison",
@@ -147,13 +165,16 @@ __all__ = [
     "Receipt",
     "ReleaseDescription",
     "Released",
+    "SealedStudy",
     "Sketch",
+    "Tally",
     "check",
     "cluster_released",
     "compose",
     "compare",
     "encode",
     "estimate_cost",
+    "join",
     "learn_gaussian_mixture",
     "learn_kmeans",
     "learn_pca",
@@ -161,7 +182,9 @@ __all__ = [
     "merge",
     "nearest_rows",
     "private_bounds",
+    "seal",
     "sketch",
+    "tally",
     "verify",
 ]
 

@@ -1,4 +1,4 @@
-"""Files of ours by what they are: sketches, designs, models, public keys, receipts of rows."""
+"""Files of ours by what they are: sketches, designs, models, keys, receipts, sealed studies."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from privsketch.models.components import PCAModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.projection.description import ReleaseDescription
 from privsketch.schema.table import Schema
+from privsketch.sealing.ballots import Ballot
+from privsketch.sealing.cards import Card
+from privsketch.sealing.files import kind_of_bytes
+from privsketch.sealing.lists import CLOSED, ClosedList
+from privsketch.sealing.study import SealedStudy
+from privsketch.sealing.tally import Tally
 from privsketch.signing.keys import PublicKey
 from privsketch.sketching.sketch import Sketch
 
-Loaded: TypeAlias = Sketch | Design | Schema | Model | ReleaseDescription | PublicKey
+Sealed: TypeAlias = SealedStudy | Card | Ballot | ClosedList | Tally
+Loaded: TypeAlias = Sketch | Design | Schema | Model | ReleaseDescription | PublicKey | Sealed
 _LEDGER_MAGIC = b"SQLite format 3\0"
 _ELSEWHERE = {  # kinds of ours that are nothing to load, and who tells them
     "key": "a secret key; privsketch inspect tells the public one, which ends in .pub",
@@ -34,13 +41,13 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     Parameters
     ----------
     path : str or path
-        File of a sketch, a design, a schema, a model, a public key, or the receipt beside released
-        rows.
+        File of a sketch, a design, a schema, a model, a public key, the receipt beside released
+        rows, or a sealed study, card, ballot, closed list or tally.
 
     Returns
     -------
-    Sketch, Design, Schema, ClusterModel, GaussianMixtureModel, PCAModel, PublicKey or
-    ReleaseDescription
+    Sketch, Design, Schema, ClusterModel, GaussianMixtureModel, PCAModel, PublicKey,
+    ReleaseDescription, SealedStudy, Card, Ballot, ClosedList or Tally
 
     Examples
     --------
@@ -52,7 +59,9 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     ...     ps.load(f"{folder}/study.json") == design
     True
     """
-    return loaded(read_file(path), os.fspath(path))
+    found = loaded(read_file(path), os.fspath(path))
+    # Signatures of tellers lie beside a study.
+    return SealedStudy.load(path) if isinstance(found, SealedStudy) else found
 
 
 def loaded(data: bytes, what: str) -> Loaded:
@@ -61,6 +70,9 @@ def loaded(data: bytes, what: str) -> Loaded:
         return Sketch.from_bytes(data, what)
     if data.startswith(_LEDGER_MAGIC):
         raise FileError(f"{what}: a database, as ledgers are; privsketch ledger show tells it")
+    binary = kind_of_bytes(data)
+    if binary is not None:
+        return Ballot(data, what) if binary == "ballot" else Tally(data, what)
     kind = document_kind(data, what)
     if kind in _ELSEWHERE:
         raise FileError(f"{what}: {_ELSEWHERE[kind]}")
@@ -72,10 +84,16 @@ def loaded(data: bytes, what: str) -> Loaded:
         return ReleaseDescription.from_bytes(data, what)
     if kind == "public-key":
         return PublicKey.from_bytes(data, what)
+    if kind == "study":
+        return SealedStudy.from_bytes(data, what)
+    if kind == "card":
+        return Card.from_bytes(data, what)
+    if kind == CLOSED:
+        return ClosedList(data, what)
     for model in _MODELS:
         if kind == model.KIND:
             return model.from_bytes(data, what)
     raise FileError(
         f"{what}: not a file of privsketch that this version knows: no sketch, design, schema, "
-        "model, public key or receipt"
+        "model, public key, receipt or part of a sealed study"
     )

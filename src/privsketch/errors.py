@@ -165,6 +165,10 @@ class SignatureError(FileError):
     """A file whose signature is missing, wrong, or not of somebody who is trusted."""
 
 
+class StudyError(PrivsketchError):
+    """A rule of a sealed study that would be broken: another list, a second use, a stranger."""
+
+
 class KernelError(PrivsketchError, RuntimeError):
     """Compiled code that does not compute what its definition says; it is not used."""
 

@@ -33,6 +33,14 @@ COMMANDS = [
     "sign",
     "verify",
     "trust",
+    "enrol",
+    "study",
+    "accept",
+    "seal",
+    "close",
+    "tally",
+    "join",
+    "rehearse",
 ]
 DESIGN = {
     "-k": "2",

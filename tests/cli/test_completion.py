@@ -52,7 +52,7 @@ def test_the_program_answers_without_heavy_imports():
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("privsketch cl", ["cluster"]),
+        ("privsketch clu", ["cluster"]),
         ("privsketch cluster --max", ["--max-clusters"]),
         ("privsketch cluster --loss ", ["squares", "distances"]),
         ("privsketch cluster --method part", ["partition-tree"]),

@@ -20,6 +20,10 @@ from tests.commands import DATA, INTEGRITY, USAGE, run, succeeded
 COST = ["--epsilon", 1, "--delta", "1e-6"]
 BOX = ["--box", -4, 4]
 KMEANS = ["data.npy", "-k", 2, *BOX, *COST]
+CARDS = ["h0.card", "h1.card", "h2.card", "c.card", "d.card"]
+SEAL = ["--key", "h0.key", "--accept-alone", 9, "--trust", "a.pub"]
+VISITS = ["--ledger", "my.ledger", "--dataset", "visits"]
+TALLY = ["s.study", "h0.ballot", "h1.ballot", "--list", "s.closed"]
 # Runs of every command, at least one each, in a folder as `files` makes it. A new command gets a
 # line here and a schema in docs/json.
 EXAMPLES = {
@@ -67,7 +71,10 @@ EXAMPLES = {
     "ledger export": [["my.ledger"], ["rho.ledger", "-o", "export.json"]],
     "keygen": [["new.key", "--no-passphrase"]],
     "sign": [["study.json", "--key", "my.key"]],
-    "verify": [["signed.json", "--trust", "my.pub"]],
+    "verify": [
+        ["signed.json", "--trust", "my.pub"],
+        ["s.study", "h0.ballot", "--key", "a.study.key", "--trust", "a.pub", "-o", "a.checked"],
+    ],
     "trust": [["my.pub"], ["--list"], ["--forget", "my"]],
     "release": [
         *(
@@ -80,7 +87,29 @@ EXAMPLES = {
         for name in (
             *("study.json", "schema.json", "a.sketch", "model.json", "mixture.json", "pca.model"),
             *("published.npy", "published.receipt.json", "my.pub"),
+            *("s.study", "h0.card", "h0.ballot", "s.closed", "a.tally"),
         )
+    ],
+    "enrol": [
+        ["study.json", "--key", "my.key", "--accept-alone", 0.25, "-o", "my.card"],
+        ["study.json", "--key", "my.key", "--teller", "-o", "my-teller.card"],
+    ],
+    "study make": [["study.json", *CARDS, "--colluding", 1, "--min-holders", 2, "-o", "t.study"]],
+    "study show": [["s.study"], ["t.study", "--me", "a.pub"]],
+    "accept": [["t.study", "--key", "c.key"]],
+    "seal": [
+        ["s.study", "data.npy", *SEAL, "-o", "again.ballot"],
+        ["s.study", "data.npy", *SEAL, "--dry-run"],
+        ["s.study", "data.npy", *SEAL, "--dry-run", *VISITS],
+    ],
+    "close": [["s.study", "h0.ballot", "h1.ballot", "--key", "a.key", "-o", "again.closed"]],
+    "tally": [[*TALLY, "--key", "b.study.key", "-o", "b.tally"]],
+    "join": [["s.study", "a.tally", "b.tally", "-o", "total.sketch"]],
+    "rehearse": [["s.study"]],
+    "study void": [["v.study", "--key", "e.key", "--study-key", "e.study.key", "-o", "e.void"]],
+    "study settle": [
+        ["v.study", "--holder", "h0", "--void", "e.void", *VISITS],
+        ["s.study", "--holder", "h0", "--total", "total.sketch", *VISITS],
     ],
 }
 SLOW = ["demo"]
@@ -149,6 +178,28 @@ def make_files():
     design.save("signed.json")
     succeeded("sign", "signed.json", "--key", "my.key")
     succeeded("release", "data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, "-o", "published.npy")
+    make_sealed()
+
+
+def make_sealed():
+    """A study with a ballot of each holder and one of two tallies; one that will be void."""
+    for name in ("h0", "h1", "h2", *"abcdef"):
+        succeeded("keygen", f"{name}.key", "--no-passphrase")
+        role = ["--teller"] if len(name) == 1 else ["--accept-alone", 9]
+        succeeded("enrol", "study.json", "--key", f"{name}.key", *role, "-o", f"{name}.card")
+    holders = CARDS[:3]
+    for file, tellers in (("s.study", "ab"), ("v.study", "ef")):
+        cards = [*holders, *(f"{name}.card" for name in tellers)]
+        limits = ["--colluding", 1, "--min-holders", 2]
+        succeeded("study", "make", "study.json", *cards, *limits, "-o", file)
+        for name in tellers:
+            succeeded("accept", file, "--key", f"{name}.key")
+    succeeded("trust", "e.pub")
+    for n, ledger in ((0, VISITS), (1, [])):
+        key = ["--key", f"h{n}.key", "--accept-alone", 9, "--trust", "a.pub"]
+        succeeded("seal", "s.study", "data.npy", *key, *ledger, "-o", f"h{n}.ballot")
+    succeeded("close", "s.study", "h0.ballot", "h1.ballot", "--key", "a.key", "-o", "s.closed")
+    succeeded("tally", *TALLY, "--key", "a.study.key", "-o", "a.tally")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Exact noise for whole tables: the laws, and the rare decisions that floats cannot make."""
 
 import math
+import os
 from fractions import Fraction
 
 import mpmath
@@ -210,12 +211,44 @@ def test_the_proposal_has_the_scale_that_its_acceptance_is_for(sigma, monkeypatc
     """floor(sigma) + 1, an integer that above 2^53 may be no float."""
     seen, right = [], bulk._laplace
 
-    def note(count, law, random_bytes):
+    def note(count, law, *rest):
         seen.append(law.scale)
-        return right(count, law, random_bytes)
+        return right(count, law, *rest)
 
     monkeypatch.setattr(bulk, "_laplace", note)
     draws = discrete_gaussian(2000, sigma)
     assert seen[0] == math.floor(sigma) + 1
     # The mean square of 2000 draws, 6 standard errors: 2e-9.
     assert abs((draws / sigma).astype(float).var() - 1) < 6 * math.sqrt(2 / 2000)
+
+
+@pytest.mark.parametrize("upper", [2**12, 2**12 + 1, 2**13, 2**14, 3 * 2**13])
+def test_draws_beyond_64_bits_are_right_modulo_2_to_the_64(upper, monkeypatch):
+    """And what is 2^64 times something is no zero, which would be drawn again if it is negative."""
+    law = bulk._geometric_law(Fraction(2**56))
+    monkeypatch.setattr(bulk, "_upper", lambda first, *_: np.full(len(first), upper))
+    monkeypatch.setattr(bulk, "_low", lambda words, *_: np.zeros(len(words), dtype=np.int64))
+    far = {}
+    values = bulk._laplace(100, law, os.urandom, far)
+    assert len(far) == 100
+    assert {abs(value) for value in far.values()} == {upper << law.low_bits}
+    assert min(far.values()) < 0 < max(far.values())  # but for a chance of 2^-99
+    assert [far[place] % 2**64 for place in range(100)] == values.view(np.uint64).tolist()
+
+
+def test_gaussian_proposals_beyond_64_bits_are_judged_by_where_they_are(monkeypatch):
+    """Modulo 2^64 such a one may look near to zero, where it would be kept."""
+    right, calls = bulk._laplace, []
+
+    def beyond(count, law, random_bytes, far=None):
+        values = right(count, law, random_bytes, far)
+        if far is not None and not calls:
+            calls.append(count)
+            values[:], far_away = 7, dict.fromkeys(range(count), 2**64 + 7)
+            far.update(far_away)
+        return values
+
+    monkeypatch.setattr(bulk, "_laplace", beyond)
+    draws = discrete_gaussian(50, 2.0**55)
+    assert calls
+    assert not (draws == 7).any()

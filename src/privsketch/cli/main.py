@@ -23,6 +23,8 @@ from privsketch.cli.output import note, require_free, say, say_cautions, say_wri
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.schema import schema
+from privsketch.cli.sealing.ballots import close, join, seal, tally
+from privsketch.cli.sealing.studies import accept, enrol, rehearse, study
 from privsketch.cli.shell.answer import JSON, Answer, UnreadError, answer, begin, begun, wants_json
 from privsketch.cli.shell.failure import EXIT_CODES, Failure
 from privsketch.cli.shell.group import Group
@@ -181,6 +183,19 @@ main.add_command(plan)
     "3 % more Gaussian, 25 % more Laplace noise. Omitted if left out.",
     open=True,
 )
+@click.option(
+    "--holders",
+    "n_holders",
+    type=int,
+    help="For a sealed study: how many holders share the noise of their total.",
+)
+@choice(
+    "--sharing",
+    ["holders", "tellers"],
+    help="With --holders: who adds that noise, each holder a part or each teller all of it; "
+    "holders if delta > 0.",
+    open=True,
+)
 @click.option("--seed", "random_state", type=int, help="Public seed of the frequencies.")
 @click.option(
     "-o",
@@ -213,6 +228,8 @@ def design(
     require_free(output, force, "a new design would not fit the sketches of the old one")
     signer = signing_key(key_file, passphrase_file, output)
     scale: Any = None if frequency_scale is None else listed_numbers(frequency_scale)
+    if choices["n_holders"] is not None and choices["sharing"] is None:
+        choices["sharing"] = "holders" if study["budget"].delta > 0 else "tellers"
     planned = plan_design(**study, frequency_scale=scale, **choices)
     said = say_cautions(study["domain"], planned.budget, choices["n_records"], planned.columns)
     write(planned.save, output)
@@ -340,7 +357,8 @@ main.add_command(ledger)
 def inspect(file: Path) -> None:
     """Say what a file of privsketch contains.
 
-    A design, schema, sketch, model, public key or receipt; of a released table, its receipt.
+    A design, schema, sketch, model, public key or receipt; of a released table, its receipt. Of a
+    sealed study: the study, a card, a ballot, a closed list or a tally.
 
     \b
     privsketch inspect study.json
@@ -349,6 +367,7 @@ def inspect(file: Path) -> None:
     from privsketch.cli.keys.checking import checked_bytes
     from privsketch.models.base import Model
     from privsketch.projection.files import receipt_beside
+    from privsketch.sealing.study import SealedStudy
 
     table, receipt = file, receipt_beside(file)
     if receipt is not None:
@@ -358,6 +377,8 @@ def inspect(file: Path) -> None:
     if signer is not None:
         click.echo(f"signed by   {signer.name}", err=True)
     found = loaded(data, str(file))
+    if isinstance(found, SealedStudy):
+        found = SealedStudy.load(file)  # with the signatures of tellers
     say(found.describe(), None)
     if isinstance(found, Model):
         say("\n" + found.receipt.describe(), None)
@@ -376,3 +397,5 @@ main.add_command(keygen)
 main.add_command(sign)
 main.add_command(verify)
 main.add_command(trust)
+for command in (enrol, study, accept, seal, close, tally, join, rehearse):
+    main.add_command(command)

@@ -223,12 +223,12 @@ def _mean_moments(sketch: Sketch) -> tuple[Floats, Floats]:
     rate = 1.0 if design.masks is None else design.masks.total_rate(design.n_features)
     count = max(sketch.assumed_records, 1.0)
     means = sketch.sums / (unit * rate * count)
-    squares = sum(weight**2 for weight in sketch.weights)
-    noise = squares * design.sum_noise.sums_law.variance / (unit * rate * count) ** 2
+    law = design.sum_noise.sums_law
+    noise = sketch.noises(law) * law.variance / (unit * rate * count) ** 2
     # A number between 0 and 1 varies by no more than its mean, one between -1 and 1 by 1.
     scatter = np.clip(means, 0.0, 1.0) if not contribution.signed else np.ones(len(means))
     spread = sketch.repetition * (scatter / rate + 1 / rate - 1) / count
-    counted = squares * design.sum_noise.count_variance / count**2 * means**2
+    counted = sketch.count_variance / count**2 * means**2
     return np.asarray(means), np.asarray(noise + spread + counted)
 
 

@@ -58,8 +58,7 @@ def observe(sketch: Sketch, rows: npt.NDArray[np.intp]) -> Observation:
     n_records = float(np.max(np.abs(moments))) if known is None else float(known)
     count = None
     if known is not None:
-        squares = sum(weight**2 for weight in sketch.weights)
-        count = float(known), squares * design.sum_noise.count_variance + 1.0
+        count = float(known), sketch.count_variance + 1.0
     return Observation(
         source=", ".join(sketch.sources),
         sums=np.concatenate([moments.real, moments.imag]),

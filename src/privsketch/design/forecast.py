@@ -148,25 +148,31 @@ def _ratio(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-def forecast(design: Design, *, n_holders: int = 1) -> Forecast:
-    """What to expect when `n_holders` sketches of `design.n_records` records are merged."""
+def forecast(design: Design, *, n_holders: int = 1, noises: float | None = None) -> Forecast:
+    """What to expect when `n_holders` sketches of `design.n_records` records are merged.
+
+    `noises` is the variance of the noise of all together over that of one: as many as there are
+    holders, if each adds its own.
+    """
     require_count("n_holders", n_holders)
-    low, high = expected_range(design, design.n_records, n_holders)
+    low, high = expected_range(design, design.n_records, n_holders, noises)
     middle = 1 + math.sqrt((low - 1) * (high - 1))
     verdict: Verdict = "good" if high <= GOOD else "hopeless" if middle > TOO_MUCH else "rough"
     return Forecast(
-        noise_to_signal=noise_to_signal(design, n_holders),
+        noise_to_signal=noise_to_signal(design, n_holders, noises),
         rsse_low=low,
         rsse_high=high,
         verdict=verdict,
-        n_records_needed=_records_needed(design, n_holders),
+        n_records_needed=_records_needed(design, n_holders, noises),
     )
 
 
-def expected_range(design: Design, n_records: float, n_holders: int = 1) -> tuple[float, float]:
+def expected_range(
+    design: Design, n_records: float, n_holders: int = 1, noises: float | None = None
+) -> tuple[float, float]:
     """Least and largest RSSE to expect of this design with that many records per holder."""
     found = [
-        excess(design, reference, n_records, n_holders)
+        excess(design, reference, n_records, n_holders, noises=noises)
         for reference in references(design.domain, design.n_components)
     ]
     return 1 + min(found) / SCATTER, 1 + max(found) * SCATTER
@@ -178,6 +184,7 @@ def excess(
     n_records: float,
     n_holders: int = 1,
     calibration: Calibration = CALIBRATION,
+    noises: float | None = None,
 ) -> float:
     """Expected RSSE - 1 for one kind of data.
 
@@ -188,13 +195,14 @@ def excess(
     """
     k, dim = design.n_components, design.dim
     most = calibration.lost * reference.separation**2
+    noises = float(n_holders) if noises is None else noises
     if design.cells is not None:
         found = cell_error(
             cells=design.cells,
             half_widths=design.domain.half_widths,
             n_components=k,
             n_records=n_records * n_holders,
-            variance=n_holders * design.noise_std**2,
+            variance=noises * design.noise_std**2,
             width=reference.width,
         )
         return min(found.excess, most) * (1 - found.lost) + most * found.lost
@@ -204,7 +212,7 @@ def excess(
         dim=dim,
         n_records=n_records * n_holders,
         n_features=design.n_features,
-        variance=n_holders * _variance(design, n_records),
+        variance=_variance(design, n_records, n_holders, noises),
         n_unknowns=_unknowns(design),
         band=band_share(law, radii, width, dim),
         squared_band=squared_band_share(law, radii, width, dim),
@@ -218,26 +226,28 @@ def excess(
     return min(error, most) * (1 - lost) + most * lost
 
 
-def noise_to_signal(design: Design, n_holders: int = 1) -> float:
+def noise_to_signal(design: Design, n_holders: int = 1, noises: float | None = None) -> float:
     """CLP Lemma 26 for touching clusters that use a quarter of the domain; or components."""
-    return expected_noise(design, n_holders).total
+    return expected_noise(design, n_holders, noises).total
 
 
-def expected_noise(design: Design, n_holders: int = 1) -> NoiseToSignal:
+def expected_noise(
+    design: Design, n_holders: int = 1, noises: float | None = None
+) -> NoiseToSignal:
     """The same by its parts: sampling, masks, privacy noise."""
     touching = next(references(design.domain, design.n_components))
-    return design_noise_parts(design, touching, n_holders)
+    return design_noise_parts(design, touching, n_holders, noises)
 
 
-def _variance(design: Design, n_records: float) -> float:
-    """Variance of noise and sampling per real component of one holder's sums."""
+def _variance(design: Design, n_records: float, n_holders: int, noises: float) -> float:
+    """Variance of noise and sampling per real component of all holders' sums together."""
     if design.noise == "laplace" and n_records != design.n_records:
         design = replace(design, n_records=n_records)  # the count's share depends on it
     # A phasor varies by at most 1, half of it along each axis; a sign of amplitude
     # 4 / pi in its first harmonic by pi^2 / 8 of that. Masks keep some and enlarge them.
     sampling = math.pi**2 / 16 if design.mapping.dithered else 0.5
     alpha, beta = feature_and_record_rate(design)
-    return design.noise_std**2 + sampling * n_records / (alpha * beta)
+    return noises * design.noise_std**2 + sampling * n_holders * n_records / (alpha * beta)
 
 
 def _unknowns(design: Design) -> int:
@@ -247,11 +257,11 @@ def _unknowns(design: Design) -> int:
     return mixture_unknowns(k, dim, richest_shape(k, dim, design.n_features))
 
 
-def _records_needed(design: Design, n_holders: int) -> float:
+def _records_needed(design: Design, n_holders: int, noises: float | None) -> float:
     """The least whole number of records with a good forecast: the error falls with it."""
 
     def good(n_records: float) -> bool:
-        return expected_range(design, n_records, n_holders)[1] <= GOOD
+        return expected_range(design, n_records, n_holders, noises)[1] <= GOOD
 
     low, high = 0, MAX_RECORDS
     if not good(high):
@@ -262,8 +272,11 @@ def _records_needed(design: Design, n_holders: int) -> float:
     return float(high)
 
 
-def design_noise_parts(design: Design, reference: Reference, n_holders: int = 1) -> NoiseToSignal:
+def design_noise_parts(
+    design: Design, reference: Reference, n_holders: int = 1, noises: float | None = None
+) -> NoiseToSignal:
     """Parts of the ratio, the law of the records as reference; `n_holders` sketches merged."""
+    noises = float(n_holders) if noises is None else noises
     alpha, beta = feature_and_record_rate(design)
     told = _cluster_signal
     if design.mapping.for_components:
@@ -277,7 +290,7 @@ def design_noise_parts(design: Design, reference: Reference, n_holders: int = 1)
         n_features=design.n_features,
         signal=design.n_features * signal,
         energy=design.n_features * energy,
-        noise_variance=numbers_per_feature * n_holders * (design.noise_std * beta) ** 2,
+        noise_variance=numbers_per_feature * noises * (design.noise_std * beta) ** 2,
         feature_rate=alpha,
         record_rate=beta,
     )

@@ -45,8 +45,9 @@ from privsketch.features.maps import feature_map
 from privsketch.features.masks import Masks
 from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
 from privsketch.noise.calibration import kappa_discrete
-from privsketch.noise.laws import MAX_RECORDS, CountMode
+from privsketch.noise.laws import MAX_RECORDS, CountMode, SharingKind
 from privsketch.noise.mechanism import NoiseKind
+from privsketch.noise.sharing.plan import planned_noises
 from privsketch.schema.table import Schema
 
 MAX_MATRIX = 512  # columns: beyond, a matrix has more than 130,000 entries
@@ -86,6 +87,8 @@ def plan_pca(
     mean: str,
     columns: tuple[str, ...] | None,
     schema: Schema | None = None,
+    n_holders: int | None = None,
+    sharing: SharingKind | None = None,
 ) -> Design:
     """The candidate of least predicted loss; what is given stays as given."""
     dim = len(domain.half_widths)
@@ -95,9 +98,12 @@ def plan_pca(
         kinds.append("cube")
     if noise is not None:
         kinds = [noise]
+    in_all, noises = n_records * (n_holders or 1), 1.0
+    if sharing is not None and n_holders is not None:
+        noises = planned_noises(sharing, n_holders)
     best = min(
         _candidates(dim, n_components, n_features, map_name, law, masks, kinds),
-        key=lambda candidate: estimated_loss(candidate, dim, n_components, n_records, budget),
+        key=lambda one: estimated_loss(one, dim, n_components, in_all, budget, noises),
     )
     return Design(
         task="pca",
@@ -113,13 +119,23 @@ def plan_pca(
         schema=schema,
         masks=masks,
         mean=mean,
+        n_holders=n_holders,
+        sharing=sharing,
     )
 
 
 def estimated_loss(
-    candidate: PCACandidate, dim: int, n_components: int, n_records: float, budget: Budget
+    candidate: PCACandidate,
+    dim: int,
+    n_components: int,
+    n_records: float,
+    budget: Budget,
+    noises: float = 1.0,
 ) -> float:
-    """Predicted loss with noise estimated from sizes alone, for a ball of radius 1."""
+    """Predicted loss with noise estimated from sizes alone, for a ball of radius 1.
+
+    `noises` is the variance of the noise of a total over that of one release.
+    """
     m, epsilon = candidate.n_features, budget.epsilon
     is_matrix = candidate.map_name == "second-moments"
     replace = budget.neighbours == "replace"
@@ -135,6 +151,7 @@ def estimated_loss(
         variance = 2 * ((2 if replace else 1) * norm / epsilon) ** 2
     else:
         variance = (m + 1) * (m + 2) / 3 / epsilon / epsilon
+    variance *= noises
     return lost_variance(
         dim,
         n_components,
@@ -356,28 +373,32 @@ class PCAForecast:
         )
 
 
-def pca_forecast(design: Design, *, n_holders: int = 1) -> PCAForecast:
-    """What to expect when `n_holders` sketches of `design.n_records` records are merged."""
+def pca_forecast(design: Design, *, n_holders: int = 1, noises: float | None = None) -> PCAForecast:
+    """What to expect when `n_holders` sketches of `design.n_records` records are merged.
+
+    `noises` is the variance of the noise of all together over that of one: as many as there are
+    holders, if each adds its own.
+    """
     require_count("n_holders", n_holders)
-    lost = predicted_loss(design, n_holders)
+    lost = predicted_loss(design, n_holders, noises)
     verdict: Verdict = "rough"
     if lost * SCATTER <= GOOD_LOSS:
         verdict = "good"
     elif lost > HOPELESS_LOSS:
         verdict = "hopeless"
-    return PCAForecast(lost, verdict, _records_needed(design, n_holders))
+    return PCAForecast(lost, verdict, _records_needed(design, n_holders, noises))
 
 
-def predicted_loss(design: Design, n_holders: int = 1) -> float:
+def predicted_loss(design: Design, n_holders: int = 1, noises: float | None = None) -> float:
     """Share of the components' variance that merged sketches of this design are expected to lose.
 
     Masks leave out features (w.x)^2 of records of half the radius: 3 (1 / (4 d))^2 in the mean
     square for directions w that are spread evenly.
     """
     square = 3 * (EXTENT**2 / design.dim) ** 2
-    variance = n_holders * (
-        design.noise_std**2 + design.masking_variance * square * design.n_records
-    )
+    noises = float(n_holders) if noises is None else noises
+    masking = design.masking_variance * square * design.n_records
+    variance = noises * design.noise_std**2 + n_holders * masking
     is_matrix = design.feature_map == "second-moments"
     return lost_variance(
         design.dim,
@@ -391,13 +412,12 @@ def predicted_loss(design: Design, n_holders: int = 1) -> float:
     )
 
 
-def _records_needed(design: Design, n_holders: int) -> float:
+def _records_needed(design: Design, n_holders: int, noises: float | None) -> float:
     """The least whole number of records with a good forecast: the loss falls with it."""
 
     def good(n_records: float) -> bool:
-        return predicted_loss(replace(design, n_records=n_records), n_holders) <= (
-            GOOD_LOSS / SCATTER
-        )
+        loss = predicted_loss(replace(design, n_records=n_records), n_holders, noises)
+        return loss <= GOOD_LOSS / SCATTER
 
     low, high = 0, MAX_RECORDS
     if not good(high):

@@ -33,8 +33,9 @@ from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
 from privsketch.features.radii import RadialLaw
-from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, CountMode
+from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, SHARING_KINDS, CountMode, SharingKind
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
+from privsketch.noise.sharing.plan import planned_noises
 from privsketch.schema.table import Schema, schema_of
 
 
@@ -56,6 +57,8 @@ def plan_design(
     count: str | None = None,
     mean: str | None = None,
     columns: Sequence[str] | None = None,
+    n_holders: int | None = None,
+    sharing: str | None = None,
     drawn: bool = True,
 ) -> Design:
     """See `Design.plan`.
@@ -92,16 +95,24 @@ def plan_design(
     chosen_masks = Masks.parse(masks)
     count_mode = _count_mode(count)
     kind = _noise_kind(noise, budget)
+    shared = _sharing_kind(sharing, n_holders)
+    noises = 1.0  # of the total, in noises of one release; records are those of all holders
+    if shared is not None and n_holders is not None:
+        noises = planned_noises(shared, n_holders)
+        if shared == "holders":
+            require_gaussian_delta(budget.delta)
+            kind = kind or "gaussian"
     names = None if columns is None else _column_names(columns)
     if task == "pca":
         if frequency_scale is not None:
             raise ParameterError("frequency_scale: quadratic features have no scale; leave it out")
         needed = n_features or 9 * n_components * dim
+        size = _public_size(n_records, n_components, dim, needed, budget.epsilon, n_holders, noises)
         return plan_pca(
             n_components=n_components,
             domain=domain,
             budget=budget,
-            n_records=_public_size(n_records, n_components, dim, needed, budget.epsilon),
+            n_records=size,
             seed=random_state,
             n_features=n_features,
             map_name=feature_map,
@@ -112,6 +123,8 @@ def plan_design(
             mean=mean or "omitted",
             columns=names,
             schema=schema,
+            n_holders=n_holders,
+            sharing=shared,
         )
     shape = shape or default_covariance_type(n_components, dim)
     largest, n_unknowns = largest_size(task, n_components, dim, shape)
@@ -127,12 +140,15 @@ def plan_design(
     if chosen_map.name == "cells":
         if frequency_scale is not None:
             raise ParameterError("frequency_scale: cells have no scale; leave it out")
+        size = _public_size(
+            n_records, n_components, dim, largest, budget.epsilon, n_holders, noises
+        )
         return _plan_grid(
             task=task,
             n_components=n_components,
             domain=domain,
             budget=budget,
-            n_records=_public_size(n_records, n_components, dim, largest, budget.epsilon),
+            n_records=size,
             seed=random_state,
             size=n_features,
             noise=kind,
@@ -141,6 +157,9 @@ def plan_design(
             mean=mean or "omitted",
             columns=names,
             schema=schema,
+            n_holders=n_holders,
+            sharing=shared,
+            noises=noises,
         )
     law, scales = _frequency_law(frequencies, frequency_scale)
     block = structured_size(dim) if law == "structured" else dim
@@ -148,7 +167,10 @@ def plan_design(
         if n_features is None and chosen_masks.kept is not None:
             n_features = -(-largest // block) * block
         chosen_masks.checked(n_features or largest, block if n_features else 1)
-    size = _public_size(n_records, n_components, dim, n_features or largest, budget.epsilon)
+    size = _public_size(
+        n_records, n_components, dim, n_features or largest, budget.epsilon, n_holders, noises
+    )
+    in_all = size * (n_holders or 1)
     is_smooth = schema is None or schema.is_smooth
     chosen = choose_size(
         largest=largest,
@@ -158,8 +180,9 @@ def plan_design(
         budget=budget,
         noise=kind,
         count=count_mode or ("public" if budget.neighbours == "replace" else "released"),
-        n_records=size,
+        n_records=in_all,
         masks=chosen_masks,
+        noises=noises,
         # Clusters of labels are piles at corners, of which a small sketch with pure noise loses
         # some: 1.08 to 1.20 times the cost of k-means instead of 1.10 to 1.42, in eight studies.
         all_features=not is_smooth,
@@ -169,17 +192,17 @@ def plan_design(
         if law == "structured" and n_features > block:
             n_features = -(-n_features // block) * block  # a part of a block costs as much
     chosen_count = count_mode or choose_count(
-        chosen_map, n_features, budget, chosen.noise, size, chosen_masks
+        chosen_map, n_features, budget, chosen.noise, in_all, chosen_masks
     )
     if scales is None:
-        noise_facts = (chosen_map, n_features, budget, chosen.noise, chosen_count, size)
+        noise_facts = (chosen_map, n_features, budget, chosen.noise, chosen_count, in_all)
         scales = default_radii(
             domain,
             n_components,
             n_features=n_features,
-            n_records=size,
+            n_records=in_all,
             # A phasor varies by at most 1, half of it along each axis.
-            variance=noise_variance(*noise_facts, chosen_masks) + size / 2,
+            variance=noises * noise_variance(*noise_facts, chosen_masks) + in_all / 2,
             is_smooth=is_smooth,
         )
     return Design(
@@ -204,6 +227,8 @@ def plan_design(
         masks=chosen_masks,
         mean=mean or "omitted",
         schema=schema,
+        n_holders=n_holders,
+        sharing=shared,
     )
 
 
@@ -217,17 +242,20 @@ def _plan_grid(
     size: int | None,
     noise: NoiseKind | None,
     count: CountMode | None,
+    n_holders: int | None,
+    noises: float,
     **fields: Any,
 ) -> Design:
     """A histogram over a grid. Laplace noise, the least even with a delta (docs/theory.md)."""
     kind = noise or "laplace"
-    noise_std = noise_of_cells(budget, kind)
-    cells = plan_cells(domain.half_widths, n_components, n_records, noise_std, size)
+    noise_std, in_all = noise_of_cells(budget, kind), n_records * (n_holders or 1)
+    noise_std *= math.sqrt(noises)
+    cells = plan_cells(domain.half_widths, n_components, in_all, noise_std, size)
     number = math.prod(cells)
     if count is None and budget.neighbours == "replace":
         count = "public"
     elif count is None:
-        count = count_of_cells(number, n_records, noise_std)
+        count = count_of_cells(number, in_all, noise_std)
     return Design(
         domain=domain,
         budget=budget,
@@ -245,8 +273,22 @@ def _plan_grid(
         noise=kind,
         count=count,
         cells=cells,
+        n_holders=n_holders,
         **fields,
     )
+
+
+def _sharing_kind(sharing: str | None, n_holders: int | None) -> SharingKind | None:
+    if (sharing is None) != (n_holders is None):
+        raise ParameterError(
+            f"`n_holders={n_holders}` with `sharing={sharing!r}`: they go together; leave both out "
+            "for sketches that holders release by themselves"
+        )
+    if sharing is None:
+        return None
+    if n_holders is None or require_count("n_holders", n_holders) < 2:
+        raise ParameterError("n_holders", n_holders, "expected at least 2 that share noise")
+    return require_one_of("sharing", sharing, SHARING_KINDS)
 
 
 def _noise_kind(noise: str | None, budget: Budget) -> NoiseKind | None:
@@ -290,12 +332,18 @@ def _frequency_law(
 
 
 def _public_size(
-    n_records: float | None, n_components: int, dim: int, n_features: int, epsilon: float
+    n_records: float | None,
+    n_components: int,
+    dim: int,
+    n_features: int,
+    epsilon: float,
+    n_holders: int | None,
+    noises: float,
 ) -> float:
     """The public number of records to plan for; if none is given, one that would suffice."""
     if n_records is None:
-        enough = math.ceil(enough_records(n_features, n_components, dim, epsilon))
-        return float(min(enough, MAX_RECORDS))
+        enough = enough_records(n_features, n_components, dim, epsilon) * math.sqrt(noises)
+        return float(min(math.ceil(enough / (n_holders or 1)), MAX_RECORDS))
     try:
         size = float(n_records)
     except (TypeError, ValueError):

@@ -46,8 +46,17 @@ from privsketch.formats import (
     require_fields,
     write_file,
 )
-from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, CountMode, SumNoise, plan_sum_noise
+from privsketch.noise.laws import (
+    COUNT_MODES,
+    MAX_RECORDS,
+    SHARING_KINDS,
+    CountMode,
+    SharingKind,
+    SumNoise,
+    plan_sum_noise,
+)
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
+from privsketch.noise.sharing.plan import MAX_HOLDERS, planned_noises
 from privsketch.schema.table import Schema
 
 if TYPE_CHECKING:
@@ -86,6 +95,11 @@ class Design:
         How tables are encoded; `domain` and `columns` are then those of encoded records.
     cells : tuple of int, optional
         Number of cells along each axis, for the feature map "cells".
+    n_holders : int, optional
+        Number of holders that share the noise of their total.
+    sharing : {"holders", "tellers"}, optional
+        Who adds that noise: each holder a part of it, or each teller all of it. It is planned for
+        the total then, of which `n_records` is still the number of one holder.
 
     Examples
     --------
@@ -112,6 +126,8 @@ class Design:
     mean: str = "omitted"
     schema: Schema | None = None
     cells: tuple[int, ...] | None = None
+    n_holders: int | None = None
+    sharing: SharingKind | None = None
 
     def __post_init__(self) -> None:
         require_one_of("task", self.task, TASKS)
@@ -149,6 +165,7 @@ class Design:
             object.__setattr__(self, "masks", None)
         if self.masks is not None:
             self.masks.checked(self.n_features, self.frequencies.block_size(self.dim))
+        self._require_sharing()
         if self.mean not in MEAN_MODES:
             raise ParameterError("mean", self.mean, "expected 'omitted' or 'released'")
         if self.mean == "released" and not self.mapping.for_components:
@@ -166,6 +183,21 @@ class Design:
         fits = self.domain in (schema.box, schema.ball) and self.columns == schema.coordinates
         if not fits or schema.charged(self.budget) != self.budget:
             raise ParameterError("schema: domain, columns or unit are those of another one")
+
+    def _require_sharing(self) -> None:
+        """Refuse a way to share noise without those who do, and the other way round."""
+        if self.sharing is None and self.n_holders is None:
+            return
+        if self.sharing is None or self.n_holders is None:
+            raise ParameterError(
+                f"`n_holders={self.n_holders}` with `sharing={self.sharing!r}`: they go together; "
+                "leave both out for sketches that holders release by themselves"
+            )
+        require_one_of("sharing", self.sharing, SHARING_KINDS)
+        if type(self.n_holders) is not int or not 2 <= self.n_holders <= MAX_HOLDERS:
+            raise ParameterError(
+                "n_holders", self.n_holders, f"expected 2 to {MAX_HOLDERS} that share noise"
+            )
 
     def _require_map(self) -> None:
         """Refuse maps, frequencies and domains that do not go together."""
@@ -230,6 +262,8 @@ class Design:
         count: str | None = None,
         mean: str | None = None,
         columns: list[str] | tuple[str, ...] | None = None,
+        n_holders: int | None = None,
+        sharing: str | None = None,
     ) -> Design:
         """Choose a design from public facts alone.
 
@@ -290,6 +324,12 @@ class Design:
             those around the domain's center.
         columns : list of str, optional
             Names of the columns of a record, in order.
+        n_holders : int, optional
+            How many holders there are, if only their total is to be shown and they share its noise;
+            with `sharing`. `n_records` stays the number of one holder.
+        sharing : {"holders", "tellers"}, optional
+            Who adds the noise of the total: each holder a part of it, which needs Gaussian noise,
+            or each teller all of it. Each sketch has noise of its own if left out.
         """
         from privsketch.design.cautions import stated_cautions, warn_of
         from privsketch.design.plan import plan_design
@@ -311,6 +351,8 @@ class Design:
             count=count,
             mean=mean,
             columns=columns,
+            n_holders=n_holders,
+            sharing=sharing,
         )
         warn_of(stated_cautions(domain, planned.budget, n_records, planned.columns))
         return planned
@@ -342,15 +384,17 @@ class Design:
 
     @cached_property
     def sum_noise(self) -> SumNoise:
-        """Calibrated noise of one holder's sketch."""
+        """Calibrated noise of one holder's sketch, or of a total whose noise is shared."""
         return plan_sum_noise(
             self.contribution,
             self.budget,
             kind=self.noise,
             count=self.count,
-            n_records=self.n_records,
+            n_records=self.n_records * (self.n_holders or 1),
             masks=self.masks,
             mean=self.mean == "released",
+            sharing=self.sharing,
+            n_holders=self.n_holders or 1,
         )
 
     @property
@@ -414,12 +458,15 @@ class Design:
             **({} if self.mean == "omitted" else {"mean": self.mean}),
             **({} if self.schema is None else {"schema": self.schema.to_json()}),
             **({} if self.cells is None else {"cells": list(self.cells)}),
+            **({} if self.n_holders is None else {"n_holders": self.n_holders}),
+            **({} if self.sharing is None else {"sharing": self.sharing}),
         }
 
     @classmethod
     def from_json(cls, value: Any, what: str = "design") -> Design:
         """The design from `to_json`; FileError for anything else."""
         optional = {"masks": None, "mean": "omitted", "schema": None, "cells": None}
+        optional |= {"n_holders": None, "sharing": None}
         if isinstance(value, dict):
             value = {**optional, **value}
         fields = require_fields(value, cls.__dataclass_fields__, what)
@@ -459,21 +506,26 @@ class Design:
         """The design from `to_bytes`; FileError for anything but a whole, intact one."""
         return cls.from_json(document_content(data, "design", what), what)
 
-    def forecast(self, *, n_holders: int = 1) -> Forecast | PCAForecast:
+    def forecast(self, *, n_holders: int | None = None) -> Forecast | PCAForecast:
         """What to expect of this design, from public facts alone. Charges nothing.
 
-        `n_holders` sketches of `n_records` records each are merged.
+        `n_holders` sketches of `n_records` records each are merged, one if left out. Where noise
+        is shared, it is then the total of all holders that is foretold.
         """
         from privsketch.design.forecast import forecast
         from privsketch.design.pca import pca_forecast
 
         if n_holders not in self._forecasts:
             told = pca_forecast if self.task == "pca" else forecast
-            self._forecasts[n_holders] = told(self, n_holders=n_holders)
+            merged, noises = n_holders, None
+            if merged is None:
+                merged = self.n_holders or 1
+                noises = None if self.sharing is None else planned_noises(self.sharing, merged)
+            self._forecasts[n_holders] = told(self, n_holders=merged, noises=noises)
         return self._forecasts[n_holders]
 
     @cached_property
-    def _forecasts(self) -> dict[int, Forecast | PCAForecast]:
+    def _forecasts(self) -> dict[int | None, Forecast | PCAForecast]:
         """What was foretold, by the number of holders."""
         return {}
 

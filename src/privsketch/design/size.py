@@ -139,12 +139,14 @@ def choose_size(
     count: CountMode,
     n_records: float,
     masks: Masks | None = None,
+    noises: float = 1.0,
     all_features: bool = False,
 ) -> Size:
     """The size and noise of least predicted error; what is given stays as given.
 
     Masks that keep a number of features keep the same share of them at every size here. With
-    `all_features`, sizes below `largest` are left out.
+    `all_features`, sizes below `largest` are left out. `noises` is the variance of the noise over
+    that of one release, for a total of all records.
     """
     kinds = [noise] if noise is not None else [k for k in _PREFERENCE if _allowed(k, budget)]
     found: list[Size] = []
@@ -157,6 +159,7 @@ def choose_size(
     for kind in kinds:
         try:
             variance = noise_variance(feature_map, at_most, budget, kind, count, n_records, masks)
+            variance *= noises
         except ParameterError as error:  # this kind cannot be drawn for this budget; others may
             refused = error
             continue

@@ -17,11 +17,16 @@ from privsketch.design.size import (
 from privsketch.features.frequencies import NO_LAW
 from privsketch.features.quadratic import QUADRATIC_LAWS
 from privsketch.formats import as_line
+from privsketch.noise.sharing.plan import planned_noises
 
 _COUNTS = {
     "released": "a noisy one is part of the sketch",
     "omitted": "not part of the sketch",
     "public": "public",
+}
+_SHARING = {
+    "holders": "each of {} holders adds a part of the noise of their total",
+    "tellers": "two tellers add the noise of the total of {} holders, each all of it",
 }
 _MAX_NAMES = 12  # of columns that are named, a line or two; by trial
 _CENTERS = {
@@ -85,6 +90,15 @@ def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
         f"{'squared radii' if design.mapping.for_components else 'records'} per number",
         f"forecast    {design.forecast().describe()}",
     ]
+    if design.sharing is not None and design.n_holders is not None:
+        alone = design.forecast(n_holders=design.n_holders).describe()
+        lines[-1:] = [
+            f"sharing     {_SHARING[design.sharing].format(design.n_holders)}; the total has the "
+            f"noise of {planned_noises(design.sharing, design.n_holders):.3g} releases, not of "
+            f"{design.n_holders}",
+            f"{lines[-1]}, in that total",
+            f"without     {alone}, with noise for each by itself",
+        ]
     if design.masks is not None:
         lines.append(f"masks       {design.masks.describe()}; secret, drawn for each record")
     if design.task == "pca":
@@ -104,6 +118,8 @@ def describe_design(design: Design, *, said: Sequence[str] = ()) -> str:
 def _record_lines(design: Design) -> list[str]:
     """Where records lie and what their columns are, or the schema."""
     planned = f"planned for {design.n_records:g} of them"
+    if design.n_holders is not None:
+        planned = f"planned for {design.n_records:g} of each of {design.n_holders} holders"
     columns, schema = design.columns, design.schema
     if schema is not None:
         lines = schema.describe().splitlines()

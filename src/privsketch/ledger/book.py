@@ -208,12 +208,20 @@ class Ledger:
     def datasets(self) -> list[DataSet]:
         """All data sets as they stand, in the order in which they were added."""
         with store.opened(self._path) as log, reading(str(self._path)):
-            return [self._standing(log, line) for line in list(log.lines(kind="add"))]
+            return self._data_sets(log)
 
     def total(self, name: str) -> Total:
         """What all entries of a data set cost together, exactly."""
         with store.opened(self._path) as log:
             return self._data_set(log, name).spent
+
+    def total_alone(self, name: str) -> Total:
+        """What all ballots of a data set cost together if others join forces, in every study.
+
+        It holds instead of what they count in `total`, not on top of it.
+        """
+        with store.opened(self._path) as log, reading(str(self._path)):
+            return _alone(self._data_set(log, name), entries_of(log.lines(name)))
 
     def quote(self, name: str, cost: Cost) -> Quote:
         """What a release would cost and whether it would be allowed; nothing changes.
@@ -248,6 +256,7 @@ class Ledger:
         what: str,
         source: str | None = None,
         marks: Marks | None = None,
+        alone: Cost | None = None,
     ) -> Reservation:
         """Spend a cost, before anything is drawn; on disk when this returns.
 
@@ -263,6 +272,9 @@ class Ledger:
             The name of the records in receipts.
         marks : Marks, optional
             Of the records; other data sets that have the same ones are told.
+        alone : Cost, optional
+            Of a ballot: what it costs if everybody else in its study joins forces. The limit is
+            about `cost`; these add up beside it (`total_alone`).
 
         Raises
         ------
@@ -276,6 +288,8 @@ class Ledger:
         if source is not None:
             checked_source(source)
         content = {"cost": cost.to_json(), "what": what, "source": source}
+        if alone is not None:
+            content["alone"] = alone.to_json()
         entry = secrets.token_hex(8)
         with store.opened(self._path, write=True) as log:
             self._require_whole(log)
@@ -304,6 +318,7 @@ class Ledger:
         cost: Cost | None = None,
         output: str | None = None,
         marks: Marks | None = None,
+        void: bool = False,
     ) -> None:
         """Add the receipt of what was reserved; once.
 
@@ -319,6 +334,9 @@ class Ledger:
             Where the result went.
         marks : Marks, optional
             Of records that were read after the cost was reserved.
+        void : bool
+            Of a ballot: its study ended without a total, and nobody can open it any more. It then
+            costs nothing.
         """
         entry = entry.id if isinstance(entry, Reservation) else entry
         if output is not None and not (isinstance(output, str) and _is_text(output)):
@@ -337,6 +355,11 @@ class Ledger:
             with reading(str(self._path)):
                 reserved = Cost.from_json(store.content_of(line)["cost"])
                 charged = store.amount_of(line.epsilon, line.delta, line.rho)
+            if void:
+                if cost is not None or "alone" not in store.content_of(line):
+                    raise ParameterError("void", void, "only a ballot is void, and costs nothing")
+                nothing = Fraction(0)
+                cost = replace(reserved, epsilon=nothing, delta=nothing, rho=nothing)
             if cost is not None:
                 if not cost.is_within(reserved):
                     raise BudgetError(
@@ -346,11 +369,13 @@ class Ledger:
                 lower = charge(cost, self._data_set(log, line.data_set))
                 # What was counted without a rho stays so: its share was kept apart for it.
                 charged = lower if charged.rho is not None else lower.without_rho
-            content = {
+            content: dict[str, Any] = {
                 "cost": None if cost is None else cost.to_json(),
                 "receipt": receipt,
                 "output": output,
             }
+            if void:
+                content["void"] = True
             log.append("commit", line.data_set, line.entry, charged, content)
             if marks is not None:
                 log.keep_marks(line.data_set, marks.to_bytes())
@@ -406,9 +431,7 @@ class Ledger:
                 "time": log.time,
                 "n_lines": number,
                 "head": head,
-                "data_sets": [
-                    self._standing(log, line).to_json() for line in list(log.lines(kind="add"))
-                ],
+                "data_sets": [found.to_json() for found in self._data_sets(log)],
                 "entries": [entry.to_json() for entry in entries_of(log.lines())],
             }
 
@@ -437,6 +460,15 @@ class Ledger:
             "add it with its limit: Ledger.add, `privsketch ledger add`".replace("`", ""),
         )
 
+    def _data_sets(self, log: store.Log) -> list[DataSet]:
+        """All data sets as they stand, with what their ballots cost alone."""
+        found = [self._standing(log, line) for line in list(log.lines(kind="add"))]
+        entries = entries_of(log.lines())
+        return [
+            replace(one, alone=_alone(one, (e for e in entries if e.data_set == one.name)))
+            for one in found
+        ]
+
     def _standing(self, log: store.Log, line: store.Line) -> DataSet:
         amounts = log.amounts(line.data_set)
         return replace(
@@ -445,6 +477,12 @@ class Ledger:
             n_entries=len(amounts),
             n_open=len(amounts) - log.n_committed(line.data_set),
         )
+
+
+def _alone(data_set: DataSet, entries: Iterable[Entry]) -> Total:
+    """What ballots of a data set cost together if others join forces."""
+    costs = [entry.alone for entry in entries if entry.alone is not None]
+    return Total.of([charge(cost, data_set) for cost in costs])
 
 
 def _noticed(

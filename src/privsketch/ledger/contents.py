@@ -32,6 +32,9 @@ class DataSet:
     spent : Total
     n_entries, n_open : int
         All entries, and those that were reserved and never committed; both count.
+    alone : Total
+        What ballots in sealed studies cost together instead of what they count in `spent`, if
+        everybody else in their studies joins forces.
     """
 
     name: str
@@ -43,6 +46,7 @@ class DataSet:
     spent: Total = field(default=Total())
     n_entries: int = 0
     n_open: int = 0
+    alone: Total = field(default=Total())
 
     @property
     def left(self) -> Left:
@@ -62,6 +66,7 @@ class DataSet:
             "left": self.left.to_json(),
             "n_entries": self.n_entries,
             "n_open": self.n_open,
+            "alone": self.alone.to_json(),
         }
 
 
@@ -82,6 +87,8 @@ class Entry:
     what, source, output : str
         What is released, the name of the records, where the result went.
     receipt : dict or None
+    alone : Cost or None
+        What a ballot costs besides, if everybody else in its study joins forces; it adds up apart.
     """
 
     id: str
@@ -95,6 +102,7 @@ class Entry:
     receipt: dict[str, Any] | None = None
     output: str | None = None
     time_committed: str | None = None
+    alone: Cost | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Fractions as text."""
@@ -115,6 +123,7 @@ class Entry:
             "source": self.source,
             "output": self.output,
             "receipt": self.receipt,
+            "alone": None if self.alone is None else self.alone.to_json(),
         }
 
 
@@ -203,6 +212,7 @@ def entries_of(lines: Iterable[store.Line]) -> list[Entry]:
                 charged,
                 content["what"],
                 content["source"],
+                alone=Cost.from_json(content["alone"]) if "alone" in content else None,
             )
             continue
         before = found[line.entry]
@@ -214,5 +224,6 @@ def entries_of(lines: Iterable[store.Line]) -> list[Entry]:
             charged=charged,
             receipt=content["receipt"],
             output=content["output"],
+            alone=None if content.get("void") else before.alone,
         )
     return list(found.values())

@@ -61,10 +61,16 @@ class OpenEntry:
     """One release, from the question whether it is allowed to its receipt."""
 
     def __init__(
-        self, ledger: Ledger | None, name: str, cost: Callable[[], Cost], what: str, source: Any
+        self,
+        ledger: Ledger | None,
+        name: str,
+        cost: Callable[[], Cost],
+        what: str,
+        source: Any,
+        alone: Callable[[], Cost] | None = None,
     ) -> None:
         self._ledger, self._name, self._cost = ledger, name, cost
-        self._what, self._source = what, source
+        self._what, self._source, self._alone = what, source, alone
         self._lock = Lock()
         self._seen: Seen | None = None
         self._is_counted = False
@@ -104,7 +110,12 @@ class OpenEntry:
                 warn_of(self._ledger.cautions(self._name, marks))
             try:
                 self._reserved = self._ledger.reserve(
-                    self._name, cost, what=self._what, source=self._source, marks=marks
+                    self._name,
+                    cost,
+                    what=self._what,
+                    source=self._source,
+                    marks=marks,
+                    alone=None if self._alone is None else self._alone(),
                 )
             except PrivsketchError:
                 raise
@@ -170,7 +181,12 @@ class _Inside(OpenEntry):
 
 
 def open_entry(
-    ledger: LedgerName | Counted | Step, cost: Callable[[], Cost], *, what: str, source: str | None
+    ledger: LedgerName | Counted | Step,
+    cost: Callable[[], Cost],
+    *,
+    what: str,
+    source: str | None,
+    alone: Callable[[], Cost] | None = None,
 ) -> OpenEntry:
     """The entry of a release that is about to begin.
 
@@ -185,21 +201,28 @@ def open_entry(
         What is released, for people.
     source : str or None
         The name of the records in receipts.
+    alone : callable, optional
+        Of a ballot: what it costs besides if everybody else in its study joins forces.
     """
     if isinstance(ledger, Step):
         return _Inside()
     stated = ledger.ledger if isinstance(ledger, Counted) else ledger
     book, name = named(stated) or (None, "")
-    entry = OpenEntry(book, name, cost, what, source)
+    entry = OpenEntry(book, name, cost, what, source, alone)
     return entry.count() if isinstance(ledger, Counted) else entry
 
 
 @contextmanager
 def entered(
-    ledger: LedgerName | Counted | Step, cost: Callable[[], Cost], *, what: str, source: str | None
+    ledger: LedgerName | Counted | Step,
+    cost: Callable[[], Cost],
+    *,
+    what: str,
+    source: str | None,
+    alone: Callable[[], Cost] | None = None,
 ) -> Iterator[OpenEntry]:
     """A block that releases something, as `open_entry` has it; the block commits."""
-    entry = open_entry(ledger, cost, what=what, source=source)
+    entry = open_entry(ledger, cost, what=what, source=source, alone=alone)
     with entry.entered():
         yield entry
 

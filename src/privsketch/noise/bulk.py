@@ -11,6 +11,8 @@ of a geometric variable are independent. Low bits are uniform and kept with prob
 exp(-low / b); the rest is found in its distribution function. Discrete Gaussian: a discrete
 Laplace variable, kept with the probability of Canonne, Kamath and Steinke (2020, Algorithm 3).
 
+Beyond 64 bits, which happens with a chance of less than 1e-20, values are right modulo 2^64.
+
 No function takes a seed. `RandomBytes` is a private seam for tests.
 """
 
@@ -56,7 +58,8 @@ def discrete_gaussian(count: int, sigma: float, random_bytes: RandomBytes = os.u
     out = np.empty(count, dtype=np.int64)
     done = 0
     while done < count:
-        proposal = _laplace(min(CHUNK, 32 + 3 * (count - done) // 2), law, random_bytes)
+        far: dict[int, int] = {}
+        proposal = _laplace(min(CHUNK, 32 + 3 * (count - done) // 2), law, random_bytes, far)
 
         def exponent(values: Integers) -> npt.NDArray[np.float64]:
             distance = np.abs(values) - float(mode)
@@ -67,6 +70,9 @@ def discrete_gaussian(count: int, sigma: float, random_bytes: RandomBytes = os.u
 
         words = _words(len(proposal), random_bytes) >> np.uint64(32)
         kept = _coins(proposal, words, 32, exponent, exact_exponent, random_bytes)
+        for place, value in far.items():  # 64 bits do not tell how far; new ones decide
+            word = int.from_bytes(random_bytes(8), "little")
+            kept[place] = _settled_coin(word, 64, exact_exponent(value), random_bytes)
         accepted = proposal[kept][: count - done]
         out[done : done + len(accepted)] = accepted
         done += len(accepted)
@@ -116,16 +122,30 @@ def _geometric_law(scale: Fraction) -> _Geometric:
     return _Geometric(scale)
 
 
-def _laplace(count: int, law: _Geometric, random_bytes: RandomBytes) -> Integers:
-    """Magnitude and sign; zero with a minus sign does not count and is drawn again."""
+def _laplace(
+    count: int, law: _Geometric, random_bytes: RandomBytes, far: dict[int, int] | None = None
+) -> Integers:
+    """Magnitude and sign; zero with a minus sign does not count and is drawn again.
+
+    Sums and products of 64-bit integers wrap, so that values are right modulo 2^64 in any case;
+    `far` gets those whose magnitude is 2^62 or more, by their place.
+    """
     words = _words(count, random_bytes)
     upper = _upper(words >> np.uint64(47) & np.uint64(0xFFFF), law, random_bytes)
-    magnitude = (upper << law.low_bits) + _low(words, law, random_bytes)
+    low = _low(words, law, random_bytes)
+    magnitude = (upper << law.low_bits) + low
     negative = words >> np.uint64(63) != 0
     values = np.where(negative, -magnitude, magnitude)
-    again = np.flatnonzero(negative & (magnitude == 0))
+    if far is not None:
+        for place in np.flatnonzero(upper >= 1 << max(62 - law.low_bits, 0)).tolist():
+            size = (int(upper[place]) << law.low_bits) + int(low[place])
+            far[place] = -size if negative[place] else size
+    again = np.flatnonzero(negative & (upper == 0) & (low == 0))
     if len(again):
-        values[again] = _laplace(len(again), law, random_bytes)
+        inner: dict[int, int] = {}
+        values[again] = _laplace(len(again), law, random_bytes, inner)
+        if far is not None:
+            far.update({int(again[place]): value for place, value in inner.items()})
     return values
 
 

@@ -29,7 +29,7 @@ from typing import Literal
 import numpy as np
 
 from privsketch._typing import Integers
-from privsketch.budget import ONE_RECORD, Budget, Neighbours, Unit, exact
+from privsketch.budget import ONE_RECORD, Budget, Neighbours, Unit, exact, round_up
 from privsketch.errors import MANY, ParameterError
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import Contribution, RepeatedContribution
@@ -62,6 +62,9 @@ from privsketch.receipt import Receipt, compose_sequential
 _ALL = Masks()
 CountMode = Literal["released", "omitted", "public"]
 COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")
+SharingKind = Literal["holders", "tellers"]  # who adds the noise of a total (noise/sharing)
+SHARING_KINDS: tuple[SharingKind, ...] = ("holders", "tellers")
+MIN_SHARE = 8  # least scale of a part of Gaussian noise: sums are then Gaussian but for e^-631
 MAX_RECORDS = int(MANY)
 MAX_WEIGHT = HEADROOM // MAX_RECORDS - 1  # of what a record adds to one number
 COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
@@ -274,6 +277,19 @@ class SumNoise:
 
         Charges: the budget of the design, once.
         """
+        words = self.weighted(sums, n_records, n_kept=n_kept)
+        if self.count_law is None:
+            return self._protecting(add_noise(words, self.sums_law, source=source))
+        noisy_sums, sums_receipt = add_noise(words[:-1], self.sums_law, source=None)
+        noisy_count, count_receipt = add_noise(words[-1:], self.count_law, source=None)
+        receipt = composed_receipt([sums_receipt, count_receipt], source)
+        return self._protecting((np.concatenate([noisy_sums, noisy_count]), receipt))
+
+    def weighted(self, sums: Integers, n_records: int, *, n_kept: int | None = None) -> Integers:
+        """The exact integers that noise is added to, (n_words,): private.
+
+        They are within `HEADROOM`, which adding noise modulo 2^64 (noise/sharing) relies on.
+        """
         # Clipping is 1-Lipschitz, so it keeps the sensitivity; it only acts beyond 2^36 records.
         weights = np.full(len(sums), self.factor, dtype=np.int64)
         if self.mean_weight:
@@ -281,16 +297,20 @@ class SumNoise:
         limits = HEADROOM // weights
         scaled = np.clip(sums, -limits, limits) * weights
         if self.count != "released":
-            return self._protecting(add_noise(scaled, self.sums_law, source=source))
+            return np.asarray(scaled)
         counted = n_records if self.count_law is not None or n_kept is None else n_kept
         weighted = np.array([min(counted, MAX_RECORDS) * self.count_weight], dtype=np.int64)
-        if self.count_law is None:
-            together = np.concatenate([scaled, weighted])
-            return self._protecting(add_noise(together, self.sums_law, source=source))
-        noisy_sums, sums_receipt = add_noise(scaled, self.sums_law, source=None)
-        noisy_count, count_receipt = add_noise(weighted, self.count_law, source=None)
-        receipt = _composed([sums_receipt, count_receipt], source)
-        return self._protecting((np.concatenate([noisy_sums, noisy_count]), receipt))
+        return np.concatenate([scaled, weighted])
+
+    @property
+    def laws(self) -> tuple[NoiseLaw, ...]:
+        """Of the sums, and of the count if it has one of its own: their integers follow in turn."""
+        return (self.sums_law,) if self.count_law is None else (self.sums_law, self.count_law)
+
+    @property
+    def n_words(self) -> int:
+        """Number of released integers."""
+        return sum(law.n_components for law in self.laws)
 
     def _protecting(self, released: tuple[Integers, Receipt]) -> tuple[Integers, Receipt]:
         return released[0], released[1].protecting(self.unit)
@@ -300,7 +320,7 @@ class SumNoise:
 
         Everything but words about numbers must be what a release writes.
         """
-        laws = [self.sums_law] if self.count_law is None else [self.sums_law, self.count_law]
+        laws = self.laws
         leaves = list(receipt.parts) or [receipt]
         if len(leaves) != len(laws):
             return False
@@ -309,7 +329,7 @@ class SumNoise:
                 return False
             expected = law.receipt(leaf.scale, leaf.source, leaf.sampler).protecting(self.unit)
             known = (leaf.sensitivity, expected.sensitivity), (leaf.rho, expected.rho)
-            if not all(_is_near(*pair) for pair in known):
+            if not all(is_near(*pair) for pair in known):
                 return False
             expected = replace(
                 expected,
@@ -319,17 +339,18 @@ class SumNoise:
             )
             if leaf != expected or leaf.sampler not in SAMPLERS:
                 return False
-        return len(laws) == 1 or receipt == _composed(leaves, receipt.source)
+        return len(laws) == 1 or receipt == composed_receipt(leaves, receipt.source)
 
 
-def _is_near(found: float | None, expected: float | None) -> bool:
+def is_near(found: float | None, expected: float | None) -> bool:
     """Whether two numbers are one but for the last digits of another machine."""
     if found is None or expected is None:
         return found is expected
     return math.isclose(found, expected, rel_tol=1e-9)
 
 
-def _composed(parts: list[Receipt], source: str | None) -> Receipt:
+def composed_receipt(parts: list[Receipt], source: str | None) -> Receipt:
+    """Sums and count, each with a share of the budget."""
     return compose_sequential("discrete Laplace noise on sums and count", parts, source)
 
 
@@ -371,8 +392,15 @@ def plan_sum_noise(
     n_records: float,
     masks: Masks | None = None,
     mean: bool = False,
+    sharing: SharingKind | None = None,
+    n_holders: int = 1,
 ) -> SumNoise:
-    """Calibrate the noise of a design from public facts alone."""
+    """Calibrate the noise of a design from public facts alone.
+
+    It is that of one release. Where holders or tellers share noise (noise/sharing), it is what
+    protects the total, and its integers are multiplied by a public factor that leaves room for
+    parts of it.
+    """
     if (budget.neighbours == "replace") != (count == "public"):
         raise ParameterError(
             f"`count={count!r}` with `neighbours={budget.neighbours!r}`: the number of records is "
@@ -384,14 +412,69 @@ def plan_sum_noise(
         raise ParameterError(
             "`mean='released'` goes with `noise='gaussian'` or `noise='laplace'` and without masks"
         )
+    times = 1
     try:
         noise = _plan_sum_noise(contribution, budget, kind, count, n_records, masks, mean)
+        if sharing is not None:
+            _require_shareable(sharing, kind, masks)
+            times = room_for_shares(noise, sharing, n_holders)
+        if times > 1:
+            scaled = _plan_sum_noise(
+                RepeatedContribution(contribution, times),
+                budget,
+                kind,
+                count,
+                n_records,
+                masks,
+                mean,
+            )
+            noise = replace(scaled, factor=scaled.factor * times)
     except (ZeroDivisionError, OverflowError):
         raise ParameterError(
             "epsilon", budget.epsilon, "so small that no noise of this size can be drawn"
         ) from None
+    # That of a total is the same: modulo 2^64 there is room for 2^36 records in all.
     _require_headroom(noise, contribution.largest * noise.factor)
     return noise
+
+
+def _require_shareable(sharing: SharingKind, kind: NoiseKind, masks: Masks | None) -> None:
+    """Refuse noise that has no parts, and masks, for whose total no bound is known to us."""
+    if masks is not None and masks != _ALL:
+        raise ParameterError(
+            f"masks with `sharing={sharing!r}`: the cost of a total is not known; use no masks"
+        )
+    if sharing == "holders" and kind != "gaussian":
+        raise ParameterError(
+            f"`noise={kind!r}` with `sharing='holders'`: only Gaussian noise, which needs "
+            "delta > 0, is a sum of small ones; use `sharing='tellers'`"
+        )
+
+
+def room_for_shares(noise: SumNoise, sharing: SharingKind, n_holders: int) -> int:
+    """The public factor of integers that lets noise be shared among so many.
+
+    Parts of Gaussian noise have variances of scale^2 / H and differences of two of these, which are
+    more than (scale / n_holders)^2: each must be `MIN_SHARE` squared (noise/sharing/gaussians.py).
+    Tellers draw whole noises; but each holder adds one of a larger epsilon, for which the sampler
+    of the cube needs room.
+    """
+    law = noise.sums_law
+    if sharing == "holders":
+        needed = MIN_SHARE * n_holders / law.scale
+        return 1 if needed <= 1 else 2 ** math.ceil(math.log2(needed * (1 + 1e-6)))
+    if law.kind == "cube":
+        alone = round_up(exact(law.inner) * floor_ratio(n_holders))
+        return cube_factor(int(law.sensitivity) // noise.factor, law.n_components, alone)
+    return 1
+
+
+def floor_ratio(n_holders: int) -> Fraction:
+    """What a holder alone costs by default where tellers add noise, over the cost of the total.
+
+    sqrt(2 n) of epsilon: all holders' noises together then have half the variance of one release.
+    """
+    return Fraction(math.isqrt(2 * n_holders * 10**8), 10**4)
 
 
 def _require_many(budget: Budget, masks: Masks | None) -> None:
@@ -481,9 +564,9 @@ def _mean_share(
 
 def _require_headroom(noise: SumNoise, largest_component: int) -> None:
     """Refuse a design whose integers could come near the ends of int64."""
-    laws = [law for law in (noise.sums_law, noise.count_law) if law is not None]
     per_record = max(largest_component, noise.count_weight, noise.mean_weight * RECORD_MAX)
-    if per_record * MAX_RECORDS >= HEADROOM or any(law.reach >= HEADROOM for law in laws):
+    too_large = per_record * MAX_RECORDS >= HEADROOM
+    if too_large or any(law.reach >= HEADROOM for law in noise.laws):
         raise ParameterError(
             "the sums of this design could overflow 64-bit integers; use fewer features or a "
             "larger epsilon"

@@ -52,7 +52,9 @@ class NoiseLaw:
     of one component. `rho` is the zCDP budget of Gaussian noise, else 0; `zcdp` is what the
     release is known to have of it, None where its cost was found otherwise. `inner` is what
     pure noise costs by itself: epsilon, or more under masks, which are then worth the
-    difference (noise/subsampling.py); `masking` says in words which.
+    difference (noise/subsampling.py); `masking` says in words which. Noise that `wraps` is added
+    modulo 2^64: such sums go on being added up (noise/sharing), and a sum of terms that stopped at
+    the ends of int64 is no function of a noisy sum.
     """
 
     kind: NoiseKind | ChoiceKind
@@ -67,6 +69,7 @@ class NoiseLaw:
     inner: float = 0.0
     masking: str = ""
     zcdp: float | None = None
+    wraps: bool = False
 
     def __post_init__(self) -> None:
         if self.inner == 0.0:
@@ -289,6 +292,8 @@ def _sampler_name(values: Integers, law: NoiseLaw) -> str:
         return REPLACED
     if law.kind == "choice":
         return OPENDP
+    if law.wraps:
+        return OWN
     return OPENDP if law.kind in ("laplace", "gaussian") and not _is_bulk(values, law) else OWN
 
 
@@ -297,6 +302,8 @@ def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
         from privsketch.noise.choice import draw_choice
 
         return draw_choice(values, law)
+    if law.wraps:
+        return _wrapping_sampler(values, law)
     if _is_bulk(values, law):
         return _bulk_sampler(values, law)
     if law.kind == "laplace":
@@ -312,21 +319,36 @@ def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
     return np.array(noisy, dtype=np.int64), law.scale
 
 
-def _bulk_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
-    """Noise for rows and long vectors; scales are certified here, as OpenDP does for others."""
-    scale, sensitivity = Fraction(law.scale), Fraction(law.sensitivity)
-    if law.kind == "laplace" and sensitivity <= scale * exact(law.inner):
-        noise = discrete_laplace(values.size, law.scale)
-    elif law.kind == "gaussian" and sensitivity**2 <= 2 * Fraction(law.rho) * scale**2:
-        noise = discrete_gaussian(values.size, law.scale)
+def _wrapping_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
+    """Noise of one vector, modulo 2^64 from beginning to end: OpenDP's would stop at the ends."""
+    if values.ndim != 1:
+        raise ParameterError("noise", law.kind, "noise that wraps is for one vector")
+    if law.kind == "cube":
+        drawn = draw_cube(law.n_components, int(law.sensitivity), law.inner)
+        noise = np.array([step % 2**64 for step in drawn], dtype=np.uint64).view(np.int64)
     else:
-        raise ParameterError("noise", law.kind, "not calibrated for rows")
-    noise = noise.reshape(values.shape)
+        noise = _certified_noise(values.size, law)
+    return values + noise, law.scale
+
+
+def _bulk_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
+    """Noise for rows and long vectors."""
+    noise = _certified_noise(values.size, law).reshape(values.shape)
     noisy = values + noise
     # Saturate like OpenDP does: a wrapped sum would put neighbours at opposite ends.
     wrapped = ((values ^ noisy) & (noise ^ noisy)) < 0
     noisy[wrapped] = np.where(noise[wrapped] < 0, INT64_MIN, INT64_MAX)
     return noisy, law.scale
+
+
+def _certified_noise(count: int, law: NoiseLaw) -> Integers:
+    """Noise drawn in arrays; scales are certified here, as OpenDP does for others."""
+    scale, sensitivity = Fraction(law.scale), Fraction(law.sensitivity)
+    if law.kind == "laplace" and sensitivity <= scale * exact(law.inner):
+        return discrete_laplace(count, law.scale)
+    if law.kind == "gaussian" and sensitivity**2 <= 2 * Fraction(law.rho) * scale**2:
+        return discrete_gaussian(count, law.scale)
+    raise ParameterError("noise", law.kind, "not calibrated for rows")
 
 
 _sampler: ContextVar[Sampler] = ContextVar("privsketch_noise_sampler", default=_exact_sampler)

@@ -47,9 +47,11 @@ def written(kind: str, content: dict[str, Any]) -> bytes:
     return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
 
-def content(data: bytes, kind: str, fields: Sequence[str], what: str) -> dict[str, Any]:
+def content(
+    data: bytes, kind: str, fields: Sequence[str], what: str, *, max_bytes: int = MAX_BYTES
+) -> dict[str, Any]:
     """What `written` wrote: these fields in this order; FileError for any other byte."""
-    if len(data) > MAX_BYTES:
+    if len(data) > max_bytes:
         raise FileError(f"{what}: larger than any privsketch {kind} file")
     whole = parse_json(data, what)
     if whole.pop("format", None) != f"privsketch-{kind}":

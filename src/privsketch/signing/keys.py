@@ -3,6 +3,9 @@
 Both files have a table of keys by kind, for which there is one line each in `_KINDS`: Ed25519 is
 the identity, whose digest is the fingerprint; what other keys belong to it, and its name, is bound
 by its own signature. Only secrets are encrypted, so that a key file says whose it is.
+
+A key for a study has an Ed25519 key of its own and two that open what is sealed to it. It is used
+for one study and then destroyed, so it lies in a file of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from secrets import token_bytes
 from typing import Any, NamedTuple, NoReturn
 
 from privsketch.errors import AccessError, FileError, ParameterError
-from privsketch.formats import canonical_json, parse_json, read_file, write_file
+from privsketch.formats import canonical_json, parse_json, read_file, require_fields, write_file
+from privsketch.signing import envelope
 from privsketch.signing.documents import (
     checked_name,
     content,
@@ -61,8 +65,23 @@ class _Kind(NamedTuple):
 
 
 # Every file has all of "ed25519"; further kinds are for files that need them.
-_KINDS = {"ed25519": _Kind(KEY_BYTES, 32, lambda: token_bytes(32), _ed25519_public)}
+_KINDS = {
+    "ed25519": _Kind(KEY_BYTES, 32, lambda: token_bytes(32), _ed25519_public),
+    "mlkem768": _Kind(
+        envelope.MLKEM_PUBLIC,
+        envelope.MLKEM_SECRET,
+        lambda: token_bytes(envelope.MLKEM_SECRET),
+        envelope.mlkem_public,
+    ),
+    "x25519": _Kind(
+        envelope.X25519_BYTES,
+        envelope.X25519_BYTES,
+        lambda: token_bytes(envelope.X25519_BYTES),
+        envelope.x25519_public,
+    ),
+}
 _IDENTITY = "ed25519"
+_LATTICE, _CURVE = "mlkem768", "x25519"  # what opens sealed messages, both together
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,9 +143,31 @@ class PublicKey:
         """32 hex digits that name the key."""
         return key_fingerprint(self.identity)
 
+    @property
+    def for_study(self) -> bool:
+        """Whether messages can be sealed to it: it is then for one study."""
+        return {_LATTICE, _CURVE} <= set(self.keys)
+
+    def seal(self, message: bytes, info: bytes) -> bytes:
+        """A message that the holder of the key alone can open, if told the same `info`."""
+        if not self.for_study:
+            raise ParameterError("key: nothing can be sealed to it; it is no key for a study")
+        return envelope.sealed(self.keys[_LATTICE], self.keys[_CURVE], message, info)
+
     def describe(self) -> str:
         """The key in plain words."""
-        return f"key         {self.name}\nfingerprint {spoken(self.fingerprint)}"
+        whose = f"{self.name}, for one study" if self.for_study else self.name
+        return f"key         {whose}\nfingerprint {spoken(self.fingerprint)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The key as plain JSON values."""
+        return _public_content(self)
+
+    @classmethod
+    def from_json(cls, value: Any, what: str = "public key") -> PublicKey:
+        """The key from `to_json`; FileError for anything else."""
+        require_fields(value, _PUBLIC_FIELDS, what)
+        return _public_from(value, what)
 
     def to_bytes(self) -> bytes:
         """The bytes of a .pub file."""
@@ -208,9 +249,19 @@ class Key:
         return self._public.fingerprint
 
     @classmethod
-    def generate(cls, name: str) -> Key:
-        """A new key, from the operating system's generator."""
-        return cls(name, {_IDENTITY: _KINDS[_IDENTITY].draw()})
+    def generate(cls, name: str, *, for_study: bool = False) -> Key:
+        """A new key, from the operating system's generator.
+
+        `for_study`: one that a teller of a sealed study opens ballots with, and then destroys.
+        """
+        kinds = (_IDENTITY, _LATTICE, _CURVE) if for_study else (_IDENTITY,)
+        return cls(name, {kind: _KINDS[kind].draw() for kind in kinds})
+
+    def unseal(self, message: bytes, info: bytes) -> bytes | None:
+        """What was sealed to its public half; None if it does not open."""
+        if not self.public.for_study:
+            raise ParameterError("key: it opens nothing; it is no key for a study")
+        return envelope.opened(self._secrets[_LATTICE], self._secrets[_CURVE], message, info)
 
     def sign(self, path: str | os.PathLike[str], *, replace: bool = False) -> Path:
         """Sign a file of ours, whole and intact; the path of the signature beside it.

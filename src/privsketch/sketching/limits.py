@@ -81,14 +81,30 @@ def why_impossible(sketch: Sketch) -> str | None:
 
 def _reach(sketch: Sketch, law: NoiseLaw) -> float:
     """What the noise of no number of the sketch exceeds, but for the chance of a false alarm."""
-    chance = FALSE_ALARM / (4 * len(sketch.ids))
+    draws = len(sketch.ids) + sum(total.n_tellers for total in sketch.shared)
+    chance = FALSE_ALARM / (4 * draws)
+    own = sketch.releases_apart()
+    reach = sum(own.weights) * _one_reach(law, chance)
+    for total, weight in zip(sketch.shared, own.shared_weights, strict=True):
+        if total.by == "holders":  # subgaussian noises add up to one
+            each = math.sqrt(total.turnout / total.needed) * _one_reach(law, chance)
+        else:
+            floor = total.floor(law, sketch.design.sum_noise)
+            each = total.n_tellers * _one_reach(law, chance)
+            each += total.turnout * _one_reach(floor, chance)
+        reach += weight * each
+    return reach
+
+
+def _one_reach(law: NoiseLaw, chance: float) -> float:
+    """The same of one noise, drawn at a scale near that of its law."""
     if law.kind == "gaussian":  # subgaussian (Canonne, Kamath and Steinke 2020)
         one = law.scale * math.sqrt(2 * math.log(2 * law.n_components / chance))
     elif law.kind == "laplace":
         one = law.scale * math.log(2 * law.n_components / chance)
     else:  # the largest number is a sum of n + 1 geometric ones
         one = law.scale * float(gamma.isf(chance, law.n_components + 1)) + law.n_components
-    return sum(sketch.weights) * (one * _ROUNDED_UP + 2)
+    return one * _ROUNDED_UP + 2
 
 
 def _sum_bounds(

@@ -78,6 +78,12 @@ def merge(
             "`same_records=True` if that is meant; holders of different records need different "
             "source names"
         )
+    shared = tuple(total for part in parts for total in part.shared)
+    if repeated and shared:
+        raise MergeError(
+            f"merge: source {repeated[0]!r} is part of a total whose noise is shared, and of "
+            "another sketch; what its records then cost is not told by their receipts"
+        )
     _require_own_noise(parts)
     for part in parts:
         require_possible(part)
@@ -98,7 +104,7 @@ def merge(
         raise MergeError(f"weights: a release would count more than {MAX_WEIGHT} times")
     releases = [single for part in parts for single in releases_of(part)]
     receipt = releases[0] if len(releases) == 1 else merged_receipt(releases)
-    return Sketch(values, design, receipt, tuple(ids), tuple(sources), count, tuple(whole))
+    return Sketch(values, design, receipt, tuple(ids), tuple(sources), count, tuple(whole), shared)
 
 
 def weight_lines(sketch: Sketch) -> list[str]:

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ from privsketch.formats import (
     unpack_sketch,
     write_file,
 )
+from privsketch.noise.mechanism import NoiseLaw
+from privsketch.noise.sharing.total import SharedTotal
 from privsketch.receipt import (
     Receipt,
     compose_parallel,
@@ -62,6 +64,9 @@ class Sketch:
         Number of records where the design makes it public, else None.
     weights : tuple of int
         How often each release counts in the sum, aligned with `ids`; all 1 if left out.
+    shared : tuple of SharedTotal
+        Totals in here whose holders or tellers shared their noise (noise/sharing). Each holder in
+        one has an id of it, and they all have one receipt and one noise.
     """
 
     values: Integers
@@ -71,10 +76,41 @@ class Sketch:
     sources: tuple[str, ...]
     exact_count: int | None = None
     weights: tuple[int, ...] = ()
+    shared: tuple[SharedTotal, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.weights:
             object.__setattr__(self, "weights", (1,) * len(self.ids))
+
+    def noises(self, law: NoiseLaw) -> float:
+        """Variance of its noise over that of one release by `law`, of the design's sums or count.
+
+        Each release adds its own; a total whose noise is shared has one for all its holders.
+        """
+        noise = self.design.sum_noise
+        own = self.releases_apart()
+        squares = sum(weight**2 for weight in own.weights)
+        return squares + sum(
+            weight**2 * total.noises(law, noise)
+            for total, weight in zip(self.shared, own.shared_weights, strict=True)
+        )
+
+    def releases_apart(self) -> ReleasesApart:
+        """Which releases have noise of their own, and how often the totals of others count."""
+        places = [places_of(total, self.ids) for total in self.shared]
+        within = {place for group in places for place in group}
+        own = [place for place in range(len(self.ids)) if place not in within]
+        return ReleasesApart(
+            tuple(self.sources[place] for place in own),
+            tuple(self.weights[place] for place in own),
+            tuple(self.weights[group[0]] for group in places),
+        )
+
+    @property
+    def count_variance(self) -> float:
+        """Variance of the noise of `n_records` where a noisy one was released, else 0."""
+        noise = self.design.sum_noise
+        return self.noises(noise.count_law or noise.sums_law) * noise.count_variance
 
     @property
     def sums(self) -> Integers:
@@ -90,13 +126,13 @@ class Sketch:
         if self.design.count == "released":
             return float(self.values[-1]) / self.design.sum_noise.count_unit
         if self.design.cells is not None and self.exact_count is None:
-            return float(self.sums.sum())
+            return float(self.sums.sum() / self.design.unit)
         return None if self.exact_count is None else float(self.exact_count)
 
     @property
     def noise_variance(self) -> float:
         """Variance of the noise per real component of `moments`; releases add theirs."""
-        return sum(weight**2 for weight in self.weights) * self.design.noise_std**2
+        return self.noises(self.design.sum_noise.sums_law) * self.design.noise_std**2
 
     @property
     def assumed_records(self) -> float:
@@ -184,7 +220,7 @@ class Sketch:
             return None
         start = design.n_values
         unit = noise.mean_weight * RECORD_UNIT / float(design.domain.half_widths[0])
-        variance = sum(weight**2 for weight in self.weights) * noise.sums_law.variance / unit**2
+        variance = self.noises(noise.sums_law) * noise.sums_law.variance / unit**2
         return self.values[start : start + design.dim] / unit, variance
 
     def mean(self, n_records: float | None = None) -> npt.NDArray[Any]:
@@ -225,6 +261,11 @@ class Sketch:
         if set(self.weights) != {1}:
             weights = ", ".join(map(str, self.weights[:8])) + ("..." if len(self.ids) > 8 else "")
             lines.append(f"weights     {weights}: records count that often")
+        for total in self.shared:
+            lines.append(
+                f"shared      by {total.by} of {total.source}: one noise for "
+                f"{total.turnout} holders"
+            )
         return lines
 
     def describe(self) -> str:
@@ -291,14 +332,16 @@ class Sketch:
         }
         if set(self.weights) != {1}:
             header["weights"] = list(self.weights)
+        if self.shared:
+            header["shared"] = [total.to_json() for total in self.shared]
         return pack_sketch(header, self.values)
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "sketch") -> Sketch:
         """The sketch from `to_bytes`; FileError for anything but a whole, intact one."""
         header, values = unpack_sketch(data, what)
-        names = ("design", "receipt", "ids", "sources", "exact_count", "weights")
-        header = require_fields({"weights": [], **header}, names, what)
+        names = ("design", "receipt", "ids", "sources", "exact_count", "weights", "shared")
+        header = require_fields({"weights": [], "shared": [], **header}, names, what)
         design = Design.from_json(header["design"], what)
         with reading(what):
             receipt = receipt_from_json(header["receipt"])
@@ -320,7 +363,12 @@ class Sketch:
             raise FileError(f"{what}: weights must be a list of whole numbers")
         if weights and (len(weights) != len(ids) or set(weights) == {1}):
             raise FileError(f"{what}: weights do not go with the releases")
-        sketch = cls(values, design, receipt, tuple(ids), tuple(sources), count, tuple(weights))
+        shared = _shared_from_json(header["shared"], ids, weights, what)
+        ids, sources, weights = tuple(ids), tuple(sources), tuple(weights)
+        sketch = cls(values, design, receipt, ids, sources, count, weights, shared)
+        with reading(what):
+            if not math.isfinite(sketch.noise_variance):
+                raise ParameterError("shared: noise of no size")
         if not _receipt_fits(sketch):
             raise FileError(f"{what}: the receipt does not state what this design costs")
         return sketch
@@ -339,9 +387,45 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) and name for name in value)
 
 
+class ReleasesApart(NamedTuple):
+    """Releases that have noise of their own, and weights of totals whose noise is shared."""
+
+    sources: tuple[str, ...]
+    weights: tuple[int, ...]
+    shared_weights: tuple[int, ...]
+
+
+def ids_of(total: SharedTotal) -> tuple[str, ...]:
+    """Names of a total's holders as releases: that of the study, and a number."""
+    return tuple(f"{total.study}:{place}" for place in range(total.turnout))
+
+
+def places_of(total: SharedTotal, ids: Sequence[str]) -> list[int]:
+    """Where the holders of a total are among the releases of a sketch."""
+    return [place for place, name in enumerate(ids) if name.startswith(f"{total.study}:")]
+
+
+def _shared_from_json(
+    value: Any, ids: Sequence[str], weights: Sequence[int], what: str
+) -> tuple[SharedTotal, ...]:
+    """Totals whose noise is shared; FileError unless each has all its holders, with one weight."""
+    if not isinstance(value, list):
+        raise FileError(f"{what}: shared must be a list")
+    with reading(what):
+        totals = tuple(SharedTotal.from_json(one) for one in value)
+    for total in totals:
+        places = places_of(total, ids)
+        same = len({weights[place] for place in places}) == 1 if weights else True
+        if tuple(ids[place] for place in places) != ids_of(total) or not same:
+            raise FileError(f"{what}: the holders of {total.source} are not those of a total")
+    if len({total.study for total in totals}) != len(totals):
+        raise FileError(f"{what}: the same total is added up twice")
+    return totals
+
+
 def releases_of(part: Sketch) -> Sequence[Receipt]:
     """Receipts of the single releases inside a sketch that may itself be merged."""
-    if len(part.ids) == 1:
+    if len(part.ids) == 1 or (len(part.shared) == 1 and part.shared[0].turnout == len(part.ids)):
         return [part.receipt]
     singles: list[Receipt] = []
     for receipt in part.receipt.parts:
@@ -352,10 +436,17 @@ def releases_of(part: Sketch) -> Sequence[Receipt]:
 
 def _receipt_fits(sketch: Sketch) -> bool:
     """Whether the receipt is the one that releases of this design by these sources have."""
-    releases = releases_of(sketch)
-    if sorted(str(release.source) for release in releases) != sorted(sketch.sources):
+    releases, noise = releases_of(sketch), sketch.design.sum_noise
+    totals = {total.source: total for total in sketch.shared}
+    own = [release for release in releases if release.source not in totals]
+    if sorted(str(release.source) for release in own) != sorted(sketch.releases_apart().sources):
         return False
-    if not all(sketch.design.sum_noise.covers(release) for release in releases):
+    shared = {str(one.source): one for one in releases if one.source in totals}
+    if set(shared) != set(totals) or len(shared) + len(own) != len(releases):
+        return False
+    if not all(noise.covers(release) for release in own):
+        return False
+    if not all(total.covers(shared[source], noise) for source, total in totals.items()):
         return False
     return sketch.receipt == (releases[0] if len(releases) == 1 else merged_receipt(releases))
 

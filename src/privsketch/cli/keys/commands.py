@@ -10,7 +10,7 @@ import click
 
 from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opened_key
 from privsketch.cli.options import PATH
-from privsketch.cli.output import caution, note, say_written
+from privsketch.cli.output import caution, note, require_free, say_written
 from privsketch.cli.shell.answer import JSON, answer, say
 
 
@@ -124,21 +124,51 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
     help="Whose signatures count: a .pub file, or the name or fingerprint of a pinned key; all "
     "pinned keys if left out.",
 )
+@click.option(
+    "--key",
+    "key_file",
+    type=PATH,
+    help="Of a teller, for ballots: the key for their study. Says whether they can be opened.",
+)
+@click.option("-o", "--output", type=PATH, help="With --key: file that says so, for the owner.")
+@PASSPHRASE_FILE
 @JSON
-def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
+def verify(
+    files: tuple[Path, ...],
+    trusted: tuple[str, ...],
+    key_file: Path | None,
+    output: Path | None,
+    passphrase_file: Path | None,
+) -> None:
     """Say who signed files, and refuse what is not signed.
 
     A file is refused, with exit code 5, unless somebody who is trusted has signed it. It is about
-    who made a file, not about what is in it.
+    who made a file, not about what is in it. Of a sealed study: the study first, then ballots,
+    which somebody on its roster must have signed.
 
     \b
     privsketch verify site-*.sketch --trust site-1.pub --trust site-2.pub
+    privsketch verify s.study *.ballot --key a.study.key -o a.checked
     """
     from privsketch.cli.shell.facts import key_facts
     from privsketch.errors import AccessError, PrivsketchError, SignatureError
     from privsketch.signing.signature import kind_of_file, spoken
     from privsketch.signing.trusted import found_key, pinned_keys, verified_bytes
 
+    if _is_study(files[0]):
+        from privsketch.cli.sealing.ballots import check_for_tellers
+
+        if output is not None:
+            require_free(output, False, "it would be replaced")
+        found_of, refused = check_for_tellers(
+            files[0], files[1:], key_file, passphrase_file, output, trusted
+        )
+        answer(is_valid=not refused, files=found_of)
+        if refused:
+            raise SignatureError("not every file is one of this study that is trusted")
+        return
+    if key_file is not None or output is not None:
+        raise click.UsageError("--key and -o are for ballots; their study is the first file")
     keys = [found_key(text) for text in trusted] or pinned_keys()
     if not keys:
         raise click.UsageError("no key is trusted: give --trust FILE.pub, or pin one with `trust`")
@@ -163,6 +193,15 @@ def verify(files: tuple[Path, ...], trusted: tuple[str, ...]) -> None:
         raise refusals[0]  # nothing is known of these files
     if refusals:
         raise SignatureError("not every file is signed by a key that is trusted")
+
+
+def _is_study(file: Path) -> bool:
+    """Whether a file begins as studies do."""
+    try:
+        with file.open("rb") as stream:
+            return b'"privsketch-study"' in stream.read(64)
+    except OSError:
+        return False
 
 
 @click.command()

@@ -330,6 +330,12 @@ def _spent(found: DataSet, listed: Sequence[Entry]) -> list[str]:
         f"entries     {found.n_entries}, {float(share):.3g} % of the limit"
         + (f"; {found.n_open} reserved and never committed" if found.n_open else ""),
     ]
+    if found.alone.n_entries:
+        told = (
+            f"{found.limit.spent_text(found.alone)} of {found.alone.n_entries} ballots instead of "
+            "what they count above, if everybody else in their studies joins forces"
+        )
+        lines.insert(1, filled(told, "alone", _INDENT, _WIDTH))
     steps = spending(found, listed)
     if not steps:
         return lines

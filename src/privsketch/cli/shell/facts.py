@@ -136,6 +136,7 @@ def file_facts(found: Loaded) -> dict[str, Any]:
     from privsketch.models.base import Model
     from privsketch.projection.description import ReleaseDescription
     from privsketch.schema.table import Schema
+    from privsketch.signing.keys import PublicKey
     from privsketch.sketching.sketch import Sketch
 
     if isinstance(found, Sketch):
@@ -152,7 +153,11 @@ def file_facts(found: Loaded) -> dict[str, Any]:
         }
     if isinstance(found, Schema):
         return {"kind": "schema", "schema": found.to_json()}
-    return {"kind": "public-key", **key_facts(found)}
+    if isinstance(found, PublicKey):
+        return {"kind": "public-key", **key_facts(found)}
+    from privsketch.cli.sealing.facts import sealed_facts
+
+    return sealed_facts(found)
 
 
 def key_facts(key: PublicKey) -> dict[str, str]:

@@ -109,6 +109,7 @@ def kind_of(error: Exception) -> str:
         (errors.AccessError, "data"),
         (errors.BudgetError, "budget"),
         (errors.MergeError, "integrity"),
+        (errors.StudyError, "integrity"),
         (errors.FileError, "integrity"),
     )
     return next((kind for one, kind in kinds if isinstance(error, one)), "internal")

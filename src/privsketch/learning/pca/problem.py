@@ -165,8 +165,7 @@ def _count_variance(sketch: Sketch) -> float:
     Its noise; and how many records masks keep, unless it is those that were counted.
     """
     noise, rate = sketch.design.sum_noise, sketch.design.record_rate
-    squares = sum(weight**2 for weight in sketch.weights)
-    variance = squares * noise.count_variance
+    variance = sketch.count_variance
     if noise.count == "released" and noise.count_law is None:
         return variance
     kept = (1 - rate) * sketch.repetition  # of every record, in units of its own

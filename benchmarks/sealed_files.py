@@ -1,0 +1,199 @@
+"""Files of sealed studies, mutated: a hundred thousand, each refused with our error or as it was.
+
+    python -m benchmarks sealed_files                 100,000 files of eight kinds
+    python -m benchmarks sealed_files 5000 --seed 1   fewer, and others
+
+A file is cut, stretched, or has bytes or pieces of it changed; of JSON also values of fields, which
+are then signed again by the file's own maker: what a dishonest one could write. Every one must be
+read as the same bytes, or be refused with an error of ours. A study is not signed inside of its
+file: one that is read must have another digest, so that no teller has signed it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+PIECES = (b"", b"\0", b"0", b"-1", b"1e999", b"null", b"[]", b"{}", b'"', b"\xff" * 8, b" " * 4)
+VALUES: tuple[Any, ...] = (
+    None,
+    -1,
+    0,
+    1.5,
+    2**63,
+    "",
+    "x",
+    "\x1b[2J",
+    [],
+    {},
+    [[]],
+    True,
+    "0" * 64,
+)
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """The same with one to three things changed."""
+    for _ in range(rng.randint(1, 3)):
+        place = rng.randrange(len(data) + 1)
+        kind = rng.randrange(5)
+        if kind == 0 and place < len(data):
+            data = data[:place] + bytes([data[place] ^ (1 << rng.randrange(8))]) + data[place + 1 :]
+        elif kind == 1:
+            data = data[:place]
+        elif kind == 2:
+            data = data[:place] + rng.choice(PIECES) + data[place:]
+        elif kind == 3:
+            data = data[:place] + data[place + rng.randint(1, 64) :]
+        else:
+            other = rng.randrange(len(data) + 1)
+            data = data[:place] + data[other : other + rng.randint(1, 200)] + data[place:]
+        if not data:
+            return b"\0"
+    return data
+
+
+def changed(value: Any, rng: random.Random) -> Any:
+    """A JSON value with one thing in it replaced."""
+    if isinstance(value, dict) and value and rng.random() < 0.8:
+        name = rng.choice(sorted(value))
+        return {**value, name: changed(value[name], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.8:
+        place = rng.randrange(len(value))
+        return [*value[:place], changed(value[place], rng), *value[place + 1 :]]
+    return rng.choice(VALUES)
+
+
+def made() -> dict[str, tuple[bytes, Callable[[bytes], Any], Any]]:
+    """One of every kind of file, how it is read, and the key that signed it."""
+    import numpy as np
+
+    import privsketch as ps
+    from privsketch.sealing.ballots import make_ballot
+    from privsketch.sealing.lists import CheckedBallots, check_ballots
+    from privsketch.sealing.splitting import with_checks
+    from privsketch.sealing.void import VoidStudy, void_study
+
+    design = ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-1, 1, dim=2),
+        n_features=6,
+        budget=ps.Budget(0.1, 1e-6),
+        noise="gaussian",
+        random_state=0,
+    )
+    holders = [ps.Key.generate(f"site {n}") for n in range(4)]
+    tellers = [ps.Key.generate(f"teller {n}") for n in range(2)]
+    fresh = [ps.Key.generate(f"teller {n}", for_study=True) for n in range(2)]
+    cards = [ps.Card.holder(design, key=key, accept_alone=10.0) for key in holders]
+    for key, study_key in zip(tellers, fresh, strict=True):
+        cards.append(ps.Card.teller(design, key=key, study_key=study_key.public))
+    study = ps.SealedStudy(design, cards=cards, min_holders=3, colluding=1)
+    for key in tellers:
+        study.accept(key)
+    words = np.zeros((study.n_levels, study.n_words - 2), dtype=np.uint64)
+    ballots = [make_ballot(study, with_checks(words, study.weights), key) for key in holders]
+    closed = ps.ClosedList.of(study, ballots, key=tellers[0])
+    tally = ps.tally(study, ballots, closed, key=fresh[0])
+    checked, _ = check_ballots(study, ballots, key=fresh[1])
+    void = void_study(study, key=tellers[1], study_key_file=None)
+    return {
+        "card": (cards[0].to_bytes(), ps.Card.from_bytes, holders[0]),
+        "teller": (cards[-1].to_bytes(), ps.Card.from_bytes, tellers[1]),
+        "study": (study.to_bytes(), ps.SealedStudy.from_bytes, None),
+        "ballot": (ballots[0].to_bytes(), ps.Ballot.from_bytes, holders[0]),
+        "checked": (checked.to_bytes(), CheckedBallots.from_bytes, fresh[1]),
+        "closed": (closed.to_bytes(), ps.ClosedList.from_bytes, tellers[0]),
+        "tally": (tally.to_bytes(), ps.Tally.from_bytes, fresh[0]),
+        "void": (void.to_bytes(), VoidStudy.from_bytes, tellers[1]),
+    }
+
+
+def forged(data: bytes, key: Any, rng: random.Random) -> bytes:
+    """A value changed, and signed again by the same maker."""
+    from privsketch.formats import canonical_json
+    from privsketch.sealing.files import kind_of_bytes, packed, signed_json
+    from privsketch.signing.documents import written
+
+    kind = kind_of_bytes(data)
+    if kind is not None:
+        length = int.from_bytes(data[12:16], "little")
+        header = changed(json.loads(data[16 : 16 + length]), rng)
+        content = data[16 + length : -96]
+        if rng.random() < 0.3:
+            content = mutated(content, rng)
+        if not isinstance(header, dict):
+            header = {"x": header}
+        canonical_json(header)
+        return packed(kind, header, content, key)
+    whole = json.loads(data)
+    name = whole.pop("format").removeprefix("privsketch-")
+    whole.pop("version")
+    if key is None:  # a study
+        found = changed(whole, rng)
+        return written(name, found if isinstance(found, dict) else {"x": found})
+    for field in ("signer", "signature"):
+        whole.pop(field)
+    found = changed(whole, rng)
+    return signed_json(name, found if isinstance(found, dict) else {"x": found}, key)
+
+
+def outcome(bad: bytes, data: bytes, read: Callable[[bytes], Any]) -> str:
+    """What became of a file: refused, or read; any other error is the caller's."""
+    from privsketch.errors import PrivsketchError
+    from privsketch.sealing.study import SealedStudy
+
+    try:
+        found = read(bad)
+    except PrivsketchError:
+        return "refused"
+    if found.to_bytes() != bad:
+        raise AssertionError("read, but not what it was")
+    if isinstance(found, SealedStudy) and bad != data and found.is_open:
+        raise AssertionError("an altered study that tellers have signed")
+    return "read"
+
+
+def main() -> int:
+    """Mutate, read, count."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("n_files", nargs="?", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    rng, counts, start = random.Random(options.seed), Counter[str](), time.perf_counter()
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["PRIVSKETCH_HOME"] = home
+        files = made()
+    names = sorted(files)
+    for number in range(options.n_files):
+        name = names[number % len(names)]
+        data, read, key = files[name]
+        is_forged = rng.random() < 0.5
+        bad = forged(data, key, rng) if is_forged else mutated(data, rng)
+        try:
+            told = outcome(bad, data, read)
+        except Exception as error:
+            print(f"file {number}, a {name}: {type(error).__name__}: {error}", file=sys.stderr)
+            return 1
+        how = "as it was" if bad == data else "signed again" if is_forged else "altered"
+        if told == "read" and how == "altered" and name != "study":
+            print(f"file {number}, a {name}: altered, and read", file=sys.stderr)
+            return 1
+        counts[f"{name}, {how}: {told}"] += 1
+    for name, count in sorted(counts.items()):
+        print(f"{count:>8}  {name}")
+    seconds = time.perf_counter() - start
+    print(f"{options.n_files} files in {seconds:.0f} s; no other error, nothing altered was read")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

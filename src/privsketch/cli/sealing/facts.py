@@ -1,0 +1,141 @@
+"""Studies and what is in them, as facts of an answer and as words about what comes next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from privsketch._load import Sealed
+    from privsketch.sealing.cards import Card
+    from privsketch.sealing.study import SealedStudy
+    from privsketch.signing.keys import PublicKey
+
+
+def study_facts(study: SealedStudy) -> dict[str, Any]:
+    """What is public about a study."""
+    from privsketch.cli.shell.facts import cost_facts
+
+    return {
+        "fingerprint": study.fingerprint,
+        "digest": study.digest,
+        "design": study.design.fingerprint,
+        "noise": study.noise,
+        "holders": [card.name for card in study.holders],
+        "tellers": [card.name for card in study.tellers],
+        "owner": None if study.owner is None else study.owner.name,
+        "min_holders": study.min_holders,
+        "colluding": study.colluding,
+        "n_levels": study.n_levels,
+        "last_day": None if study.last_day is None else study.last_day.isoformat(),
+        "accepted": list(study.accepted),
+        "is_open": study.is_open,
+        "alone": study.alone,
+        "cost": cost_facts(study.design.budget),
+        "risks": [
+            {"who": cost.who, "epsilon": cost.epsilon, "delta": cost.delta, "rho": cost.rho}
+            for cost in study.sharing.costs()
+        ],
+    }
+
+
+def card_facts(card: Card) -> dict[str, Any]:
+    """Who enrols, as what."""
+    from privsketch.cli.shell.facts import key_facts
+
+    study_key = card.study_key
+    return {
+        "role": card.role,
+        "design": card.design,
+        "accept_alone": card.accept_alone,
+        "study_key": None if study_key is None else key_facts(study_key),
+        **key_facts(card.key),
+    }
+
+
+def sealed_facts(found: Sealed) -> dict[str, Any]:
+    """What a file of a sealed study contains, by its kind."""
+    from privsketch.sealing.ballots import Ballot
+    from privsketch.sealing.cards import Card
+    from privsketch.sealing.lists import CLOSED, ClosedList
+    from privsketch.sealing.study import SealedStudy
+
+    if isinstance(found, SealedStudy):
+        return {"kind": "study", **study_facts(found)}
+    if isinstance(found, Card):
+        return {"kind": "card", "card": card_facts(found)}
+    study = found.study[:32]
+    if isinstance(found, Ballot):
+        facts = {"fingerprint": found.holder, "digest": found.digest}
+        return {"kind": "ballot", "study": study, **facts}
+    if isinstance(found, ClosedList):
+        n_ballots = len(found.ballots)
+        return {"kind": CLOSED, "study": study, "digest": found.digest, "n_ballots": n_ballots}
+    facts = {"fingerprint": found.teller, "list": found.closed_list}
+    return {"kind": "tally", "study": study, "n_ballots": len(found.holders), **facts}
+
+
+def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
+    """What lies in a folder of this study, by whom; files that are anything else do not count."""
+    from privsketch.errors import PrivsketchError
+    from privsketch.sealing.ballots import Ballot
+    from privsketch.sealing.lists import ClosedList
+    from privsketch.sealing.tally import Tally
+
+    ballots: set[str] = set()
+    tallies: set[str] = set()
+    is_closed = False
+    for file in sorted(folder.glob("*.ballot")):
+        try:
+            ballots.add(Ballot.load(file).require_of(study).name)
+        except PrivsketchError:
+            continue
+    for file in sorted(folder.glob("*.closed")):
+        try:
+            ClosedList.load(file).require_of(study)
+            is_closed = True
+        except PrivsketchError:
+            continue
+    for file in sorted(folder.glob("*.tally")):
+        try:
+            tallies.add(study.tellers[Tally.load(file).require_of(study)].name)
+        except PrivsketchError:
+            continue
+    return {"ballots": sorted(ballots), "is_closed": is_closed, "tallies": sorted(tallies)}
+
+
+def next_steps(study: SealedStudy, found: dict[str, Any], me: PublicKey | None) -> list[str]:
+    """What is expected next: of somebody, or of all."""
+    names = {card.key.identity: card.name for card in study.holders}
+    roles = {card.key.identity: card.name for card in study.tellers}
+    steps: list[tuple[bytes | None, str]] = []
+    if not study.is_open:
+        steps += [
+            (identity, f"{name}: accept the study (privsketch accept)")
+            for identity, name in roles.items()
+            if name not in study.accepted
+        ]
+    elif not found["is_closed"]:
+        missing = [name for name in names.values() if name not in found["ballots"]]
+        steps += [
+            (identity, f"{name}: seal your records (privsketch seal)")
+            for identity, name in names.items()
+            if name in missing
+        ]
+        owner = None if study.owner is None else study.owner.identity
+        whose = "a teller" if study.owner is None else study.owner.name
+        if len(found["ballots"]) >= study.min_holders:
+            steps.append((owner, f"{whose}: close the list when all are in (privsketch close)"))
+    elif len(found["tallies"]) < len(study.tellers):
+        steps += [
+            (identity, f"{name}: tally, with your study key (privsketch tally)")
+            for identity, name in roles.items()
+            if name not in found["tallies"]
+        ]
+    else:
+        steps.append((None, "anybody: join the tallies (privsketch join)"))
+        steps += [
+            (identity, f"{name}: destroy your study key, and the ballots")
+            for identity, name in roles.items()
+        ]
+    return [text for identity, text in steps if me is None or identity in (None, me.identity)]

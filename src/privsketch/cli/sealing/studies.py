@@ -1,0 +1,373 @@
+"""`privsketch enrol`, `study`, `accept` and `rehearse`: who takes part in a sealed study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opened_key
+from privsketch.cli.options import PATH, choice, ledger_options
+from privsketch.cli.output import caution, require_free, say_written
+from privsketch.cli.shell.answer import JSON, answer, say, wants_json
+from privsketch.cli.shell.group import Group
+
+STUDY = click.argument("study_file", metavar="STUDY", type=PATH)
+
+
+def key_option(words: str) -> Callable[[Any], Any]:
+    """The option for somebody's private key."""
+    return click.option("--key", "key_file", type=PATH, required=True, help=words)
+
+
+def output_option(words: str) -> Callable[[Any], Any]:
+    """The option for the file that is written."""
+    return click.option("-o", "--output", type=PATH, required=True, help=words)
+
+
+FORCE = click.option("--force", is_flag=True, help="Replace an existing output.")
+
+
+@click.command()
+@click.argument("design_file", metavar="DESIGN", type=PATH)
+@key_option("Your own private key, which signs the card.")
+@click.option(
+    "--accept-alone",
+    type=float,
+    metavar="EPSILON",
+    help="As a holder: the largest epsilon that you accept if everybody else joins forces. There "
+    "is no default.",
+)
+@click.option("--teller", is_flag=True, help="As a teller: a new key for this study is made.")
+@click.option(
+    "--study-key",
+    "study_key_file",
+    type=PATH,
+    help="With --teller: file of the new key; the card's name with .study.key if left out.",
+)
+@output_option("File of the card.")
+@PASSPHRASE_FILE
+@JSON
+def enrol(
+    design_file: Path,
+    key_file: Path,
+    accept_alone: float | None,
+    teller: bool,
+    study_key_file: Path | None,
+    output: Path,
+    passphrase_file: Path | None,
+) -> None:
+    """Enrol in a sealed study: as a holder of records, or as a teller.
+
+    The card is public: send it to whoever makes the study. A teller's new key is secret, has the
+    passphrase of the teller's own key, and must stay on this machine and out of backups.
+
+    \b
+    privsketch enrol design.json --key h3.key --accept-alone 0.25 -o h3.card
+    privsketch enrol design.json --key a.key --teller -o a.card
+    """
+    from privsketch.cli.keys.checking import load_design
+    from privsketch.cli.sealing.facts import card_facts
+    from privsketch.errors import AccessError
+    from privsketch.formats import require_writable
+    from privsketch.sealing.cards import Card
+    from privsketch.signing.keys import Key, is_locked
+
+    if teller == (accept_alone is not None):
+        raise click.UsageError("give one of --accept-alone EPSILON, for holders, and --teller")
+    if study_key_file is not None and not teller:
+        raise click.UsageError("--study-key goes with --teller")
+    design = load_design(design_file, ())
+    require_free(output, False, "a card is not replaced")
+    if not teller:
+        key = opened_key(key_file, passphrase_file)
+        card = Card.holder(design, key=key, accept_alone=float(accept_alone or 0.0))
+        card.save(output)
+        say(card.describe())
+        say_written(output)
+        say("next        send the card to whoever makes the study; nothing in it is secret")
+        answer(written=[output], card=card_facts(card), study_key_file=None)
+        return
+    path = study_key_file or output.with_suffix(".study.key")
+    if path.is_symlink() or path.exists():
+        raise AccessError(f"{path} exists; a key is never overwritten")
+    require_writable(path)
+    passphrase = given_passphrase(key_file, passphrase_file) if is_locked(key_file) else None
+    key = Key.load(key_file, passphrase=passphrase)
+    fresh = Key.generate(key.name, for_study=True)
+    card = Card.teller(design, key=key, study_key=fresh.public)
+    fresh.save(path, passphrase=passphrase)
+    card.save(output)
+    if passphrase is None:
+        caution(f"{path} has no passphrase: whoever can read it can open ballots")
+    say(card.describe())
+    say(f"secret      {path}: for you alone, on this machine alone, in no backup; you destroy it")
+    say(f"public      {output}: send it to whoever makes the study")
+    answer(written=[path, output], card=card_facts(card), study_key_file=path)
+
+
+@click.command()
+@STUDY
+@key_option("The teller's own private key, not the one for the study.")
+@PASSPHRASE_FILE
+@JSON
+def accept(study_file: Path, key_file: Path, passphrase_file: Path | None) -> None:
+    """Sign a study as one of its tellers: once for a study key, ever.
+
+    Do it on the machine that will tally. Look at the study first (`privsketch study show`), and
+    read its fingerprint out to the others.
+
+    \b
+    privsketch accept s.study --key a.key
+    """
+    from privsketch.sealing.study import SealedStudy, acceptance_path
+    from privsketch.signing.signature import spoken
+
+    study = SealedStudy.load(study_file)
+    key = opened_key(key_file, passphrase_file)
+    signature = study.accept(key)
+    path = acceptance_path(study_file, signature)
+    signature.save(path)
+    say(f"accepted    study {spoken(study.fingerprint)}, as teller {key.name}")
+    missing = [card.name for card in study.tellers if card.name not in study.accepted]
+    say(f"missing     {', '.join(missing)}" if missing else "open        all tellers have accepted")
+    say(f"next        put {path.name} beside the study, for everybody")
+    answer(
+        written=[path],
+        fingerprint=study.fingerprint,
+        teller=key.name,
+        accepted=list(study.accepted),
+        is_open=study.is_open,
+    )
+
+
+@click.group(cls=Group)
+def study() -> None:
+    """Make a sealed study from cards, and see how far it is.
+
+    Only the total over all holders will show: holders seal ballots, tellers add up what they cannot
+    read.
+
+    \b
+    privsketch study make design.json *.card -o s.study
+    privsketch study show s.study
+    """
+
+
+@study.command()
+@click.argument("design_file", metavar="DESIGN", type=PATH)
+@click.argument("cards", nargs=-1, required=True, type=PATH)
+@choice(
+    "--noise",
+    ["holders", "tellers"],
+    help="Who adds noise: holders share one, or each teller adds one. Holders if delta > 0.",
+    open=True,
+)
+@click.option("--min-holders", type=int, help="Least number of ballots; two thirds if left out.")
+@click.option(
+    "--colluding",
+    type=int,
+    help="Holders who may pool what they know with cheating tellers; a third if left out.",
+)
+@click.option("--last-day", metavar="DATE", help="Until when ballots are cast, like 2026-12-31.")
+@click.option(
+    "--owner",
+    "owner_file",
+    type=PATH,
+    metavar="FILE.pub",
+    help="Public key of who closes the list of ballots; every teller may if left out.",
+)
+@output_option("File of the study.")
+@JSON
+def make(
+    design_file: Path,
+    cards: tuple[Path, ...],
+    noise: str | None,
+    min_holders: int | None,
+    colluding: int | None,
+    last_day: str | None,
+    owner_file: Path | None,
+    output: Path,
+) -> None:
+    """Freeze a study: its design, all who take part, and how noise is shared.
+
+    Every study has a name of its own, so that cards serve again only with new study keys.
+
+    \b
+    privsketch study make design.json *.card --owner me.pub -o s.study
+    """
+    from privsketch.cli.keys.checking import load_design
+    from privsketch.cli.sealing.facts import study_facts
+    from privsketch.sealing.study import SealedStudy
+    from privsketch.signing.keys import PublicKey
+
+    require_free(output, False, "a study is not replaced: ballots may have been cast in it")
+    made = SealedStudy(
+        load_design(design_file, ()),
+        cards=list(cards),
+        noise=noise,
+        min_holders=min_holders,
+        colluding=colluding,
+        last_day=last_day,
+        owner=None if owner_file is None else PublicKey.load(owner_file),
+    )
+    made.save(output)
+    say(made.describe())
+    say_written(output)
+    say("next        read the fingerprint out to all; tellers: privsketch accept")
+    answer(written=[output], **study_facts(made))
+
+
+@study.command()
+@STUDY
+@click.option(
+    "--mailbox", type=PATH, metavar="FOLDER", help="Where ballots lie; the study's own folder."
+)
+@click.option("--me", metavar="KEY", help="Your public key: what is expected of you alone.")
+@JSON
+def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
+    """Say what a study is, how far it is, and what is expected next.
+
+    \b
+    privsketch study show s.study --me h3.pub
+    """
+    from privsketch.cli.sealing.facts import mailbox_facts, next_steps, study_facts
+    from privsketch.sealing.study import SealedStudy
+    from privsketch.signing.trusted import found_key
+
+    found = SealedStudy.load(study_file)
+    folder = study_file.parent if mailbox is None else mailbox
+    there = mailbox_facts(found, folder)
+    steps = next_steps(found, there, None if me is None else found_key(me))
+    say(found.describe())
+    closed = "closed" if there["is_closed"] else "open"
+    say(f"mailbox     {len(there['ballots'])} ballots, list {closed}, "
+        f"{len(there['tallies'])} tallies")  # fmt: skip
+    for text in steps:
+        say(f"next        {text}")
+    answer(**study_facts(found), mailbox=there, next=steps)
+
+
+@study.command()
+@STUDY
+@key_option("The teller's own private key, not the one for the study.")
+@click.option(
+    "--study-key",
+    "study_key_file",
+    type=PATH,
+    required=True,
+    help="File of the key for this study, which is DESTROYED.",
+)
+@output_option("File that says so, for all holders.")
+@PASSPHRASE_FILE
+@JSON
+def void(
+    study_file: Path,
+    key_file: Path,
+    study_key_file: Path,
+    output: Path,
+    passphrase_file: Path | None,
+) -> None:
+    """End a study without a total, as a teller: destroy the study key, and say so.
+
+    Refused if the key has tallied. Holders who trust this teller take their costs back by it
+    (`privsketch study settle`).
+
+    \b
+    privsketch study void s.study --key a.key --study-key a.study.key -o a.void
+    """
+    from privsketch.sealing.study import SealedStudy
+    from privsketch.sealing.void import void_study
+    from privsketch.signing.signature import spoken
+
+    found = SealedStudy.load(study_file)
+    require_free(output, False, "a statement is not replaced")
+    key = opened_key(key_file, passphrase_file)
+    said = void_study(found, key=key, study_key_file=study_key_file)
+    said.save(output)
+    say(f"void        study {spoken(found.fingerprint)}, as far as {key.name} can tell")
+    say(f"destroyed   {study_key_file}")
+    say_written(output)
+    answer(written=[output], fingerprint=found.fingerprint, teller=key.name)
+
+
+@study.command()
+@STUDY
+@click.option("--holder", required=True, help="Whose ballot: the name on the roster.")
+@click.option("--total", "total_file", type=PATH, help="The joined total, a sketch.")
+@click.option(
+    "--void", "void_files", type=PATH, multiple=True, help="Statements of tellers; repeat it."
+)
+@ledger_options
+@JSON
+def settle(
+    study_file: Path,
+    holder: str,
+    total_file: Path | None,
+    void_files: tuple[Path, ...],
+    ledger: Any,
+) -> None:
+    """End the entry of a ballot in your ledger: by the total, or because the study is void.
+
+    A ballot counts from the moment it is sealed. A void takes its cost back if a teller that you
+    have pinned says so, or all tellers do.
+
+    \b
+    privsketch study settle s.study --holder h3 --void a.void --ledger my.ledger
+    """
+    from privsketch.errors import StudyError
+    from privsketch.sealing.study import SealedStudy
+    from privsketch.sealing.void import VoidStudy, settle
+    from privsketch.sketching.sketch import Sketch
+
+    if (total_file is None) == (not void_files):
+        raise click.UsageError("give one of --total SKETCH and --void FILE")
+    found = SealedStudy.load(study_file)
+    receipt = None
+    if total_file is not None:
+        total = Sketch.load(total_file)
+        if not any(one.study == found.fingerprint for one in total.shared):
+            raise StudyError(f"{total_file}: not the total of this study")
+        receipt = total.receipt
+    voids = [VoidStudy.load(file) for file in void_files]
+    number = settle(found, holder, ledger=ledger, receipt=receipt, voids=voids)
+    how = "cost nothing" if receipt is None else "have the receipt of the total"
+    say(f"settled     {number} entries of {holder}; they {how}")
+    answer(fingerprint=found.fingerprint, holder=holder, n_entries=number, is_void=receipt is None)
+
+
+@click.command()
+@STUDY
+@click.option("--turnout", type=int, help="How many holders take part; all if left out.")
+@JSON
+def rehearse(study_file: Path, turnout: int | None) -> None:
+    """Play a study through on this machine, with made-up records and keys that are thrown away.
+
+    The same people, design and noise; nothing is spent, and no key of yours is touched.
+
+    \b
+    privsketch rehearse s.study
+    """
+    from privsketch.sealing.rehearsal import rehearse
+    from privsketch.sealing.study import SealedStudy
+
+    found = SealedStudy.load(study_file)
+    steps: list[str] = []
+
+    def progress(words: str) -> None:
+        steps.append(words)
+        say(f"now         {words}")
+
+    went = rehearse(found, turnout=turnout, progress=progress)
+    say(f"done        {went.turnout} ballots of {went.ballot_bytes} bytes were tallied and joined")
+    say(f"noise       {went.noise_ratio:.3f} of what the receipt says; near 1 is right")
+    if wants_json():
+        answer(
+            fingerprint=found.fingerprint,
+            turnout=went.turnout,
+            ballot_bytes=went.ballot_bytes,
+            noise_ratio=went.noise_ratio,
+            steps=steps,
+        )

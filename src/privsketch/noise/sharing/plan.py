@@ -1,0 +1,445 @@
+"""Who adds the noise of a study's total, how much of it, and what everybody risks.
+
+`Sharing` has the public facts. Scales are not among them: like those of designs they are computed
+from the budget each time, so that a file can ask for less noise only by stating what that costs.
+
+delta > 0, by holders: each adds discrete Gaussian noise, of which H honest ones together have the
+variance of one release. How many holders take part is known later, so that each one draws for
+several *levels* H_1 > H_2 > ..., one on top of the other: y_1 = x + noise, y_2 = y_1 + more noise.
+All levels together are y_1 and noise that has nothing to do with records: they cost what y_1 does,
+rho H_1. The total takes one level, the largest that is no more than the turnout less those who
+may collude.
+
+delta = 0, by tellers: pure noise has no such parts. (A component of cube noise has the
+characteristic function sin(D atan t) / (D t (1 + t^2)^(D/2)), whose zeros are simple from D = 3 on;
+those of a power of one are not.) Each teller adds a whole noise, and one honest teller is enough.
+Lest all tellers together see exact sums, each holder adds noise for a larger epsilon, `alone`.
+
+Noise is added modulo 2^64, as the sums are (`NoiseLaw.wraps`). A word that is a function of the
+others, such as their sum with public weights r, is to be the same function after noise was added: a
+teller who adds z adds the sum of r_j z_j to it, or the difference tells an exact sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Context
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from privsketch._typing import Integers
+from privsketch.budget import exact, exact_sum, number_text, round_up
+from privsketch.errors import ParameterError, require_count, require_one_of
+from privsketch.noise.calibration import epsilon_of_rho, round_down
+from privsketch.noise.laws import (
+    SHARING_KINDS,
+    SharingKind,
+    SumNoise,
+    composed_receipt,
+    floor_ratio,
+)
+from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, add_noise, entered_noise
+from privsketch.noise.sharing.gaussians import MAX_LEVELS, layer_scales, plan_levels, require_margin
+from privsketch.noise.sharing.total import SharedTotal, floor_law, gaussian_part, require_alone
+from privsketch.receipt import Receipt
+
+DEFAULT_TELLERS = 2  # the least, and each more costs noise where tellers add it
+MAX_HOLDERS = 10**6  # of one study; no more than MAX_RECORDS / MAX_HOLDERS records are left each
+_FACTS = ("by", "n_holders", "colluding", "min_holders", "n_tellers", "levels", "alone")
+
+
+def default_colluding(n_holders: int) -> int:
+    """A third of the holders, rounded up, may pool what they know."""
+    return -(-n_holders // 3)
+
+
+def default_min_holders(n_holders: int, colluding: int) -> int:
+    """Two thirds, and one more than collude."""
+    return max(-(-2 * n_holders // 3), colluding + 1)
+
+
+def planned_noises(by: SharingKind, n_holders: int) -> float:
+    """Variance of the noise of a total of all holders, with all defaults, over that of a release.
+
+    For plans and forecasts, before there is a study.
+    """
+    if by == "holders":
+        return n_holders / (n_holders - default_colluding(n_holders))
+    return DEFAULT_TELLERS + 0.5
+
+
+@dataclass(frozen=True)
+class SharedCost:
+    """What somebody can learn about one unit.
+
+    Attributes
+    ----------
+    who : str
+        In words.
+    epsilon, delta : float
+    rho : float or None
+        For Gaussian noise.
+    """
+
+    who: str
+    epsilon: float
+    delta: float
+    rho: float | None
+
+    @property
+    def text(self) -> str:
+        """Epsilon and delta, with four digits that are rounded up."""
+        four = Context(prec=4, rounding=ROUND_CEILING)
+        epsilon = number_text(float(four.create_decimal(repr(self.epsilon))))
+        return f"epsilon = {epsilon}, delta = {number_text(self.delta)}"
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How the noise of one study's total is added: public facts, draws, costs.
+
+    Attributes
+    ----------
+    noise : SumNoise
+        That of one release of the design, which protects the total.
+    by : {"holders", "tellers"}
+    n_holders : int
+        All that are on the roster.
+    colluding : int
+        How many of them may pool what they know with all tellers but one. Tellers who are holders
+        count. Any number may where tellers add the noise.
+    min_holders : int
+        The least turnout.
+    n_tellers : int
+    levels : tuple of int
+        For each level, how many honest holders' noises suffice; empty where tellers add noise.
+    alone : float
+        What a holder's own noise is for: a rho for Gaussian noise, else an epsilon.
+    """
+
+    noise: SumNoise
+    by: SharingKind
+    n_holders: int
+    colluding: int
+    min_holders: int
+    n_tellers: int
+    levels: tuple[int, ...]
+    alone: float
+
+    def __post_init__(self) -> None:
+        require_one_of("by", self.by, SHARING_KINDS)
+        for name in ("n_holders", "min_holders", "n_tellers"):
+            require_count(name, getattr(self, name))
+        if not 2 <= self.n_holders <= MAX_HOLDERS or self.n_tellers < 2:
+            raise ParameterError(
+                f"`n_holders={self.n_holders}`, `n_tellers={self.n_tellers}`: expected 2 to "
+                f"{MAX_HOLDERS} holders, and at least 2 tellers"
+            )
+        is_whole = type(self.colluding) is int and self.colluding >= 0
+        if not is_whole or not self.colluding < self.min_holders <= self.n_holders:
+            raise ParameterError(
+                f"`colluding={self.colluding}`, `min_holders={self.min_holders}`: expected "
+                f"colluding < min_holders <= {self.n_holders}, the number of holders: somebody who "
+                "takes part must be honest"
+            )
+        if any(law.masking for law in self.noise.laws):
+            raise ParameterError("masks: the cost of a total is not known; use no masks")
+        require_alone(self.alone)
+        if self.by == "holders":
+            self._require_levels()
+        elif self.levels:
+            raise ParameterError("levels: only where holders add noise")
+        _ = self.holder_laws  # refuses what cannot be drawn
+        # Sums of 2^36 records in all are below HEADROOM, and the rest of 64 bits is for noise.
+        for law in self.noise.laws:
+            noises = self.total(self.n_holders, "any").noises(law, self.noise)
+            if math.sqrt(noises) * law.reach >= HEADROOM:
+                raise ParameterError("the noise of all together does not fit 64-bit integers")
+
+    def _require_levels(self) -> None:
+        """Refuse levels that do not serve every turnout, or are not paid for."""
+        levels, law = self.levels, self._law
+        if law.kind != "gaussian" or law.zcdp is None:
+            raise ParameterError(
+                "sharing", self.by, f"{law.kind} noise has no parts", "use `sharing='tellers'`"
+            )
+        is_whole = isinstance(levels, tuple) and all(type(level) is int for level in levels)
+        if not is_whole or not 1 <= len(levels) <= MAX_LEVELS:
+            raise ParameterError(f"levels: expected 1 to {MAX_LEVELS} whole numbers")
+        falls = all(many > few for many, few in pairwise(levels))
+        ends = levels[0] <= self.n_holders - self.colluding, self._fewest == levels[-1]
+        if not (falls and all(ends)):
+            raise ParameterError(
+                f"levels: expected numbers that fall from at most "
+                f"{self.n_holders - self.colluding} to {self._fewest}"
+            )
+        if not math.isclose(self.alone, law.zcdp * levels[0], rel_tol=1e-9):
+            raise ParameterError("alone", self.alone, "not what the first level costs")
+        n_noises = self.n_holders * len(levels)
+        # Whoever sees least, an outsider, has the least rho of all.
+        require_margin(law.zcdp * levels[-1] / self.n_holders, n_noises, law.n_components)
+
+    @property
+    def _law(self) -> NoiseLaw:
+        return self.noise.sums_law
+
+    @property
+    def _fewest(self) -> int:
+        return self.min_holders - self.colluding
+
+    @property
+    def n_words(self) -> int:
+        """Integers of one level."""
+        return self.noise.n_words
+
+    @property
+    def n_levels(self) -> int:
+        """Levels that a holder draws noise for."""
+        return max(len(self.levels), 1)
+
+    @cached_property
+    def holder_laws(self) -> tuple[tuple[NoiseLaw, ...], ...]:
+        """What a holder adds: laws of sums and count for each level, on top of the one before."""
+        if self.by == "holders":
+            scales = layer_scales(self._law.scale, self.levels)
+            return tuple((gaussian_part(self._law, scale),) for scale in scales)
+        return (tuple(floor_law(law, self.noise, self.alone) for law in self.noise.laws),)
+
+    def draw_holder(
+        self, words: Integers, *, source: str | None = None
+    ) -> tuple[Integers, Receipt]:
+        """(n_levels, n_words): a holder's exact integers with noise, modulo 2^64, for every level.
+
+        `words` are those of `SumNoise.weighted`. The receipt says what they cost if nothing else
+        protects them. They are for the eyes of nobody: the total is what is shown.
+
+        Charges: `alone`, once; and the cost of the total, once that is shown.
+        """
+        if words.shape != (self.n_words,) or words.dtype != np.int64:
+            raise ParameterError(f"words: expected {self.n_words} 64-bit integers")
+        drawn = np.empty((self.n_levels, self.n_words), dtype=np.int64)
+        first: Receipt | None = None
+        for level, laws in enumerate(self.holder_laws):
+            words, receipt = _noised(words, laws, source)
+            drawn[level], first = words, first or receipt
+        if first is None:
+            raise ParameterError("levels: expected at least one")
+        return drawn, first.protecting(self.noise.unit)
+
+    def draw_teller(self) -> tuple[Integers, Receipt]:
+        """(n_words,): what a teller adds to its words, modulo 2^64; and to functions of them.
+
+        No record has to do with it, and no entry in a ledger.
+
+        Charges: nothing by itself; the total that it protects has its cost.
+        """
+        if self.by != "tellers":
+            raise ParameterError("sharing", self.by, "tellers add no noise in this study")
+        laws = tuple(wrapping(law) for law in self.noise.laws)
+        nothing = np.zeros(self.n_words, dtype=np.int64)
+        with entered_noise(lambda: None):
+            return _noised(nothing, laws, None)
+
+    def level_of(self, turnout: int) -> int:
+        """The level that is added up when so many holders take part."""
+        if type(turnout) is not int or not self.min_holders <= turnout <= self.n_holders:
+            raise ParameterError(
+                "turnout", turnout, f"expected {self.min_holders} to {self.n_holders} holders"
+            )
+        honest = turnout - self.colluding
+        fitting = (place for place, level in enumerate(self.levels) if level <= honest)
+        return next(fitting, 0)
+
+    def total(self, turnout: int, study: str) -> SharedTotal:
+        """The public facts of a total of so many holders."""
+        level = self.level_of(turnout)
+        needed = self.levels[level] if self.by == "holders" else 0
+        return SharedTotal(study, self.by, level, needed, turnout, self.n_tellers, self.alone)
+
+    def noises(self, turnout: int) -> float:
+        """Variance of the noise of a total over that of one release."""
+        return self.total(turnout, "any").noises(self._law, self.noise)
+
+    def variance(self, turnout: int) -> float:
+        """Variance of the noise of each sum of a total, in released integers."""
+        return self.noises(turnout) * self._law.variance
+
+    def receipt(self, turnout: int, study: str, sampler: str = OWN) -> Receipt:
+        """What a total costs; its assumption says under which conditions."""
+        return self.total(turnout, study).receipt(self.noise, sampler)
+
+    def costs(self, turnout: int | None = None) -> tuple[SharedCost, ...]:
+        """What everybody can learn about one unit, from those who know least to all together.
+
+        For a turnout, that of all holders if left out.
+        """
+        turnout = self.n_holders if turnout is None else turnout
+        level = self.level_of(turnout)
+        alone = self.cost_alone()
+        if self.by == "tellers":
+            whole = self._cost("everybody else, with all tellers but one and any holders", 1)
+            return whole, alone
+        needed = self.levels[level]
+        found = [self._cost("outsiders", Fraction(needed, turnout))]
+        honest = turnout - self.colluding
+        pooled = f"all tellers but one, with {self.colluding} of the holders"
+        found.append(self._cost(pooled, Fraction(needed, honest)))
+        for h in dict.fromkeys((-(-needed // 2), 1)):
+            if h < needed:
+                found.append(self.cost_of_honest(h, turnout))
+        return (*found, alone)
+
+    def cost_of_honest(self, n_honest: int, turnout: int | None = None) -> SharedCost:
+        """What a total costs if only so many of its holders added noise and keep it secret."""
+        require_count("n_honest", n_honest)
+        words = f"everybody else, if only {n_honest} holder{'s' * (n_honest > 1)} kept noise secret"
+        if self.by == "tellers":
+            return self._cost(words, 1)
+        level = self.level_of(self.n_holders if turnout is None else turnout)
+        return self._cost(words, Fraction(self.levels[level], n_honest))
+
+    def cost_alone(self) -> SharedCost:
+        """What a holder's own noise costs where it is all that protects its sums."""
+        who = "all tellers together" + (", or all other holders" if self.by == "holders" else "")
+        laws = self.holder_laws[0]
+        rho = laws[0].zcdp
+        if rho is not None:
+            return SharedCost(who, laws[0].epsilon, laws[0].delta, rho)
+        return SharedCost(who, exact_sum([law.epsilon for law in laws]), 0.0, None)
+
+    def _cost(self, who: str, times: Fraction | int) -> SharedCost:
+        """The cost of one release, whose rho is taken so many times."""
+        laws, rho = self.noise.laws, self._law.zcdp
+        if rho is None or self._law.kind != "gaussian":
+            return SharedCost(who, exact_sum([law.epsilon for law in laws]), 0.0, None)
+        if times == 1:
+            return SharedCost(who, self._law.epsilon, self._law.delta, rho)
+        larger = round_up(exact(rho) * times)
+        return SharedCost(who, epsilon_of_rho(larger, self._law.delta), self._law.delta, larger)
+
+    def require_tellers_counted(self, tellers_on_roster: int) -> None:
+        """Refuse fewer colluding holders than there are among all tellers but one."""
+        least = min(self.n_tellers - 1, tellers_on_roster)
+        if self.by == "holders" and self.colluding < least:
+            raise ParameterError(
+                "colluding",
+                self.colluding,
+                f"{tellers_on_roster} tellers are holders, whose noise they know",
+                f"use at least {least}",
+            )
+
+    def describe(self) -> str:
+        """In plain words, several lines: who adds noise, and what those who take part risk."""
+        lines = [f"noise by    {self._words()}"]
+        most, least = self.noises(self.n_holders), self.noises(self.min_holders)
+        lines.append(
+            f"total       {self.min_holders} to {self.n_holders} holders take part, else it is "
+            f"void; noise of {most:.4g} releases if all do, {least:.4g} if {self.min_holders} do "
+            f"(each by itself: {self.n_holders})"
+        )
+        for cost in self.costs():
+            lines.append(f"risk        {cost.who}: {cost.text}")
+        lines.append(
+            "careful     a person whose records lie at p holders counts p times in the total: "
+            + ("p^2 rho" if self._law.kind == "gaussian" else "p epsilon")
+        )
+        return "\n".join(lines)
+
+    def _words(self) -> str:
+        if self.by == "tellers":
+            return (
+                f"each of {self.n_tellers} tellers adds all of it, and each holder some of its "
+                "own; one honest teller is enough"
+            )
+        return (
+            f"each of {self.n_holders} holders adds a part; {self.levels[0]} honest ones have the "
+            f"noise of one release, or {self.levels[-1]} if only {self.min_holders} take part "
+            f"({len(self.levels)} levels); {self.colluding} may collude"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The public facts as plain JSON values, without the design's noise."""
+        found = {name: getattr(self, name) for name in _FACTS}
+        return {**found, "levels": list(self.levels)}
+
+    @classmethod
+    def from_json(cls, value: Any, noise: SumNoise) -> Sharing:
+        """From `to_json` and the noise of the design; an error for anything else."""
+        if not isinstance(value, Mapping) or set(value) != set(_FACTS):
+            raise ParameterError("sharing: unknown or missing fields")
+        if not isinstance(value["levels"], list):
+            raise ParameterError("levels: expected a list of whole numbers")
+        return cls(noise=noise, **{**value, "levels": tuple(value["levels"])})
+
+
+def plan_sharing(
+    noise: SumNoise,
+    *,
+    n_holders: int,
+    by: SharingKind | None = None,
+    colluding: int | None = None,
+    min_holders: int | None = None,
+    n_tellers: int = DEFAULT_TELLERS,
+    alone: float | None = None,
+) -> Sharing:
+    """How to share the noise of a design among the holders or the tellers of a study.
+
+    `by` holders if left out where the noise is Gaussian, else tellers. `alone` is for noise by
+    tellers: a rho for Gaussian noise, else an epsilon.
+    """
+    require_count("n_holders", n_holders)
+    law = noise.sums_law
+    if by is None:
+        by = "holders" if law.kind == "gaussian" else "tellers"
+    if colluding is None:
+        colluding = min(default_colluding(n_holders), n_holders - 1)
+    if min_holders is None:
+        min_holders = min(default_min_holders(n_holders, colluding), n_holders)
+    levels: tuple[int, ...] = ()
+    if by == "holders":
+        if alone is not None:
+            raise ParameterError("alone", alone, "it follows from the levels; leave it out")
+        if law.kind == "gaussian" and 0 <= colluding < min_holders <= n_holders:
+            levels = plan_levels(law.scale, n_holders - colluding, min_holders - colluding)
+            alone = law.rho * levels[0]
+    elif alone is None and law.kind == "gaussian":
+        alone = law.rho * 2 * n_holders
+    elif alone is None:
+        whole = exact(exact_sum([one.epsilon for one in noise.laws]))
+        alone = round_down(whole * floor_ratio(n_holders))
+    return Sharing(
+        noise,
+        by,
+        n_holders,
+        colluding,
+        min_holders,
+        n_tellers,
+        levels,
+        1.0 if alone is None else float(alone),
+    )
+
+
+def wrapping(law: NoiseLaw) -> NoiseLaw:
+    """The same noise, added modulo 2^64."""
+    return replace(law, wraps=True)
+
+
+def _noised(
+    words: Integers, laws: tuple[NoiseLaw, ...], source: str | None
+) -> tuple[Integers, Receipt]:
+    """Sums and, if it has a law of its own, the count, with noise."""
+    if len(laws) == 1:
+        return add_noise(words, laws[0], source=source)
+    parts, receipts, start = [], [], 0
+    for law in laws:
+        noisy, receipt = add_noise(words[start : start + law.n_components], law, source=None)
+        parts.append(noisy)
+        receipts.append(receipt)
+        start += law.n_components
+    return np.concatenate(parts), composed_receipt(receipts, source)

@@ -1,0 +1,186 @@
+"""`seal`: a holder's records to its ballot. It may be cast once in a study, ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from privsketch.budget import exact, number_text, require_limits
+from privsketch.design.cautions import warn_of
+from privsketch.errors import BudgetError, ParameterError, RecordError, StudyError
+from privsketch.ledger.cost import Cost
+from privsketch.ledger.entry import LedgerName, entered
+from privsketch.sealing.ballots import Ballot, insecure_of, make_ballot, samplers_of
+from privsketch.sealing.cards import checked_alone
+from privsketch.sealing.once import ballot_slot, keep_once, kept
+from privsketch.sealing.splitting import as_words, with_checks
+from privsketch.sealing.study import SealedStudy
+from privsketch.signing.keys import Key, PublicKey
+from privsketch.signing.trusted import found_key, pinned_keys
+from privsketch.sketching.build import cost_of_design, engine_sums
+from privsketch.sketching.sums import ExactSums
+from privsketch.tables.marks import noter_of
+from privsketch.tables.reading import checked_missing
+from privsketch.tables.untyped.format import FileFormat
+
+Trusted = Iterable[PublicKey | str | PathLike[str]]
+
+
+def seal(
+    data: Any,
+    study: SealedStudy,
+    *,
+    key: Key,
+    accept_alone: float,
+    trusted: Trusted | None = None,
+    max_epsilon: float | None = None,
+    max_delta: float | None = None,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    delimiter: str | None = None,
+    decimal: str = ".",
+    encoding: str = "utf-8",
+    sheet: str | None = None,
+    missing: str = "error",
+    n_threads: int | None = None,
+    engine: str | None = None,
+    n_workers: int | None = None,
+    scheduler: Any = None,
+    progress: Callable[[int], None] | None = None,
+    ledger: LedgerName = None,
+) -> Ballot:
+    """Read records once and seal their noisy sums into a ballot.
+
+    Charges: epsilon and delta of the design, for the total; and "alone" for the case that all
+    others join forces. Both count from now on, once: a second call gives the ballot of the first,
+    whatever the records, and costs nothing.
+
+    Parameters
+    ----------
+    data : array, table, path, list of paths, iterable of blocks, or Dask collection
+        As for `sketch`. A holder without records casts a ballot too: its absence would tell.
+    study : SealedStudy
+        Signed by all tellers, one of whom this holder has pinned, or is.
+    key : Key
+        The holder's, which is on the roster.
+    accept_alone : float
+        The largest epsilon that this holder accepts for the case that all tellers, or all other
+        holders, join forces. It has no default.
+    trusted : list of PublicKey, path or name, optional
+        Whose signatures count among the tellers'; all pinned keys if left out.
+    max_epsilon, max_delta, columns, header, delimiter, decimal, encoding, sheet, missing
+        As for `sketch`.
+    n_threads, engine, n_workers, scheduler, progress
+        As for `sketch`.
+    ledger : (path, name), optional
+        As for `sketch`. The entry stays reserved until the study ends.
+
+    Returns
+    -------
+    Ballot
+        To be put where tellers find it; nothing in it is secret.
+    """
+    holder = require_sealable(study, key, accept_alone, trusted, max_epsilon, max_delta)
+    slot = ballot_slot(study.digest, key.fingerprint)
+    stored = kept(slot)
+    if stored is not None:
+        warn_of(["a ballot was cast in this study before: it is given again, and nothing is read"])
+        return Ballot.from_bytes(stored, str(slot))
+    if study.is_late():
+        raise StudyError(f"the last day to cast a ballot was {study.last_day} (UTC)")
+    design = study.design
+    missing_to_center = checked_missing(missing, design.schema)
+    with entered(
+        ledger,
+        lambda: cost_of_design(design),
+        what=what_of(study),
+        source=holder,
+        alone=lambda: cost_alone(study),
+    ) as entry:
+        noter = noter_of(entry.key, design.schema)
+        found = engine_sums(
+            data,
+            design,
+            engine=engine,
+            columns=columns,
+            format=FileFormat(header, delimiter, decimal, encoding, sheet),
+            missing_to_center=missing_to_center,
+            n_threads=n_threads,
+            n_workers=n_workers,
+            scheduler=scheduler,
+            progress=progress,
+            noter=noter,
+        )
+        if noter is not None:
+            noter.add(found.marks)
+            entry.saw(noter)
+        ballot = sealed_sums(study, found, key, holder)
+    return Ballot.from_bytes(keep_once(slot, ballot.to_bytes()), str(slot))
+
+
+def sealed_sums(study: SealedStudy, found: ExactSums, key: Key, holder: str) -> Ballot:
+    """Noise, check words, shares; exact sums do not leave this function."""
+    if study.counts_records and found.n_records == 0:
+        raise RecordError(
+            "the table has no records: under `neighbours='replace'` the number of records is "
+            "public and must be at least 1"
+        )
+    exact_words = study.design.sum_noise.weighted(found.sums, found.n_records, n_kept=found.n_kept)
+    noisy, receipt = study.sharing.draw_holder(exact_words, source=holder)
+    values = as_words(noisy)
+    if study.counts_records:
+        count = np.full((len(values), 1), found.n_records, dtype=np.uint64)
+        values = np.concatenate([values, count], axis=1)
+    sampler = insecure_of(samplers_of(receipt))
+    return make_ballot(study, with_checks(values, study.weights), key, sampler)
+
+
+def require_sealable(
+    study: SealedStudy,
+    key: Key,
+    accept_alone: float,
+    trusted: Trusted | None = None,
+    max_epsilon: float | None = None,
+    max_delta: float | None = None,
+) -> str:
+    """The holder's name; an error unless it may cast a ballot. No record is read."""
+    if not isinstance(study, SealedStudy):
+        raise ParameterError(f"study: expected a SealedStudy, got {type(study).__name__}")
+    alone = checked_alone(accept_alone)
+    holder = study.holders[study.place_of(key.public)]
+    study.require_open()
+    keys = pinned_keys() if trusted is None else [found_key(item) for item in trusted]
+    known = {one.identity for one in keys} | {key.public.identity}
+    if not any(card.key.identity in known for card in study.tellers):
+        raise StudyError(
+            "none of the tellers is pinned here: compare the fingerprint of one that you trust "
+            "with its holder, by phone, and pin it (privsketch trust FILE.pub)"
+        )
+    if not study.is_accepted_by(alone):
+        raise BudgetError(
+            f"the study asks you to accept alone = {number_text(study.alone)}, for the case that "
+            f"all others join forces, which is above `accept_alone={number_text(alone)}`; no "
+            "record was read"
+        )
+    require_limits(study.design.budget, max_epsilon, max_delta)
+    return holder.name
+
+
+def is_cast(study: SealedStudy, key: PublicKey) -> bool:
+    """Whether this machine has a ballot of a holder in a study."""
+    return kept(ballot_slot(study.digest, key.fingerprint)) is not None
+
+
+def what_of(study: SealedStudy) -> str:
+    """How a ledger calls a ballot of a study."""
+    return f"ballot in study {study.fingerprint}"
+
+
+def cost_alone(study: SealedStudy) -> Cost:
+    """What a ballot costs if all others join forces, for a ledger."""
+    cost, budget = study.sharing.cost_alone(), study.design.budget
+    rho = None if cost.rho is None else exact(cost.rho)
+    return Cost(exact(cost.epsilon), exact(cost.delta), rho, budget.neighbours, budget.unit)

@@ -1,0 +1,86 @@
+"""A sealed study with all its people, as tests need one; keys are thrown away with it."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import privsketch as ps
+from privsketch.sealing.ballots import make_ballot
+from privsketch.sealing.splitting import as_words, with_checks
+
+DESIGN = {
+    "n_components": 2,
+    "domain": ps.Box(-1, 1, dim=2),
+    "n_features": 6,
+    "random_state": 0,
+}
+GAUSSIAN = ps.Design.plan(**DESIGN, budget=ps.Budget(0.1, 1e-6), noise="gaussian")
+PURE = ps.Design.plan(**DESIGN, budget=ps.Budget(0.1))
+REPLACE = ps.Design.plan(**DESIGN, budget=ps.Budget(0.1, 1e-6, "replace"), noise="gaussian")
+
+
+@dataclass
+class People:
+    """Who takes part, with their secrets."""
+
+    design: ps.Design = GAUSSIAN
+    n_holders: int = 4
+    n_tellers: int = 2
+    accept_alone: float = 10.0
+    options: dict = field(default_factory=lambda: {"min_holders": 3, "colluding": 1})
+
+    def __post_init__(self):
+        self.holders = [ps.Key.generate(f"site {n:03}") for n in range(self.n_holders)]
+        self.tellers = [ps.Key.generate(f"teller {n}") for n in range(self.n_tellers)]
+        self.study_keys = [
+            ps.Key.generate(f"teller {n}", for_study=True) for n in range(self.n_tellers)
+        ]
+        self.owner = ps.Key.generate("owner")
+        self.cards = [
+            ps.Card.holder(self.design, key=key, accept_alone=self.accept_alone)
+            for key in self.holders
+        ] + [
+            ps.Card.teller(self.design, key=key, study_key=fresh.public)
+            for key, fresh in zip(self.tellers, self.study_keys, strict=True)
+        ]
+
+    def made(self, **more):
+        """A study that nobody has accepted yet."""
+        options = {"owner": self.owner.public, **self.options, **more}
+        return ps.SealedStudy(self.design, cards=self.cards, **options)
+
+    def open_study(self, **more):
+        """One that all tellers have accepted."""
+        study = self.made(**more)
+        for key in self.tellers:
+            study.accept(key)
+        return study
+
+    @property
+    def trusted(self):
+        """The tellers that holders have pinned: one."""
+        return [self.tellers[0].public]
+
+    def seal(self, study, data, holder):
+        return ps.seal(
+            data, study, key=self.holders[holder], accept_alone=100.0, trusted=self.trusted
+        )
+
+    def closed(self, study, ballots):
+        return ps.ClosedList.of(study, ballots, key=self.owner)
+
+    def tallies(self, study, ballots, closed_list):
+        return [ps.tally(study, ballots, closed_list, key=key) for key in self.study_keys]
+
+
+def integers(rng, study, extreme=False):
+    """Values of one ballot, (n_levels, n_values), as large as can be."""
+    shape = study.n_levels, study.n_words - 2
+    if extreme:
+        return rng.choice([-(2**63), 2**63 - 1, -1, 0, 1], size=shape)
+    return rng.integers(-(2**63), 2**63 - 1, size=shape, endpoint=True)
+
+
+def cast(study, values, key):
+    """A ballot of these values, whatever records they are of."""
+    return make_ballot(study, with_checks(as_words(np.asarray(values)), study.weights), key)
