@@ -329,6 +329,19 @@ def test_trouble_gives_numbers_and_no_warnings(name):
 
 
 @pytest.mark.filterwarnings("error")
+def test_records_that_no_fit_explains_are_not_lost():
+    """Rounded amounts, most of them zero: few components explain a comb of 100 spikes."""
+    rng = np.random.default_rng(3)
+    counts = np.zeros(300)
+    counts[::3] = 60 * np.exp(-np.arange(100) / 40)
+    counts[0] = 3000
+    boxes = grid(counts + discrete_laplace(1.0, counts.shape, rng))
+    found = decode_cells(boxes, 5, np.random.default_rng(0))
+    for first in (0, 1, 100, 200):
+        noise = np.sqrt(variance_of(1.0) * (300 - first))
+        assert found.counts[first:].sum() == pytest.approx(counts[first:].sum(), abs=6 * noise)
+
+
 def test_the_number_of_groups_is_told():
     rng = np.random.default_rng(2)
     boxes, _ = four_groups(14, 0.3, rng)

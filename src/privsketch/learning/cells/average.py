@@ -15,7 +15,7 @@ import numpy as np
 from privsketch._typing import Floats
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import Components, Fit
-from privsketch.learning.cells.guess import significant
+from privsketch.learning.cells.guess import FIRST_LOOK, significant
 
 TEMPERATURE = 8.0  # of weights of fits, in twice -log p; fits of one path are no independent draws
 PLAUSIBLE = 0.02  # weight of a fit from which on its components say where in a box records are
@@ -70,8 +70,10 @@ def average(fits: list[Fit]) -> Average:
 def posterior_counts(boxes: Boxes, expected: Floats, rng: np.random.Generator) -> Floats:
     """(n_boxes,) records of each box, at least zero: expected ones and what the counts add."""
     misses = boxes.counts - expected
-    clear = significant(boxes, misses, boxes.variance + expected, rng, MISTAKEN)
-    clear -= float(misses.sum()) * boxes.shares  # the total is the fits' own
+    variance = boxes.variance + expected
+    clear = significant(boxes, misses, variance, rng, MISTAKEN)
+    if misses.sum() ** 2 <= 2 * FIRST_LOOK * variance.sum():
+        clear -= float(misses.sum()) * boxes.shares  # the total is the fits' own
     mean = np.maximum(expected + clear, 0.0)
     trust = mean / np.maximum(mean + boxes.variance, np.finfo(float).tiny)
     return np.maximum(mean + trust * (boxes.counts - mean), 0.0)
