@@ -8,7 +8,7 @@ round needs new ones. So far:
     KNOWN          were there while rules of "auto" were made (known.py);
     ONCE_UNSEEN    38 that were unseen when those rules stood, and were run once; rules made since
                    then have seen them (first.py of real and families);
-    UNSEEN         not run yet (second.py of real and families).
+    UNSEEN         31 that were run once, with the rules as they are (second.py of both).
 
 Rows of results are known by the name of their data set: a set that moves keeps them.
 """
