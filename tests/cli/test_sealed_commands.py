@@ -176,7 +176,10 @@ def test_a_bad_ballot_spoils_nothing(study):
     assert result.exit_code == INTEGRITY
     assert [one["is_valid"] for one in json.loads(result.stdout)["files"]] == [True] * 4 + [False]
     assert "h3.ballot" in refused(study, *close(), code=INTEGRITY)
-    told = json.loads(succeeded(*close(), "--checked", "a.checked", "--json").stdout)
+    assert "1 of 2 tellers" in refused(study, *close(), "--checked", "a.checked", code=INTEGRITY)
+    run("verify", "s.study", *ballots, "--key", "b.study.key", "-o", "b.checked")
+    both = ["--checked", "a.checked", "--checked", "b.checked"]
+    told = json.loads(succeeded(*close(), *both, "--json").stdout)
     assert (told["holders"], told["missing"]) == (["h0", "h1", "h2"], ["h3"])
 
 

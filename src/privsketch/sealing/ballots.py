@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
-from privsketch.errors import FileError, StudyError
+from privsketch.errors import FileError, PrivsketchError, StudyError
 from privsketch.formats import canonical_json, read_file, write_file
 from privsketch.noise.mechanism import OWN, REPLACED
 from privsketch.receipt import Receipt
@@ -232,10 +232,16 @@ def each_ballot(
             if wanted is None or source.digest in wanted:
                 yield what, source
             continue
-        data = read_file(source)
         if wanted is None:
-            yield what, Ballot(data, what)
-        elif hashlib.sha256(data).hexdigest() in wanted:
+            yield what, Ballot(read_file(source), what)
+            continue
+        if not os.path.isfile(source):  # a folder, a pipe that nobody writes to
+            continue
+        try:
+            data = read_file(source)
+        except PrivsketchError:
+            continue
+        if hashlib.sha256(data).hexdigest() in wanted:
             yield what, Ballot._verified(data, what) if is_verified else Ballot(data, what)
 
 

@@ -219,3 +219,7 @@ def _require_study_key(study_key: PublicKey, key: PublicKey) -> None:
         )
     if study_key.identity == key.identity:
         raise ParameterError("study_key: it must not be the key that signs the card")
+    try:
+        study_key.seal(b"", b"")  # else holders would find out after they have paid
+    except FileError:
+        raise ParameterError("study_key: nobody can seal anything to it") from None

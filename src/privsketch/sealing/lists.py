@@ -88,15 +88,22 @@ def check_ballots(
     Charges: nothing. No word is added up.
     """
     _require_study_key(study, key)
-    good, problems = [], []
+    found: dict[bytes, dict[str, str]] = {}  # what they are called, by contents and digests
+    problems = []
     for what, source in each_source(ballots):
         try:
+            if not isinstance(source, Ballot) and not os.path.isfile(source):
+                raise FileError(f"{what}: no file")
             ballot = source if isinstance(source, Ballot) else Ballot.load(source)
-            ballot.opened(study, key, what)
-            good.append(ballot.digest)
+            secret = hashlib.sha256(ballot.opened(study, key, what)).digest()
+            found.setdefault(secret, {})[ballot.digest] = what
         except PrivsketchError as error:
             problems.append(str(error))
-    content = {"study": study.digest, "ballots": sorted(set(good))}
+    good = [next(iter(names)) for names in found.values() if len(names) == 1]
+    # A tally would refuse them, after other tellers' keys were used up.
+    twins = [what for names in found.values() if len(names) > 1 for what in names.values()]
+    problems += [f"{what}: it has the same secret as another ballot" for what in twins]
+    content = {"study": study.digest, "ballots": sorted(good)}
     return CheckedBallots.from_bytes(signed_json(CHECKED, content, key)), problems
 
 
@@ -159,9 +166,15 @@ class ClosedList:
         study.require_open()
         _require_closer(study, key.public.identity, "key")
         wanted: set[str] | None = None
+        tellers = set()
         for one in checked:
-            one.require_of(study)
+            tellers.add(one.require_of(study))
             wanted = set(one.ballots) if wanted is None else wanted & set(one.ballots)
+        if tellers and len(tellers) < len(study.tellers):
+            raise StudyError(
+                f"checked: of {len(tellers)} of {len(study.tellers)} tellers; a ballot that one of "
+                "the others cannot open would end the study without a total"
+            )
         found: dict[str, str] = {}
         for what, ballot in each_ballot(ballots, wanted):
             holder = ballot.require_of(study, what).key.fingerprint

@@ -72,6 +72,13 @@ def kept(path: Path) -> bytes | None:
     return content
 
 
+def require_keepable(path: Path) -> None:
+    """Refuse a name that nothing could be written under, before anything is spent."""
+    folder = next(one for one in path.parents if os.path.lexists(one))
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise AccessError(f"{folder}: cannot be written, and what was sealed is to be kept there")
+
+
 def keep_once(path: Path, content: bytes) -> bytes:
     """Write something under a name, unless something stands there; what stands there, on disk."""
     found = kept(path)

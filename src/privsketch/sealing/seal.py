@@ -15,7 +15,7 @@ from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import LedgerName, entered
 from privsketch.sealing.ballots import Ballot, insecure_of, make_ballot, samplers_of
 from privsketch.sealing.cards import checked_alone
-from privsketch.sealing.once import ballot_slot, keep_once, kept
+from privsketch.sealing.once import ballot_slot, keep_once, kept, require_keepable
 from privsketch.sealing.splitting import as_words, with_checks
 from privsketch.sealing.study import SealedStudy
 from privsketch.signing.keys import Key, PublicKey
@@ -91,6 +91,7 @@ def seal(
         return Ballot.from_bytes(stored, str(slot))
     if study.is_late():
         raise StudyError(f"the last day to cast a ballot was {study.last_day} (UTC)")
+    require_keepable(slot)
     design = study.design
     missing_to_center = checked_missing(missing, design.schema)
     with entered(

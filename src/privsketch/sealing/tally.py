@@ -216,6 +216,11 @@ def mark_void(key: str) -> None:
         raise StudyError("this study key has tallied, or was about to; the study is not void")
 
 
+def is_marked_void(key: str) -> bool:
+    """Whether a study key was given up on this machine."""
+    return kept(teller_slot(key, "use")) == _VOID
+
+
 def _use_of(chosen: ClosedList) -> bytes:
     return b"list " + chosen.digest.encode("ascii")
 
@@ -226,15 +231,20 @@ def _require_accepted(study: SealedStudy, key: Key) -> int:
     if study.tellers[number].study_key != key.public:
         raise StudyError("ballots are opened with the study key, not with the long-lived one")
     study.require_open()
-    accepted = kept(teller_slot(key.fingerprint, "study"))
+    require_accepted(study, key.fingerprint)
+    return number
+
+
+def require_accepted(study: SealedStudy, study_key: str) -> None:
+    """Refuse a study key, by its fingerprint, that has not accepted this study on this machine."""
+    accepted = kept(teller_slot(study_key, "study"))
     if accepted is None:
         raise StudyError(
             "this study was not accepted on this machine, by this user, so that nobody can know "
-            "here whether its key has tallied before; tally where it was accepted"
+            "here whether its key has tallied before; go where it was accepted"
         )
     if accepted != study.digest.encode("ascii"):
         raise StudyError("this study key was accepted for another study")
-    return number
 
 
 def _require_unused(use: bytes | None, chosen: ClosedList) -> None:

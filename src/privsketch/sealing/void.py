@@ -19,9 +19,8 @@ from privsketch.receipt import Receipt
 from privsketch.sealing.files import digits, read_signed_json, signed_json
 from privsketch.sealing.seal import Trusted, what_of
 from privsketch.sealing.study import SealedStudy
-from privsketch.sealing.tally import mark_void
-from privsketch.signing.documents import read_small
-from privsketch.signing.keys import Key
+from privsketch.sealing.tally import is_marked_void, mark_void, require_accepted
+from privsketch.signing.keys import Key, fingerprint_of_file
 from privsketch.signing.signature import key_fingerprint, spoken
 from privsketch.signing.trusted import found_key, pinned_keys
 
@@ -89,16 +88,22 @@ def void_study(
 ) -> VoidStudy:
     """Give a study key up, destroy its file, and say so; refused if it may have tallied.
 
-    `study_key_file` is None only where there never was a file.
+    Where the study was accepted: elsewhere nobody knows whether the key has tallied.
+    `study_key_file` is None only where there never was a file. Whoever was interrupted may say it
+    again, without the file.
     """
     card = study.tellers[study.teller_of(key.public)]
     if card.key.identity != key.public.identity or card.study_key is None:
         raise StudyError("a study is given up with the teller's long-lived key")
     fingerprint = card.study_key.fingerprint
-    if study_key_file is not None:
+    require_accepted(study, fingerprint)
+    is_gone = study_key_file is None or (
+        is_marked_void(fingerprint) and not os.path.lexists(study_key_file)
+    )
+    if study_key_file is not None and not is_gone:
         _require_file_of(study_key_file, fingerprint)  # before the key is used up
     mark_void(fingerprint)
-    if study_key_file is not None:
+    if study_key_file is not None and not is_gone:
         _destroy(Path(study_key_file))
     content = {
         "study": study.digest,
@@ -110,8 +115,7 @@ def void_study(
 
 def _require_file_of(study_key_file: str | os.PathLike[str], fingerprint: str) -> None:
     """Refuse a file that is not that of this study key."""
-    data = read_small(study_key_file)
-    if f'"fingerprint": "{fingerprint}"'.encode("ascii") not in data:
+    if fingerprint_of_file(study_key_file) != fingerprint:
         raise ParameterError(f"{study_key_file}: not the study key of this teller; it stays")
 
 

@@ -337,6 +337,12 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
     return content(read_small(path, secret=True), "key", _KEY_FIELDS, what)["lock"] is not None
 
 
+def fingerprint_of_file(path: str | os.PathLike[str]) -> str:
+    """The fingerprint that a key file states, locked or not; refused if it is no key file."""
+    found = content(read_small(path, secret=True), "key", _KEY_FIELDS, os.fspath(path))
+    return str(found["fingerprint"])
+
+
 def _statement(name: str, keys: Mapping[str, bytes]) -> bytes:
     """What a key signs about itself."""
     told = {"name": name, "keys": {kind: value.hex() for kind, value in keys.items()}}

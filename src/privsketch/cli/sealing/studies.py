@@ -90,7 +90,8 @@ def enrol(
         say("next        send the card to whoever makes the study; nothing in it is secret")
         answer(written=[output], card=card_facts(card), study_key_file=None)
         return
-    path = study_key_file or output.with_suffix(".study.key")
+    # Beside the teller's own key: cards are put where everybody finds them.
+    path = study_key_file or key_file.parent / output.with_suffix(".study.key").name
     if path.is_symlink() or path.exists():
         raise AccessError(f"{path} exists; a key is never overwritten")
     require_writable(path)

@@ -287,6 +287,10 @@ class Sharing:
             return whole, alone
         needed = self.levels[level]
         found = [self._cost("outsiders", Fraction(needed, turnout))]
+        if self.colluding == 0:  # everybody knows its own noise
+            found.append(
+                self._cost("each of the other holders", Fraction(needed, max(turnout - 1, 1)))
+            )
         honest = turnout - self.colluding
         pooled = f"all tellers but one, with {self.colluding} of the holders"
         found.append(self._cost(pooled, Fraction(needed, honest)))

@@ -1,0 +1,153 @@
+"""People who do not play by the rules: nobody else pays, and nothing is taken back wrongly."""
+
+import os
+
+import numpy as np
+import pytest
+
+import privsketch as ps
+from privsketch.errors import AccessError, FileError, ParameterError, StudyError
+from privsketch.sealing import splitting
+from privsketch.sealing.lists import check_ballots
+from privsketch.sealing.void import void_study
+from privsketch.signing.keys import PublicKey, _statement
+from privsketch.signing.signature import sign_message
+from tests.sealed import People, cast, integers
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def people():
+    return People()
+
+
+@pytest.fixture
+def study(people):
+    return people.open_study(last_day="2020-01-01")
+
+
+@pytest.fixture
+def ballots(people, study):
+    rng = np.random.default_rng(0)
+    return [cast(study, integers(rng, study), key) for key in people.holders]
+
+
+def tallied(people, study, ballots):
+    closed = people.closed(study, ballots)
+    return people.tallies(study, ballots, closed)
+
+
+def test_a_key_that_tallied_is_not_given_up_elsewhere(people, study, ballots, monkeypatch):
+    """Another machine does not know of the tally: its word would take everybody's costs back."""
+    tallied(people, study, ballots)
+    with pytest.raises(StudyError, match="has tallied"):
+        void_study(study, key=people.tellers[0], study_key_file=None)
+    monkeypatch.setenv("PRIVSKETCH_HOME", os.environ["PRIVSKETCH_HOME"] + "-elsewhere")
+    with pytest.raises(StudyError, match="not accepted on this machine"):
+        void_study(study, key=people.tellers[0], study_key_file=None)
+
+
+def test_no_other_file_is_destroyed_in_the_place_of_a_key(people, study, tmp_path):
+    card = study.tellers[0]
+    card.save(tmp_path / "t.card")
+    (tmp_path / "t.card").chmod(0o600)
+    with pytest.raises(FileError):
+        void_study(study, key=people.tellers[0], study_key_file=tmp_path / "t.card")
+    assert (tmp_path / "t.card").exists()
+
+
+def test_an_interrupted_void_is_said_again(people, study, tmp_path, monkeypatch):
+    place = study.teller_of(people.tellers[0].public)
+    fresh = next(k for k in people.study_keys if k.public == study.tellers[place].study_key)
+    fresh.save(tmp_path / "study.key", passphrase=None)
+    arguments = {"key": people.tellers[0], "study_key_file": tmp_path / "study.key"}
+    with monkeypatch.context() as patch:
+
+        def broken(*arguments):
+            raise KeyboardInterrupt
+
+        patch.setattr("privsketch.sealing.void.signed_json", broken)
+        with pytest.raises(KeyboardInterrupt):
+            void_study(study, **arguments)
+    assert not (tmp_path / "study.key").exists()
+    assert void_study(study, **arguments).require_of(study) == place
+
+
+@pytest.mark.parametrize(("kind", "bad"), [("x25519", bytes(32)), ("mlkem768", b"\xff" * 1184)])
+def test_a_card_with_a_key_that_nobody_can_have_is_refused(people, kind, bad):
+    """Its holder has signed it: without this, others would find out when they have paid."""
+    fresh = people.study_keys[0]
+    keys = {**fresh.public.keys, kind: bad}
+    signature = sign_message(fresh._secrets["ed25519"], _statement("teller 0", keys))
+    with pytest.raises(ParameterError, match="nobody can seal"):
+        ps.Card.teller(
+            people.design,
+            key=people.tellers[0],
+            study_key=PublicKey("teller 0", keys, signature),
+        )
+
+
+def test_where_nothing_can_be_kept_nothing_is_spent(people, tmp_path, monkeypatch):
+    study = people.open_study()
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "file"))
+    book = ps.Ledger.create(tmp_path / "book.ledger")
+    book.add("visits", epsilon=1.0, delta=1e-5)
+    with pytest.raises(AccessError):
+        ps.seal(
+            np.zeros((10, 2)),
+            study,
+            key=people.holders[0],
+            accept_alone=100.0,
+            trusted=people.trusted,
+            ledger=(book.path, "visits"),
+        )
+    assert not book.entries("visits")
+
+
+def test_ballots_with_one_secret_are_left_out_before_any_key_is_used(
+    people, study, ballots, monkeypatch
+):
+    """The first teller would refuse them, and the last one, whose key is used up, would not."""
+    rng = np.random.default_rng(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(splitting, "_random", lambda n: b"7" * n)
+        twins = [cast(study, integers(rng, study), key) for key in people.holders[:2]]
+    all_of_them = [*twins, *ballots[2:]]
+    checked = [check_ballots(study, all_of_them, key=key) for key in people.study_keys]
+    assert sorted(len(one.ballots) for one, _ in checked) == [2, 4]
+    assert sorted(len(problems) for _, problems in checked) == [0, 2]
+
+
+def test_a_list_waits_for_all_tellers(people, study, ballots):
+    checked = [check_ballots(study, ballots, key=key)[0] for key in people.study_keys]
+    with pytest.raises(StudyError, match="1 of 2 tellers"):
+        ps.ClosedList.of(study, ballots, key=people.owner, checked=checked[:1])
+    assert ps.ClosedList.of(study, ballots, key=people.owner, checked=checked).ballots
+
+
+def test_a_mailbox_may_hold_anything(people, study, ballots, tmp_path):
+    box = tmp_path / "mailbox"
+    box.mkdir()
+    for number, ballot in enumerate(ballots):
+        ballot.save(box / f"{number}.ballot")
+    (box / "folder.ballot").mkdir()
+    (box / "link.ballot").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(box / "pipe.ballot")
+    with open(box / "large.ballot", "wb") as stream:
+        stream.truncate(2**33)
+    checked = [check_ballots(study, [box], key=key) for key in people.study_keys]
+    assert all(len(problems) == 4 for _, problems in checked)
+    closed = ps.ClosedList.of(study, [box], key=people.owner, checked=[one for one, _ in checked])
+    assert len(people.tallies(study, [box], closed)) == 2
+
+
+def test_holders_who_know_their_own_noise_are_told_of():
+    people = People(options={"min_holders": 4, "colluding": 0})
+    costs = {cost.who: cost for cost in people.made().sharing.costs()}
+    each, outsiders = costs["each of the other holders"], costs["outsiders"]
+    assert each.rho == pytest.approx(outsiders.rho * 4 / 3)
