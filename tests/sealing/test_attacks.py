@@ -7,8 +7,11 @@ import pytest
 
 import privsketch as ps
 from privsketch.errors import AccessError, FileError, ParameterError, StudyError
+from privsketch.noise.mechanism import REPLACED
 from privsketch.sealing import splitting
+from privsketch.sealing.ballots import make_ballot
 from privsketch.sealing.lists import check_ballots
+from privsketch.sealing.splitting import as_words, with_checks
 from privsketch.sealing.void import void_study
 from privsketch.signing.keys import PublicKey, _statement
 from privsketch.signing.signature import sign_message
@@ -128,6 +131,27 @@ def test_a_list_waits_for_all_tellers(people, study, ballots):
     with pytest.raises(StudyError, match="1 of 2 tellers"):
         ps.ClosedList.of(study, ballots, key=people.owner, checked=checked[:1])
     assert ps.ClosedList.of(study, ballots, key=people.owner, checked=checked).ballots
+
+
+def test_a_holder_who_casts_two_ballots_stops_nobody(people, study, ballots):
+    second = cast(study, integers(np.random.default_rng(2), study), people.holders[0])
+    checked = [check_ballots(study, [second, *ballots], key=key)[0] for key in people.study_keys]
+    with pytest.raises(StudyError, match="second ballot"):
+        people.closed(study, [second, *ballots])
+    lists = [
+        ps.ClosedList.of(study, given, key=people.owner, checked=checked)
+        for given in ([second, *ballots], [*ballots, second])
+    ]
+    assert lists[0].digest == lists[1].digest
+    assert len(lists[0].ballots) == 4
+
+
+def test_a_ballot_that_says_it_is_a_test_marks_no_total(people, study, ballots):
+    words = with_checks(as_words(integers(np.random.default_rng(3), study)), study.weights)
+    odd = make_ballot(study, words, people.holders[0], REPLACED)
+    checked, problems = check_ballots(study, [odd, *ballots[1:]], key=people.study_keys[0])
+    assert len(checked.ballots) == 3
+    assert "replaced for a test" in problems[0]
 
 
 def test_a_mailbox_may_hold_anything(people, study, ballots, tmp_path):

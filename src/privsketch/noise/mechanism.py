@@ -286,9 +286,14 @@ def _is_bulk(values: Integers, law: NoiseLaw) -> bool:
     return values.ndim == 2 or is_long
 
 
+def is_replaced() -> bool:
+    """Whether noise is replaced for a test, in this context."""
+    return _sampler.get() is not _exact_sampler
+
+
 def _sampler_name(values: Integers, law: NoiseLaw) -> str:
     """Whose sampler draws from a law: what receipts say."""
-    if _sampler.get() is not _exact_sampler:
+    if is_replaced():
         return REPLACED
     if law.kind == "choice":
         return OPENDP
