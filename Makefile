@@ -4,11 +4,16 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-quick lint bench papers docs clean
+.PHONY: demo demo-sealed test test-quick lint bench papers docs clean
 
 # Five hospitals, their sketches, a model and a report: half a minute.
 demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
+
+# The same hospitals with the noise of one among them: every part in a process and folder of its own.
+demo-sealed: $(VENV)/sealed.done
+	rm -rf demo-sealed-output
+	$(RUN)/privsketch demo --sealed --output demo-sealed-output
 
 # Everything that must hold, with the branches that quick tests cover, and the package as users get
 # it: about ten minutes on two cores. Counting branches of slow tests too would take four more.
@@ -50,9 +55,13 @@ $(VENV)/demo.done: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP_INSTALL) -e ".[plot]"
 	touch $@
 
-$(VENV)/dev.done: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP_INSTALL) -e ".[dev]"
+$(VENV)/sealed.done: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP_INSTALL) -e ".[plot,sealed]"
 	touch $@ $(VENV)/demo.done
 
+$(VENV)/dev.done: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP_INSTALL) -e ".[dev]"
+	touch $@ $(VENV)/demo.done $(VENV)/sealed.done
+
 clean:
-	rm -rf $(VENV) .venv-peers demo-output papers-output
+	rm -rf $(VENV) .venv-peers demo-output demo-sealed-output papers-output

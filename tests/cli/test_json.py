@@ -27,7 +27,10 @@ TALLY = ["s.study", "h0.ballot", "h1.ballot", "--list", "s.closed"]
 # Runs of every command, at least one each, in a folder as `files` makes it. A new command gets a
 # line here and a schema in docs/json.
 EXAMPLES = {
-    "demo": [["--records", 100, "-o", "demo"]],
+    "demo": [
+        ["--records", 100, "-o", "demo"],
+        ["--sealed", "--records", 300, "-o", "sealed"],
+    ],
     "schema draft": [["table.parquet", "-o", "draft.json"], ["one.csv", "-o", "one.json"]],
     "schema check": [["schema.json"], ["schema.json", "table.parquet"]],
     "check": [["schema.json", "table.parquet"], ["study.json", "data.npy"]],

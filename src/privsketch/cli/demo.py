@@ -124,14 +124,14 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
     started = time.perf_counter()
     say("Five hospitals have tables of visits that may not move: several visits a patient,")
     say("numbers in their units, a ward, yes and no, dates, and missing values.")
-    paths = _write_tables(folder, n_records)
+    paths = write_tables(folder, n_records)
 
     say("\nThey write down what is public about such a table: schema.json", bold=True)
     SCHEMA.save(folder / "schema.json")
     columns = [json.dumps(column.to_json()) for column in SCHEMA.columns]
-    say(_indent("\n".join([*columns[:2], "...", *columns[-3:]])))
+    say(indent("\n".join([*columns[:2], "...", *columns[-3:]])))
 
-    _step(
+    step(
         "They agree on a public recipe",
         f"privsketch design -k {N_CLUSTERS} --schema schema.json --epsilon {EPSILON} "
         f"--delta {DELTA} --records {n_records} --seed 7 -o study.json",
@@ -144,16 +144,16 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
         random_state=7,
     )
     design.save(folder / "study.json")
-    say(_indent(design.describe()))
+    say(indent(design.describe()))
 
-    _step(
+    step(
         "Every site has a ledger, and states the most that may ever be spent on its visits",
         f"privsketch ledger create site-1.ledger; privsketch ledger add site-1.ledger visits "
         f"--epsilon {LIMIT} --delta {LIMIT_DELTA} --person {SCHEMA.person}",
     )
     ledgers = [_new_ledger(path.with_suffix(".ledger")) for path in paths]
 
-    _step(
+    step(
         "Every site reads its table once and publishes a sketch: one visit of each patient counts",
         "privsketch sketch study.json site-1.csv -o site-1.sketch --ledger site-1.ledger",
     )
@@ -175,13 +175,13 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
     (standing,) = ledgers[0].datasets()
     say(f"    the ledger of site-1 has {standing.limit.left_text(standing.spent)} left")
 
-    _step("The collector adds them up", "privsketch merge site-*.sketch -o all.sketch")
+    step("The collector adds them up", "privsketch merge site-*.sketch -o all.sketch")
     total = ps.merge(ps.Sketch.load(path.with_suffix(".sketch")) for path in paths)
     total.save(folder / "all.sketch")
-    say(_indent(total.receipt.describe()))
+    say(indent(total.receipt.describe()))
 
     title = "Five hospitals, six groups"
-    _step(
+    step(
         "The analyst learns clusters from the sum alone",
         f"privsketch learn all.sketch -k {N_CLUSTERS} -o model.json --report report.html",
     )
@@ -189,9 +189,9 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
         model = ps.learn_kmeans(total, N_CLUSTERS)
     model.save(folder / "model.json")
     save_report(model, total, folder / "report.html", title=title)
-    say(_indent(model.describe()))
+    say(indent(model.describe()))
 
-    _step(
+    step(
         "The sketch is paid for: further questions cost nothing. How many groups are there?",
         "privsketch learn all.sketch -k auto",
     )
@@ -199,7 +199,7 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
         number = ps.learn_kmeans(total, "auto").n_clusters
     say(f"    {number} clusters explain the sketch")
 
-    _step(
+    step(
         "And what would such records look like? A Gaussian mixture makes synthetic ones",
         "privsketch learn all.sketch --task gaussian-mixture --covariance-type diag --n-init 1 "
         "-o mixture.json --report mixture.html",
@@ -208,13 +208,13 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
         mixture = ps.learn_gaussian_mixture(total, N_CLUSTERS, covariance_type="diag", n_init=1)
     mixture.save(folder / "mixture.json")
     save_report(mixture, total, folder / "mixture.html", title=f"{title}, as a mixture")
-    say(_indent(_write_synthetic(mixture, folder / "synthetic.csv")))
+    say(indent(_write_synthetic(mixture, folder / "synthetic.csv")))
     say("    1,000 of them, free to publish, are in synthetic.csv")
 
-    _step("How good is it? Only a demo can tell, because its records are public", None)
+    step("How good is it? Only a demo can tell, because its records are public", None)
     with spinner("k-means on all records"):
-        records = np.concatenate([_kept_records(path) for path in paths])
-        ratio = _compare(records, model)
+        records = np.concatenate([kept_records(path) for path in paths])
+        ratio = error_ratio(records, model)
     say(
         f"    squared error {ratio:.3f} times that of k-means on the {len(records):,} records that "
         "counted"
@@ -231,6 +231,7 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
             fingerprint=study.fingerprint,
             n_clusters_found=number,
             error_ratio=ratio,
+            error_ratio_apart=None,
             seconds=time.perf_counter() - started,
             **model_facts(model),
         )
@@ -244,7 +245,7 @@ def _new_ledger(path: Path) -> ps.Ledger:
     return ledger
 
 
-def _write_tables(folder: Path, n_patients: int) -> list[Path]:
+def write_tables(folder: Path, n_patients: int) -> list[Path]:
     """A CSV file for the first site, Parquet for the others: every site has its own ways."""
     import pyarrow.csv
     import pyarrow.parquet
@@ -282,13 +283,14 @@ def _write_synthetic(mixture: ps.GaussianMixtureModel, path: Path) -> str:
     return "\n".join(lines)
 
 
-def _kept_records(path: Path) -> npt.NDArray[np.float64]:
+def kept_records(path: Path) -> npt.NDArray[np.float64]:
     """Encoded records of a table, one of each patient."""
     blocks = read_blocks(path, SCHEMA.dim, schema=SCHEMA)
     return np.concatenate([np.asarray(block, dtype=np.float64) for block in blocks])
 
 
-def _compare(records: npt.NDArray[np.float64], model: ps.ClusterModel) -> float:
+def error_ratio(records: npt.NDArray[np.float64], model: ps.ClusterModel) -> float:
+    """Squared error of centers over that of k-means on the records."""
     from sklearn.cluster import KMeans
 
     plain = KMeans(model.n_clusters, n_init=3, random_state=0).fit(records)
@@ -296,11 +298,13 @@ def _compare(records: npt.NDArray[np.float64], model: ps.ClusterModel) -> float:
     return float(np.square(records - ours).sum() / plain.inertia_)
 
 
-def _step(title: str, command: str | None) -> None:
+def step(title: str, command: str | None) -> None:
+    """Say what comes next, and the command that does it."""
     say(f"\n{title}", bold=True)
     if command is not None:
         say(f"  $ {command}", fg="cyan")
 
 
-def _indent(text: str) -> str:
+def indent(text: str) -> str:
+    """Lines of an answer below the command that gave it."""
     return "\n".join(f"    {line}" for line in text.splitlines())

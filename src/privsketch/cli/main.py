@@ -117,9 +117,15 @@ def main() -> None:
     show_default=True,
     help="Patients of each of the five sites.",
 )
+@click.option("--sealed", is_flag=True, help="With the noise of one release among all five.")
 @JSON
-def demo(output: Path, records: int) -> None:
+def demo(output: Path, records: int, sealed: bool) -> None:
     """Five hospitals, one study: schema, sketch, merge, learn, report."""
+    if sealed:
+        from privsketch.cli.sealing.demo import run_sealed_demo
+
+        run_sealed_demo(output, records)
+        return
     with reported_spending() as spending:
         from privsketch.cli.demo import run_demo
 

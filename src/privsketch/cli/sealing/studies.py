@@ -45,7 +45,8 @@ FORCE = click.option("--force", is_flag=True, help="Replace an existing output."
     "--study-key",
     "study_key_file",
     type=PATH,
-    help="With --teller: file of the new key; the card's name with .study.key if left out.",
+    help="With --teller: file of the new key; beside your own key if left out, with the card's "
+    "name and .study.key.",
 )
 @output_option("File of the card.")
 @PASSPHRASE_FILE
