@@ -11,6 +11,7 @@ from privsketch.errors import FileError, MergeError
 from privsketch.formats import pack_sketch, unpack_sketch
 from privsketch.learning.problem import problem_of
 from privsketch.noise.sharing.plan import plan_sharing
+from privsketch.report.html import save_report
 from privsketch.sketching.build import engine_sums
 from privsketch.sketching.joined import joined_sketch
 from privsketch.sketching.limits import why_impossible
@@ -228,3 +229,11 @@ def test_holders_of_a_sharing_design_can_release_by_themselves():
         alone = ps.sketch(records_of(0), design)
     assert alone.n_records == 4000
     assert alone.noise_variance == design.noise_std**2
+
+
+def test_a_report_tells_that_noise_is_shared(tmp_path):
+    total = joined(design_of())
+    save_report(ps.learn_kmeans(total, 3, n_init=1), total, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "holders in the sum, with shared noise" in page
+    assert "sketches added up" not in page

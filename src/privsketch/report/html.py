@@ -98,7 +98,7 @@ def _sketch_parts(
     receipt = model.receipt
     cards = [
         *content.cards[:2],
-        (f"{len(sketch.ids)}", "sketch added up" if len(sketch.ids) == 1 else "sketches added up"),
+        (f"{len(sketch.ids)}", _added_up(sketch)),
         (number_text(receipt.epsilon), f"epsilon, with delta = {number_text(receipt.delta)}"),
         *content.cards[2:],
     ]
@@ -126,6 +126,13 @@ def _sketch_parts(
         _design_details(sketch.design),
         _footer(f"design {sketch.design.fingerprint[:16]}", receipt, made),
     ]
+
+
+def _added_up(sketch: Sketch) -> str:
+    """What the sum is of."""
+    if sketch.shared:
+        return "holders in the sum, with shared noise"
+    return "sketch added up" if len(sketch.ids) == 1 else "sketches added up"
 
 
 def _schema_parts(schema: Schema | None) -> list[str]:

@@ -106,7 +106,7 @@ def _played(study: SealedStudy, n_ballots: int, told: Callable[[str], None]) -> 
     for key in tellers:
         played.accept(key)
     told(f"{n_ballots} holders seal made-up records")
-    rng = np.random.default_rng()
+    rng = np.random.default_rng()  # of records that nobody has; noise has its own function
     sums = [exact_sums([_made_up(design, rng)], design, n_threads=1) for _ in range(n_ballots)]
     ballots = [
         sealed_sums(played, found, key, key.name)
