@@ -55,6 +55,8 @@ class Problem:
         Whether the sums were made of signs, whose harmonics are noise too.
     repetition : float
         How often a record counts; n records vary like n / repetition of them.
+    uniform : bool
+        Whether the noise is uniform in a cube: that of one release, not of a sum of several.
     """
 
     frequencies: Floats
@@ -64,6 +66,7 @@ class Problem:
     high: Floats
     one_bit: bool = False
     repetition: float = 1.0
+    uniform: bool = False
 
 
 def checked_sketch(sketch: Sketch) -> Sketch:
@@ -99,6 +102,7 @@ def problem_of(sketch: Sketch) -> Problem:
         high=half_widths,
         one_bit=design.mapping.dithered,
         repetition=sketch.repetition,
+        uniform=design.noise == "cube" and len(sketch.ids) == 1,
     )
 
 

@@ -57,7 +57,7 @@ def refine(
     iterations bring next to nothing of that.
     """
     n_atoms = atoms.size
-    scale = np.concatenate([each.ravel() for each in _curvature_scales(target, atoms)])
+    scale = np.concatenate([each.ravel() for each in curvature_scales(target, atoms)])
     # No distribution on an interval has a larger variance than this.
     largest = (high - low) ** 2 / 4
     if atoms.variances.shape[1] == 1:
@@ -94,7 +94,7 @@ def refine(
     return found, value, n_evaluations
 
 
-def _curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floats]:
+def curvature_scales(target: Target, atoms: Atoms) -> tuple[Floats, Floats, Floats]:
     """Square roots of the Gauss-Newton diagonal for weights, centers, variances."""
     n_atoms, dim = atoms.centers.shape
     squares = target.squares.astype(np.float64)

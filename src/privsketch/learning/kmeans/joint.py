@@ -29,6 +29,7 @@ from privsketch._parallel import one_thread
 from privsketch._typing import Floats
 from privsketch.errors import ParameterError
 from privsketch.learning.kmeans.pruning import prune
+from privsketch.learning.powers import refine_powers
 from privsketch.learning.problem import Atoms, Problem, Target, cost, make_target, residual_vector
 from privsketch.learning.refine import Overview, find_overview, refine
 from privsketch.learning.uncertainty import Solution, Uncertainty, assess_fit
@@ -141,17 +142,22 @@ def _decode(problem: Problem, n_clusters: int, rng: np.random.Generator, n_init:
         density = grown or density
         n_evaluations += n_rich + n_more + n_grown
     atoms, value, n_polish = refine(target, atoms, low, high, n_iterations=POLISH_ITERATIONS)
+    n_evaluations += n_polish
     uncertainty = best.uncertainty
     if not best.explains:
         density = atoms if density is None else density
         value = cost(target, density)
         uncertainty = assess_fit(problem, density, unit, rng)
+    elif problem.uniform:
+        noise_std = float(np.sqrt(problem.noise_variance)) / unit
+        atoms, n_polish = refine_powers(target, atoms, low, high, noise_std)
+        n_evaluations += n_polish
     return Solution(
         atoms=atoms.scaled(unit),
         density=(density or atoms).scaled(unit),
         residual=value * unit**2,
         uncertainty=uncertainty.scaled(unit),
-        n_evaluations=n_evaluations + n_polish,
+        n_evaluations=n_evaluations,
     )
 
 
