@@ -2,6 +2,7 @@
 
     python -m benchmarks worlds                        200 studies
     python -m benchmarks worlds --first 5000 --studies 50 --output worlds.jsonl
+    python -m benchmarks worlds --sketches             waves, cells, and which the planner takes
 
 A study is drawn from its number alone: a kind of records, columns, clusters, records, a budget with
 or without a delta. Every method runs once, and its cost on the raw records over that of the best
@@ -110,6 +111,31 @@ def measured(number: int) -> dict[str, Any]:
     return {**study, "auto": choice.method, "ratios": found}
 
 
+def sketched(number: int) -> dict[str, Any] | None:
+    """The same for sketches of both feature maps; "auto" is the one that is planned."""
+    study, records = drawn(number)
+    k, dim = study["n_clusters"], study["dim"]
+    if dim > CELL_DIMS:
+        return None
+    plain = KMeans(k, n_init=3, random_state=0).fit(records)
+
+    def planned(feature_map: str | None) -> ps.Design:
+        return ps.Design.plan(
+            n_components=k,
+            domain=ps.Box(-1, 1, dim=dim),
+            budget=ps.Budget(study["epsilon"], study["delta"]),
+            n_records=study["n_records"],
+            random_state=number,
+            feature_map=feature_map,
+        )
+
+    found = {}
+    for name in ("fourier", "cells"):
+        model = ps.learn_kmeans(ps.sketch(records, planned(name)), k)
+        found[name] = cost(records, model.centers) / max(plain.inertia_, 1e-12)
+    return {**study, "auto": planned(None).feature_map, "ratios": found}
+
+
 def lines(studies: list[dict[str, Any]]) -> Iterator[str]:
     """A table: regrets by group and method, means of logarithms."""
     heads = (
@@ -127,7 +153,7 @@ def lines(studies: list[dict[str, Any]]) -> Iterator[str]:
     yield "|---|---" + "|---:" * (len(heads) - 2) + "|"
     for group, belongs in GROUPS.items():
         inside = [study for study in studies if belongs(study)]
-        for method in ("auto", "sketch", "pipeline", "cells", "grid", "lloyd"):
+        for method in ("auto", "sketch", "pipeline", "fourier", "cells", "grid", "lloyd"):
             regrets = []
             for study in inside:
                 ratios = study["ratios"]
@@ -146,6 +172,7 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--studies", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first study")
+    parser.add_argument("--sketches", action="store_true", help="feature maps, not methods")
     parser.add_argument("--output", type=Path, help="file of lines of JSON to add to")
     parser.add_argument("--read", type=Path, nargs="*", help="files to make the table from")
     arguments = parser.parse_args()
@@ -156,7 +183,10 @@ def main() -> None:
     else:
         studies = []
         for number in range(arguments.first, arguments.first + arguments.studies):
-            studies.append(measured(number))
+            study = sketched(number) if arguments.sketches else measured(number)
+            if study is None:
+                continue
+            studies.append(study)
             if arguments.output is not None:
                 with arguments.output.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(studies[-1]) + "\n")

@@ -188,7 +188,7 @@ def test_a_cluster_that_one_source_has_alone():
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0])
 def test_few_records_and_much_noise_raise_nothing(epsilon):
-    design = planned(budget=ps.Budget(epsilon=epsilon, delta=1e-6))
+    design = planned(budget=ps.Budget(epsilon=epsilon, delta=1e-6), feature_map="fourier")
     few = [site(design, f"{n} records", n=n) for n in (0, 1, 5)]
     found = ps.compare([*few, site(design, "a"), site(design, "b")])
     assert not found.alarms

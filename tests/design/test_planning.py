@@ -377,3 +377,48 @@ def test_the_tiniest_budgets_are_planned_for_or_refused_for_what_they_are():
     assert math.isfinite(tiny.noise_std)
     with pytest.raises(ps.PrivsketchError, match="a larger epsilon"):
         ps.Design.plan(n_components=2, domain=domain, budget=ps.Budget(1e-12, 0.0))
+
+
+class TestCellsAreTakenWhereWavesDrown:
+    @staticmethod
+    def planned(**overrides):
+        study = {
+            "n_components": 8,
+            "domain": ps.Box(-1, 1, dim=2),
+            "budget": ps.Budget(0.1),
+            "n_records": 3000,
+            "random_state": 0,
+        }
+        return ps.Design.plan(**{**study, **overrides})
+
+    def test_by_the_forecast_of_waves(self):
+        for epsilon, expected in ((0.05, "cells"), (0.1, "cells"), (30.0, "fourier")):
+            design = self.planned(budget=ps.Budget(epsilon))
+            waves = self.planned(budget=ps.Budget(epsilon), feature_map="fourier").forecast()
+            assert design.feature_map == expected
+            assert (waves.rsse_low > 1.05) == (expected == "cells")
+
+    @pytest.mark.parametrize(
+        "stated",
+        [
+            {"n_features": 300},
+            {"noise": "laplace"},
+            {"frequency_scale": (0.01, 0.5)},
+            {"frequencies": "multi-scale"},
+            {"masks": "uniform:10"},
+            {"feature_map": "fourier"},
+            {"task": "gaussian-mixture"},
+            {"domain": ps.Ball(dim=2, radius=1.0)},
+            {"domain": ps.Box(-1, 1, dim=9)},
+            {"n_records": None},
+        ],
+        ids=str,
+    )
+    def test_what_speaks_of_waves_gets_them(self, stated):
+        assert self.planned(**stated).feature_map == "fourier"
+
+    def test_a_schema_of_numbers_is_a_box_and_labels_are_not(self):
+        numbers = [ps.Number("age", 0, 100), ps.Number("weight", 30, 150)]
+        assert self.planned(domain=ps.Schema(numbers)).feature_map == "cells"
+        labels = [*numbers, ps.Flag("smokes")]
+        assert self.planned(domain=ps.Schema(labels)).feature_map == "fourier"

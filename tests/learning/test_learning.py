@@ -194,11 +194,18 @@ def test_bad_arguments(arguments, message):
 
 def test_a_fit_of_noise_raises_concerns():
     X = mixture(5, 8, 300, 9)
-    design = plan(5, ps.Box(-8, 8, dim=8), n_records=300)
+    design = plan(5, ps.Box(-8, 8, dim=8), n_records=300, feature_map="fourier")
     assert "hopeless" in design.describe()
     assert any("noise" in text for text in ps.learn_kmeans(ps.sketch(X, design), 5).concerns)
     empty = ps.learn_kmeans(ps.sketch(X[:0], design), 5)
     assert any("noise" in text for text in empty.concerns)
+
+
+def test_what_is_planned_where_waves_drown_says_what_it_costs():
+    X = mixture(5, 8, 300, 9)
+    design = plan(5, ps.Box(-8, 8, dim=8), n_records=300)
+    assert design.feature_map == "cells"
+    assert any("k-means cost" in text for text in ps.learn_kmeans(ps.sketch(X, design), 5).concerns)
 
 
 def test_a_domain_far_too_wide_raises_concerns():

@@ -275,6 +275,7 @@ class Run:
             budget=account.budget("sketch", many=True).of_anybody,
             n_records=n_records,
             random_state=self.seed,
+            feature_map="fourier",
             noise=None if account.shares.is_pure else "gaussian",  # whose rho is what is charged
         )
         released = sketch(blocks, design, missing=missing, n_threads=self.n_threads, ledger=STEP)

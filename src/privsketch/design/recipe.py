@@ -295,9 +295,11 @@ class Design:
             with Gaussian noise, more where it dominates, less with pure noise, which grows
             faster with the size.
         feature_map : {"fourier", "one-bit", "cells", "quadratic", "second-moments"}, optional
-            Fourier features for clusters and mixtures; "cells", noisy counts of a grid, for a
-            few columns. For principal components the one of least predicted error: all second
-            moments where those are affordable, else quadratic features.
+            Fourier features for clusters and mixtures; "cells", noisy counts of a grid, for
+            clusters of up to 8 columns of numbers where noise is expected to cost Fourier features
+            more than a twentieth and nothing is stated that only these have. For principal
+            components the one of least predicted error: all second moments where those are
+            affordable, else quadratic features.
         noise : {"gaussian", "cube", "laplace"}, optional
             The one of least predicted error if left out: nearly always Gaussian if
             delta > 0, else the cube, which is pure.

@@ -251,6 +251,7 @@ def _sketch_design(
             domain=Ball(dim=dim, radius=1.0),
             budget=_part(budget, share).of_anybody,
             n_records=n_records,
+            feature_map="fourier",
             drawn=False,
         )
     except ParameterError:
