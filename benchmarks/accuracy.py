@@ -111,6 +111,7 @@ def paired(
                 n_records=len(records),
                 random_state=seed,
                 n_features=None if features is None else features * k * dim,
+                feature_map="fourier",
                 frequency_scale=scale,
             )
             sketch = ps.sketch(records, design)
