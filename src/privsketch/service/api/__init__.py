@@ -1,0 +1,1 @@
+"""REST: addresses below /api/v1, what they take and give."""
