@@ -60,7 +60,7 @@ class World:
         if self._client is None:
             from starlette.testclient import TestClient
 
-            from privsketch.service.app import make_app
+            from privsketch.service.web.app import make_app
 
             self._client = TestClient(make_app(self.collector), raise_server_exceptions=False)
         return self._client

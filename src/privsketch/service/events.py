@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,40 +21,11 @@ from sqlalchemy import Connection, RowMapping, insert, select, update
 
 from privsketch.errors import CollectorError, FileError
 from privsketch.formats import canonical_json
+from privsketch.service.chain import START, Event, digest_of, require_chain
 from privsketch.service.store.engine import Store
 from privsketch.service.store.tables import chains, events, uploads
 
-_LABEL = b"privsketch event v1\0"
-START = "0" * 64  # what the first event of a chain names
-
-
-@dataclass(frozen=True)
-class Event:
-    """One thing that happened.
-
-    Attributes
-    ----------
-    number : int
-        From 1 on, without gaps.
-    at : int
-        Milliseconds since 1970, UTC.
-    member : str or None
-        Who did it; None is somebody at the machine itself.
-    act : str
-        What was done, in a word or two.
-    facts : dict
-        About what, as plain JSON values.
-    previous, digest : str
-        That of the event before, and its own.
-    """
-
-    number: int
-    at: int
-    member: str | None
-    act: str
-    facts: dict[str, Any]
-    previous: str
-    digest: str
+UPLOADED = "uploaded"
 
 
 def now() -> int:
@@ -98,21 +69,6 @@ def add_event(
     return Event(number, at, member, act, facts, previous, digest)
 
 
-def digest_of(
-    study: str,
-    number: int,
-    at: int,
-    member: str | None,
-    act: str,
-    facts: dict[str, Any],
-    previous: str,
-) -> str:
-    """SHA-256 of everything an event says, in hex."""
-    told = {"study": study, "number": number, "at": at, "member": member}
-    told |= {"act": act, "facts": facts, "previous": previous}
-    return hashlib.sha256(_LABEL + canonical_json(told)).hexdigest()
-
-
 def events_of(
     store: Store, study: str, *, after: int = 0, n_events: int | None = None
 ) -> list[Event]:
@@ -125,22 +81,6 @@ def events_of(
     )
     with store.reading() as connection:
         return [_from_row(row) for row in connection.execute(query).mappings()]
-
-
-def require_chain(
-    study: str, chain: Iterable[Event], *, previous: str = START, after: int = 0
-) -> str:
-    """The digest at the end of a chain; an error unless every event names the one before."""
-    for event in chain:
-        digest = digest_of(
-            study, event.number, event.at, event.member, event.act, event.facts, previous
-        )
-        if (event.number, event.previous, event.digest) != (after + 1, previous, digest):
-            raise FileError(
-                f"events of {study or 'the collector'}: number {after + 1} is missing or altered"
-            )
-        previous, after = digest, event.number
-    return previous
 
 
 @dataclass(frozen=True)
@@ -179,9 +119,6 @@ def verify_store(store: Store) -> Verified:
             if told:
                 raise FileError(f"study {study}: upload {next(iter(told))[:16]} is missing")
     return Verified(len(ends), n_events, n_uploads)
-
-
-UPLOADED = "uploaded"
 
 
 def _each_upload(connection: Connection, study: str) -> Iterator[tuple[str, int]]:

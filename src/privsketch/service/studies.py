@@ -166,6 +166,14 @@ def close_study(store: Store, name: str, *, by: Member | None = None) -> Study:
         return study_in(connection, name)
 
 
+def parse_day(text: str) -> date:
+    """A day as people write it."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ParameterError("last_day", text, "expected a date, like 2026-12-31") from None
+
+
 @lru_cache(maxsize=64)
 def design_of(data: bytes) -> Design:
     """A design from its bytes, with what was computed of it before."""

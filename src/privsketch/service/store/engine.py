@@ -55,6 +55,13 @@ class Store:
         """Give all connections back."""
         self._engine.dispose()
 
+    def finish_file(self) -> None:
+        """Leave one file of SQLite, with everything in it."""
+        with self._engine.connect() as connection:
+            raw = connection.connection.dbapi_connection
+            if raw is not None:
+                raw.cursor().execute("PRAGMA journal_mode = DELETE")
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one state of everything, and changes nothing."""

@@ -10,9 +10,9 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from privsketch.errors import CollectorError
 from privsketch.service.collector import Collector
-from privsketch.service.limits import Buckets, Gate, too_large
 from privsketch.service.members import Member, authenticate
 from privsketch.service.settings import Settings
+from privsketch.service.web.limits import Buckets, Gate, too_large
 
 _BEARER = HTTPBearer(auto_error=False, description="The token that you were given.")
 StudyName = Annotated[str, Path(pattern=r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$", max_length=60)]

@@ -9,10 +9,10 @@ from starlette.exceptions import HTTPException
 
 from privsketch import __version__
 from privsketch.errors import CollectorError, PrivsketchError
-from privsketch.service.api.access import Often
-from privsketch.service.api.routes import api, public
 from privsketch.service.collector import Collector
-from privsketch.service.limits import STATUS, Guard
+from privsketch.service.web.access import Often
+from privsketch.service.web.limits import STATUS, Guard
+from privsketch.service.web.routes import api, public
 
 _ABOUT = (
     "A collector of privsketch: studies, open ones with sketches that it adds up and sealed ones "

@@ -14,8 +14,10 @@ from privsketch import __version__
 from privsketch.errors import SignatureError
 from privsketch.formats import MAX_JSON_BYTES
 from privsketch.service import events, members, studies, uploads
-from privsketch.service.api.access import Asking, Digest, Here, StudyName, read_file_body
-from privsketch.service.api.shapes import (
+from privsketch.service.chain import Event
+from privsketch.service.progress import progress_of
+from privsketch.service.web.access import Asking, Digest, Here, StudyName, read_file_body
+from privsketch.service.web.shapes import (
     Because,
     Brief,
     Given,
@@ -26,7 +28,6 @@ from privsketch.service.api.shapes import (
     Refused,
     Whole,
 )
-from privsketch.service.progress import progress_of
 from privsketch.signing.keys import PublicKey
 
 SIGNATURE_HEADER = "Privsketch-Signature"
@@ -206,7 +207,7 @@ async def events_of_study(
     here: Here,
     after: Annotated[int, Query(ge=0, lt=2**31)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
-) -> list[events.Event]:
+) -> list[Event]:
     """What happened in a study: a chain of events, each of which names the one before."""
     member.require_role(study)
     return await run_in_threadpool(events.events_of, here.store, study, after=after, n_events=limit)

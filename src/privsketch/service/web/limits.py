@@ -42,7 +42,7 @@ STATUS = {
     "often": 429,
     "storage": 503,
 }
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parents[2]
 _MAX_KEYS = 100_000  # addresses or members that are remembered
 _SECURITY = (
     (b"x-content-type-options", b"nosniff"),

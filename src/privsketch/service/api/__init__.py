@@ -1,1 +1,0 @@
-"""REST: addresses below /api/v1, what they take and give."""
