@@ -85,6 +85,29 @@ class World:
 
 
 @contextmanager
+def serving(place, settings=PATIENT):
+    """The address of a server of a store, in a thread of this process."""
+    import threading
+    import time
+
+    from privsketch.service.web.server import listen, make_server
+
+    store = Store(place)
+    server = make_server(Collector(store, settings))
+    with listen("127.0.0.1", 0) as sock:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.01)
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+            store.close()
+
+
+@contextmanager
 def postgresql():
     """The address of a server of its own, which is gone afterwards; None where there is none."""
     if not (POSTGRESQL / "initdb").exists():
