@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
 
 from privsketch.errors import CollectorError, FileError
 from privsketch.formats import canonical_json
@@ -26,6 +26,10 @@ from privsketch.service.store.engine import Store
 from privsketch.service.store.tables import chains, events, uploads
 
 UPLOADED = "uploaded"
+# Made once: SQLAlchemy takes as long to build such a statement as to run it.
+_END = select(chains).where(chains.c.study == bindparam("chain")).with_for_update()
+_ADD = insert(events)
+_MOVE_END = update(chains).where(chains.c.study == bindparam("chain"))
 
 
 def now() -> int:
@@ -39,8 +43,7 @@ def hold_chain(connection: Connection, study: str) -> RowMapping | None:
     Whoever changes anything of a study holds its chain first, so that changes of one study
     follow each other.
     """
-    query = select(chains).where(chains.c.study == study).with_for_update()
-    return connection.execute(query).mappings().first()
+    return connection.execute(_END, {"chain": study}).mappings().first()
 
 
 def begin_chain(connection: Connection, study: str) -> None:
@@ -60,12 +63,8 @@ def add_event(
     digest = digest_of(study, number, at, member, act, facts, previous)
     text = canonical_json(facts).decode("ascii")
     row = {"study": study, "number": number, "at": at, "member": member, "act": act}
-    connection.execute(
-        insert(events), {**row, "facts": text, "previous": previous, "digest": digest}
-    )
-    connection.execute(
-        update(chains).where(chains.c.study == study).values(n_events=number, head=digest, at=at)
-    )
+    connection.execute(_ADD, {**row, "facts": text, "previous": previous, "digest": digest})
+    connection.execute(_MOVE_END, {"chain": study, "n_events": number, "head": digest, "at": at})
     return Event(number, at, member, act, facts, previous, digest)
 
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from privsketch.errors import CollectorError, ParameterError, require_one_of
@@ -89,14 +91,24 @@ def token_hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
+# Made once: SQLAlchemy takes as long to build such a statement as to run it.
+_WITH_ROLES = (
+    select(members, roles.c.study, roles.c.role)
+    .outerjoin(roles, roles.c.member == members.c.name)
+    .order_by(roles.c.study, roles.c.role)
+)
+_BY_TOKEN = _WITH_ROLES.where(members.c.token_hash == bindparam("token_hash"))
+_BY_NAME = _WITH_ROLES.where(members.c.name == bindparam("member"))
+
+
 def authenticate(store: Store, token: str | None) -> Member:
     """Whose token it is; an error if it is nobody's, or was revoked."""
     if token is not None and _TOKEN.fullmatch(token):
         with store.reading() as connection:
-            query = select(members).where(members.c.token_hash == token_hash(token))
-            row = connection.execute(query).mappings().first()
-            if row is not None and row["revoked_at"] is None:
-                return _from_row(connection, row)
+            rows = connection.execute(_BY_TOKEN, {"token_hash": token_hash(token)})
+            found = _from_rows(rows.mappings().all())
+        if found is not None and not found.is_revoked:
+            return found
     raise CollectorError("no valid token", "token")
 
 
@@ -108,17 +120,19 @@ def find_member(store: Store, name: str) -> Member:
 
 def member_in(connection: Connection, name: str) -> Member:
     """The same within a transaction."""
-    row = connection.execute(select(members).where(members.c.name == name)).mappings().first()
-    if row is None:
+    found = _from_rows(connection.execute(_BY_NAME, {"member": name}).mappings().all())
+    if found is None:
         raise CollectorError("no member of this name", "unknown")
-    return _from_row(connection, row)
+    return found
 
 
 def list_members(store: Store) -> list[Member]:
     """All members of the collector."""
     with store.reading() as connection:
-        found = connection.execute(select(members).order_by(members.c.name)).mappings().all()
-        return [_from_row(connection, row) for row in found]
+        query = _WITH_ROLES.order_by(None).order_by(members.c.name, roles.c.study, roles.c.role)
+        rows = connection.execute(query).mappings().all()
+    groups = [list(group) for _, group in groupby(rows, key=itemgetter("name"))]
+    return [member for group in groups if (member := _from_rows(group)) is not None]
 
 
 def members_of(store: Store, study: str) -> list[Member]:
@@ -292,12 +306,15 @@ def _give(
         add_event(connection, study, actor, "gave roles", member=name, roles=list(chosen))
 
 
-def _from_row(connection: Connection, row: RowMapping) -> Member:
-    query = select(roles.c.study, roles.c.role).where(roles.c.member == row["name"])
+def _from_rows(rows: Sequence[RowMapping]) -> Member | None:
+    """A member from rows with one role each; None if there are none."""
+    if not rows:
+        return None
     own: dict[str, tuple[str, ...]] = {}
-    for study, role in connection.execute(query.order_by(roles.c.study, roles.c.role)):
-        own[study] = (*own.get(study, ()), role)
-    return _made(row, own)
+    for row in rows:
+        if row["study"] is not None:
+            own[row["study"]] = (*own.get(row["study"], ()), row["role"])
+    return _made(rows[0], own)
 
 
 def _made(row: RowMapping, own: dict[str, tuple[str, ...]]) -> Member:

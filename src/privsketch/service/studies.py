@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache
 
-from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from privsketch.design.recipe import Design
@@ -24,6 +24,7 @@ from privsketch.service.store.tables import COLLECTOR, roles, studies
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?", re.ASCII)
 MAX_TITLE = 200
+_BY_NAME = select(studies).where(studies.c.name == bindparam("study"))
 OPEN, CLOSED = "open", "closed"
 
 
@@ -134,7 +135,7 @@ def find_study(store: Store, name: str) -> Study:
 
 def study_in(connection: Connection, name: str) -> Study:
     """The same within a transaction."""
-    row = connection.execute(select(studies).where(studies.c.name == name)).mappings().first()
+    row = connection.execute(_BY_NAME, {"study": name}).mappings().first()
     if row is None:
         raise no_access()
     return _from_row(row)

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from privsketch.errors import CollectorError, FileError, MergeError, SignatureError, StudyError
@@ -34,6 +34,18 @@ from privsketch.sketching.sketch import Sketch
 
 SKETCH = "sketch"
 _FACTS = tuple(column for column in uploads.c if column.name not in ("study", "content"))
+_BY_DIGEST = (
+    select(*_FACTS, events.c.digest.label("event_digest"))
+    .join(events, (events.c.study == uploads.c.study) & (events.c.number == uploads.c.number))
+    .where(uploads.c.study == bindparam("in_study"), uploads.c.digest == bindparam("sha256"))
+)
+_OTHER_SITES = (
+    select(members.c.alike)
+    .join(roles, roles.c.member == members.c.name)
+    .where(roles.c.study == bindparam("in_study"), roles.c.role == "site")
+    .where(members.c.name != bindparam("own"), members.c.alike == bindparam("reads"))
+)
+_ADD, _ADD_CLAIMS = insert(uploads), insert(claims)
 MAX_SOURCE = 200  # characters
 MAX_REASON = 400
 _BESIDE_VALUES = 32 * 1024  # bytes of a sketch file that are neither values nor design, from above
@@ -98,14 +110,16 @@ def submit(
             return known
         study = study_in(connection, name)
         kept = kept_in(connection, name) if study.is_sealed else []
-        others = _other_names(connection, member, name)
     if study.is_sealed:
         checked = mailbox.check_file(study, kept, member, data)
     else:
-        checked = _check_sketch(study, member, data, signature, others)
+        checked = _check_sketch(study, member, data, signature)
     try:
-        with store.writing() as connection:
-            return _keep(connection, member, name, digest, data, signature, checked, kept)
+        return store.write(
+            lambda connection: _keep(
+                connection, member, name, digest, data, signature, checked, kept
+            )
+        )
     except IntegrityError:
         # Somebody was faster: perhaps the same member, with the same bytes.
         with store.reading() as connection:
@@ -128,15 +142,14 @@ def _keep(
     """Write row, claims and event, if everything is still as it was checked."""
     hold_chain(connection, name)
     require_still(connection, member, name, *checked.roles)
-    known = _acknowledged(connection, member, name, digest)
-    if known is not None:
-        return known
     study = study_in(connection, name)
     if study.is_sealed:
         if [one.digest for one in kept_in(connection, name)] != [one.digest for one in kept]:
             mailbox.require_state(study, kept_in(connection, name), checked.kind)
     elif study.is_over():
         raise closed()
+    elif _is_other_member(connection, member, name, checked.whose):
+        raise CollectorError("the source has the name of another member", "conflict")
     for one in checked.replaces:
         _set_aside(connection, name, one, "replaced by a newer one")
     event = add_event(
@@ -150,23 +163,22 @@ def _keep(
         n_bytes=len(data),
         signer=checked.signer,
     )
-    connection.execute(
-        insert(uploads).values(
-            study=name,
-            digest=digest,
-            number=event.number,
-            kind=checked.kind,
-            member=member.name,
-            whose=checked.whose,
-            signer=checked.signer,
-            n_bytes=len(data),
-            content=data,
-            signature=signature,
-            at=event.at,
-        )
-    )
+    row = {
+        "study": name,
+        "digest": digest,
+        "number": event.number,
+        "kind": checked.kind,
+        "member": member.name,
+        "whose": checked.whose,
+        "signer": checked.signer,
+        "n_bytes": len(data),
+        "content": data,
+        "signature": signature,
+        "at": event.at,
+    }
+    connection.execute(_ADD, row)
     rows = [{"study": name, "claim": claim, "digest": digest} for claim in sorted(checked.claims)]
-    connection.execute(insert(claims), rows)
+    connection.execute(_ADD_CLAIMS, rows)
     return Acknowledgement(
         name, checked.kind, digest, len(data), event.at, event.number, event.digest, True
     )
@@ -176,12 +188,7 @@ def _acknowledged(
     connection: Connection, member: Member, name: str, digest: str
 ) -> Acknowledgement | None:
     """The answer to bytes that this member has handed in before; None if nobody has."""
-    query = (
-        select(*_FACTS, events.c.digest.label("event_digest"))
-        .join(events, (events.c.study == uploads.c.study) & (events.c.number == uploads.c.number))
-        .where(uploads.c.study == name, uploads.c.digest == digest)
-    )
-    row = connection.execute(query).mappings().first()
+    row = connection.execute(_BY_DIGEST, {"in_study": name, "sha256": digest}).mappings().first()
     if row is None:
         return None
     if row["member"] != member.name:
@@ -221,7 +228,6 @@ def _check_sketch(
     member: Member,
     data: bytes,
     signature: bytes | None,
-    others: frozenset[str],
 ) -> Checked:
     """Check a sketch by everything that can be known of it."""
     member.require_role(study.name, "site")
@@ -244,8 +250,6 @@ def _check_sketch(
     source = sketch.sources[0]
     if len(source) > MAX_SOURCE or len(sketch.ids[0]) > MAX_SOURCE or not source.isprintable():
         raise FileError(f"{what}: its source has a name that is too long, or cannot be shown")
-    if alike(source) in others:
-        raise CollectorError("the source has the name of another member", "conflict")
     require_possible(sketch)
     signer = _signer(member, data, signature)
     digest = hashlib.sha256(values.tobytes()).hexdigest()
@@ -268,14 +272,10 @@ def _signer(member: Member, data: bytes, signature: bytes | None) -> str | None:
     return found.fingerprint
 
 
-def _other_names(connection: Connection, member: Member, study: str) -> frozenset[str]:
-    """Names of the other members of a study, as they read: no source may pass for one."""
-    query = (
-        select(members.c.alike)
-        .join(roles, roles.c.member == members.c.name)
-        .where(roles.c.study == study, roles.c.role == "site", members.c.name != member.name)
-    )
-    return frozenset(connection.execute(query).scalars())
+def _is_other_member(connection: Connection, member: Member, study: str, source: str) -> bool:
+    """Whether a source reads like the name of another site: none may pass for one."""
+    about = {"in_study": study, "own": member.name, "reads": alike(source)[:200]}
+    return connection.execute(_OTHER_SITES, about).first() is not None
 
 
 # ---------------------------------------------------------------- what is there

@@ -8,10 +8,11 @@ this process; those of PostgreSQL at the row of the chain that they add to (`ser
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from privsketch.errors import AccessError, CollectorError, ParameterError
 
@@ -32,7 +33,18 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 _FOLDER = Path(__file__).parent / "migrations"
 _MIGRATING = 0x70736B63  # "pskc": PostgreSQL's lock while tables are made
 _BUSY_SECONDS = 30
+_Result = TypeVar("_Result")
 _POOL = 16  # connections that are kept; threads of a server are not many more
+
+
+class _Job:
+    """Work that waits for a transaction."""
+
+    def __init__(self, work: Callable[[Connection], Any]) -> None:
+        self.work = work
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.is_done = False
 
 
 class Store:
@@ -49,6 +61,7 @@ class Store:
         self._writers: AbstractContextManager[Any] = (
             threading.Lock() if self.is_sqlite else nullcontext()
         )
+        self._waiting: deque[_Job] = deque()
         self._bring_up_to_date()
 
     def close(self) -> None:
@@ -78,6 +91,45 @@ class Store:
             connection = plain.execution_options(writes=True)
             with connection.begin():
                 yield connection
+
+    def write(self, work: Callable[[Connection], _Result]) -> _Result:
+        """Do work in a transaction, and return when it is on disk; errors undo this work alone.
+
+        Writers of SQLite that come together share one transaction, and one wait for the disk: who
+        finds the way free does the work of all that wait.
+        """
+        if not self.is_sqlite:
+            with self.writing() as connection:
+                return work(connection)
+        job = _Job(work)
+        self._waiting.append(job)
+        with self._writers:
+            if not job.is_done:
+                jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
+                self._do_all(jobs)
+        if job.error is not None:
+            raise job.error
+        return job.result  # type: ignore[no-any-return]
+
+    def _do_all(self, jobs: list[_Job]) -> None:
+        try:
+            with _as_ours(), self._engine.connect() as plain:
+                connection = plain.execution_options(writes=True)
+                with connection.begin():
+                    for job in jobs:
+                        try:
+                            with connection.begin_nested():
+                                job.result = job.work(connection)
+                        except Exception as error:
+                            job.error = error
+        except BaseException as error:  # nothing of all that is on disk
+            for job in jobs:
+                job.error = job.error or error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for job in jobs:
+                job.is_done = True
 
     def _bring_up_to_date(self) -> None:
         """Make tables, or change those of an earlier version; refused if they are of a later."""

@@ -46,6 +46,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
+        found.listen(1024)  # connections wait from now on, before the server takes them
     except (OSError, OverflowError) as error:
         found.close()
         reason = getattr(error, "strerror", None) or "cannot be used"
