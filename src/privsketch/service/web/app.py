@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -72,6 +74,8 @@ async def _refuse_address(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error.__cause__, CollectorError):
         return await _refuse(request, error.__cause__)
     status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == HTTPStatus.BAD_REQUEST:  # what is no JSON at all
+        return _answer(STATUS["content"], "content", "the body cannot be read")
     names = {number: name for name, number in STATUS.items()}
     answer = _answer(status, names.get(status, "address"), "there is nothing at this address")
     if isinstance(error, HTTPException):

@@ -27,6 +27,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOGGER = logging.getLogger("privsketch.collector")
+MAX_HEADERS = 16 * 1024  # bytes
 MAX_SMALL = 64 * 1024  # bytes of a body that is no file
 TYPES = ("application/octet-stream", "application/json", "application/x-www-form-urlencoded")
 STATUS = {
@@ -40,6 +41,7 @@ STATUS = {
     "content": 422,
     "closed": 423,
     "often": 429,
+    "headers": 431,
     "storage": 503,
 }
 _PACKAGE = Path(__file__).parents[2]
@@ -141,6 +143,8 @@ class Guard:
         gate = Gate(receive, self._settings)
         scope["privsketch.gate"] = gate
         try:
+            if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADERS:
+                raise CollectorError(f"headers of more than {MAX_HEADERS} bytes", "headers")
             require_acceptable(dict(scope["headers"]), scope["method"])
             await self._app(scope, gate.receive, answer)
         except CollectorError as error:
