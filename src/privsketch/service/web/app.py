@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from privsketch import __version__
 from privsketch.errors import CollectorError, PrivsketchError
@@ -78,6 +79,15 @@ async def _refuse_address(request: Request, error: Exception) -> JSONResponse:
         return _answer(STATUS["content"], "content", "the body cannot be read")
     names = {number: name for name, number in STATUS.items()}
     answer = _answer(status, names.get(status, "address"), "there is nothing at this address")
-    if isinstance(error, HTTPException):
-        answer.headers.update(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        answer.headers["Allow"] = ", ".join(_methods_at(request))
     return answer
+
+
+def _methods_at(request: Request) -> list[str]:
+    """All methods of an address, of which each has a route of its own."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] != Match.NONE:
+            found |= set(getattr(route, "methods", None) or ())
+    return sorted(found)
