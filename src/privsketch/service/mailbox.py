@@ -26,8 +26,6 @@ from privsketch.sealing.lists import CHECKED, CLOSED, CheckedBallots, ClosedList
 from privsketch.sealing.splitting import WORD_BYTES, content_bytes
 from privsketch.sealing.study import SealedStudy
 from privsketch.sealing.tally import Tally
-from privsketch.sealing.void import KIND as VOID
-from privsketch.sealing.void import VoidStudy
 from privsketch.service.members import Member
 from privsketch.service.studies import Study
 from privsketch.signing.envelope import OVERHEAD
@@ -40,7 +38,7 @@ _KINDS = {
     "signature": "accept",
     CHECKED: "checked",
     CLOSED: "closed",
-    VOID: "void",
+    "void-study": "void",  # sealing/void, which is slow to import and rarely needed
 }
 KINDS = (*_KINDS.values(), "ballot", "tally")
 DECISIVE = ("study", "accept", "closed")  # whose bytes say how far a study is
@@ -240,6 +238,8 @@ def _check_tally(study: Study, kept: Sequence[Kept], member: Member, data: bytes
 
 
 def _check_void(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:
+    from privsketch.sealing.void import VoidStudy
+
     found, sealed = VoidStudy.from_bytes(data), _required(kept)
     card = sealed.tellers[found.require_of(sealed)]
     signer = card.key.fingerprint

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 
 METADATA = MetaData()
+VERSION = "1"  # of the tables: the newest of the migrations
 COLLECTOR = ""  # the name that events have which are of no study
 
 studies = Table(
