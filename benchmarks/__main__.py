@@ -10,6 +10,7 @@ from pathlib import Path
 NAMES = (
     "accuracy",
     "cells",
+    "collector",
     "compare",
     "compare_sites",
     "cost",

@@ -42,6 +42,7 @@ ROOMS = [
     ["_load"],
     ["estimators"],
     ["interop"],
+    ["service"],
     ["cli"],
     ["testing"],
 ]

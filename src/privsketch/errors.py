@@ -169,6 +169,23 @@ class StudyError(PrivsketchError):
     """A rule of a sealed study that would be broken: another list, a second use, a stranger."""
 
 
+class CollectorError(PrivsketchError):
+    """A request that a collector refuses, or that it did not answer.
+
+    Parameters
+    ----------
+    text : str
+        The message.
+    refusal : str
+        Why, in a word: "token", "role", "unknown", "slow", "conflict", "size", "kind", "content",
+        "closed", "often", "storage" or "answer".
+    """
+
+    def __init__(self, text: str, refusal: str) -> None:
+        super().__init__(text)
+        self.refusal = refusal
+
+
 class KernelError(PrivsketchError, RuntimeError):
     """Compiled code that does not compute what its definition says; it is not used."""
 

@@ -15,6 +15,7 @@ import privsketch as ps
 from privsketch.cli.main import main
 from privsketch.ledger.cost import Cost
 from tests.answers import SCHEMAS, validated
+from tests.collector import serving
 from tests.commands import DATA, INTEGRITY, USAGE, run, succeeded
 
 COST = ["--epsilon", 1, "--delta", "1e-6"]
@@ -22,6 +23,8 @@ BOX = ["--box", -4, 4]
 KMEANS = ["data.npy", "-k", 2, *BOX, *COST]
 CARDS = ["h0.card", "h1.card", "h2.card", "c.card", "d.card"]
 SEAL = ["--key", "h0.key", "--accept-alone", 9, "--trust", "a.pub"]
+STORE = ["--store", "collector.db"]
+TOKEN = ["--token-file", "north.token"]
 VISITS = ["--ledger", "my.ledger", "--dataset", "visits"]
 TALLY = ["s.study", "h0.ballot", "h1.ballot", "--list", "s.closed"]
 # Runs of every command, at least one each, in a folder as `files` makes it. A new command gets a
@@ -114,8 +117,24 @@ EXAMPLES = {
         ["v.study", "--holder", "h0", "--void", "e.void", *VISITS],
         ["s.study", "--holder", "h0", "--total", "total.sketch", *VISITS],
     ],
+    "serve": [["--check", *STORE]],
+    "collector add-member": [
+        ["fresh", *STORE],
+        ["max", "--makes-studies", "--token-file", "max.token", *STORE],
+        ["rita", "--known", "--study", "heart", "--role", "reader", *STORE],
+    ],
+    "collector add-study": [["lungs", "study.json", "--owner", "olga", "--sealed", *STORE]],
+    "collector renew-token": [["rita", *STORE]],
+    "push": [["@heart", "a.sketch", *TOKEN], ["@heart", "a.sketch", *TOKEN]],
+    "pull": [["@heart", "-o", "pulled", *TOKEN]],
+    "collector show": [STORE],
+    "collector check": [STORE],
+    "collector backup": [["all.backup", *STORE]],
+    "collector restore": [["made.backup", "--store", "restored.db"]],
+    "collector revoke": [["rolf", *STORE]],
 }
 SLOW = ["demo"]
+ADDRESS = {}  # of studies at a collector that runs while these tests do
 
 
 def commands(group=main, names=()):
@@ -129,6 +148,7 @@ def commands(group=main, names=()):
 
 def told(command, *arguments):
     """The one object on standard output of a command that succeeds."""
+    arguments = [ADDRESS.get(one, one) for one in arguments]
     result = succeeded(*command.split(), *arguments, "--json")
     return validated(json.loads(result.stdout), command.replace(" ", "-"))
 
@@ -182,6 +202,18 @@ def make_files():
     succeeded("sign", "signed.json", "--key", "my.key")
     succeeded("release", "data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, "-o", "published.npy")
     make_sealed()
+    make_collector()
+
+
+def make_collector():
+    """A store with a study and a site."""
+    succeeded("collector", "add-member", "olga", "--makes-studies", *STORE)
+    succeeded("collector", "add-study", "heart", "study.json", "--owner", "olga", *STORE)
+    site = ["--study", "heart", "--role", "site", "--token-file", "north.token"]
+    succeeded("collector", "add-member", "north", *site, *STORE)
+    for name in ("rita", "rolf"):
+        succeeded("collector", "add-member", name, *STORE)
+    succeeded("collector", "backup", "made.backup", *STORE)
 
 
 def make_sealed():
@@ -213,7 +245,9 @@ def files(tmp_path_factory):
         patch.chdir(folder)
         patch.setenv("PRIVSKETCH_HOME", str(folder / "home"))
         make_files()
-        yield folder
+        with serving(str(folder / "collector.db")) as address:
+            ADDRESS["@heart"] = f"{address}/studies/heart"
+            yield folder
 
 
 # ---------------------------------------------------------------- the whole tree

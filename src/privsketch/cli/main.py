@@ -25,6 +25,8 @@ from privsketch.cli.release import release
 from privsketch.cli.schema import schema
 from privsketch.cli.sealing.ballots import close, join, seal, tally
 from privsketch.cli.sealing.studies import accept, enrol, rehearse, study
+from privsketch.cli.service.admin import collector, serve
+from privsketch.cli.service.remote import pull, push
 from privsketch.cli.shell.answer import JSON, Answer, UnreadError, answer, begin, begun, wants_json
 from privsketch.cli.shell.failure import EXIT_CODES, Failure
 from privsketch.cli.shell.group import Group
@@ -404,4 +406,6 @@ main.add_command(sign)
 main.add_command(verify)
 main.add_command(trust)
 for command in (enrol, study, accept, seal, close, tally, join, rehearse):
+    main.add_command(command)
+for command in (serve, push, pull, collector):
     main.add_command(command)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.stats import gamma
+from scipy.special import gammainccinv
 
 from privsketch._typing import Floats
 from privsketch.design.recipe import Design
@@ -103,7 +103,7 @@ def _one_reach(law: NoiseLaw, chance: float) -> float:
     elif law.kind == "laplace":
         one = law.scale * math.log(2 * law.n_components / chance)
     else:  # the largest number is a sum of n + 1 geometric ones
-        one = law.scale * float(gamma.isf(chance, law.n_components + 1)) + law.n_components
+        one = law.scale * float(gammainccinv(law.n_components + 1, chance)) + law.n_components
     return one * _ROUNDED_UP + 2
 
 
@@ -157,7 +157,8 @@ def _multiplied(sketch: Sketch) -> str | None:
     if sketch.receipt.sampler.startswith(INSECURE):
         return None
     values = sketch.values[:-1] if noise.count_law is not None else sketch.values
-    divisor = math.gcd(*(int(value) for value in values))
+    # Unsigned: the least number of 64 bits has no absolute value among them.
+    divisor = int(np.gcd.reduce(np.abs(values).astype(np.uint64)))
     if divisor == 0:
         divisor = math.floor(law.scale)
     divisor //= math.gcd(*sketch.weights)

@@ -111,6 +111,7 @@ def kind_of(error: Exception) -> str:
         (errors.MergeError, "integrity"),
         (errors.StudyError, "integrity"),
         (errors.FileError, "integrity"),
+        (errors.CollectorError, "data"),
     )
     return next((kind for one, kind in kinds if isinstance(error, one)), "internal")
 

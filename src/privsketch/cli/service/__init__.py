@@ -1,0 +1,1 @@
+"""Commands of the collector: to serve it, to run it, and to push and pull."""

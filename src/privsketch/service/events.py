@@ -1,0 +1,138 @@
+"""What happened: events that are added and never changed, each of which names the one before.
+
+A study has a chain of its own, which its members can read and check without seeing others; what is
+of no study is in the chain of the collector. Every answer to an upload names the event that it is,
+so whoever keeps answers can tell if the end of a chain was cut off.
+
+Writers of one chain follow each other: the row of its end is held until the transaction is over.
+Times never go back within a chain, whatever clocks do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
+
+from privsketch.errors import CollectorError, FileError
+from privsketch.formats import canonical_json
+from privsketch.service.chain import START, Event, digest_of, require_chain
+from privsketch.service.store.engine import Store
+from privsketch.service.store.tables import chains, events, uploads
+
+UPLOADED = "uploaded"
+# Made once: SQLAlchemy takes as long to build such a statement as to run it.
+_END = select(chains).where(chains.c.study == bindparam("chain")).with_for_update()
+_ADD = insert(events)
+_MOVE_END = update(chains).where(chains.c.study == bindparam("chain"))
+
+
+def now() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def hold_chain(connection: Connection, study: str) -> RowMapping | None:
+    """The end of a chain, held until the transaction is over; None if there is none.
+
+    Whoever changes anything of a study holds its chain first, so that changes of one study
+    follow each other.
+    """
+    return connection.execute(_END, {"chain": study}).mappings().first()
+
+
+def begin_chain(connection: Connection, study: str) -> None:
+    """An empty chain."""
+    connection.execute(insert(chains).values(study=study, n_events=0, head=START, at=0))
+
+
+def add_event(
+    connection: Connection, study: str, member: str | None, act: str, /, **facts: Any
+) -> Event:
+    """Add an event to a chain, in the transaction of what it tells."""
+    end = hold_chain(connection, study)
+    if end is None:
+        raise CollectorError(f"study {study!r} has no chain of events", "storage")
+    number, previous = int(end["n_events"]) + 1, str(end["head"])
+    at = max(now(), int(end["at"]))
+    digest = digest_of(study, number, at, member, act, facts, previous)
+    text = canonical_json(facts).decode("ascii")
+    row = {"study": study, "number": number, "at": at, "member": member, "act": act}
+    connection.execute(_ADD, {**row, "facts": text, "previous": previous, "digest": digest})
+    connection.execute(_MOVE_END, {"chain": study, "n_events": number, "head": digest, "at": at})
+    return Event(number, at, member, act, facts, previous, digest)
+
+
+def events_of(
+    store: Store, study: str, *, after: int = 0, n_events: int | None = None
+) -> list[Event]:
+    """Events of a study, in their order."""
+    query = (
+        select(events)
+        .where(events.c.study == study, events.c.number > after)
+        .order_by(events.c.number)
+        .limit(n_events)
+    )
+    with store.reading() as connection:
+        return [_from_row(row) for row in connection.execute(query).mappings()]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a check of a store has seen, in numbers."""
+
+    n_chains: int
+    n_events: int
+    n_uploads: int
+
+
+def verify_store(store: Store) -> Verified:
+    """Check all chains, and that uploads are the bytes which events tell of; an error if not."""
+    n_events = n_uploads = 0
+    with store.reading() as connection:
+        ends = connection.execute(select(chains)).mappings().all()
+        for end in ends:
+            study = str(end["study"])
+            told: dict[str, int] = {}
+            seen = 0
+            query = select(events).where(events.c.study == study).order_by(events.c.number)
+            previous = START
+            for row in connection.execution_options(yield_per=500).execute(query).mappings():
+                event = _from_row(row)
+                previous = require_chain(study, [event], previous=previous, after=seen)
+                seen += 1
+                if event.act == UPLOADED:
+                    told[str(event.facts.get("digest"))] = event.number
+            if (seen, previous) != (end["n_events"], end["head"]):
+                raise FileError(f"events of {study or 'the collector'}: the end was cut off")
+            n_events += seen
+            for digest, number in _each_upload(connection, study):
+                if told.pop(digest, None) != number:
+                    raise FileError(f"study {study}: upload {digest[:16]} has no event, or another")
+                n_uploads += 1
+            if told:
+                raise FileError(f"study {study}: upload {next(iter(told))[:16]} is missing")
+    return Verified(len(ends), n_events, n_uploads)
+
+
+def _each_upload(connection: Connection, study: str) -> Iterator[tuple[str, int]]:
+    """Digests of uploads, computed again from their bytes, with the numbers of their events."""
+    query = select(uploads.c.digest, uploads.c.number, uploads.c.content).where(
+        uploads.c.study == study
+    )
+    for digest, number, content in connection.execution_options(yield_per=50).execute(query):
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise FileError(f"study {study}: the bytes of upload {digest[:16]} were altered")
+        yield str(digest), int(number)
+
+
+def _from_row(row: RowMapping) -> Event:
+    facts = json.loads(row["facts"])
+    return Event(
+        row["number"], row["at"], row["member"], row["act"], facts, row["previous"], row["digest"]
+    )

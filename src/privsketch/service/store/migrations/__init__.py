@@ -1,0 +1,1 @@
+"""How tables of one version become those of the next; alembic runs what is here."""

@@ -1,0 +1,88 @@
+"""Who asks: the token of a request, how often its member has asked, and its study."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from privsketch.errors import CollectorError
+from privsketch.service.collector import Collector
+from privsketch.service.members import Member, authenticate
+from privsketch.service.settings import Settings
+from privsketch.service.web.limits import Buckets, Gate, too_large
+
+_BEARER = HTTPBearer(auto_error=False, description="The token that you were given.")
+StudyName = Annotated[str, Path(pattern=r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$", max_length=60)]
+Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the bytes.")]
+
+
+class Often:
+    """How often members, and strangers at an address, may ask."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._members = Buckets(settings.member_rate, settings.member_burst)
+        self._strangers = Buckets(settings.failure_rate, settings.failure_burst)
+
+    def require_stranger(self, address: str) -> None:
+        """Refuse an address that has tried too many tokens."""
+        self._require(self._strangers.wait(address))
+
+    def count_failure(self, address: str) -> None:
+        """Somebody at an address had no valid token."""
+        self._strangers.take(address)
+
+    def count_member(self, name: str) -> None:
+        """Refuse a member who asks too often."""
+        self._require(self._members.take(name))
+
+    @staticmethod
+    def _require(wait: float) -> None:
+        if wait > 0:
+            raise CollectorError(f"too many requests; wait {wait:.0f} seconds or more", "often")
+
+
+def collector_of(request: Request) -> Collector:
+    """The collector that serves a request."""
+    found = request.app.state.collector
+    if not isinstance(found, Collector):
+        raise CollectorError("no collector", "storage")
+    return found
+
+
+async def asking(
+    request: Request,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
+) -> Member:
+    """Whose token a request has."""
+    often: Often = request.app.state.often
+    address = "" if request.client is None else request.client.host
+    often.require_stranger(address)
+    token = None if credentials is None else credentials.credentials
+    try:
+        member = await run_in_threadpool(authenticate, collector_of(request).store, token)
+    except CollectorError as error:
+        if error.refusal == "token":
+            often.count_failure(address)
+        raise
+    often.count_member(member.name)
+    return member
+
+
+Asking = Annotated[Member, Depends(asking)]
+Here = Annotated[Collector, Depends(collector_of)]
+
+
+async def read_file_body(request: Request, max_bytes: int) -> bytes:
+    """All bytes of a file in a body, none of which is read if they are said to be too many."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != "application/octet-stream":
+        raise CollectorError("files are of type application/octet-stream", "kind")
+    stated = request.headers.get("content-length", "0")
+    if not (stated.isascii() and stated.isdigit()) or int(stated) > max_bytes:
+        raise too_large(max_bytes)
+    gate: Gate = request.scope["privsketch.gate"]
+    gate.max_bytes = max_bytes
+    return await request.body()

@@ -1,0 +1,181 @@
+"""Sealed studies at a collector: it keeps files in their turn, and sees nothing."""
+
+import numpy as np
+import pytest
+
+import privsketch as ps
+from privsketch.sealing.lists import check_ballots
+from privsketch.sealing.void import void_study
+from privsketch.service.client import Client, pull, push
+from privsketch.service.events import verify_store
+from privsketch.service.studies import make_study
+from tests.collector import World, serving
+from tests.commands import succeeded
+from tests.sealed import GAUSSIAN, People, cast, integers
+
+
+@pytest.fixture
+def people():
+    return People()
+
+
+@pytest.fixture
+def sealed(world, people, tmp_path, monkeypatch):
+    """A sealed study "lungs", whose people are members; no key is known beforehand."""
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "home"))
+    make_study(world.store, "lungs", GAUSSIAN.to_bytes(), owner="olga", sealed=True)
+    for keys, role in ((people.holders, "site"), (people.tellers, "teller")):
+        for key in keys:
+            world.add(key.name, role, study="lungs")
+    return world
+
+
+def state(world):
+    return world.ask("olga", "GET", "/studies/lungs").json()["state"]
+
+
+def put(world, who, thing):
+    data = thing if isinstance(thing, bytes) else thing.to_bytes()
+    return world.push(who, data, study="lungs").status_code
+
+
+def enrolled(world, people):
+    """The study, made of the cards that lie in the mailbox."""
+    for card in people.cards:
+        assert put(world, card.name, card) == 201
+    study = people.made()
+    assert put(world, "olga", study) == 201
+    return study
+
+
+def opened(world, people):
+    study = enrolled(world, people)
+    for key in people.tellers:
+        assert put(world, key.name, study.accept(key)) == 201
+    assert state(world) == "open"
+    return study
+
+
+def ballots_of(study, people):
+    rng = np.random.default_rng(0)
+    return [cast(study, integers(rng, study) // 2**30, key) for key in people.holders]
+
+
+def test_a_study_from_cards_to_the_total(sealed, people):
+    assert state(sealed) == "enrolling"
+    study = enrolled(sealed, people)
+    assert state(sealed) == "frozen"
+    ballots = ballots_of(study, people)
+    first = people.holders[0].name
+    assert put(sealed, first, people.cards[0]) == 200  # the same bytes
+    assert put(sealed, first, ballots[0]) == 423
+    for key in people.tellers:
+        assert put(sealed, key.name, study.accept(key)) == 201
+    assert state(sealed) == "open"
+    for key, ballot in zip(people.holders, ballots, strict=True):
+        assert put(sealed, key.name, ballot) == 201
+    checked = [
+        check_ballots(study, part, key=people.study_keys[0])[0] for part in (ballots[:3], ballots)
+    ]
+    for one in checked:  # who looks again says it again
+        assert put(sealed, "teller 0", one) == 201
+    listed = sealed.ask("olga", "GET", "/studies/lungs/uploads").json()
+    assert [one["kind"] for one in listed].count("checked") == 1
+    closed = people.closed(study, ballots)
+    assert put(sealed, "olga", closed) == 201
+    assert state(sealed) == "closed"
+    assert put(sealed, first, ballots[0]) == 200
+    assert sealed.ask("olga", "GET", "/studies/lungs/total").status_code == 404
+    tallies = people.tallies(study, ballots, closed)
+    for key, tally in zip(people.tellers, tallies, strict=True):
+        assert put(sealed, key.name, tally) == 201
+    assert state(sealed) == "tallied"
+    joined = ps.join(study, tallies)
+    assert np.array_equal(sealed.total(study="lungs").values, joined.values)
+    assert verify_store(sealed.store).n_uploads == 6 + 1 + 2 + 4 + 2 + 1 + 2
+
+
+def test_files_of_others_and_out_of_turn_are_refused(sealed, people):
+    study = opened(sealed, people)
+    ballots = ballots_of(study, people)
+    first, second = (key.name for key in people.holders[:2])
+    assert put(sealed, first, ballots[1]) == 422  # signed by another than this member's card
+    assert put(sealed, "teller 0", ballots[0]) == 403
+    assert put(sealed, "olga", ballots[0]) == 403
+    assert put(sealed, first, ballots[0]) == 201
+    assert put(sealed, first, ballots_of(study, people)[0]) == 409
+    assert put(sealed, second, ballots[0]) == 409
+    stranger = People().holders[0]
+    assert put(sealed, second, people.cards[1]) == 200
+    assert put(sealed, second, ps.Card.holder(GAUSSIAN, key=stranger, accept_alone=1.0)) == 423
+    assert put(sealed, "olga", people.made()) == 423
+    short = ps.ClosedList.of(study, ballots, key=people.owner)
+    assert put(sealed, "olga", short) == 422  # names ballots that are not here
+    assert put(sealed, "olga", b"\x89privsb\n" + bytes(500)) == 403
+    assert put(sealed, second, ballots[1].to_bytes()[:-1]) == 422
+    assert put(sealed, second, GAUSSIAN.to_bytes()) == 415
+    assert put(sealed, second, ballots[1].to_bytes() + bytes(200_000)) == 413
+
+
+def test_a_study_is_void_before_the_first_tally(sealed, people):
+    study = opened(sealed, people)
+    void = void_study(study, key=people.tellers[0], study_key_file=None)
+    assert put(sealed, "teller 1", void) == 422
+    assert put(sealed, "teller 0", void) == 201
+    assert state(sealed) == "void"
+    assert put(sealed, people.holders[0].name, ballots_of(study, people)[0]) == 423
+
+
+def test_keys_that_are_known_bind_from_the_first_file_on(sealed, people):
+    sealed.add("eve", "site", study="lungs", key=people.owner.public)
+    assert put(sealed, "eve", people.cards[0]) == 422
+
+
+def test_commands_work_on_what_was_pulled(tmp_path, monkeypatch, people):
+    """Each of them in a folder of its own, with the collector between them."""
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "home"))
+    place = str(tmp_path / "collector.db")
+    world = World(place)
+    make_study(world.store, "lungs", GAUSSIAN.to_bytes(), owner="olga", sealed=True)
+    for key in (*people.holders, *people.tellers):
+        world.add(key.name, "site" if key in people.holders else "teller", study="lungs")
+    with serving(place) as address:
+
+        def client(name):
+            return Client(f"{address}/studies/lungs", world.tokens[name])
+
+        def handed_in(name, thing, ending):
+            file = tmp_path / f"own{ending}"
+            file.unlink(missing_ok=True)
+            thing.save(file)
+            assert push(client(name), [file])[0].is_new
+
+        for card in people.cards:
+            handed_in(card.name, card, ".card")
+        cards = sorted(
+            p for p in pull(client("olga"), tmp_path / "olga").written if p.suffix == ".card"
+        )
+        assert len(cards) == 6
+        study = ps.SealedStudy(GAUSSIAN, cards=cards, owner=people.owner.public, **people.options)
+        handed_in("olga", study, ".study")
+        for key in people.tellers:
+            handed_in(key.name, study.accept(key), ".sig")
+        ballots = ballots_of(study, people)
+        for key, ballot in zip(people.holders, ballots, strict=True):
+            handed_in(key.name, ballot, ".ballot")
+        handed_in("olga", people.closed(study, ballots), ".closed")
+        monkeypatch.chdir(tmp_path)
+        for number, key in enumerate(people.study_keys):
+            mailbox = f"teller{number}"
+            pull(client(key.name), tmp_path / mailbox)
+            key.save(f"{number}.study.key", passphrase=None)
+            where = [f"{mailbox}/lungs.study", mailbox, "--list", f"{mailbox}/lungs.closed"]
+            succeeded("tally", *where, "--key", f"{number}.study.key", "-o", f"{number}.tally")
+            push(client(key.name), [tmp_path / f"{number}.tally"])
+        found = pull(client("site 001"), tmp_path / "site")
+        assert found.state == "tallied"
+        shown = succeeded("study", "show", "site/lungs.study").output
+        assert "4 ballots, list closed, 2 tallies" in shown
+        tallies = [str(file) for file in (tmp_path / "site").glob("*.tally")]
+        succeeded("join", "site/lungs.study", *tallies, "-o", "total.sketch")
+    world.store.close()

@@ -1,0 +1,122 @@
+"""The store: its tables and migrations, shared transactions, backups."""
+
+import threading
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import select
+
+from privsketch.errors import AccessError, FileError, PrivsketchError
+from privsketch.service.backup import backup, restore
+from privsketch.service.events import add_event, events_of, verify_store
+from privsketch.service.store import engine
+from privsketch.service.store.engine import Store
+from privsketch.service.store.tables import COLLECTOR, METADATA, VERSION, members, uploads
+from tests.collector import fresh_database, sketch_of
+
+
+def test_migrations_make_the_tables_as_they_are_described(world):
+    with world.store.reading() as connection:
+        context = MigrationContext.configure(connection)
+        assert context.get_current_revision() == VERSION
+        assert compare_metadata(context, METADATA) == []
+    config = Config()
+    config.set_main_option("script_location", str(engine._FOLDER))
+    assert ScriptDirectory.from_config(config).get_current_head() == VERSION
+
+
+def test_tables_of_a_later_version_are_refused(world, place):
+    with world.store.writing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '999'")
+    with pytest.raises(AccessError, match="newer"):
+        Store(place)
+
+
+def test_databases_of_something_else_are_left_alone(place):
+    store = Store(place)
+    with store.writing() as connection:
+        connection.exec_driver_sql("DROP TABLE alembic_version")
+    store.close()
+    with pytest.raises(AccessError, match="something else"):
+        Store(place)
+
+
+def test_sqlite_waits_for_the_disk(tmp_path):
+    store = Store(str(tmp_path / "c.db"))
+    with store.reading() as connection:
+        found = [
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        ]
+    assert found == ["wal", 2, 1]
+
+
+def test_work_that_fails_undoes_itself_alone(world):
+    """Of works that share a transaction each is there whole, or not at all."""
+
+    def work(number):
+        def add(connection):
+            add_event(connection, COLLECTOR, None, "test", number=number)
+            if number % 3 == 0:
+                raise FileError("no")
+
+        try:
+            world.store.write(add)
+            done.append(number)
+        except FileError:
+            pass
+
+    before, done = len(events_of(world.store, COLLECTOR)), []
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    told = [event.facts["number"] for event in events_of(world.store, COLLECTOR, after=before)]
+    assert sorted(told) == sorted(done) == [n for n in range(24) if n % 3]
+    verify_store(world.store)
+
+
+def rows(store):
+    with store.reading() as connection:
+        return [connection.execute(select(table)).all() for table in (members, uploads)]
+
+
+def test_a_backup_is_everything_and_goes_into_an_empty_store(world, tmp_path):
+    world.push("north", sketch_of("north").to_bytes())
+    file = tmp_path / "all.backup"
+    seen = backup(world.store, file)
+    assert seen == verify_store(world.store)
+    assert [path.name for path in tmp_path.glob("*backup*")] == ["all.backup"]
+    assert file.stat().st_mode & 0o077 == 0
+    with pytest.raises(AccessError, match="exists"):
+        backup(world.store, file)
+    with pytest.raises(AccessError, match="already"):
+        restore(file, world.store)
+    again = Store(str(tmp_path / "again.db"))
+    assert restore(file, again) == seen
+    assert rows(again) == rows(world.store)
+    bytes_before = bytearray(file.read_bytes())
+    place = bytes_before.index(b"uploaded")
+    bytes_before[place] ^= 1
+    (tmp_path / "bad.backup").write_bytes(bytes_before)
+    with pytest.raises(PrivsketchError):
+        restore(tmp_path / "bad.backup", Store(str(tmp_path / "third.db")))
+
+
+@pytest.mark.slow
+def test_a_backup_goes_from_one_database_to_the_other(server, tmp_path):
+    from tests.collector import World
+
+    world = World(str(tmp_path / "c.db"))
+    world.push("north", sketch_of("north").to_bytes())
+    backup(world.store, tmp_path / "one.backup")
+    other = Store(fresh_database(server))
+    restore(tmp_path / "one.backup", other)
+    backup(other, tmp_path / "two.backup")
+    back = Store(str(tmp_path / "back.db"))
+    restore(tmp_path / "two.backup", back)
+    assert rows(back) == rows(other) == rows(world.store)
