@@ -202,6 +202,15 @@ def test_who_enrols_says_as_what(study):
     assert not Path("new.card").exists()
 
 
+def test_other_numbers_of_holders_than_planned_are_told(study):
+    cards = [f"{name}.card" for name in (*HOLDERS[:3], *TELLERS)]
+    made = succeeded("study", "make", "design.json", *cards, "-o", "t.study")
+    assert made.stderr.count("planned for 4 holders, and 3 have enrolled") == 1
+    assert "plan it again for 3" in made.stderr
+    assert "planned for 4 holders" in succeeded("study", "show", "t.study").stderr
+    assert "planned" not in succeeded("study", "show", "s.study").output
+
+
 def test_study_keys_are_secret_and_never_overwritten(study):
     assert Path("a.study.key").stat().st_mode & 0o777 == 0o600
     again = ["enrol", "design.json", "--key", "a.key", "--teller", "-o", "z.card"]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from privsketch.budget import number_text
+from privsketch.design.cautions import warn_of
 from privsketch.design.recipe import Design
 from privsketch.errors import (
     FileError,
@@ -137,6 +138,7 @@ class SealedStudy:
         day = None if last_day is None else _as_day(last_day)
         name = secrets.token_hex(NAME_DIGITS // 2)
         self._fill(design, tuple(holders), tuple(tellers), sharing, day, owner, name)
+        warn_of(self.cautions)
 
     def _fill(
         self,
@@ -194,6 +196,19 @@ class SealedStudy:
     def alone(self) -> float:
         """The epsilon of a holder's records if all others join forces."""
         return self.sharing.cost_alone().epsilon
+
+    @property
+    def cautions(self) -> list[str]:
+        """What to think about once more before people take part, in sentences."""
+        planned, number = self.design.n_holders, len(self.holders)
+        if planned in (None, number):
+            return []
+        return [
+            f"the design is planned for {planned} holders, and {number} have enrolled: budget and "
+            "noise are right for these, but its size and its forecast are for others; plan it "
+            f"again for {number} if that matters, and enrol anew, since cards are for "
+            "one design"
+        ]
 
     def is_accepted_by(self, accept_alone: float | None) -> bool:
         """Whether a holder who accepts that much accepts this study, but for last digits."""

@@ -217,6 +217,8 @@ def make(
     )
     made.save(output)
     say(made.describe())
+    for text in made.cautions:
+        caution(text)
     say_written(output)
     say("next        read the fingerprint out to all; tellers: privsketch accept")
     answer(written=[output], **study_facts(made))
@@ -244,6 +246,8 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     there = mailbox_facts(found, folder)
     steps = next_steps(found, there, None if me is None else found_key(me))
     say(found.describe())
+    for text in found.cautions:
+        caution(text)
     closed = "closed" if there["is_closed"] else "open"
     void = f", void by the word of {', '.join(there['voids'])}" if there["voids"] else ""
     say(f"mailbox     {len(there['ballots'])} ballots, list {closed}, "

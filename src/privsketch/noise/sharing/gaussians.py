@@ -96,8 +96,8 @@ def layer_scales(scale: float, levels: Sequence[int]) -> tuple[float, ...]:
         if missing < MIN_SHARE**2:
             raise ParameterError(
                 f"levels: noise for {level} holders has a part with a scale below {MIN_SHARE}; use "
-                "fewer levels, or a design that is planned with `n_holders=` and "
-                "`sharing='holders'`, which makes room for parts of its noise"
+                "a design that has room for parts of its noise: planned with `n_holders=` as many "
+                "as take part, and `sharing='holders'`"
             )
         sizes.append(root_up(missing))
         so_far += Fraction(sizes[-1]) ** 2
