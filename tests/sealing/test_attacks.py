@@ -232,39 +232,75 @@ def test_two_ballots_of_ones_own_in_the_mailbox_are_told(people, tmp_path, monke
         ps.seal(np.zeros((5, 2)), study, mailbox=tmp_path, **terms)
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_two_that_seal_at_once_leave_one_entry(people, book, monkeypatch, order):
-    """Both have drawn when the first ballot is kept; one entry stays, whoever ends first."""
+def seal_at_once(people, study, ledgers, monkeypatch):
+    """Two have drawn before the first ballot is kept, that of the first ledger; both ballots."""
     from privsketch.sealing import seal as module
 
-    study = people.open_study()
-    drawn, ballots = threading.Barrier(2), {}
-    turns = [threading.Event() for _ in range(2)]
-    keep = module.keep_once
+    drawn, is_kept, ballots = threading.Barrier(2), threading.Event(), {}
+    draw, keep = module.sealed_sums, module.keep_once
 
-    def late(path, content):
-        mine = int(threading.current_thread().name)
+    def late_draw(*arguments):
+        found = draw(*arguments)
         drawn.wait(60)
-        if order.index(mine) == 1:
-            turns[0].wait(60)
+        return found
+
+    def late_keep(path, content):
+        if path == module.ballot_slot(study.digest, people.holders[0].fingerprint):
+            if threading.current_thread().name == "1":
+                is_kept.wait(60)
+            found = keep(path, content)
+            is_kept.set()
+            return found
         return keep(path, content)
 
     def work(number):
-        ballots[number] = sealed_with(people, study, book).to_bytes()
-        turns[0].set()
+        ballots[number] = sealed_with(people, study, ledgers[number]).to_bytes()
 
-    monkeypatch.setattr(module, "keep_once", late)
+    monkeypatch.setattr(module, "sealed_sums", late_draw)
+    monkeypatch.setattr(module, "keep_once", late_keep)
     threads = [threading.Thread(target=work, args=(n,), name=str(n)) for n in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    return ballots
+
+
+def test_two_that_seal_at_once_leave_one_entry(people, book, monkeypatch):
+    study = people.open_study()
+    ballots = seal_at_once(people, study, [book, book], monkeypatch)
     assert ballots[0] == ballots[1]
     entries = book.entries("visits")
     assert sorted(entry.state for entry in entries) == ["committed", "reserved"]
     assert float(book.total("visits").epsilon) == 0.1
     assert float(book.total_alone("visits").epsilon) == study.alone
     assert not book.check()
+
+
+def test_an_entry_is_taken_back_only_for_that_of_the_ballot_that_stands(
+    people, book, tmp_path, monkeypatch
+):
+    """The first one has another ledger; and this one knows of an earlier ballot, now forgotten."""
+    study = people.open_study()
+    other = ps.Ledger.create(tmp_path / "other.ledger")
+    other.add("visits", epsilon=1.0, delta=1e-5)
+    with monkeypatch.context() as patch:
+        patch.setenv("PRIVSKETCH_HOME", str(tmp_path / "lost"))
+        sealed_with(people, study, book)
+    seal_at_once(people, study, [other, book], monkeypatch)
+    assert [entry.state for entry in book.entries("visits")] == ["reserved"] * 2
+    assert [entry.state for entry in other.entries("visits")] == ["reserved"]
+
+
+def test_a_state_that_was_lost_costs_twice(people, book, tmp_path, monkeypatch):
+    """Nobody can find the first ballot: the second is another draw, and both count."""
+    study = people.open_study()
+    first = sealed_with(people, study, book)
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "elsewhere"))
+    with pytest.warns(ps.PrivsketchWarning, match="neither kept here nor in the mailbox"):
+        assert sealed_with(people, study, book).digest != first.digest
+    assert [entry.state for entry in book.entries("visits")] == ["reserved"] * 2
+    assert float(book.total("visits").epsilon) == 0.2
 
 
 # ---------------------------------------------------------------- what lies beside a study

@@ -64,6 +64,11 @@ def gone_slot(study: str, holder: str) -> Path:
     return state_folder() / "ballots" / f"{study}.{holder}.gone"
 
 
+def entry_slot(study: str, ballot: str) -> Path:
+    """Where the ledger's entry of a ballot is named, by the ballot's digest."""
+    return state_folder() / "ballots" / f"{study}.{ballot}.entry"
+
+
 def kept(path: Path) -> bytes | None:
     """What was written under a name; None if nothing was, an error if it is damaged."""
     if not os.path.lexists(path):

@@ -24,7 +24,14 @@ from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import LedgerName, entered, named
 from privsketch.sealing.ballots import SUFFIX, Ballot, insecure_of, make_ballot, samplers_of
 from privsketch.sealing.cards import checked_alone
-from privsketch.sealing.once import ballot_slot, gone_slot, keep_once, kept, require_keepable
+from privsketch.sealing.once import (
+    ballot_slot,
+    entry_slot,
+    gone_slot,
+    keep_once,
+    kept,
+    require_keepable,
+)
 from privsketch.sealing.splitting import as_words, with_checks
 from privsketch.sealing.study import SealedStudy
 from privsketch.signing.keys import Key, PublicKey
@@ -34,6 +41,12 @@ from privsketch.sketching.sums import ExactSums
 from privsketch.tables.marks import noter_of
 from privsketch.tables.reading import checked_missing
 from privsketch.tables.untyped.format import FileFormat
+
+_LOST = (
+    "the ledger has an entry of a ballot in this study, which is neither kept here nor in the "
+    "mailbox: if it was handed out, look for it, since another one costs alone again; if the "
+    "process was stopped before it was written, nobody has seen it"
+)
 
 Trusted = Iterable[PublicKey | str | PathLike[str]]
 
@@ -107,6 +120,8 @@ def seal(
     if study.is_late():
         raise StudyError(f"the last day to cast a ballot was {study.last_day} (UTC)")
     require_keepable(slot)
+    if entries_of_ballot(study, holder, ledger, "reserved"):
+        warn_of([_LOST])  # people may make an error of it: before it is spent
     design = study.design
     missing_to_center = checked_missing(missing, design.schema)
     with entered(
@@ -134,9 +149,12 @@ def seal(
             noter.add(found.marks)
             entry.saw(noter)
         ballot = sealed_sums(study, found, key, holder)
-        stands = keep_once(slot, ballot.to_bytes())
-        _keep_one_entry(study, holder, ledger, entry.reserved)
-    return Ballot.from_bytes(stands, str(slot))
+        if entry.reserved is not None:
+            keep_once(entry_slot(study.digest, ballot.digest), entry.reserved.id.encode("ascii"))
+        stands = Ballot.from_bytes(keep_once(slot, ballot.to_bytes()), str(slot))
+        if stands.digest != ballot.digest and entry.reserved is not None:
+            _take_back(study, holder, ledger, entry.reserved, stands)
+    return stands
 
 
 def sealed_sums(study: SealedStudy, found: ExactSums, key: Key, holder: str) -> Ballot:
@@ -230,19 +248,19 @@ def _enter_earlier(study: SealedStudy, holder: str, ledger: LedgerName) -> None:
         book.reserve(name, cost, what=what_of(study), source=holder, alone=alone)
 
 
-def _keep_one_entry(
-    study: SealedStudy, holder: str, ledger: LedgerName, own: Reservation | None
+def _take_back(
+    study: SealedStudy, holder: str, ledger: LedgerName, own: Reservation, stands: Ballot
 ) -> None:
-    """Take this entry back if another process has reserved one for the same ballot before.
+    """Take the entry of a ballot back that nobody has seen, if the one that stands has its own.
 
-    Of two that seal at once, one ballot stands, and nobody has seen the other. All entries cost
-    the same, and whoever came first keeps its own: one stays, whatever happens to whom.
+    Two have sealed at once, and the other one was first. If its entry is in another ledger or in
+    none, this one counts for it.
     """
-    waiting = [] if own is None else entries_of_ballot(study, holder, ledger, "reserved")
+    other = kept(entry_slot(study.digest, stands.digest))
     found = named(ledger)
-    if own is None or found is None or not waiting or waiting[0].id == own.id:
-        return
-    found[0].commit(own, void=True)
+    known = [entry.id for entry in entries_of_ballot(study, holder, ledger, "reserved")]
+    if found is not None and other is not None and other.decode("ascii") in known:
+        found[0].commit(own, void=True)
 
 
 def entries_of_ballot(
