@@ -28,9 +28,9 @@ from scipy.optimize import linear_sum_assignment
 import privsketch as ps
 from benchmarks.common import markdown, parser_of
 from privsketch._typing import Floats, Integers
-from privsketch.noise.laws import SharingKind
 from privsketch.noise.mechanism import add_noise
 from privsketch.noise.sharing.plan import Sharing, plan_sharing
+from privsketch.noise.sums import SharingKind
 from privsketch.sketching.build import engine_sums
 from privsketch.sketching.joined import joined_sketch
 from privsketch.sketching.merge import merge

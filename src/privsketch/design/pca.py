@@ -45,9 +45,9 @@ from privsketch.features.maps import feature_map
 from privsketch.features.masks import Masks
 from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL, moment_count
 from privsketch.noise.calibration import kappa_discrete
-from privsketch.noise.laws import MAX_RECORDS, CountMode, SharingKind
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
+from privsketch.noise.sums import MAX_RECORDS, CountMode, SharingKind
 from privsketch.schema.table import Schema
 
 MAX_MATRIX = 512  # columns: beyond, a matrix has more than 130,000 entries

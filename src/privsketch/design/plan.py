@@ -33,9 +33,9 @@ from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
 from privsketch.features.radii import RadialLaw
-from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, SHARING_KINDS, CountMode, SharingKind
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
+from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, SHARING_KINDS, CountMode, SharingKind
 from privsketch.schema.table import Schema, schema_of
 
 

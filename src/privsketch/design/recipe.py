@@ -46,7 +46,9 @@ from privsketch.formats import (
     require_fields,
     write_file,
 )
-from privsketch.noise.laws import (
+from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
+from privsketch.noise.sharing.plan import MAX_HOLDERS, planned_noises
+from privsketch.noise.sums import (
     COUNT_MODES,
     MAX_RECORDS,
     SHARING_KINDS,
@@ -55,8 +57,6 @@ from privsketch.noise.laws import (
     SumNoise,
     plan_sum_noise,
 )
-from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
-from privsketch.noise.sharing.plan import MAX_HOLDERS, planned_noises
 from privsketch.schema.table import Schema
 
 if TYPE_CHECKING:

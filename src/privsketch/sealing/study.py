@@ -28,8 +28,8 @@ from privsketch.errors import (
     require_one_of,
 )
 from privsketch.formats import MAX_JSON_BYTES, read_file, reading, write_file
-from privsketch.noise.laws import SHARING_KINDS
 from privsketch.noise.sharing.plan import Sharing, plan_sharing
+from privsketch.noise.sums import SHARING_KINDS
 from privsketch.sealing.cards import Card
 from privsketch.sealing.files import digits, read_json
 from privsketch.sealing.once import keep_once, teller_slot

@@ -14,7 +14,6 @@ import pytest
 
 import privsketch as ps
 from privsketch.noise.calibration import epsilon_of_rho, rho_of_budget
-from privsketch.noise.laws import SumNoise
 from privsketch.noise.mechanism import (
     HEADROOM,
     INT64_MAX,
@@ -24,6 +23,7 @@ from privsketch.noise.mechanism import (
     laplace_law,
 )
 from privsketch.noise.sharing.plan import Sharing, default_min_holders, plan_sharing
+from privsketch.noise.sums import SumNoise
 from privsketch.receipt import INSECURE
 from privsketch.sketching.build import engine_sums
 from privsketch.testing import (

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from privsketch.errors import ParameterError
-from privsketch.noise.laws import MIN_SHARE
+from privsketch.noise.sums import MIN_SHARE
 
 MARGIN = Fraction(1, 2**40)
 _PER_Q = 8.08  # twice 4.04: there and back

@@ -36,13 +36,6 @@ from privsketch._typing import Integers
 from privsketch.budget import exact, exact_sum
 from privsketch.errors import ParameterError, require_count, require_one_of
 from privsketch.noise.calibration import round_down
-from privsketch.noise.laws import (
-    SHARING_KINDS,
-    SharingKind,
-    SumNoise,
-    composed_receipt,
-    floor_ratio,
-)
 from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, add_noise, entered_noise
 from privsketch.noise.sharing.gaussians import MAX_LEVELS, layer_scales, plan_levels, require_margin
 from privsketch.noise.sharing.total import (
@@ -55,6 +48,13 @@ from privsketch.noise.sharing.total import (
     floor_law,
     gaussian_part,
     require_alone,
+)
+from privsketch.noise.sums import (
+    SHARING_KINDS,
+    SharingKind,
+    SumNoise,
+    composed_receipt,
+    floor_ratio,
 )
 from privsketch.receipt import Receipt
 

@@ -15,9 +15,9 @@ from typing import Any
 from privsketch.budget import checked_source, exact, exact_sum, number_text, round_up
 from privsketch.errors import ParameterError, require_count, require_one_of
 from privsketch.noise.calibration import epsilon_of_rho, round_down
-from privsketch.noise.laws import SHARING_KINDS, SharingKind, SumNoise, composed_receipt, is_near
 from privsketch.noise.mechanism import SAMPLERS, NoiseLaw, cube_law, laplace_law
 from privsketch.noise.sharing.gaussians import root_up
+from privsketch.noise.sums import SHARING_KINDS, SharingKind, SumNoise, composed_receipt, is_near
 from privsketch.receipt import Receipt
 
 _HOLDERS = (
