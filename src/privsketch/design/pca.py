@@ -36,8 +36,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from privsketch.budget import Budget
-from privsketch.design.recipe import Design, pca_unknowns, require_components
+from privsketch.design.recipe import Design
 from privsketch.design.size import Verdict
+from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import NO_LAW, Frequencies, draw_frequencies, public_seed

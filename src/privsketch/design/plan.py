@@ -15,7 +15,7 @@ import numpy as np
 from privsketch.budget import Budget
 from privsketch.design.cells import count_of_cells, noise_of_cells, plan_cells
 from privsketch.design.pca import plan_pca
-from privsketch.design.recipe import TASKS, Design, maps_for
+from privsketch.design.recipe import Design
 from privsketch.design.regimes import enough_records
 from privsketch.design.scales import default_radii
 from privsketch.design.size import (
@@ -26,6 +26,7 @@ from privsketch.design.size import (
     largest_size,
     noise_variance,
 )
+from privsketch.design.validity import TASKS, maps_for
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_one_of
 from privsketch.features.frequencies import NO_LAW, draw_frequencies, public_seed
