@@ -153,7 +153,7 @@ def errors_of(setting: Setting, draws: int) -> dict[str, Floats]:
         if draw % GROUP == 0:
             words = words_of(setting, design, draw // GROUP)
         for name, way in ways.items():
-            if name in COMPARED or draw % OTHERS == 0:
+            if name in COMPARED or HONEST not in ways or draw % OTHERS == 0:
                 found[name].append(squared_error(way(words)))
     return {name: np.array(squares) for name, squares in found.items()}
 

@@ -67,7 +67,7 @@ def risk_parts(sketch: Sketch) -> list[str]:
             factor = f"{math.exp(cost.epsilon):.3g}" if cost.epsilon < 100 else "no bound"
             cells = (escape(cost.who), cost.text.split(", ")[0].removeprefix("epsilon = "), factor)
             rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-        names = ("who joins forces", "epsilon", "factor")
+        names = ("who joins forces", "epsilon", "factor, at most")
         head = "".join(f'<th scope="col">{name}</th>' for name in names)
         own = (
             "Each holder added a part of one noise"
