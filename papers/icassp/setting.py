@@ -29,8 +29,8 @@ from privsketch.errors import ParameterError
 from privsketch.features.masks import Masks
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.noise.calibration import icassp_noise
-from privsketch.noise.laws import saturating_add
 from privsketch.noise.mechanism import add_noise
+from privsketch.noise.sums import saturating_add
 from privsketch.sketching.sketch import Sketch, merged_receipt
 
 PAPER = "ICASSP 2019"

@@ -80,6 +80,7 @@ EXAMPLES = {
     "verify": [
         ["signed.json", "--trust", "my.pub"],
         ["s.study", "h0.ballot", "--key", "a.study.key", "--trust", "a.pub", "-o", "a.checked"],
+        ["s.study", "h0.ballot", "a.tally", "s.closed", "a.checked", "--trust", "b.pub"],
     ],
     "trust": [["my.pub"], ["--list"], ["--forget", "my"]],
     "release": [
@@ -111,6 +112,7 @@ EXAMPLES = {
     "close": [["s.study", "h0.ballot", "h1.ballot", "--key", "a.key", "-o", "again.closed"]],
     "tally": [[*TALLY, "--key", "b.study.key", "-o", "b.tally"]],
     "join": [["s.study", "a.tally", "b.tally", "-o", "total.sketch"]],
+    "study destroy": [["s.study", "--tally", "a.tally", "--tally", "b.tally"]],
     "rehearse": [["s.study"]],
     "study void": [["v.study", "--key", "e.key", "--study-key", "e.study.key", "-o", "e.void"]],
     "study settle": [

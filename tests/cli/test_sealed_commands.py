@@ -95,8 +95,101 @@ def test_a_study_says_what_is_next(study):
     assert [text[:1] for text in steps()] == ["a", "b"]
     for name in TELLERS:
         succeeded(*tally(name))
-    assert steps("--me", "h0.pub") == ["anybody: join the tallies (privsketch join)"]
-    assert "destroy your study key" in steps("--me", "a.pub")[1]
+    assert steps("--me", "h0.pub")[0] == "anybody: join the tallies (privsketch join)"
+    assert "privsketch study settle" in steps("--me", "h0.pub")[1]
+    assert "privsketch study destroy" in steps("--me", "a.pub")[1]
+    end = ["--tally", "a.tally", "--tally", "b.tally"]
+    succeeded("study", "destroy", "s.study", "--study-key", "a.study.key", *end)
+    assert len(steps("--me", "a.pub")) == 1
+    assert "privsketch study destroy" in steps("--me", "b.pub")[1]
+
+
+def test_a_void_study_says_what_is_next(study):
+    succeeded(
+        "study", "void", "s.study", "--key", "a.key", "--study-key", "a.study.key", "-o", "a.void"
+    )
+    told = succeeded("study", "show", "s.study", "--me", "b.pub").output
+    assert "void by the word of a" in told
+    assert "privsketch study void" in told
+    assert "privsketch study destroy" in told
+
+
+def test_keys_and_ballots_are_destroyed_when_a_study_has_ended(study):
+    for name in HOLDERS:
+        seal(name)
+    succeeded(*close())
+    succeeded(*tally("a"))
+    destroy = ["study", "destroy", "s.study", ".", "--study-key", "a.study.key"]
+    assert run(*destroy).exit_code == USAGE
+    assert "'b' is missing" in refused(study, *destroy, "--tally", "a.tally", code=INTEGRITY)
+    succeeded(*tally("b"))
+    end = ["--tally", "a.tally", "--tally", "b.tally"]
+    Path("note.txt").write_text("no key")
+    other = [*destroy[:-1], "note.txt"]
+    Path("note.txt").chmod(0o600)
+    refused(study, *other, *end, code=INTEGRITY)
+    result = succeeded(*destroy, *end)
+    assert "removed     4 ballots, 4 that were kept" in result.output
+    assert "solid-state" in result.stderr
+    assert not list(study.glob("*.ballot"))
+    assert not Path("a.study.key").exists()
+    assert Path("a.key").exists()
+    again = ["seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "-o", "h0.ballot"]
+    assert "destroyed when the study had ended" in refused(study, *again, code=INTEGRITY)
+    succeeded("join", "s.study", "a.tally", "b.tally", "-o", "total.sketch")
+
+
+def test_lists_and_tallies_are_verified_by_anybody(study):
+    for name in HOLDERS:
+        seal(name)
+    succeeded(*close(*(f"{name}.ballot" for name in HOLDERS[:3])))
+    for name in TELLERS:
+        succeeded(*tally(name))
+    everything = ["h0.ballot", "h3.ballot", "a.tally", "b.tally", "s.closed"]
+    told = succeeded("verify", "s.study", *everything).output
+    assert told.count("valid") == 6
+    assert "a closed list of 3 ballots, by owner" in told
+    assert "a ballot of h0, which counts" in told
+    assert "a ballot of h3, which is in no list" in told
+    assert "a tally of b, over 3 ballots" in told
+    answer = json.loads(succeeded("verify", "s.study", *everything, "--json").stdout)
+    assert [one["file"] for one in answer["files"]] == ["s.study", *everything]
+    assert [one["signer"]["name"] for one in answer["files"]][-3:] == ["a", "b", "owner"]
+
+    Path("s.closed").rename("first.closed")
+    succeeded(*close())
+    told = run("verify", "s.study", "s.closed", "a.tally")
+    assert told.exit_code == INTEGRITY
+    assert "a tally of another list" in told.output
+    assert "another list than" in run("verify", "s.study", "s.closed", "first.closed").output
+
+    for file in ("first.closed", "a.tally"):
+        data = bytearray(Path(file).read_bytes())
+        data[len(data) // 2] ^= 1
+        Path("bad").write_bytes(data)
+        told = run("verify", "s.study", "bad")
+        assert told.exit_code == INTEGRITY
+        assert "REFUSED     bad" in told.output
+    assert "no ballot, list, tally" in run("verify", "s.study", "h0.npy").output
+    assert (
+        "none of its tellers is trusted"
+        in run("verify", "s.study", "a.tally", "--trust", "h0.pub").output
+    )
+
+
+def test_seal_finds_its_ballot_in_the_mailbox(study, monkeypatch):
+    seal("h0")
+    Path("box").mkdir()
+    Path("h0.ballot").rename("box/h0.ballot")
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(study / "elsewhere"))
+    again = ["seal", "s.study", "h1.npy", "--key", "h0.key", *COST, "--trust", "a.pub"]
+    dry = json.loads(succeeded(*again, "--mailbox", "box", "--dry-run", "--json").stdout)
+    assert dry["was_cast"]
+    found = succeeded(*again, "--mailbox", "box", "-o", "again.ballot")
+    assert "nothing is read" in found.stderr
+    assert Path("again.ballot").read_bytes() == Path("box/h0.ballot").read_bytes()
+    other = ["seal", "s.study", "h1.npy", "--key", "h1.key", *COST, "--trust", "a.pub", "-o", "x"]
+    assert "no folder" in refused(study, *other, "--mailbox", "nowhere", code=3)
 
 
 def test_who_enrols_says_as_what(study):
@@ -107,6 +200,15 @@ def test_who_enrols_says_as_what(study):
     assert run(*enrol, *COST, "--study-key", "x.key").exit_code == USAGE
     assert "exists" in refused(study, *enrol[:-1], "h0.card", *COST, code=3)
     assert not Path("new.card").exists()
+
+
+def test_other_numbers_of_holders_than_planned_are_told(study):
+    cards = [f"{name}.card" for name in (*HOLDERS[:3], *TELLERS)]
+    made = succeeded("study", "make", "design.json", *cards, "-o", "t.study")
+    assert made.stderr.count("planned for 4 holders, and 3 have enrolled") == 1
+    assert "plan it again for 3" in made.stderr
+    assert "planned for 4 holders" in succeeded("study", "show", "t.study").stderr
+    assert "planned" not in succeeded("study", "show", "s.study").output
 
 
 def test_study_keys_are_secret_and_never_overwritten(study):

@@ -7,8 +7,8 @@ import pytest
 import privsketch as ps
 from privsketch.budget import Unit
 from privsketch.noise.calibration import kappa_discrete
-from privsketch.noise.laws import MIN_SHARE
 from privsketch.noise.sharing.plan import plan_sharing, planned_noises
+from privsketch.noise.sums import MIN_SHARE
 
 DELTA, PURE = ps.Budget(epsilon=0.1, delta=1e-6), ps.Budget(epsilon=0.1)
 

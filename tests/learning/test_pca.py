@@ -7,7 +7,7 @@ import pytest
 
 from privsketch._parallel import one_thread
 from privsketch.design.pca import lost_variance
-from privsketch.design.recipe import pca_unknowns
+from privsketch.design.validity import pca_unknowns
 from privsketch.learning.pca.convex import fit_convex, refit
 from privsketch.learning.pca.decoder import decode_pca, fit_with_remainder, signed
 from privsketch.learning.pca.factors import (

@@ -24,8 +24,8 @@ from privsketch.noise.calibration import (
     rho_of_budget,
     round_up_sqrt,
 )
-from privsketch.noise.laws import MAX_RECORDS, plan_sum_noise, split_epsilon
 from privsketch.noise.mechanism import cube_factor, cube_law, gaussian_law, laplace_law
+from privsketch.noise.sums import MAX_RECORDS, plan_sum_noise, split_epsilon
 from tests.oracles import SHARES_OF_THE_SUMS
 
 BUDGETS = [(1.0, 1e-6), (0.1, 1e-8), (0.1, 1e-6), (4.0, 1e-6), (0.5, 1e-8), (0.003, 1e-9)]

@@ -1,6 +1,7 @@
 """People who do not play by the rules: nobody else pays, and nothing is taken back wrongly."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -175,3 +176,159 @@ def test_holders_who_know_their_own_noise_are_told_of():
     costs = {cost.who: cost for cost in people.made().sharing.costs()}
     each, outsiders = costs["each of the other holders"], costs["outsiders"]
     assert each.rho == pytest.approx(outsiders.rho * 4 / 3)
+
+
+# ---------------------------------------------------------------- a second ballot
+
+
+def sealed_with(people, study, book, **more):
+    return ps.seal(
+        np.zeros((10, 2)),
+        study,
+        key=people.holders[0],
+        accept_alone=100.0,
+        trusted=people.trusted,
+        ledger=(book.path, "visits"),
+        **more,
+    )
+
+
+@pytest.fixture
+def book(tmp_path):
+    found = ps.Ledger.create(tmp_path / "book.ledger")
+    found.add("visits", epsilon=1.0, delta=1e-5)
+    return found
+
+
+def test_a_second_machine_finds_the_ballot_in_the_mailbox(people, book, tmp_path, monkeypatch):
+    """Without this it would draw again, and two ballots cost "alone" twice."""
+    study = people.open_study()
+    box = tmp_path / "box"
+    box.mkdir()
+    first = people.seal(study, np.zeros((5, 2)), 0)
+    first.save(box / "any name.ballot")
+    people.seal(study, np.zeros((5, 2)), 1).save(box / "other.ballot")
+    (box / "no.ballot").write_bytes(b"anything")
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "elsewhere"))
+    with monkeypatch.context() as patch:
+        patch.setattr("privsketch.sealing.seal.engine_sums", None)  # nothing is read
+        for _ in range(2):
+            found = sealed_with(people, study, book, mailbox=box)
+            assert found.to_bytes() == first.to_bytes()
+    (entry,) = book.entries("visits")  # this ledger did not know of it
+    assert entry.state == "reserved"
+    (box / "any name.ballot").unlink()  # it is kept here from now on
+    assert sealed_with(people, study, book, mailbox=box).to_bytes() == first.to_bytes()
+
+
+def test_two_ballots_of_ones_own_in_the_mailbox_are_told(people, tmp_path, monkeypatch):
+    study = people.open_study()
+    for n in range(2):
+        monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / f"home {n}"))
+        people.seal(study, np.zeros((5, 2)), 0).save(tmp_path / f"{n}.ballot")
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "third"))
+    terms = {"key": people.holders[0], "accept_alone": 100.0, "trusted": people.trusted}
+    with pytest.raises(StudyError, match="2 ballots of yours"):
+        ps.seal(np.zeros((5, 2)), study, mailbox=tmp_path, **terms)
+
+
+def seal_at_once(people, study, ledgers, monkeypatch):
+    """Two have drawn before the first ballot is kept, that of the first ledger; both ballots."""
+    from privsketch.sealing import seal as module
+
+    drawn, is_kept, ballots = threading.Barrier(2), threading.Event(), {}
+    draw, keep = module.sealed_sums, module.keep_once
+
+    def late_draw(*arguments):
+        found = draw(*arguments)
+        drawn.wait(60)
+        return found
+
+    def late_keep(path, content):
+        if path == module.ballot_slot(study.digest, people.holders[0].fingerprint):
+            if threading.current_thread().name == "1":
+                is_kept.wait(60)
+            found = keep(path, content)
+            is_kept.set()
+            return found
+        return keep(path, content)
+
+    def work(number):
+        ballots[number] = sealed_with(people, study, ledgers[number]).to_bytes()
+
+    monkeypatch.setattr(module, "sealed_sums", late_draw)
+    monkeypatch.setattr(module, "keep_once", late_keep)
+    threads = [threading.Thread(target=work, args=(n,), name=str(n)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return ballots
+
+
+def test_two_that_seal_at_once_leave_one_entry(people, book, monkeypatch):
+    study = people.open_study()
+    ballots = seal_at_once(people, study, [book, book], monkeypatch)
+    assert ballots[0] == ballots[1]
+    entries = book.entries("visits")
+    assert sorted(entry.state for entry in entries) == ["committed", "reserved"]
+    assert float(book.total("visits").epsilon) == 0.1
+    assert float(book.total_alone("visits").epsilon) == study.alone
+    assert not book.check()
+
+
+def test_an_entry_is_taken_back_only_for_that_of_the_ballot_that_stands(
+    people, book, tmp_path, monkeypatch
+):
+    """The first one has another ledger; and this one knows of an earlier ballot, now forgotten."""
+    study = people.open_study()
+    other = ps.Ledger.create(tmp_path / "other.ledger")
+    other.add("visits", epsilon=1.0, delta=1e-5)
+    with monkeypatch.context() as patch:
+        patch.setenv("PRIVSKETCH_HOME", str(tmp_path / "lost"))
+        sealed_with(people, study, book)
+    seal_at_once(people, study, [other, book], monkeypatch)
+    assert [entry.state for entry in book.entries("visits")] == ["reserved"] * 2
+    assert [entry.state for entry in other.entries("visits")] == ["reserved"]
+
+
+def test_a_state_that_was_lost_costs_twice(people, book, tmp_path, monkeypatch):
+    """Nobody can find the first ballot: the second is another draw, and both count."""
+    study = people.open_study()
+    first = sealed_with(people, study, book)
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "elsewhere"))
+    with pytest.warns(ps.PrivsketchWarning, match="neither kept here nor in the mailbox"):
+        assert sealed_with(people, study, book).digest != first.digest
+    assert [entry.state for entry in book.entries("visits")] == ["reserved"] * 2
+    assert float(book.total("visits").epsilon) == 0.2
+
+
+# ---------------------------------------------------------------- what lies beside a study
+
+
+GARBAGE = (b"", b"\xff\xfe", b"{", b"[]", b"a" * 10**6, b"[" * 10**5)
+
+
+@pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage_in_the_place_of_a_signature_is_told(people, study, tmp_path, data):
+    files = study.save(tmp_path / "s.study")
+    files[1].write_bytes(data)
+    found = ps.SealedStudy.load(tmp_path / "s.study")
+    assert len(found.accepted) == 1
+    with pytest.raises(StudyError, match=f"not signed by .*{files[1].name}"):
+        found.require_open()
+    assert f"refused     {files[1]}" in found.describe()
+    key = next(key for key in people.tellers if key.name not in found.accepted)
+    found.add_signature(study.accept(key))  # the right one, from elsewhere
+    found.require_open()
+    assert "refused" not in found.describe()
+
+
+def test_a_signature_of_somebody_else_in_the_place_of_a_teller(people, study, tmp_path):
+    files = study.save(tmp_path / "s.study")
+    files[1].write_bytes(files[2].read_bytes())
+    with pytest.raises(StudyError, match="the signature of somebody else"):
+        ps.SealedStudy.load(tmp_path / "s.study").require_open()
+    files[1].unlink()
+    files[1].mkdir()
+    assert not ps.SealedStudy.load(tmp_path / "s.study").is_open

@@ -92,6 +92,17 @@ def test_a_folder_that_cannot_be_written(home):
         keep_once(teller_slot("0" * 32, "use"), b"first")
 
 
+def test_names_of_new_folders_are_on_disk_too(monkeypatch, home):
+    """A file in a folder whose name is lost with the power would be lost with it."""
+    synced = []
+    monkeypatch.setattr(once, "sync_folder", lambda folder: synced.append(folder))
+    slot = teller_slot("0" * 32, "use")
+    keep_once(slot, b"first")
+    assert synced == [home.parent, home, home / "sealed", slot.parent]
+    keep_once(teller_slot("1" * 32, "use"), b"first")
+    assert synced[4:] == [slot.parent]
+
+
 def test_where_it_is_kept(monkeypatch, tmp_path, home):
     assert state_folder() == home / "sealed"
     with kept_in(tmp_path):

@@ -30,7 +30,7 @@ class Killed(BaseException):
 class killed_at:  # noqa: N801 - reads like a statement
     """Raise at the n-th step of what is written or added up; before it, or right after it."""
 
-    STEPS = ((once, "_fill"), (once.os, "link"), (tally_module, "_summed"), (once, "_sync_folder"))
+    STEPS = ((once, "_fill"), (once.os, "link"), (tally_module, "_summed"), (once, "sync_folder"))
 
     def __init__(self, step, after):
         self.left, self.after, self.was_killed = step, after, False
@@ -172,49 +172,80 @@ TestStudies.settings = settings(
 # ---------------------------------------------------------------- processes that are killed
 
 
-def die_at(n_lines):
-    """Be killed before that many lines more of the code of sealed studies."""
-    left = n_lines
+def at_lines(reached):
+    """Call `reached` with the number of lines of the code of sealed studies that were run."""
+    count = 0
 
     def trace(frame, event, argument):
-        nonlocal left
-        if "sealing" not in frame.f_code.co_filename:
+        nonlocal count
+        if "privsketch/sealing" not in frame.f_code.co_filename:
             return None
         if event == "line":
-            left -= 1
-            if left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            reached(count)
+            count += 1
         return trace
 
     sys.settrace(trace)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.parametrize(
-    "n_lines", [5, 300, 600, 615, 630, 645, 655, 662, 700, 1500, 1970, 1990, 2010, 2050, 2090]
-)
-def test_a_process_that_is_killed_leaves_one_list_at_most(n_lines, tmp_path, monkeypatch):
-    """kill -9 anywhere in a tally; then the other list may be tried, and the same one again.
+def die_at(n_lines):
+    """Be killed before that many lines more."""
+    at_lines(lambda count: count >= n_lines and os.kill(os.getpid(), signal.SIGKILL))
 
-    The list is on disk after some 650 lines of Python, the tally after 2,050.
-    """
-    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "home"))
+
+def a_study():
     people = People(design=PURE)
     study = people.open_study()
-    rng = np.random.default_rng(n_lines)
+    rng = np.random.default_rng(0)
     ballots = [cast(study, integers(rng, study), key) for key in people.holders]
-    first, second = (people.closed(study, [ballots[n] for n in chosen]) for chosen in LISTS[:2])
-    key, output = people.study_keys[0], tmp_path / "a.tally"
+    lists = [people.closed(study, [ballots[n] for n in chosen]) for chosen in LISTS[:2]]
+    return people.study_keys[0], study, ballots, lists
+
+
+@pytest.fixture(scope="module")
+def moments(tmp_path_factory):
+    """After how many lines the list is on disk, and after how many the tally."""
+    now, found, link = [0], [], os.link
+
+    def linked(*arguments):
+        link(*arguments)
+        found.append(now[0])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PRIVSKETCH_HOME", str(tmp_path_factory.mktemp("home")))
+        key, study, ballots, lists = a_study()
+        patch.setattr(once.os, "link", linked)
+        before = sys.gettrace()
+        at_lines(lambda count: now.__setitem__(0, count))
+        try:
+            ps.tally(study, ballots, lists[0], key=key)
+        finally:
+            sys.settrace(before)
+    assert len(found) == 2
+    return found
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("which", [0, 1], ids=["list", "tally"])
+@pytest.mark.parametrize("lines", [-200, -20, -5, -1, 0, 1, 2, 5, 20, 200])
+def test_a_process_that_is_killed_leaves_one_list_at_most(
+    moments, which, lines, tmp_path, monkeypatch
+):
+    """kill -9 around the moments that matter; then another list is tried, and the same again."""
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "home"))
+    key, study, ballots, (first, second) = a_study()
+    output = tmp_path / "a.tally"
     child = os.fork()
     if child == 0:
         try:
-            die_at(n_lines)
+            die_at(moments[which] + lines)
             ps.tally(study, ballots, first, key=key).save(output)
         finally:
             os._exit(0)
     os.waitpid(child, 0)
     published = output.read_bytes() if output.exists() else None
     use = once.kept(once.teller_slot(key.fingerprint, "use"))
+    assert (use is None) == (which == 0 and lines <= 0)
     if use is None:
         assert published is None
         ps.tally(study, ballots, second, key=key)

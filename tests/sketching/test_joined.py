@@ -237,3 +237,44 @@ def test_a_report_tells_that_noise_is_shared(tmp_path):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "holders in the sum, with shared noise" in page
     assert "sketches added up" not in page
+
+
+@pytest.mark.parametrize("kind", ["holders", "tellers", "cube", "laplace"])
+def test_a_total_knows_what_its_study_foretold(kind):
+    """For every turnout whose level leaves no more than those who may collude."""
+    design = design_of(**KINDS[kind])
+    sharing = plan_sharing(design.sum_noise, n_holders=5, by=design.sharing)
+    for turnout in range(sharing.min_holders, 6):
+        told = {cost.who: cost for cost in sharing.costs(turnout)}
+        found = sharing.total(turnout, "any").costs(design.sum_noise)
+        for cost in (found[0], found[-1]):
+            assert cost.epsilon == pytest.approx(told[cost.who].epsilon, rel=1e-9)
+            assert cost.delta == told[cost.who].delta
+        assert found[-2].epsilon == pytest.approx(1.0)  # who may collude pays for the budget
+        assert [cost.epsilon for cost in found] == sorted(cost.epsilon for cost in found)
+
+
+def test_holders_who_are_all_needed_know_their_own_noise():
+    design = design_of()
+    sharing = plan_sharing(design.sum_noise, n_holders=5, colluding=0, min_holders=5)
+    found = sharing.total(5, "any").costs(design.sum_noise)
+    assert [cost.who for cost in found[:3]] == [
+        "outsiders",
+        "each of the other holders",
+        "all tellers but one",
+    ]
+    assert found[1].rho == pytest.approx(found[0].rho * 5 / 4)
+
+
+@pytest.mark.parametrize("kind", ["holders", "cube"])
+def test_a_report_tells_what_those_who_took_part_risk(kind, tmp_path):
+    total = joined(design_of(**KINDS[kind]))
+    save_report(ps.learn_kmeans(total, 3, n_init=1), total, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("What those who took part risk") == 1
+    for cost in total.shared[0].costs(total.design.sum_noise):
+        number = cost.text.split(",")[0].removeprefix("epsilon = ")
+        assert f"<td>{cost.who}</td><td>{number}</td>" in page
+    alone = ps.sketch(records_of(0), design_of(), source="one")
+    save_report(ps.learn_kmeans(alone, 3, n_init=1), alone, tmp_path / "report.html")
+    assert "risk</h2>" not in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ import pytest
 import privsketch as ps
 from privsketch.budget import exact
 from privsketch.errors import MergeError
-from privsketch.noise.laws import saturating_multiply
+from privsketch.noise.sums import saturating_multiply
 from privsketch.testing import without_noise
 from tests.oracles import DESIGNS
 

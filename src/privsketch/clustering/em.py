@@ -39,7 +39,7 @@ from privsketch.domain import Ball, Domain
 from privsketch.errors import require_count, require_one_of
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.noise.account import Account
-from privsketch.noise.laws import saturating_multiply
+from privsketch.noise.sums import saturating_multiply
 from privsketch.receipt import Receipt
 
 Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]

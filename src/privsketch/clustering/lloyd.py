@@ -44,8 +44,8 @@ from privsketch.errors import require_count, require_gaussian_delta, require_one
 from privsketch.kernels.nearest import CompiledClusters
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
-from privsketch.noise.laws import saturating_multiply
 from privsketch.noise.mechanism import add_noise, cube_factor, cube_law
+from privsketch.noise.sums import saturating_multiply
 
 LloydNoise = Literal["laplace-joint", "laplace", "cube", "gaussian"]
 N_ROUNDS = 5  # each divides the budget: pure, 20 are worse (docs/papers/bal.md)

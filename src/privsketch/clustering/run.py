@@ -37,7 +37,7 @@ from privsketch.ledger.entry import STEP, Counted, LedgerName, OpenEntry, cost_o
 from privsketch.models.base import Model
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
-from privsketch.noise.laws import saturating_add
+from privsketch.noise.sums import saturating_add
 from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema, schema_of
 from privsketch.sketching.build import sketch

@@ -18,8 +18,8 @@ from privsketch._typing import Floats
 from privsketch.budget import Budget
 from privsketch.errors import ParameterError
 from privsketch.features.cells import MAX_CELL_COLUMNS, CellContribution
-from privsketch.noise.laws import CountMode, plan_sum_noise
 from privsketch.noise.mechanism import NoiseKind
+from privsketch.noise.sums import CountMode, plan_sum_noise
 
 MOST = 60_000  # cells that are planned: learners take a second or two with as many
 # Clusters are seen from about two cells for each on; how noise and width of cells trade follows

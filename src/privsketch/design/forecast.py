@@ -44,7 +44,7 @@ from privsketch.design.size import (
 from privsketch.domain import Domain
 from privsketch.errors import require_count
 from privsketch.features.onebit import SIGN_VARIANCE
-from privsketch.noise.laws import MAX_RECORDS
+from privsketch.noise.sums import MAX_RECORDS
 
 GOOD, TOO_MUCH = 1.15, 1.5  # RSSE: end of a good range, middle of a hopeless one
 HOPELESS = 0.75  # noise per number over a cluster of average size: learners doubt such fits

@@ -17,7 +17,7 @@ from privsketch.budget import Budget
 from privsketch.design.cells import count_of_cells, noise_of_cells, plan_cells
 from privsketch.design.forecast import expected_range
 from privsketch.design.pca import plan_pca
-from privsketch.design.recipe import TASKS, Design, maps_for
+from privsketch.design.recipe import Design
 from privsketch.design.regimes import enough_records
 from privsketch.design.scales import default_radii
 from privsketch.design.size import (
@@ -28,6 +28,7 @@ from privsketch.design.size import (
     largest_size,
     noise_variance,
 )
+from privsketch.design.validity import TASKS, maps_for
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_one_of
 from privsketch.features.cells import MAX_CELL_COLUMNS
@@ -36,9 +37,9 @@ from privsketch.features.hadamard import block_size as structured_size
 from privsketch.features.maps import feature_map as map_named
 from privsketch.features.masks import Masks
 from privsketch.features.radii import RadialLaw
-from privsketch.noise.laws import COUNT_MODES, MAX_RECORDS, SHARING_KINDS, CountMode, SharingKind
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
+from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, SHARING_KINDS, CountMode, SharingKind
 from privsketch.schema.table import Schema, schema_of
 
 # Waves see clusters of any width if noise lets them, a grid those that are no narrower than its

@@ -21,12 +21,11 @@ import numpy.typing as npt
 
 from privsketch._html import described
 from privsketch.budget import ONE_RECORD, Budget, Unit
-from privsketch.domain import Ball, Domain, domain_from_json, domain_to_json
-from privsketch.errors import ParameterError, require_count, require_gaussian_delta, require_one_of
-from privsketch.features.cells import checked_cells
+from privsketch.design.validity import require_design
+from privsketch.domain import Domain, domain_from_json, domain_to_json
+from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
 from privsketch.features.maps import (
-    FEATURE_MAPS,
     Contribution,
     FeatureMap,
     amplitude_of,
@@ -34,7 +33,6 @@ from privsketch.features.maps import (
     feature_map,
 )
 from privsketch.features.masks import Masks
-from privsketch.features.moments import moment_count
 from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.formats import (
     canonical_json,
@@ -46,25 +44,14 @@ from privsketch.formats import (
     require_fields,
     write_file,
 )
-from privsketch.noise.laws import (
-    COUNT_MODES,
-    MAX_RECORDS,
-    SHARING_KINDS,
-    CountMode,
-    SharingKind,
-    SumNoise,
-    plan_sum_noise,
-)
-from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
-from privsketch.noise.sharing.plan import MAX_HOLDERS, planned_noises
+from privsketch.noise.mechanism import NoiseKind
+from privsketch.noise.sharing.plan import planned_noises
+from privsketch.noise.sums import CountMode, SharingKind, SumNoise, plan_sum_noise
 from privsketch.schema.table import Schema
 
 if TYPE_CHECKING:
     from privsketch.design.forecast import Forecast
     from privsketch.design.pca import PCAForecast
-
-TASKS = ("kmeans", "gaussian-mixture", "pca")
-MEAN_MODES = ("omitted", "released")
 
 
 @dataclass(frozen=True)
@@ -130,117 +117,9 @@ class Design:
     sharing: SharingKind | None = None
 
     def __post_init__(self) -> None:
-        require_one_of("task", self.task, TASKS)
-        if isinstance(self.n_components, bool) or not isinstance(self.n_components, int):
-            raise ParameterError("n_components", self.n_components, "expected an integer")
-        if self.domain.dim is None:
-            raise ParameterError("domain: dim is missing; give `dim=`, the number of columns")
-        require_one_of("noise", self.noise, NOISE_KINDS)
-        if self.noise == "gaussian":
-            require_gaussian_delta(self.budget.delta)
-        require_one_of("count", self.count, COUNT_MODES)
-        if isinstance(self.n_records, bool) or not 1 <= self.n_records <= MAX_RECORDS:
-            raise ParameterError(
-                "n_records",
-                self.n_records,
-                f"expected a public order of magnitude, from 1 to {MAX_RECORDS}",
-            )
-        if self.columns is not None and len(self.columns) != self.dim:
-            raise ParameterError(
-                f"columns: {len(self.columns)} names for a domain of dim={self.dim}"
-            )
-        if self.columns is not None and len(set(self.columns)) != self.dim:
-            raise ParameterError("columns: a name occurs twice")
-        if self.frequencies.dithered != self.mapping.dithered:
-            raise ParameterError("frequencies: dither does not go with the feature map")
-        self._require_map()
-        if self.schema is not None:
-            self._require_schema(self.schema)
-        elif self.budget.unit.person is not None:
-            raise ParameterError(
-                "budget: its unit is a person, and only a schema says which records are whose; "
-                "give one with `person=` as the domain"
-            )
         if self.masks == Masks():
             object.__setattr__(self, "masks", None)
-        if self.masks is not None:
-            self.masks.checked(self.n_features, self.frequencies.block_size(self.dim))
-        self._require_sharing()
-        if self.mean not in MEAN_MODES:
-            raise ParameterError("mean", self.mean, "expected 'omitted' or 'released'")
-        if self.mean == "released" and not self.mapping.for_components:
-            raise ParameterError("`mean='released'`: only for `task='pca'`")
-        if self.task == "pca":
-            require_components(self.n_components, self.dim, self.n_values)
-        elif self.cells is not None:
-            require_cells(self.n_components, self.n_features, "n_components")
-        else:
-            require_features(self.n_components, self.dim, self.n_features, "n_components")
-        _ = self.sum_noise  # refuses budgets and sizes that do not go together
-
-    def _require_schema(self, schema: Schema) -> None:
-        """Refuse a domain, names or a unit that are not those of the schema."""
-        fits = self.domain in (schema.box, schema.ball) and self.columns == schema.coordinates
-        if not fits or schema.charged(self.budget) != self.budget:
-            raise ParameterError("schema: domain, columns or unit are those of another one")
-
-    def _require_sharing(self) -> None:
-        """Refuse a way to share noise without those who do, and the other way round."""
-        if self.sharing is None and self.n_holders is None:
-            return
-        if self.sharing is None or self.n_holders is None:
-            raise ParameterError(
-                f"`n_holders={self.n_holders}` with `sharing={self.sharing!r}`: they go together; "
-                "leave both out for sketches that holders release by themselves"
-            )
-        require_one_of("sharing", self.sharing, SHARING_KINDS)
-        if type(self.n_holders) is not int or not 2 <= self.n_holders <= MAX_HOLDERS:
-            raise ParameterError(
-                "n_holders", self.n_holders, f"expected 2 to {MAX_HOLDERS} that share noise"
-            )
-
-    def _require_map(self) -> None:
-        """Refuse maps, frequencies and domains that do not go together."""
-        if self.mapping.for_components != (self.task == "pca"):
-            known = ", ".join(repr(name) for name in maps_for(self.task))
-            raise ParameterError(
-                f"`feature_map={self.feature_map!r}` with `task={self.task!r}`: expected {known}"
-            )
-        if self.frequencies.law not in self.mapping.laws:
-            known = ", ".join(map(repr, self.mapping.laws))
-            raise ParameterError(
-                f"`frequencies={self.frequencies.law!r}` with `feature_map={self.feature_map!r}`: "
-                f"expected one of {known}"
-            )
-        if self.mapping.for_components and not isinstance(self.domain, Ball):
-            radius = float(np.linalg.norm(self.domain.half_widths))
-            raise ParameterError(
-                "`task='pca'` needs a Ball: its noise grows with the largest norm of a record. "
-                f"The ball around this box has radius {radius:.4g}; a smaller one, to which few "
-                "records are moved, gives less noise"
-            )
-        is_matrix = self.feature_map == "second-moments"
-        if is_matrix and self.n_features != moment_count(self.dim):
-            raise ParameterError("n_features: second moments have dim (dim + 1) / 2 of them")
-        if (self.feature_map == "cells") != (self.cells is not None):
-            raise ParameterError("cells: numbers of them go with `feature_map='cells'`, and only")
-        if self.cells is not None:
-            self._require_cells(self.cells)
-
-    def _require_cells(self, cells: tuple[int, ...]) -> None:
-        """Refuse a grid that does not fit, and what has no proof, or no use, with one."""
-        if math.prod(checked_cells(cells, self.dim)) != self.n_features:
-            raise ParameterError("n_features: expected the number of all cells")
-        if self.masks is not None and self.masks != Masks():
-            raise ParameterError(
-                "masks with `feature_map='cells'`: a record is in one cell, and there is nothing "
-                "to leave out; use no masks"
-            )
-        if self.noise == "cube":
-            raise ParameterError(
-                "`noise='cube'` with `feature_map='cells'`: its noise grows with their number; use "
-                "`noise='laplace'`, which is pure too and the least there is"
-            )
+        require_design(self)
 
     @classmethod
     def plan(
@@ -559,52 +438,3 @@ def _budget_from_json(value: Any, what: str) -> Budget:
     unit = require_fields(found["unit"], _UNIT_FIELDS, what)
     require_count("max_records", unit["max_records"])
     return Budget(**{**found, "unit": Unit(**unit)})
-
-
-def require_features(n_components: int, dim: int, n_features: int, name: str) -> None:
-    """Refuse more components than the numbers of a sketch can determine."""
-    if n_components < 1:
-        raise ParameterError(f"{name}={n_components}: expected at least 1")
-    most = 2 * n_features // (dim + 1)  # dim + 1 unknowns each, two numbers per feature
-    if n_components > most:
-        raise ParameterError(
-            f"{name}={n_components}: a sketch of {n_features} features in {dim} dimensions can "
-            f"carry at most {most} components; plan a design with more features"
-        )
-
-
-def require_cells(n_components: int, n_cells: int, name: str) -> None:
-    """Refuse more clusters than there are cells."""
-    if not 1 <= n_components <= n_cells:
-        raise ParameterError(
-            f"{name}={n_components}: expected 1 to {n_cells}, the number of cells; plan a design "
-            "with more of them"
-        )
-
-
-def require_components(n_components: int, dim: int, n_values: int) -> None:
-    """Refuse more principal components than there are columns, or than the values can tell."""
-    if not 1 <= n_components <= dim:
-        raise ParameterError(
-            f"`n_components={n_components}`: expected 1 to {dim}, the number of columns"
-        )
-    unknowns = pca_unknowns(n_components, dim)
-    if unknowns > n_values:
-        raise ParameterError(
-            f"`n_components={n_components}` has {unknowns} unknowns in {dim} columns, the sketch "
-            f"{n_values} numbers; ask for fewer components, or plan a design with "
-            f"`n_features={2 * unknowns}` or more"
-        )
-
-
-def pca_unknowns(rank: int, dim: int) -> int:
-    """Free numbers of a matrix of this rank plus an isotropic one."""
-    if rank >= dim:
-        return moment_count(dim)
-    return rank * dim - rank * (rank - 1) // 2 + 1
-
-
-def maps_for(task: str) -> list[str]:
-    """Names of the feature maps that serve a task."""
-    for_components = task == "pca"
-    return [name for name, each in FEATURE_MAPS.items() if each.for_components == for_components]

@@ -38,8 +38,8 @@ from privsketch.errors import ParameterError
 from privsketch.features.maps import FeatureMap, TableContribution
 from privsketch.features.masks import Masks
 from privsketch.features.radii import RadialLaw
-from privsketch.noise.laws import CountMode, plan_sum_noise
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
+from privsketch.noise.sums import CountMode, plan_sum_noise
 
 MIN_FEATURES = 50  # fewer leave small problems to the luck of the frequencies
 # Per coordinate of a center. Seed mixtures need 4. Records of other shapes gain from more: digits

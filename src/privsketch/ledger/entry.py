@@ -90,6 +90,11 @@ class OpenEntry:
         self._has_marks = True
         return KEY if self._ledger is None else self._ledger.key
 
+    @property
+    def reserved(self) -> Reservation | None:
+        """What the ledger has reserved so far; None before noise is drawn, or without a ledger."""
+        return self._reserved
+
     def count(self) -> OpenEntry:
         """Let the process add up what its fits cost."""
         self._is_counted = True

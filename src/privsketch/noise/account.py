@@ -23,7 +23,6 @@ from privsketch.budget import Budget, exact
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import log_delta_zcdp, rho_of_budget, round_down
 from privsketch.noise.choice import choice_law
-from privsketch.noise.laws import saturating_multiply
 from privsketch.noise.mechanism import (
     add_noise,
     choose,
@@ -32,6 +31,7 @@ from privsketch.noise.mechanism import (
     gaussian_law,
     laplace_law,
 )
+from privsketch.noise.sums import saturating_multiply
 from privsketch.noise.zoom import ZoomLaw, zoom_law
 from privsketch.receipt import Receipt, compose_concentrated, compose_sequential
 

@@ -9,6 +9,7 @@ from html import escape
 from privsketch.budget import PERSON, exact, number_text
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.receipt import Receipt
+from privsketch.sketching.sketch import Sketch
 
 
 def receipt_words(receipt: Receipt, release: str, further: str, not_protected: str) -> str:
@@ -55,6 +56,33 @@ def several_records(receipt: Receipt) -> str:
     if protected_thing(receipt) == "person":
         return ""
     return "several records of one person, for whom the cost multiplies; "
+
+
+def risk_parts(sketch: Sketch) -> list[str]:
+    """What those whose records are in a total with shared noise risk, by who joins forces."""
+    parts = ["<h2>What those who took part risk</h2>"] if sketch.shared else []
+    for total in sketch.shared:
+        rows = []
+        for cost in total.costs(sketch.design.sum_noise):
+            factor = f"{math.exp(cost.epsilon):.3g}" if cost.epsilon < 100 else "no bound"
+            cells = (escape(cost.who), cost.text.split(", ")[0].removeprefix("epsilon = "), factor)
+            rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        names = ("who joins forces", "epsilon", "factor, at most")
+        head = "".join(f'<th scope="col">{name}</th>' for name in names)
+        own = (
+            "Each holder added a part of one noise"
+            if total.by == "holders"
+            else f"Each of {total.n_tellers} tellers added a whole noise, and each holder a little"
+        )
+        parts += [
+            f"<p>{own}, and nobody was shown the sum of one holder: {total.turnout} holders, "
+            f"{total.n_tellers} tellers, {escape(total.source)}. Whoever joins forces can learn "
+            "more than the page tells, up to these costs for each "
+            f"{protected_thing(sketch.receipt)}; delta is "
+            f"{number_text(sketch.design.budget.delta)} in every line.</p>",
+            _words_table(head, rows),
+        ]
+    return parts
 
 
 def step_table(receipt: Receipt) -> str:

@@ -24,7 +24,7 @@ from privsketch.receipt import Receipt
 from privsketch.report.centers import center_content, center_cost, center_facts
 from privsketch.report.clusters import Picture, all_plots, fit_plots, picture_of
 from privsketch.report.components import pca_content
-from privsketch.report.cost import receipt_words, release_details, several_records
+from privsketch.report.cost import receipt_words, release_details, risk_parts, several_records
 from privsketch.report.drawing import NO_PLOTS, Content, notes_of, record_card
 from privsketch.report.fields import parts_of
 from privsketch.report.style import STYLE
@@ -121,6 +121,7 @@ def _sketch_parts(
             "and everything stated as public in the design",
         ),
         release_details(receipt),
+        *risk_parts(sketch),
         "<h2>How it was made</h2>",
         *_schema_parts(model.schema),
         _design_details(sketch.design),

@@ -60,8 +60,11 @@ class Joined(NamedTuple):
     sampler: str
 
 
-def joined(study: SealedStudy, tallies: Iterable[TallySource]) -> Joined:
-    """The integers of the total, once everything about the tallies was found right."""
+def all_tallies(study: SealedStudy, tallies: Iterable[TallySource]) -> dict[int, Tally]:
+    """The tally of every teller, by its number; an error if one is missing or none of this study.
+
+    Lists that differ are not looked at: every key has then been used, whatever the total is.
+    """
     found: dict[int, Tally] = {}
     for number, source in enumerate(tallies):
         if isinstance(source, Tally):
@@ -79,6 +82,12 @@ def joined(study: SealedStudy, tallies: Iterable[TallySource]) -> Joined:
         raise StudyError(
             f"the tally of {', '.join(map(repr, missing))} is missing: all tellers are needed"
         )
+    return found
+
+
+def joined(study: SealedStudy, tallies: Iterable[TallySource]) -> Joined:
+    """The integers of the total, once everything about the tallies was found right."""
+    found = all_tallies(study, tallies)
     first = found[0]
     for teller, one in found.items():
         if (one.closed_list, one.holders) != (first.closed_list, first.holders):

@@ -20,7 +20,7 @@ from privsketch.noise.mechanism import REPLACED, is_replaced
 from privsketch.sealing.ballots import Ballot, BallotSource, each_ballot, each_source
 from privsketch.sealing.files import digits, read_signed_json, signed_json
 from privsketch.sealing.study import MAX_HOLDERS, SealedStudy
-from privsketch.signing.keys import Key
+from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import key_fingerprint, spoken
 
 CHECKED, CLOSED = "checked-ballots", "closed-list"
@@ -199,17 +199,18 @@ class ClosedList:
         content = {"study": self.study, "ballots": [list(pair) for pair in self.ballots.items()]}
         return hashlib.sha256(_LIST_LABEL + canonical_json(content)).hexdigest()
 
-    def require_of(self, study: SealedStudy, what: str = "closed list") -> None:
-        """Refuse a list that is not one of this study, by everything that can be seen of it."""
+    def require_of(self, study: SealedStudy, what: str = "closed list") -> PublicKey:
+        """Who closed it; an error unless it is one of this study, by all that can be seen of it."""
         if self.study != study.digest:
             raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
-        _require_closer(study, self._identity, what)
+        closer = _require_closer(study, self._identity, what)
         order = [card.key.fingerprint for card in study.holders]
         if list(self.ballots) != [holder for holder in order if holder in self.ballots]:
             raise StudyError(f"{what}: it has holders who are not on the roster")
         if len(set(self.ballots.values())) != len(self.ballots):
             raise StudyError(f"{what}: it has a ballot twice")
         _require_turnout(study, len(self.ballots))
+        return closer
 
     def to_bytes(self) -> bytes:
         """The bytes of a .closed file."""
@@ -252,14 +253,13 @@ def _require_study_key(study: SealedStudy, key: Key) -> None:
         raise StudyError("ballots are opened with the study key, not with the long-lived one")
 
 
-def _require_closer(study: SealedStudy, identity: bytes, what: str) -> None:
-    """Refuse anybody but the owner; every teller may where there is none."""
-    closers = study.tellers if study.owner is None else ()
-    known = [card.key.identity for card in closers]
-    if study.owner is not None:
-        known.append(study.owner.identity)
-    if identity not in known:
-        raise StudyError(f"{what}: not of somebody who may close the list of this study")
+def _require_closer(study: SealedStudy, identity: bytes, what: str) -> PublicKey:
+    """The owner's key, or that of any teller where there is none; an error for anybody else."""
+    tellers = [card.key for card in study.tellers]
+    for key in tellers if study.owner is None else [study.owner]:
+        if key.identity == identity:
+            return key
+    raise StudyError(f"{what}: not of somebody who may close the list of this study")
 
 
 def _require_turnout(study: SealedStudy, n_ballots: int) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from privsketch.errors import AccessError, FileError
 from privsketch.formats import read_file, temporary_beside
+from privsketch.signing.documents import sync_folder
 
 _DIGEST_BYTES = 32
 _elsewhere: ContextVar[Path | None] = ContextVar("privsketch_sealed_state", default=None)
@@ -58,6 +59,16 @@ def ballot_slot(study: str, holder: str) -> Path:
     return state_folder() / "ballots" / f"{study}.{holder}"
 
 
+def gone_slot(study: str, holder: str) -> Path:
+    """Where the digest of a holder's ballot is kept when the ballot itself was destroyed."""
+    return state_folder() / "ballots" / f"{study}.{holder}.gone"
+
+
+def entry_slot(study: str, ballot: str) -> Path:
+    """Where the ledger's entry of a ballot is named, by the ballot's digest."""
+    return state_folder() / "ballots" / f"{study}.{ballot}.entry"
+
+
 def kept(path: Path) -> bytes | None:
     """What was written under a name; None if nothing was, an error if it is damaged."""
     if not os.path.lexists(path):
@@ -85,7 +96,7 @@ def keep_once(path: Path, content: bytes) -> bytes:
     if found is not None:
         return found
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(path.parent)
         _write(path, content + hashlib.sha256(content).digest())
     except OSError as error:
         raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
@@ -93,6 +104,15 @@ def keep_once(path: Path, content: bytes) -> bytes:
     if found is None:
         raise AccessError(f"{path}: it was written, and is not there")
     return found
+
+
+def _make_folder(folder: Path) -> None:
+    """Folders down to this one; the names of new ones are on disk, as that of a file will be."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sync_folder(folder.parent)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -110,7 +130,7 @@ def _write(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _fill(path: Path, data: bytes) -> None:
@@ -119,12 +139,3 @@ def _fill(path: Path, data: bytes) -> None:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from privsketch.budget import exact, number_text, require_limits
 from privsketch.design.cautions import warn_of
-from privsketch.errors import BudgetError, ParameterError, RecordError, StudyError
+from privsketch.errors import (
+    AccessError,
+    BudgetError,
+    ParameterError,
+    PrivsketchError,
+    RecordError,
+    StudyError,
+)
+from privsketch.ledger.contents import Entry, Reservation
 from privsketch.ledger.cost import Cost
-from privsketch.ledger.entry import LedgerName, entered
-from privsketch.sealing.ballots import Ballot, insecure_of, make_ballot, samplers_of
+from privsketch.ledger.entry import LedgerName, entered, named
+from privsketch.sealing.ballots import SUFFIX, Ballot, insecure_of, make_ballot, samplers_of
 from privsketch.sealing.cards import checked_alone
-from privsketch.sealing.once import ballot_slot, keep_once, kept, require_keepable
+from privsketch.sealing.once import (
+    ballot_slot,
+    entry_slot,
+    gone_slot,
+    keep_once,
+    kept,
+    require_keepable,
+)
 from privsketch.sealing.splitting import as_words, with_checks
 from privsketch.sealing.study import SealedStudy
 from privsketch.signing.keys import Key, PublicKey
@@ -25,6 +41,12 @@ from privsketch.sketching.sums import ExactSums
 from privsketch.tables.marks import noter_of
 from privsketch.tables.reading import checked_missing
 from privsketch.tables.untyped.format import FileFormat
+
+_LOST = (
+    "the ledger has an entry of a ballot in this study, which is neither kept here nor in the "
+    "mailbox: if it was handed out, look for it, since another one costs alone again; if the "
+    "process was stopped before it was written, nobody has seen it"
+)
 
 Trusted = Iterable[PublicKey | str | PathLike[str]]
 
@@ -36,6 +58,7 @@ def seal(
     key: Key,
     accept_alone: float,
     trusted: Trusted | None = None,
+    mailbox: str | PathLike[str] | None = None,
     max_epsilon: float | None = None,
     max_delta: float | None = None,
     columns: Sequence[str | int] | None = None,
@@ -71,6 +94,9 @@ def seal(
         holders, join forces. It has no default.
     trusted : list of PublicKey, path or name, optional
         Whose signatures count among the tellers'; all pinned keys if left out.
+    mailbox : path, optional
+        A folder of ballots: one of this key is looked for there before anything is read. Another
+        machine may have cast it, or this one before it was brought back from a backup.
     max_epsilon, max_delta, columns, header, delimiter, decimal, encoding, sheet, missing
         As for `sketch`.
     n_threads, engine, n_workers, scheduler, progress
@@ -85,13 +111,17 @@ def seal(
     """
     holder = require_sealable(study, key, accept_alone, trusted, max_epsilon, max_delta)
     slot = ballot_slot(study.digest, key.fingerprint)
-    stored = kept(slot)
-    if stored is not None:
+    earlier = earlier_ballot(study, key.public, mailbox)
+    if earlier is not None:
         warn_of(["a ballot was cast in this study before: it is given again, and nothing is read"])
-        return Ballot.from_bytes(stored, str(slot))
+        if kept(slot) is None:  # it comes from the mailbox
+            _enter_earlier(study, holder, ledger)
+        return Ballot.from_bytes(keep_once(slot, earlier.to_bytes()), str(slot))
     if study.is_late():
         raise StudyError(f"the last day to cast a ballot was {study.last_day} (UTC)")
     require_keepable(slot)
+    if entries_of_ballot(study, holder, ledger, "reserved"):
+        warn_of([_LOST])  # people may make an error of it: before it is spent
     design = study.design
     missing_to_center = checked_missing(missing, design.schema)
     with entered(
@@ -119,7 +149,12 @@ def seal(
             noter.add(found.marks)
             entry.saw(noter)
         ballot = sealed_sums(study, found, key, holder)
-    return Ballot.from_bytes(keep_once(slot, ballot.to_bytes()), str(slot))
+        if entry.reserved is not None:
+            keep_once(entry_slot(study.digest, ballot.digest), entry.reserved.id.encode("ascii"))
+        stands = Ballot.from_bytes(keep_once(slot, ballot.to_bytes()), str(slot))
+        if stands.digest != ballot.digest and entry.reserved is not None:
+            _take_back(study, holder, ledger, entry.reserved, stands)
+    return stands
 
 
 def sealed_sums(study: SealedStudy, found: ExactSums, key: Key, holder: str) -> Ballot:
@@ -170,9 +205,77 @@ def require_sealable(
     return holder.name
 
 
-def is_cast(study: SealedStudy, key: PublicKey) -> bool:
-    """Whether this machine has a ballot of a holder in a study."""
-    return kept(ballot_slot(study.digest, key.fingerprint)) is not None
+def earlier_ballot(
+    study: SealedStudy, key: PublicKey, mailbox: str | PathLike[str] | None = None
+) -> Ballot | None:
+    """The ballot that a holder has cast in a study, here or by what lies in a mailbox; or None."""
+    if kept(gone_slot(study.digest, key.fingerprint)) is not None:
+        raise StudyError("a ballot was cast in this study, and destroyed when the study had ended")
+    slot = ballot_slot(study.digest, key.fingerprint)
+    stored = kept(slot)
+    if stored is not None:
+        return Ballot.from_bytes(stored, str(slot))
+    return None if mailbox is None else _own_ballot(study, Path(mailbox), key)
+
+
+def _own_ballot(study: SealedStudy, mailbox: Path, key: PublicKey) -> Ballot | None:
+    """The ballot of this holder that lies in a mailbox; an error if there are two."""
+    if not mailbox.is_dir():
+        raise AccessError(f"{mailbox}: no folder, so that no earlier ballot can be looked for")
+    found: dict[str, Ballot] = {}
+    for file in sorted(mailbox.glob(f"*{SUFFIX}")):
+        try:
+            one = Ballot.load(file) if file.is_file() else None
+        except PrivsketchError:
+            continue  # whatever it is, this key has not signed it
+        if one is not None and (one.study, one.holder) == (study.digest, key.fingerprint):
+            one.require_of(study, str(file))
+            found[one.digest] = one
+    if len(found) > 1:
+        raise StudyError(
+            f"{mailbox}: {len(found)} ballots of yours in this study lie there, and a holder casts "
+            "one; each of them costs alone. Nothing was read"
+        )
+    return next(iter(found.values()), None)
+
+
+def _enter_earlier(study: SealedStudy, holder: str, ledger: LedgerName) -> None:
+    """Reserve what an earlier ballot costs in a ledger that does not know of it."""
+    found = named(ledger)
+    if found is not None and not entries_of_ballot(study, holder, ledger):
+        book, name = found
+        cost, alone = cost_of_design(study.design), cost_alone(study)
+        book.reserve(name, cost, what=what_of(study), source=holder, alone=alone)
+
+
+def _take_back(
+    study: SealedStudy, holder: str, ledger: LedgerName, own: Reservation, stands: Ballot
+) -> None:
+    """Take the entry of a ballot back that nobody has seen, if the one that stands has its own.
+
+    Two have sealed at once, and the other one was first. If its entry is in another ledger or in
+    none, this one counts for it.
+    """
+    other = kept(entry_slot(study.digest, stands.digest))
+    found = named(ledger)
+    known = [entry.id for entry in entries_of_ballot(study, holder, ledger, "reserved")]
+    if found is not None and other is not None and other.decode("ascii") in known:
+        found[0].commit(own, void=True)
+
+
+def entries_of_ballot(
+    study: SealedStudy, holder: str, ledger: LedgerName, state: str | None = None
+) -> list[Entry]:
+    """What a ledger has about a holder's ballot in a study, the oldest first."""
+    found = named(ledger)
+    if found is None:
+        return []
+    book, name = found
+    return [
+        entry
+        for entry in book.entries(name)
+        if (entry.what, entry.source) == (what_of(study), holder) and state in (None, entry.state)
+    ]
 
 
 def what_of(study: SealedStudy) -> str:

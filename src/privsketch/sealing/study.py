@@ -17,16 +17,24 @@ from pathlib import Path
 from typing import Any
 
 from privsketch.budget import number_text
+from privsketch.design.cautions import warn_of
 from privsketch.design.recipe import Design
-from privsketch.errors import FileError, ParameterError, SignatureError, StudyError, require_one_of
+from privsketch.errors import (
+    FileError,
+    ParameterError,
+    PrivsketchError,
+    SignatureError,
+    StudyError,
+    require_one_of,
+)
 from privsketch.formats import MAX_JSON_BYTES, read_file, reading, write_file
-from privsketch.noise.laws import SHARING_KINDS
 from privsketch.noise.sharing.plan import Sharing, plan_sharing
+from privsketch.noise.sums import SHARING_KINDS
 from privsketch.sealing.cards import Card
 from privsketch.sealing.files import digits, read_json
 from privsketch.sealing.once import keep_once, teller_slot
 from privsketch.sealing.splitting import N_CHECKS, WORD_BYTES, Words, check_weights
-from privsketch.signing.documents import alike, written
+from privsketch.signing.documents import alike, read_small, written
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import Signature, signed_message, spoken
 
@@ -130,6 +138,7 @@ class SealedStudy:
         day = None if last_day is None else _as_day(last_day)
         name = secrets.token_hex(NAME_DIGITS // 2)
         self._fill(design, tuple(holders), tuple(tellers), sharing, day, owner, name)
+        warn_of(self.cautions)
 
     def _fill(
         self,
@@ -151,6 +160,7 @@ class SealedStudy:
         self.design, self.holders, self.tellers = design, holders, tellers
         self.sharing, self.last_day, self.owner, self.name = sharing, last_day, owner, name
         self._signatures: tuple[Signature, ...] = ()
+        self._refused: dict[int, str] = {}  # what is wrong with files of signatures, by teller
         if WORD_BYTES * self.n_levels * self.n_words > MAX_SHARE_BYTES:
             raise ParameterError(
                 f"design: a ballot of {self.n_levels} levels of {self.n_words} words is larger "
@@ -186,6 +196,19 @@ class SealedStudy:
     def alone(self) -> float:
         """The epsilon of a holder's records if all others join forces."""
         return self.sharing.cost_alone().epsilon
+
+    @property
+    def cautions(self) -> list[str]:
+        """What to think about once more before people take part, in sentences."""
+        planned, number = self.design.n_holders, len(self.holders)
+        if planned in (None, number):
+            return []
+        return [
+            f"the design is planned for {planned} holders, and {number} have enrolled: budget and "
+            "noise are right for these, but its size and its forecast are for others; plan it "
+            f"again for {number} if that matters, and enrol anew, since cards are for "
+            "one design"
+        ]
 
     def is_accepted_by(self, accept_alone: float | None) -> bool:
         """Whether a holder who accepts that much accepts this study, but for last digits."""
@@ -259,11 +282,13 @@ class SealedStudy:
 
     def require_open(self) -> None:
         """Refuse a study that some teller has not signed."""
-        missing = [c.name for n, c in enumerate(self.tellers) if n not in self._signers()]
+        signers = self._signers()
+        missing = [c.name for n, c in enumerate(self.tellers) if n not in signers]
         if missing:
+            bad = "; ".join(text for n, text in self._refused.items() if n not in signers)
             raise StudyError(
                 f"not signed by {', '.join(map(repr, missing))}: all tellers must accept a study "
-                "before anything is done in it (privsketch accept)"
+                f"before anything is done in it (privsketch accept){f' ({bad})' if bad else ''}"
             )
 
     def is_over(self, today: date | None = None) -> bool:
@@ -375,12 +400,23 @@ class SealedStudy:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SealedStudy:
-        """Read a study, and the signatures of tellers that lie beside it."""
+        """Read a study, and the signatures of tellers that lie beside it.
+
+        Anybody may have put a file there: one that is no signature of this study counts as none,
+        and `require_open` says what is wrong with it.
+        """
         study = cls.from_bytes(read_file(path), os.fspath(path))
-        for card in study.tellers:  # whatever else lies there is nobody's
+        for place, card in enumerate(study.tellers):  # whatever else lies there is nobody's
             file = _acceptance(path, card.key.fingerprint)
-            if os.path.lexists(file):
-                study.add_signature(Signature.from_bytes(read_file(file), str(file)), str(file))
+            if not os.path.lexists(file):
+                continue
+            try:
+                signature = Signature.from_bytes(read_small(file), str(file))
+                if signature.key != card.key.identity:
+                    raise SignatureError(f"{file}: the signature of somebody else")
+                study.add_signature(signature, str(file))
+            except PrivsketchError as error:
+                study._refused[place] = str(error)
         return study
 
     # ------------------------------------------------------------ words
@@ -398,6 +434,8 @@ class SealedStudy:
             self.sharing.describe(),
             f"accepted by {', '.join(self.accepted) or 'nobody yet'}",
         ]
+        signers = self._signers()
+        lines += [f"refused     {text}" for n, text in self._refused.items() if n not in signers]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

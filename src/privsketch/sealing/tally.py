@@ -221,6 +221,21 @@ def is_marked_void(key: str) -> bool:
     return kept(teller_slot(key, "use")) == _VOID
 
 
+def use_up(key: str) -> None:
+    """Leave a study key without a use, by its fingerprint; what it was used for stays known."""
+    keep_once(teller_slot(key, "use"), _VOID)
+
+
+def mark_destroyed(key: str) -> None:
+    """Write down that the file of a study key was destroyed here."""
+    keep_once(teller_slot(key, "destroyed"), b"destroyed")
+
+
+def is_destroyed(key: str) -> bool:
+    """Whether the file of a study key was destroyed on this machine."""
+    return kept(teller_slot(key, "destroyed")) is not None
+
+
 def _use_of(chosen: ClosedList) -> bytes:
     return b"list " + chosen.digest.encode("ascii")
 

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from privsketch.errors import AccessError, FileError, ParameterError, StudyError
+from privsketch.errors import FileError, ParameterError, StudyError
 from privsketch.formats import read_file, write_file
 from privsketch.ledger.entry import LedgerName, named
 from privsketch.receipt import Receipt
 from privsketch.sealing.files import digits, read_signed_json, signed_json
-from privsketch.sealing.seal import Trusted, what_of
+from privsketch.sealing.seal import Trusted, entries_of_ballot
 from privsketch.sealing.study import SealedStudy
-from privsketch.sealing.tally import is_marked_void, mark_void, require_accepted
-from privsketch.signing.keys import Key, fingerprint_of_file
+from privsketch.sealing.tally import is_marked_void, mark_destroyed, mark_void, require_accepted
+from privsketch.signing.keys import Key, destroy_key, fingerprint_of_file
 from privsketch.signing.signature import key_fingerprint, spoken
 from privsketch.signing.trusted import found_key, pinned_keys
 
@@ -104,7 +102,8 @@ def void_study(
         _require_file_of(study_key_file, fingerprint)  # before the key is used up
     mark_void(fingerprint)
     if study_key_file is not None and not is_gone:
-        _destroy(Path(study_key_file))
+        destroy_key(study_key_file, fingerprint)
+        mark_destroyed(fingerprint)
     content = {
         "study": study.digest,
         "study_key": fingerprint,
@@ -117,22 +116,6 @@ def _require_file_of(study_key_file: str | os.PathLike[str], fingerprint: str) -
     """Refuse a file that is not that of this study key."""
     if fingerprint_of_file(study_key_file) != fingerprint:
         raise ParameterError(f"{study_key_file}: not the study key of this teller; it stays")
-
-
-def _destroy(path: Path) -> None:
-    """Overwrite and remove a file.
-
-    What a disk keeps of removed files is beyond us; files of keys are locked by a passphrase.
-    """
-    try:
-        size = path.stat().st_size
-        with suppress(OSError), open(path, "r+b") as stream:
-            stream.write(bytes(size))
-            stream.flush()
-            os.fsync(stream.fileno())
-        path.unlink()
-    except OSError as error:
-        raise AccessError(f"{path}: {error.strerror or 'cannot be removed'}") from None
 
 
 def is_void(study: SealedStudy, voids: Iterable[VoidStudy], trusted: Trusted | None = None) -> bool:
@@ -165,12 +148,8 @@ def settle(
         raise StudyError(
             "a study is void for a holder when a teller that it trusts says so, or all of them do"
         )
-    book, name = found
-    waiting = [
-        entry
-        for entry in book.entries(name)
-        if entry.state == "reserved" and (entry.what, entry.source) == (what_of(study), holder)
-    ]
+    book, _ = found
+    waiting = entries_of_ballot(study, holder, ledger, "reserved")
     for entry in waiting:
         if receipt is None:
             book.commit(entry.id, void=True)

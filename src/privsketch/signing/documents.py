@@ -154,18 +154,46 @@ def write_new(path: str | os.PathLike[str], data: bytes) -> None:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        if os.name == "posix":  # its name lasts, too
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        sync_folder(path.parent)  # its name lasts, too
     except BaseException as error:
         with suppress(OSError):
             path.unlink()  # half a key
         if isinstance(error, OSError):
             raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
         raise
+
+
+def destroy_file(path: str | os.PathLike[str], expected: bytes) -> None:
+    """Overwrite and remove a file that has these bytes; one that has others stays.
+
+    What a disk keeps of removed files is beyond us; files of keys are locked by a passphrase.
+    """
+    path = Path(path)
+    try:
+        # Through one handle: what is overwritten is what was looked at, and no link's target.
+        handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        with open(handle, "r+b") as stream:
+            if not stat.S_ISREG(os.fstat(handle).st_mode) or stream.read() != expected:
+                raise AccessError(f"{path}: it has changed meanwhile; it stays")
+            stream.seek(0)
+            stream.write(bytes(len(expected)))
+            stream.flush()
+            os.fsync(handle)
+        path.unlink()
+        sync_folder(path.parent)
+    except OSError as error:
+        reason = "a link" if path.is_symlink() else error.strerror or "cannot be removed"
+        raise AccessError(f"{path}: {reason}; it stays") from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on disk, where systems can be asked for that."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def require_library() -> None:

@@ -23,6 +23,7 @@ from privsketch.signing import envelope
 from privsketch.signing.documents import (
     checked_name,
     content,
+    destroy_file,
     hex_bytes,
     read_small,
     require_library,
@@ -339,8 +340,19 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
 
 def fingerprint_of_file(path: str | os.PathLike[str]) -> str:
     """The fingerprint that a key file states, locked or not; refused if it is no key file."""
-    found = content(read_small(path, secret=True), "key", _KEY_FIELDS, os.fspath(path))
-    return str(found["fingerprint"])
+    return _stated(read_small(path, secret=True), path)
+
+
+def destroy_key(path: str | os.PathLike[str], fingerprint: str) -> None:
+    """Overwrite and remove the file of a key with this fingerprint; any other file stays."""
+    data = read_small(path, secret=True)
+    if _stated(data, path) != fingerprint:
+        raise ParameterError(f"{path}: not the key that is to be destroyed; it stays")
+    destroy_file(path, data)
+
+
+def _stated(data: bytes, path: str | os.PathLike[str]) -> str:
+    return str(content(data, "key", _KEY_FIELDS, os.fspath(path))["fingerprint"])
 
 
 def _statement(name: str, keys: Mapping[str, bytes]) -> bytes:

@@ -22,8 +22,8 @@ from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import TableContribution
 from privsketch.features.moments import DIAGONAL, MOMENT_RADIUS, OFF_DIAGONAL, moment_weights
 from privsketch.features.quadratic import QuadraticContribution
-from privsketch.noise.laws import MAX_RECORDS
 from privsketch.noise.mechanism import NoiseLaw
+from privsketch.noise.sums import MAX_RECORDS
 from privsketch.receipt import INSECURE
 from privsketch.sketching.sketch import Sketch
 

@@ -14,9 +14,16 @@ import pytest
 
 import privsketch as ps
 from privsketch.noise.calibration import epsilon_of_rho, rho_of_budget
-from privsketch.noise.laws import SumNoise
-from privsketch.noise.mechanism import INT64_MAX, INT64_MIN, LEDGER, gaussian_law, laplace_law
+from privsketch.noise.mechanism import (
+    HEADROOM,
+    INT64_MAX,
+    INT64_MIN,
+    LEDGER,
+    gaussian_law,
+    laplace_law,
+)
 from privsketch.noise.sharing.plan import Sharing, default_min_holders, plan_sharing
+from privsketch.noise.sums import SumNoise
 from privsketch.receipt import INSECURE
 from privsketch.sketching.build import engine_sums
 from privsketch.testing import (
@@ -444,6 +451,44 @@ def test_defaults_leave_somebody_honest():
         assert sharing.colluding == math.ceil(n_holders / 3)
         assert sharing.min_holders == default_min_holders(n_holders, sharing.colluding)
         assert sharing.levels[-1] >= 1
+
+
+# Room for the noise
+
+
+def fits(n_holders, colluding, min_holders, reach):
+    """Whether a study is made with noise of this reach, in parts of what integers have room for."""
+    scale = reach * HEADROOM / 50
+    law = replace(gaussian_noise(1).sums_law, scale=scale, variance=scale**2)
+    try:
+        plan_sharing(
+            SumNoise(law, None, "omitted", 1, 1),
+            n_holders=n_holders,
+            colluding=colluding,
+            min_holders=min_holders,
+        )
+    except ps.PrivsketchError as error:
+        return "does not fit 64-bit" not in str(error)
+    return True
+
+
+def test_noise_fits_at_every_turnout():
+    """All small studies, and large ones whose levels are a grid; at N alone most would slip by."""
+    missed = 0
+    small = [(n, c, r) for n in range(2, 6) for c in range(n) for r in range(c + 1, n + 1)]
+    for n_holders, colluding, min_holders in [*small, (100, 10, 20)]:
+        limits = {"colluding": colluding, "min_holders": min_holders}
+        sharing = plan_sharing(gaussian_noise(1), n_holders=n_holders, **limits)
+        # By hand: variances of what holders draw, over that of one release.
+        largest = max(
+            Fraction(turnout, max(h for h in sharing.levels if h <= turnout - colluding))
+            for turnout in range(min_holders, n_holders + 1)
+        )
+        most = 1 / math.sqrt(largest)
+        assert fits(n_holders, reach=most * (1 - 1e-9), **limits)
+        assert not fits(n_holders, reach=most * (1 + 1e-9), **limits)
+        missed += sharing.noises(n_holders) * (most * (1 + 1e-9)) ** 2 < 1
+    assert missed >= 10  # what a look at all holders alone would let pass
 
 
 # A holder's words, from tables

@@ -143,12 +143,14 @@ def verify(
     """Say who signed files, and refuse what is not signed.
 
     A file is refused, with exit code 5, unless somebody who is trusted has signed it. It is about
-    who made a file, not about what is in it. Of a sealed study: the study first, then ballots,
-    which somebody on its roster must have signed.
+    who made a file, not about what is in it. Of a sealed study: the study first, then its ballots,
+    closed list, tallies and statements, which those who take part must have signed; tallies must be
+    of the list.
 
     \b
     privsketch verify site-*.sketch --trust site-1.pub --trust site-2.pub
     privsketch verify s.study *.ballot --key a.study.key -o a.checked
+    privsketch verify s.study s.closed *.ballot *.tally
     """
     from privsketch.cli.shell.facts import key_facts
     from privsketch.errors import AccessError, PrivsketchError, SignatureError
@@ -156,11 +158,11 @@ def verify(
     from privsketch.signing.trusted import found_key, pinned_keys, verified_bytes
 
     if _is_study(files[0]):
-        from privsketch.cli.sealing.ballots import check_for_tellers
+        from privsketch.cli.sealing.checking import check_study_files
 
         if output is not None:
             require_free(output, False, "it would be replaced")
-        found_of, refused = check_for_tellers(
+        found_of, refused = check_study_files(
             files[0], files[1:], key_file, passphrase_file, output, trusted
         )
         answer(is_valid=not refused, files=found_of)

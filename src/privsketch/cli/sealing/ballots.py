@@ -44,6 +44,12 @@ if TYPE_CHECKING:
     metavar="KEY",
     help="Which tellers you trust: .pub files, or names of pinned keys; all pinned if left out.",
 )
+@click.option(
+    "--mailbox",
+    type=PATH,
+    metavar="FOLDER",
+    help="Where a ballot of yours might lie already; the study's own folder if left out.",
+)
 @ledger_options
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
 @file_options
@@ -65,6 +71,7 @@ def seal(
     accept_alone: float,
     output: Path | None,
     trusted: tuple[str, ...],
+    mailbox: Path | None,
     ledger: Any,
     columns: str | None,
     written: dict[str, Any],
@@ -77,8 +84,9 @@ def seal(
 ) -> None:
     """Read records once and seal their noisy sums into a ballot.
 
-    One ballot for a study, ever: a second run gives the first ballot again and costs nothing. Cost
-    and "alone" count from now on. Wrong units hide in a sealed sum: look with --dry-run first.
+    One ballot for a study, ever: a second run gives the first ballot again and costs nothing, also
+    where the first one lies in the mailbox and this machine knows nothing of it. Cost and "alone"
+    count from now on. Wrong units hide in a sealed sum: look with --dry-run first.
 
     \b
     privsketch seal s.study data.parquet --key h3.key --accept-alone 0.25 --dry-run
@@ -88,7 +96,7 @@ def seal(
         import privsketch as ps
         from privsketch.cli.progress import record_bar
         from privsketch.ledger.entry import writing_to
-        from privsketch.sealing.seal import is_cast, require_sealable
+        from privsketch.sealing.seal import earlier_ballot, require_sealable
         from privsketch.signing.signature import spoken
         from privsketch.sketching.build import cost_of_design
 
@@ -97,7 +105,8 @@ def seal(
         study = ps.SealedStudy.load(study_file)
         key = opened_key(key_file, passphrase_file)
         holder = require_sealable(study, key, accept_alone, trusted or None, max_epsilon, max_delta)
-        is_repeat = is_cast(study, key.public)
+        place = mailbox or study_file.parent
+        is_repeat = earlier_ballot(study, key.public, place) is not None
         say(f"study       {spoken(study.fingerprint)}: compare it with the others, by phone")
         _say_risks(study)
         chosen = chosen_columns(columns, data)
@@ -127,6 +136,7 @@ def seal(
                 key=key,
                 accept_alone=accept_alone,
                 trusted=trusted or None,
+                mailbox=place,
                 max_epsilon=max_epsilon,
                 max_delta=max_delta,
                 columns=chosen,
@@ -269,6 +279,7 @@ def tally(
     say(f"list        {found.closed_list}")
     say_written(output)
     say(f"next        publish it; after the total was joined, destroy {key_file} and the ballots")
+    say("            (privsketch study destroy)")
     answer(
         written=[output],
         fingerprint=study.fingerprint,
@@ -300,68 +311,7 @@ def join(study_file: Path, tallies: tuple[Path, ...], output: Path, force: bool)
     total.save(output)
     say(total.receipt.describe())
     say_written(output)
-    say("next        tellers destroy study keys and ballots; holders settle their ledgers")
+    say("next        tellers destroy study keys and ballots (privsketch study destroy)")
+    say("next        holders end the entries in their ledgers (privsketch study settle)")
     if wants_json():
         answer(written=[output], study=study.fingerprint, **sketch_facts(total))
-
-
-def check_for_tellers(
-    study_file: Path,
-    files: tuple[Path, ...],
-    key_file: Path | None,
-    passphrase_file: Path | None,
-    output: Path | None,
-    trusted: tuple[str, ...],
-) -> tuple[list[dict[str, Any]], list[Exception]]:
-    """What `verify` says of a study and ballots in it: each file, and what was refused.
-
-    With a study key it is looked whether ballots open, and written down what does.
-    """
-    import privsketch as ps
-    from privsketch.cli.shell.facts import key_facts
-    from privsketch.errors import PrivsketchError, StudyError
-    from privsketch.sealing.lists import check_ballots
-    from privsketch.signing.signature import spoken
-    from privsketch.signing.trusted import found_key, pinned_keys
-
-    found: list[dict[str, Any]] = []
-    refusals: list[Exception] = []
-
-    def told(file: Path, kind: str, signer: Any, error: PrivsketchError | None = None) -> None:
-        problem = None if error is None else str(error)
-        fact = {"file": str(file), "is_valid": error is None, "problem": problem}
-        found.append({**fact, "kind": kind if error is None else None, "signer": signer})
-        if error is not None:
-            refusals.append(error)
-            say(f"REFUSED     {error}")
-
-    study = ps.SealedStudy.load(study_file)
-    keys = [found_key(text) for text in trusted] or pinned_keys()
-    known = {key.identity: key for key in keys}
-    trusted_tellers = [card.key for card in study.tellers if card.key.identity in known]
-    try:
-        study.require_open()
-        if not trusted_tellers:
-            raise StudyError(f"{study_file}: none of its tellers is trusted here")
-        told(study_file, "study", key_facts(trusted_tellers[0]))
-        say(f"valid       {study_file}, a study: {spoken(study.fingerprint)}")
-    except PrivsketchError as error:
-        told(study_file, "study", None, error)
-    key = None if key_file is None else opened_key(key_file, passphrase_file)
-    for file in files:
-        try:
-            ballot = ps.Ballot.load(file)
-            card = ballot.require_of(study, str(file))
-            if key is not None:
-                ballot.opened(study, key, str(file))
-            told(file, "ballot", key_facts(card.key))
-            say(f"valid       {file}, a ballot of {card.name}")
-        except PrivsketchError as error:
-            told(file, "ballot", None, error)
-    if key is not None and output is not None:
-        good = [file for file, fact in zip(files, found[1:], strict=True) if fact["is_valid"]]
-        checked, _ = check_ballots(study, good, key=key)
-        checked.save(output)
-        say_written(output)
-        say("next        hand it to whoever closes the list")
-    return found, refusals

@@ -160,6 +160,12 @@ def run_sealed_demo(folder: Path, n_records: int) -> None:
     total = ps.Sketch.load(owner.folder / "total.sketch")
     say(indent(total.receipt.describe()))
 
+    step("Tellers destroy what could still open a ballot", _DESTROY)
+    for teller, other in zip(tellers, tellers[::-1], strict=True):
+        other.hand(f"{other.name}.tally", teller)
+        end = [part for name in TELLERS for part in ("--tally", f"{name}.tally")]
+        teller.run("study", "destroy", "s.study", "--study-key", f"{teller.name}.study.key", *end)
+
     step("The total is a sketch like any other", "privsketch learn total.sketch -k 6")
     with spinner("learning"):
         model = ps.learn_kmeans(total, N_CLUSTERS)
@@ -202,6 +208,9 @@ _DESIGN = (
 )
 _MAKE = "privsketch study make design.json *.card --owner owner.pub -o s.study"
 _CLOSE = "privsketch close s.study mailbox --key owner.key --checked auditor.checked ..."
+_DESTROY = (
+    "privsketch study destroy s.study --study-key auditor.study.key --tally auditor.tally ..."
+)
 
 
 def _with_key(person: Person) -> None:

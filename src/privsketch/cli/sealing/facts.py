@@ -81,9 +81,11 @@ def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
     from privsketch.sealing.ballots import Ballot
     from privsketch.sealing.lists import ClosedList
     from privsketch.sealing.tally import Tally
+    from privsketch.sealing.void import VoidStudy
 
     ballots: set[str] = set()
     tallies: set[str] = set()
+    voids: set[str] = set()
     is_closed = False
     for file in sorted(folder.glob("*.ballot")):
         try:
@@ -101,26 +103,42 @@ def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
             tallies.add(study.tellers[Tally.load(file).require_of(study)].name)
         except PrivsketchError:
             continue
-    return {"ballots": sorted(ballots), "is_closed": is_closed, "tallies": sorted(tallies)}
+    for file in sorted(folder.glob("*.void")):
+        try:
+            voids.add(study.tellers[VoidStudy.load(file).require_of(study)].name)
+        except PrivsketchError:
+            continue
+    return {
+        "ballots": sorted(ballots),
+        "is_closed": is_closed,
+        "tallies": sorted(tallies),
+        "voids": sorted(voids),
+    }
 
 
 def next_steps(study: SealedStudy, found: dict[str, Any], me: PublicKey | None) -> list[str]:
     """What is expected next: of somebody, or of all."""
-    names = {card.key.identity: card.name for card in study.holders}
-    roles = {card.key.identity: card.name for card in study.tellers}
+    holders = {card.key.identity: card.name for card in study.holders}
+    tellers = {card.key.identity: card.name for card in study.tellers}
     steps: list[tuple[bytes | None, str]] = []
-    if not study.is_open:
+    if found["voids"]:
+        steps += [
+            (identity, f"{name}: the study is void; say so too (privsketch study void)")
+            for identity, name in tellers.items()
+            if name not in (*found["voids"], *found["tallies"])
+        ]
+        steps += _last_steps(study)
+    elif not study.is_open:
         steps += [
             (identity, f"{name}: accept the study (privsketch accept)")
-            for identity, name in roles.items()
+            for identity, name in tellers.items()
             if name not in study.accepted
         ]
     elif not found["is_closed"]:
-        missing = [name for name in names.values() if name not in found["ballots"]]
         steps += [
             (identity, f"{name}: seal your records (privsketch seal)")
-            for identity, name in names.items()
-            if name in missing
+            for identity, name in holders.items()
+            if name not in found["ballots"]
         ]
         owner = None if study.owner is None else study.owner.identity
         whose = "a teller" if study.owner is None else study.owner.name
@@ -129,13 +147,25 @@ def next_steps(study: SealedStudy, found: dict[str, Any], me: PublicKey | None) 
     elif len(found["tallies"]) < len(study.tellers):
         steps += [
             (identity, f"{name}: tally, with your study key (privsketch tally)")
-            for identity, name in roles.items()
+            for identity, name in tellers.items()
             if name not in found["tallies"]
         ]
     else:
         steps.append((None, "anybody: join the tallies (privsketch join)"))
-        steps += [
-            (identity, f"{name}: destroy your study key, and the ballots")
-            for identity, name in roles.items()
-        ]
+        steps += _last_steps(study)
     return [text for identity, text in steps if me is None or identity in (None, me.identity)]
+
+
+def _last_steps(study: SealedStudy) -> list[tuple[bytes | None, str]]:
+    """What is left when a study has ended."""
+    from privsketch.sealing.tally import is_destroyed
+
+    steps: list[tuple[bytes | None, str]] = []
+    for card in study.tellers:
+        if card.study_key is not None and not is_destroyed(card.study_key.fingerprint):
+            words = "destroy your study key, and the ballots (privsketch study destroy)"
+            steps.append((card.key.identity, f"{card.name}: {words}"))
+    for card in study.holders:
+        words = "if you keep a ledger, end the entry of your ballot (privsketch study settle)"
+        steps.append((card.key.identity, f"{card.name}: {words}"))
+    return steps

@@ -10,7 +10,7 @@ import click
 
 from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opened_key
 from privsketch.cli.options import PATH, choice, ledger_options
-from privsketch.cli.output import caution, require_free, say_written
+from privsketch.cli.output import caution, note, require_free, say_written
 from privsketch.cli.shell.answer import JSON, answer, say, wants_json
 from privsketch.cli.shell.group import Group
 
@@ -217,6 +217,8 @@ def make(
     )
     made.save(output)
     say(made.describe())
+    for text in made.cautions:
+        caution(text)
     say_written(output)
     say("next        read the fingerprint out to all; tellers: privsketch accept")
     answer(written=[output], **study_facts(made))
@@ -244,9 +246,12 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     there = mailbox_facts(found, folder)
     steps = next_steps(found, there, None if me is None else found_key(me))
     say(found.describe())
+    for text in found.cautions:
+        caution(text)
     closed = "closed" if there["is_closed"] else "open"
+    void = f", void by the word of {', '.join(there['voids'])}" if there["voids"] else ""
     say(f"mailbox     {len(there['ballots'])} ballots, list {closed}, "
-        f"{len(there['tallies'])} tallies")  # fmt: skip
+        f"{len(there['tallies'])} tallies{void}")  # fmt: skip
     for text in steps:
         say(f"next        {text}")
     answer(**study_facts(found), mailbox=there, next=steps)
@@ -293,6 +298,79 @@ def void(
     say(f"destroyed   {study_key_file}")
     say_written(output)
     answer(written=[output], fingerprint=found.fingerprint, teller=key.name)
+
+
+@study.command()
+@STUDY
+@click.argument("ballots", nargs=-1, type=PATH)
+@click.option(
+    "--study-key",
+    "study_key_files",
+    type=PATH,
+    multiple=True,
+    help="File of your key for this study, which is DESTROYED.",
+)
+@click.option(
+    "--tally",
+    "tally_files",
+    type=PATH,
+    multiple=True,
+    help="Of every teller, which say that the study has ended; repeat it.",
+)
+@click.option(
+    "--void", "void_files", type=PATH, multiple=True, help="Or a statement that it is void."
+)
+@JSON
+def destroy(
+    study_file: Path,
+    ballots: tuple[Path, ...],
+    study_key_files: tuple[Path, ...],
+    tally_files: tuple[Path, ...],
+    void_files: tuple[Path, ...],
+) -> None:
+    """Destroy your study key, and ballots, when a study has ended. It cannot be undone.
+
+    As long as all study keys exist, whoever gets hold of them and of the ballots can open what each
+    holder sealed. Refused until all tellers have tallied, or one says that the study is void.
+
+    BALLOTS: files, or folders; those of this study are removed from them, and nothing else. Ballots
+    that holders have sealed under this user are removed too; that they did stays known.
+
+    \b
+    privsketch study destroy s.study mailbox/ --study-key a.study.key \\
+               --tally a.tally --tally b.tally
+    """
+    from privsketch.sealing.destroy import destroy
+    from privsketch.sealing.study import SealedStudy
+    from privsketch.sealing.void import VoidStudy
+
+    if not tally_files and not void_files:
+        raise click.UsageError("give --tally FILE for every teller, or --void FILE")
+    found = SealedStudy.load(study_file)
+    gone = destroy(
+        found,
+        study_key_files=study_key_files,
+        ballots=ballots,
+        tallies=tally_files,
+        voids=[VoidStudy.load(file) for file in void_files],
+    )
+    for path in gone.study_keys:
+        say(f"destroyed   {path}: overwritten and removed; it opens nothing any more")
+    say(f"removed     {len(gone.ballots)} ballots, {gone.n_kept} that were kept for holders here")
+    if gone.study_keys:
+        caution(
+            "copies of the key are yours to destroy: in backups, snapshots, synchronised folders. "
+            "A solid-state disk may keep what was overwritten; the passphrase and disk encryption "
+            "are what protects it then"
+        )
+    else:
+        note("no study key was destroyed; name it with --study-key", None)
+    answer(
+        fingerprint=found.fingerprint,
+        study_keys=[str(path) for path in gone.study_keys],
+        ballots=[str(path) for path in gone.ballots],
+        n_kept=gone.n_kept,
+    )
 
 
 @study.command()

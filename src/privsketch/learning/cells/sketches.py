@@ -6,7 +6,7 @@ import numpy as np
 
 from privsketch._typing import Floats
 from privsketch.design.cautions import warn_of
-from privsketch.design.recipe import require_cells
+from privsketch.design.validity import require_cells
 from privsketch.features.cells import axis_edges
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.decoder import CellSolution, choose_number, decode_cells

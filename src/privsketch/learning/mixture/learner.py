@@ -9,8 +9,9 @@ from scipy.special import ndtr
 
 from privsketch._typing import Floats
 from privsketch.design.forecast import HOPELESS
-from privsketch.design.recipe import Design, require_cells
+from privsketch.design.recipe import Design
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
+from privsketch.design.validity import require_cells
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.features.onebit import SIGN_VARIANCE

@@ -20,7 +20,7 @@ import numpy as np
 
 from privsketch._parallel import one_thread
 from privsketch._typing import Floats
-from privsketch.design.recipe import pca_unknowns, require_components
+from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.learning.pca.convex import MAX_ITERATIONS, TOLERANCE, refit
 from privsketch.learning.pca.factors import Factors, Loss, fit_factors, loss_of
 from privsketch.learning.pca.measurements import EntryMeasurements

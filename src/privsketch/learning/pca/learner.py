@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from privsketch.design.recipe import pca_unknowns, require_components
+from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.errors import ParameterError, require_count, require_one_of
 from privsketch.features.frequencies import public_seed
 from privsketch.learning.pca.decoder import METHODS, PCASolution, decode_pca

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from privsketch._typing import Floats
 from privsketch.design.pca import cross_variance, robust_gain
-from privsketch.design.recipe import pca_unknowns
+from privsketch.design.validity import pca_unknowns
 from privsketch.learning.pca.factors import Loss
 from privsketch.learning.pca.measurements import EntryMeasurements, QuadraticMeasurements
 from privsketch.learning.pca.problem import Observations

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from privsketch.errors import ParameterError
-from privsketch.noise.laws import MIN_SHARE
+from privsketch.noise.sums import MIN_SHARE
 
 MARGIN = Fraction(1, 2**40)
 _PER_Q = 8.08  # twice 4.04: there and back
@@ -96,8 +96,8 @@ def layer_scales(scale: float, levels: Sequence[int]) -> tuple[float, ...]:
         if missing < MIN_SHARE**2:
             raise ParameterError(
                 f"levels: noise for {level} holders has a part with a scale below {MIN_SHARE}; use "
-                "fewer levels, or a design that is planned with `n_holders=` and "
-                "`sharing='holders'`, which makes room for parts of its noise"
+                "a design that has room for parts of its noise: planned with `n_holders=` as many "
+                "as take part, and `sharing='holders'`"
             )
         sizes.append(root_up(missing))
         so_far += Fraction(sizes[-1]) ** 2

@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -34,19 +33,29 @@ from typing import Any
 import numpy as np
 
 from privsketch._typing import Integers
-from privsketch.budget import exact, exact_sum, number_text, round_up
+from privsketch.budget import exact, exact_sum
 from privsketch.errors import ParameterError, require_count, require_one_of
-from privsketch.noise.calibration import epsilon_of_rho, round_down
-from privsketch.noise.laws import (
+from privsketch.noise.calibration import round_down
+from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, add_noise, entered_noise
+from privsketch.noise.sharing.gaussians import MAX_LEVELS, layer_scales, plan_levels, require_margin
+from privsketch.noise.sharing.total import (
+    ALL_BUT_ONE,
+    ALL_OTHERS,
+    SharedCost,
+    SharedTotal,
+    cost_of_laws,
+    cost_times,
+    floor_law,
+    gaussian_part,
+    require_alone,
+)
+from privsketch.noise.sums import (
     SHARING_KINDS,
     SharingKind,
     SumNoise,
     composed_receipt,
     floor_ratio,
 )
-from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, add_noise, entered_noise
-from privsketch.noise.sharing.gaussians import MAX_LEVELS, layer_scales, plan_levels, require_margin
-from privsketch.noise.sharing.total import SharedTotal, floor_law, gaussian_part, require_alone
 from privsketch.receipt import Receipt
 
 DEFAULT_TELLERS = 2  # the least, and each more costs noise where tellers add it
@@ -72,32 +81,6 @@ def planned_noises(by: SharingKind, n_holders: int) -> float:
     if by == "holders":
         return n_holders / (n_holders - default_colluding(n_holders))
     return DEFAULT_TELLERS + 0.5
-
-
-@dataclass(frozen=True)
-class SharedCost:
-    """What somebody can learn about one unit.
-
-    Attributes
-    ----------
-    who : str
-        In words.
-    epsilon, delta : float
-    rho : float or None
-        For Gaussian noise.
-    """
-
-    who: str
-    epsilon: float
-    delta: float
-    rho: float | None
-
-    @property
-    def text(self) -> str:
-        """Epsilon and delta, with four digits that are rounded up."""
-        four = Context(prec=4, rounding=ROUND_CEILING)
-        epsilon = number_text(float(four.create_decimal(repr(self.epsilon))))
-        return f"epsilon = {epsilon}, delta = {number_text(self.delta)}"
 
 
 @dataclass(frozen=True)
@@ -158,9 +141,15 @@ class Sharing:
         _ = self.holder_laws  # refuses what cannot be drawn
         # Sums of 2^36 records in all are below HEADROOM, and the rest of 64 bits is for noise.
         for law in self.noise.laws:
-            noises = self.total(self.n_holders, "any").noises(law, self.noise)
-            if math.sqrt(noises) * law.reach >= HEADROOM:
-                raise ParameterError("the noise of all together does not fit 64-bit integers")
+            for turnout in self._noisiest():
+                noises = self.total(turnout, "any").noises(law, self.noise)
+                if math.sqrt(noises) * law.reach >= HEADROOM:
+                    raise ParameterError("the noise of all together does not fit 64-bit integers")
+
+    def _noisiest(self) -> list[int]:
+        """For each level the largest turnout that takes it: no other one has more noise."""
+        above = (level + self.colluding - 1 for level in self.levels[:-1])
+        return [self.n_holders, *(turnout for turnout in above if turnout >= self.min_holders)]
 
     def _require_levels(self) -> None:
         """Refuse levels that do not serve every turnout, or are not paid for."""
@@ -283,7 +272,7 @@ class Sharing:
         level = self.level_of(turnout)
         alone = self.cost_alone()
         if self.by == "tellers":
-            whole = self._cost("everybody else, with all tellers but one and any holders", 1)
+            whole = self._cost(ALL_BUT_ONE, 1)
             return whole, alone
         needed = self.levels[level]
         found = [self._cost("outsiders", Fraction(needed, turnout))]
@@ -310,22 +299,11 @@ class Sharing:
 
     def cost_alone(self) -> SharedCost:
         """What a holder's own noise costs where it is all that protects its sums."""
-        who = "all tellers together" + (", or all other holders" if self.by == "holders" else "")
-        laws = self.holder_laws[0]
-        rho = laws[0].zcdp
-        if rho is not None:
-            return SharedCost(who, laws[0].epsilon, laws[0].delta, rho)
-        return SharedCost(who, exact_sum([law.epsilon for law in laws]), 0.0, None)
+        return cost_of_laws(ALL_OTHERS[self.by], self.holder_laws[0])
 
     def _cost(self, who: str, times: Fraction | int) -> SharedCost:
         """The cost of one release, whose rho is taken so many times."""
-        laws, rho = self.noise.laws, self._law.zcdp
-        if rho is None or self._law.kind != "gaussian":
-            return SharedCost(who, exact_sum([law.epsilon for law in laws]), 0.0, None)
-        if times == 1:
-            return SharedCost(who, self._law.epsilon, self._law.delta, rho)
-        larger = round_up(exact(rho) * times)
-        return SharedCost(who, epsilon_of_rho(larger, self._law.delta), self._law.delta, larger)
+        return cost_times(self.noise, who, times)
 
     def require_tellers_counted(self, tellers_on_roster: int) -> None:
         """Refuse fewer colluding holders than there are among all tellers but one."""

@@ -6,17 +6,18 @@ Its variance, which learners need, and its receipt follow from these facts and t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from typing import Any
 
-from privsketch.budget import checked_source, exact, exact_sum, round_up
+from privsketch.budget import checked_source, exact, exact_sum, number_text, round_up
 from privsketch.errors import ParameterError, require_count, require_one_of
 from privsketch.noise.calibration import epsilon_of_rho, round_down
-from privsketch.noise.laws import SHARING_KINDS, SharingKind, SumNoise, composed_receipt, is_near
 from privsketch.noise.mechanism import SAMPLERS, NoiseLaw, cube_law, laplace_law
 from privsketch.noise.sharing.gaussians import root_up
+from privsketch.noise.sums import SHARING_KINDS, SharingKind, SumNoise, composed_receipt, is_near
 from privsketch.receipt import Receipt
 
 _HOLDERS = (
@@ -28,7 +29,11 @@ _TELLERS = (
     "one of the {n_tellers} tellers is honest, added its noise and keeps it secret, tallied once "
     "and destroyed its key; the ciphers hold; every record belongs to one source only"
 )
-
+ALL_BUT_ONE = "everybody else, with all tellers but one and any holders"
+ALL_OTHERS = {
+    "holders": "all tellers together, or all other holders",
+    "tellers": "all tellers together",
+}
 
 _SIZES = 1e-100, 1e100  # of `alone`: what is beyond is no cost, and no float when it is squared
 
@@ -37,6 +42,48 @@ def require_alone(alone: object) -> None:
     """Refuse what cannot be a cost."""
     if not (type(alone) is float and _SIZES[0] <= alone <= _SIZES[1]):
         raise ParameterError("alone", alone, "expected a number above 0")
+
+
+@dataclass(frozen=True)
+class SharedCost:
+    """What somebody can learn about one unit.
+
+    Attributes
+    ----------
+    who : str
+        In words.
+    epsilon, delta : float
+    rho : float or None
+        For Gaussian noise.
+    """
+
+    who: str
+    epsilon: float
+    delta: float
+    rho: float | None
+
+    @property
+    def text(self) -> str:
+        """Epsilon and delta, with four digits that are rounded up."""
+        four = Context(prec=4, rounding=ROUND_CEILING)
+        epsilon = number_text(float(four.create_decimal(repr(self.epsilon))))
+        return f"epsilon = {epsilon}, delta = {number_text(self.delta)}"
+
+
+def cost_of_laws(who: str, laws: Sequence[NoiseLaw]) -> SharedCost:
+    """What a release costs that has these laws for its sums and its count."""
+    if laws[0].zcdp is not None and laws[0].kind == "gaussian":
+        return SharedCost(who, laws[0].epsilon, laws[0].delta, laws[0].zcdp)
+    return SharedCost(who, exact_sum([law.epsilon for law in laws]), 0.0, None)
+
+
+def cost_times(noise: SumNoise, who: str, times: Fraction | int) -> SharedCost:
+    """The cost of one release, whose rho is taken so many times."""
+    law = noise.sums_law
+    if law.zcdp is None or law.kind != "gaussian" or times == 1:
+        return cost_of_laws(who, noise.laws)
+    larger = round_up(exact(law.zcdp) * times)
+    return SharedCost(who, epsilon_of_rho(larger, law.delta), law.delta, larger)
 
 
 @dataclass(frozen=True)
@@ -95,6 +142,27 @@ class SharedTotal:
     def floor(self, law: NoiseLaw, noise: SumNoise) -> NoiseLaw:
         """What every holder adds where tellers add the noise, lest all of these see exact sums."""
         return floor_law(law, noise, self.alone)
+
+    def costs(self, noise: SumNoise) -> tuple[SharedCost, ...]:
+        """What everybody can learn about one unit of this total, from least to most.
+
+        As many holders may collude as the noises that are needed leave.
+        """
+        if self.by == "tellers":
+            laws = [self.floor(law, noise) for law in noise.laws]
+            whole = cost_of_laws(ALL_BUT_ONE, noise.laws)
+            return whole, cost_of_laws(ALL_OTHERS[self.by], laws)
+        found = [cost_times(noise, "outsiders", Fraction(self.needed, self.turnout))]
+        colluding, pooled = self.turnout - self.needed, "all tellers but one"
+        if colluding:
+            pooled += f", with {colluding} of the {self.turnout} holders"
+        else:  # everybody knows its own noise
+            others = Fraction(self.needed, max(self.turnout - 1, 1))
+            found.append(cost_times(noise, "each of the other holders", others))
+        found.append(cost_times(noise, pooled, 1))
+        law = noise.sums_law
+        epsilon = epsilon_of_rho(self.alone, law.delta)
+        return *found, SharedCost(ALL_OTHERS[self.by], epsilon, law.delta, self.alone)
 
     def receipt(self, noise: SumNoise, sampler: str) -> Receipt:
         """What the total costs those whose records are in it."""

@@ -1,0 +1,190 @@
+"""Which designs are refused: facts that do not go together, and more than a sketch can carry."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from privsketch.domain import Ball
+from privsketch.errors import ParameterError, require_gaussian_delta, require_one_of
+from privsketch.features.cells import checked_cells
+from privsketch.features.maps import FEATURE_MAPS
+from privsketch.features.moments import moment_count
+from privsketch.noise.mechanism import NOISE_KINDS
+from privsketch.noise.sharing.plan import MAX_HOLDERS
+from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, SHARING_KINDS
+from privsketch.schema.table import Schema
+
+if TYPE_CHECKING:
+    from privsketch.design.recipe import Design
+
+TASKS = ("kmeans", "gaussian-mixture", "pca")
+MEAN_MODES = ("omitted", "released")
+
+
+def require_design(design: Design) -> None:
+    """Refuse a design whose facts do not go together."""
+    require_one_of("task", design.task, TASKS)
+    if isinstance(design.n_components, bool) or not isinstance(design.n_components, int):
+        raise ParameterError("n_components", design.n_components, "expected an integer")
+    if design.domain.dim is None:
+        raise ParameterError("domain: dim is missing; give `dim=`, the number of columns")
+    require_one_of("noise", design.noise, NOISE_KINDS)
+    if design.noise == "gaussian":
+        require_gaussian_delta(design.budget.delta)
+    require_one_of("count", design.count, COUNT_MODES)
+    if isinstance(design.n_records, bool) or not 1 <= design.n_records <= MAX_RECORDS:
+        raise ParameterError(
+            "n_records",
+            design.n_records,
+            f"expected a public order of magnitude, from 1 to {MAX_RECORDS}",
+        )
+    if design.columns is not None and len(design.columns) != design.dim:
+        raise ParameterError(
+            f"columns: {len(design.columns)} names for a domain of dim={design.dim}"
+        )
+    if design.columns is not None and len(set(design.columns)) != design.dim:
+        raise ParameterError("columns: a name occurs twice")
+    if design.frequencies.dithered != design.mapping.dithered:
+        raise ParameterError("frequencies: dither does not go with the feature map")
+    _require_map(design)
+    if design.schema is not None:
+        _require_schema(design, design.schema)
+    elif design.budget.unit.person is not None:
+        raise ParameterError(
+            "budget: its unit is a person, and only a schema says which records are whose; "
+            "give one with `person=` as the domain"
+        )
+    if design.masks is not None:
+        design.masks.checked(design.n_features, design.frequencies.block_size(design.dim))
+    _require_sharing(design)
+    if design.mean not in MEAN_MODES:
+        raise ParameterError("mean", design.mean, "expected 'omitted' or 'released'")
+    if design.mean == "released" and not design.mapping.for_components:
+        raise ParameterError("`mean='released'`: only for `task='pca'`")
+    if design.task == "pca":
+        require_components(design.n_components, design.dim, design.n_values)
+    elif design.cells is not None:
+        require_cells(design.n_components, design.n_features, "n_components")
+    else:
+        require_features(design.n_components, design.dim, design.n_features, "n_components")
+    _ = design.sum_noise  # refuses budgets and sizes that do not go together
+
+
+def _require_schema(design: Design, schema: Schema) -> None:
+    """Refuse a domain, names or a unit that are not those of the schema."""
+    fits = design.domain in (schema.box, schema.ball) and design.columns == schema.coordinates
+    if not fits or schema.charged(design.budget) != design.budget:
+        raise ParameterError("schema: domain, columns or unit are those of another one")
+
+
+def _require_sharing(design: Design) -> None:
+    """Refuse a way to share noise without those who do, and the other way round."""
+    if design.sharing is None and design.n_holders is None:
+        return
+    if design.sharing is None or design.n_holders is None:
+        raise ParameterError(
+            f"`n_holders={design.n_holders}` with `sharing={design.sharing!r}`: they go together; "
+            "leave both out for sketches that holders release by themselves"
+        )
+    require_one_of("sharing", design.sharing, SHARING_KINDS)
+    if type(design.n_holders) is not int or not 2 <= design.n_holders <= MAX_HOLDERS:
+        raise ParameterError(
+            "n_holders", design.n_holders, f"expected 2 to {MAX_HOLDERS} that share noise"
+        )
+
+
+def _require_map(design: Design) -> None:
+    """Refuse maps, frequencies and domains that do not go together."""
+    if design.mapping.for_components != (design.task == "pca"):
+        known = ", ".join(repr(name) for name in maps_for(design.task))
+        raise ParameterError(
+            f"`feature_map={design.feature_map!r}` with `task={design.task!r}`: expected {known}"
+        )
+    if design.frequencies.law not in design.mapping.laws:
+        known = ", ".join(map(repr, design.mapping.laws))
+        raise ParameterError(
+            f"`frequencies={design.frequencies.law!r}` with `feature_map={design.feature_map!r}`: "
+            f"expected one of {known}"
+        )
+    if design.mapping.for_components and not isinstance(design.domain, Ball):
+        radius = float(np.linalg.norm(design.domain.half_widths))
+        raise ParameterError(
+            "`task='pca'` needs a Ball: its noise grows with the largest norm of a record. "
+            f"The ball around this box has radius {radius:.4g}; a smaller one, to which few "
+            "records are moved, gives less noise"
+        )
+    is_matrix = design.feature_map == "second-moments"
+    if is_matrix and design.n_features != moment_count(design.dim):
+        raise ParameterError("n_features: second moments have dim (dim + 1) / 2 of them")
+    if (design.feature_map == "cells") != (design.cells is not None):
+        raise ParameterError("cells: numbers of them go with `feature_map='cells'`, and only")
+    if design.cells is not None:
+        _require_cells(design, design.cells)
+
+
+def _require_cells(design: Design, cells: tuple[int, ...]) -> None:
+    """Refuse a grid that does not fit, and what has no proof, or no use, with one."""
+    if math.prod(checked_cells(cells, design.dim)) != design.n_features:
+        raise ParameterError("n_features: expected the number of all cells")
+    if design.masks is not None:
+        raise ParameterError(
+            "masks with `feature_map='cells'`: a record is in one cell, and there is nothing "
+            "to leave out; use no masks"
+        )
+    if design.noise == "cube":
+        raise ParameterError(
+            "`noise='cube'` with `feature_map='cells'`: its noise grows with their number; use "
+            "`noise='laplace'`, which is pure too and the least there is"
+        )
+
+
+def require_features(n_components: int, dim: int, n_features: int, name: str) -> None:
+    """Refuse more components than the numbers of a sketch can determine."""
+    if n_components < 1:
+        raise ParameterError(f"{name}={n_components}: expected at least 1")
+    most = 2 * n_features // (dim + 1)  # dim + 1 unknowns each, two numbers per feature
+    if n_components > most:
+        raise ParameterError(
+            f"{name}={n_components}: a sketch of {n_features} features in {dim} dimensions can "
+            f"carry at most {most} components; plan a design with more features"
+        )
+
+
+def require_cells(n_components: int, n_cells: int, name: str) -> None:
+    """Refuse more clusters than there are cells."""
+    if not 1 <= n_components <= n_cells:
+        raise ParameterError(
+            f"{name}={n_components}: expected 1 to {n_cells}, the number of cells; plan a design "
+            "with more of them"
+        )
+
+
+def require_components(n_components: int, dim: int, n_values: int) -> None:
+    """Refuse more principal components than there are columns, or than the values can tell."""
+    if not 1 <= n_components <= dim:
+        raise ParameterError(
+            f"`n_components={n_components}`: expected 1 to {dim}, the number of columns"
+        )
+    unknowns = pca_unknowns(n_components, dim)
+    if unknowns > n_values:
+        raise ParameterError(
+            f"`n_components={n_components}` has {unknowns} unknowns in {dim} columns, the sketch "
+            f"{n_values} numbers; ask for fewer components, or plan a design with "
+            f"`n_features={2 * unknowns}` or more"
+        )
+
+
+def pca_unknowns(rank: int, dim: int) -> int:
+    """Free numbers of a matrix of this rank plus an isotropic one."""
+    if rank >= dim:
+        return moment_count(dim)
+    return rank * dim - rank * (rank - 1) // 2 + 1
+
+
+def maps_for(task: str) -> list[str]:
+    """Names of the feature maps that serve a task."""
+    for_components = task == "pca"
+    return [name for name, each in FEATURE_MAPS.items() if each.for_components == for_components]

@@ -1,0 +1,397 @@
+"""How the sums of one design, and their count, are noised together.
+
+- Gaussian: the count rides along as one more integer, weight * n, in one release.
+- Cube: the count rides along as one more component of the cube.
+- Laplace: the count has a share of epsilon of its own (CLP Lemma 4).
+- Without a count, the whole budget goes to the sums: k-means needs none.
+- Under "replace" the number of records is public and never noised.
+
+Where records are left out at random, a count that rides along counts those that were
+kept, and one with a share of its own counts all. The mean of the records, which centered
+principal components need, rides along with an integer weight of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from privsketch._typing import Integers
+from privsketch.budget import ONE_RECORD, Budget, Neighbours, Unit, exact, round_up
+from privsketch.errors import MANY, ParameterError
+from privsketch.features.fixedpoint import RECORD_MAX
+from privsketch.features.maps import Contribution, RepeatedContribution
+from privsketch.features.masks import Masks
+from privsketch.noise.calibration import gamma_star, round_down
+from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
+from privsketch.noise.mechanism import (
+    HEADROOM,
+    INT64_MAX,
+    INT64_MIN,
+    SAMPLERS,
+    NoiseKind,
+    NoiseLaw,
+    add_noise,
+    cube_factor,
+    laplace_law,
+)
+from privsketch.receipt import Receipt, compose_sequential
+
+CountMode = Literal["released", "omitted", "public"]
+COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")
+SharingKind = Literal["holders", "tellers"]  # who adds the noise of a total (noise/sharing)
+SHARING_KINDS: tuple[SharingKind, ...] = ("holders", "tellers")
+MIN_SHARE = 8  # least scale of a part of Gaussian noise: sums are then Gaussian but for e^-631
+MAX_RECORDS = int(MANY)
+MAX_WEIGHT = HEADROOM // MAX_RECORDS - 1  # of what a record adds to one number
+COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
+# Second moments are divided by the count, so an error of it is one of every variance. As a share of
+# epsilon it costs the sums 2 % of Laplace noise.
+COUNT_SHARE_OF_MOMENTS = 0.02
+MEAN_SHARE_OF_SENSITIVITY = 0.25  # the mean's weight; costs 3 % of Gaussian, 25 % of Laplace noise
+
+
+@dataclass(frozen=True)
+class SumNoise:
+    """The noise of one design: laws, and what the released integers mean.
+
+    A released sum is `factor` times the integer sum plus noise, the mean of the records
+    `mean_weight` times their integer sum, if that is not 0. A released count is
+    `count_weight` times the number of records plus noise; `count_law` is None when it
+    rides with the sums or is not released. `record_rate` is the share of records kept.
+    """
+
+    sums_law: NoiseLaw
+    count_law: NoiseLaw | None
+    count: CountMode
+    count_weight: int
+    factor: int
+    mean_weight: int = 0
+    record_rate: float = 1.0
+    _n_features: int = 0
+    unit: Unit = ONE_RECORD
+
+    @property
+    def count_unit(self) -> float:
+        """What one record adds to the released count, on average."""
+        return self.count_weight * (1.0 if self.count_law else self.record_rate)
+
+    @property
+    def count_variance(self) -> float:
+        """Variance of the noise of the released count, in records."""
+        law = self.count_law or self.sums_law
+        return law.variance / self.count_unit**2 if self.count == "released" else 0.0
+
+    def release(
+        self,
+        sums: Integers,
+        n_records: int,
+        *,
+        n_kept: int | None = None,
+        source: str | None,
+    ) -> tuple[Integers, Receipt]:
+        """Noisy sums, with the noisy count as last element if there is one.
+
+        `sums` end with those of the records' coordinates if the mean is released; `n_kept`
+        records of n_records were kept by the masks.
+
+        Charges: the budget of the design, once.
+        """
+        words = self.weighted(sums, n_records, n_kept=n_kept)
+        if self.count_law is None:
+            return self._protecting(add_noise(words, self.sums_law, source=source))
+        noisy_sums, sums_receipt = add_noise(words[:-1], self.sums_law, source=None)
+        noisy_count, count_receipt = add_noise(words[-1:], self.count_law, source=None)
+        receipt = composed_receipt([sums_receipt, count_receipt], source)
+        return self._protecting((np.concatenate([noisy_sums, noisy_count]), receipt))
+
+    def weighted(self, sums: Integers, n_records: int, *, n_kept: int | None = None) -> Integers:
+        """The exact integers that noise is added to, (n_words,): private.
+
+        They are within `HEADROOM`, which adding noise modulo 2^64 (noise/sharing) relies on.
+        """
+        # Clipping is 1-Lipschitz, so it keeps the sensitivity; it only acts beyond 2^36 records.
+        weights = np.full(len(sums), self.factor, dtype=np.int64)
+        if self.mean_weight:
+            weights[self._n_features :] = self.mean_weight
+        limits = HEADROOM // weights
+        scaled = np.clip(sums, -limits, limits) * weights
+        if self.count != "released":
+            return np.asarray(scaled)
+        counted = n_records if self.count_law is not None or n_kept is None else n_kept
+        weighted = np.array([min(counted, MAX_RECORDS) * self.count_weight], dtype=np.int64)
+        return np.concatenate([scaled, weighted])
+
+    @property
+    def laws(self) -> tuple[NoiseLaw, ...]:
+        """Of the sums, and of the count if it has one of its own: their integers follow in turn."""
+        return (self.sums_law,) if self.count_law is None else (self.sums_law, self.count_law)
+
+    @property
+    def n_words(self) -> int:
+        """Number of released integers."""
+        return sum(law.n_components for law in self.laws)
+
+    def _protecting(self, released: tuple[Integers, Receipt]) -> tuple[Integers, Receipt]:
+        return released[0], released[1].protecting(self.unit)
+
+    def covers(self, receipt: Receipt) -> bool:
+        """Whether a receipt is that of one release of this noise, at its scale or a larger one.
+
+        Everything but words about numbers must be what a release writes.
+        """
+        laws = self.laws
+        leaves = list(receipt.parts) or [receipt]
+        if len(leaves) != len(laws):
+            return False
+        for leaf, law in zip(leaves, laws, strict=True):
+            if leaf.scale is None or leaf.scale < law.scale * (1 - 1e-9):
+                return False
+            expected = law.receipt(leaf.scale, leaf.source, leaf.sampler).protecting(self.unit)
+            known = (leaf.sensitivity, expected.sensitivity), (leaf.rho, expected.rho)
+            if not all(is_near(*pair) for pair in known):
+                return False
+            expected = replace(
+                expected,
+                sensitivity=leaf.sensitivity,
+                rho=leaf.rho,
+                calibration=leaf.calibration,
+            )
+            if leaf != expected or leaf.sampler not in SAMPLERS:
+                return False
+        return len(laws) == 1 or receipt == composed_receipt(leaves, receipt.source)
+
+
+def is_near(found: float | None, expected: float | None) -> bool:
+    """Whether two numbers are one but for the last digits of another machine."""
+    if found is None or expected is None:
+        return found is expected
+    return math.isclose(found, expected, rel_tol=1e-9)
+
+
+def composed_receipt(parts: list[Receipt], source: str | None) -> Receipt:
+    """Sums and count, each with a share of the budget."""
+    return compose_sequential("discrete Laplace noise on sums and count", parts, source)
+
+
+def saturating_add(a: Integers, b: Integers) -> Integers:
+    """a + b, stopping at the ends of int64. A wrapped sum would tell neighbours apart."""
+    with np.errstate(over="ignore"):
+        total = a + b
+    overflowed = ((a ^ total) & (b ^ total)) < 0  # both terms have the other sign
+    return np.where(overflowed, np.where(a < 0, INT64_MIN, INT64_MAX), total)
+
+
+def saturating_multiply(values: Integers, factor: int) -> Integers:
+    """factor * values, stopping at the ends of int64."""
+    if factor == 1:
+        return values
+    limit = INT64_MAX // factor
+    product = np.clip(values, -limit, limit) * factor
+    beyond = np.where(values < 0, INT64_MIN, INT64_MAX)
+    return np.where(np.abs(np.clip(values, -limit - 1, limit + 1)) > limit, beyond, product)
+
+
+def split_epsilon(epsilon: float, n_records: float, least: float = 0.0) -> tuple[float, float]:
+    """Shares of epsilon for Laplace sums and count (CLP Lemma 28), adding up exactly.
+
+    The count's share is at least `least`.
+    """
+    share = max(1.0 - gamma_star(n_records, epsilon), least) * epsilon
+    digits = 6 - math.ceil(math.log10(share))
+    for_count = Fraction(math.floor(share * 10.0**digits)) / Fraction(10) ** digits
+    return round_down(exact(epsilon) - for_count), round_down(for_count)
+
+
+def plan_sum_noise(
+    contribution: Contribution,
+    budget: Budget,
+    *,
+    kind: NoiseKind,
+    count: CountMode,
+    n_records: float,
+    masks: Masks | None = None,
+    mean: bool = False,
+    sharing: SharingKind | None = None,
+    n_holders: int = 1,
+) -> SumNoise:
+    """Calibrate the noise of a design from public facts alone.
+
+    It is that of one release. Where holders or tellers share noise (noise/sharing), it is what
+    protects the total, and its integers are multiplied by a public factor that leaves room for
+    parts of it.
+    """
+    if (budget.neighbours == "replace") != (count == "public"):
+        raise ParameterError(
+            f"`count={count!r}` with `neighbours={budget.neighbours!r}`: the number of records is "
+            "public under 'replace', and 'released' or 'omitted' under 'add-remove'"
+        )
+    if budget.unit.max_records > 1:
+        _require_many(budget, masks)
+    if mean and (kind == "cube" or masks is not None):
+        raise ParameterError(
+            "`mean='released'` goes with `noise='gaussian'` or `noise='laplace'` and without masks"
+        )
+    times = 1
+    try:
+        noise = _plan_sum_noise(contribution, budget, kind, count, n_records, masks, mean)
+        if sharing is not None:
+            _require_shareable(sharing, kind, masks)
+            times = room_for_shares(noise, sharing, n_holders)
+        if times > 1:
+            scaled = _plan_sum_noise(
+                RepeatedContribution(contribution, times),
+                budget,
+                kind,
+                count,
+                n_records,
+                masks,
+                mean,
+            )
+            noise = replace(scaled, factor=scaled.factor * times)
+    except (ZeroDivisionError, OverflowError):
+        raise ParameterError(
+            "epsilon", budget.epsilon, "so small that no noise of this size can be drawn"
+        ) from None
+    # That of a total is the same: modulo 2^64 there is room for 2^36 records in all.
+    _require_headroom(noise, contribution.largest * noise.factor)
+    return noise
+
+
+def _require_shareable(sharing: SharingKind, kind: NoiseKind, masks: Masks | None) -> None:
+    """Refuse noise that has no parts, and masks, for whose total no bound is known to us."""
+    if masks is not None and masks != Masks():
+        raise ParameterError(
+            f"masks with `sharing={sharing!r}`: the cost of a total is not known; use no masks"
+        )
+    if sharing == "holders" and kind != "gaussian":
+        raise ParameterError(
+            f"`noise={kind!r}` with `sharing='holders'`: only Gaussian noise, which needs "
+            "delta > 0, is a sum of small ones; use `sharing='tellers'`"
+        )
+
+
+def room_for_shares(noise: SumNoise, sharing: SharingKind, n_holders: int) -> int:
+    """The public factor of integers that lets noise be shared among so many.
+
+    Parts of Gaussian noise have variances of scale^2 / H and differences of two of these, which are
+    more than (scale / n_holders)^2: each must be `MIN_SHARE` squared (noise/sharing/gaussians.py).
+    Tellers draw whole noises; but each holder adds one of a larger epsilon, for which the sampler
+    of the cube needs room.
+    """
+    law = noise.sums_law
+    if sharing == "holders":
+        needed = MIN_SHARE * n_holders / law.scale
+        return 1 if needed <= 1 else 2 ** math.ceil(math.log2(needed * (1 + 1e-6)))
+    if law.kind == "cube":
+        alone = round_up(exact(law.inner) * floor_ratio(n_holders))
+        return cube_factor(int(law.sensitivity) // noise.factor, law.n_components, alone)
+    return 1
+
+
+def floor_ratio(n_holders: int) -> Fraction:
+    """What a holder alone costs by default where tellers add noise, over the cost of the total.
+
+    sqrt(2 n) of epsilon: all holders' noises together then have half the variance of one release.
+    """
+    return Fraction(math.isqrt(2 * n_holders * 10**8), 10**4)
+
+
+def _require_many(budget: Budget, masks: Masks | None) -> None:
+    """Refuse several records of a person where no bound for all of them is known."""
+    rows = f"several records of a person (`max_records={budget.unit.max_records}`)"
+    if budget.neighbours == "replace":
+        raise ParameterError(
+            f"{rows} with `neighbours='replace'`: the number of records that are kept would have "
+            "to be public; keep one of each person"
+        )
+    if masks is not None and masks != Masks():
+        raise ParameterError(f"{rows} with masks: their cost is not known; keep one of each person")
+
+
+def _plan_sum_noise(
+    contribution: Contribution,
+    budget: Budget,
+    kind: NoiseKind,
+    count: CountMode,
+    n_records: float,
+    masks: Masks | None,
+    mean: bool,
+) -> SumNoise:
+    epsilon, neighbours = budget.epsilon, budget.neighbours
+    released = count == "released"
+    components = contribution.n_values + (contribution.dim if mean else 0)
+    factor, weight, count_law = 1, 1, None
+    mean_weight, mean_l1, mean_l2_squared = 0, 0, 0
+    if mean:
+        mean_weight, mean_l1, mean_l2_squared = _mean_share(contribution, kind, neighbours)
+    # Up to so many records of a person; weights are those of one record, norms those of all.
+    times, one = budget.unit.max_records, contribution
+    if times > 1:
+        contribution = RepeatedContribution(one, times)
+        mean_l1, mean_l2_squared = times * mean_l1, times**2 * mean_l2_squared
+    if kind == "gaussian":
+        extra = mean_l2_squared
+        if released:
+            norm = math.sqrt(one.l2_squared(masks, neighbours))
+            weight = min(max(1, round(COUNT_SHARE_OF_SENSITIVITY * norm)), MAX_WEIGHT)
+            extra += (times * weight) ** 2
+        sums_law = gaussian_noise(
+            contribution, components + released, epsilon, budget.delta, neighbours, masks, extra
+        )
+    elif kind == "laplace":
+        for_sums = epsilon
+        if released:
+            least = COUNT_SHARE_OF_MOMENTS if contribution.divided_by_count else 0.0
+            for_sums, for_count = split_epsilon(epsilon, max(n_records / times, 1.0), least)
+            count_law = laplace_law(times, 1, for_count, neighbours)
+        sums_law = laplace_noise(contribution, components, for_sums, neighbours, masks, mean_l1)
+    else:
+        sums_law, factor = cube_noise(
+            contribution, components + released, epsilon, neighbours, masks
+        )
+        weight = factor * one.linf("add-remove")
+    return SumNoise(
+        sums_law,
+        count_law,
+        count,
+        weight if released else 1,
+        factor,
+        mean_weight,
+        1.0 if masks is None else masks.records,
+        contribution.n_values,
+        budget.unit,
+    )
+
+
+def _mean_share(
+    contribution: Contribution, kind: NoiseKind, neighbours: Neighbours
+) -> tuple[int, int, int]:
+    """Weight of the records' integer coordinates, and what they add to L1 and squared L2 norms.
+
+    A record has an L2 norm of at most RECORD_MAX, a difference of two twice that.
+    """
+    l1 = math.isqrt(contribution.dim * RECORD_MAX**2) + 1
+    if kind == "laplace":
+        share = MEAN_SHARE_OF_SENSITIVITY * contribution.l1(None) / l1
+    else:
+        norm = math.sqrt(contribution.l2_squared(None, "add-remove"))
+        share = MEAN_SHARE_OF_SENSITIVITY * norm / RECORD_MAX
+    weight = min(max(1, round(share)), MAX_WEIGHT // RECORD_MAX)
+    factor = 1 if neighbours == "add-remove" else 2
+    return weight, factor * weight * l1, (factor * weight * RECORD_MAX) ** 2
+
+
+def _require_headroom(noise: SumNoise, largest_component: int) -> None:
+    """Refuse a design whose integers could come near the ends of int64."""
+    per_record = max(largest_component, noise.count_weight, noise.mean_weight * RECORD_MAX)
+    too_large = per_record * MAX_RECORDS >= HEADROOM
+    if too_large or any(law.reach >= HEADROOM for law in noise.laws):
+        raise ParameterError(
+            "the sums of this design could overflow 64-bit integers; use fewer features or a "
+            "larger epsilon"
+        )
