@@ -36,7 +36,7 @@ def test_a_known_law_is_found(ratios):
     assert turned.weights == {}  # no sign is believed against what is known of it
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # what the fit is worth, not whether it is right
 def test_intervals_hold_ratios_of_studies_that_took_no_part(ratios):
     found = list(ratios.random_studies(100_000, 40))
     low, _, high = np.array([study["foretold"] for study in found]).T

@@ -137,6 +137,7 @@ def test_honest_studies_raise_no_alarm():
     assert n_alarms(0, 4) <= 1
 
 
+@pytest.mark.exhaustive  # the same as above, fifteen times
 def test_many_honest_studies_raise_no_alarm():
     """Fails by chance in 1e-3 of all runs if 0.5 % of honest studies raise one."""
     assert n_alarms(5000, 60) <= 2

@@ -33,12 +33,12 @@ mp.mp.dps = 30
 EPSILON, DELTA = 0.8, 1e-6
 M, DIM, KEPT, ALPHA, BETA = 60, 5, 20, 0.3, 0.25
 # Maps with a table: L1 norm of one feature, squared L2 norm, largest part, in units of modulus 1.
-PAIRS = [(mp.mpf(int(c)) / 2**23, mp.mpf(int(s)) / 2**23) for c, s in fourier_table()]
+PAIRS = [(int(c), int(s)) for c, s in fourier_table()]
 TABLES = {
     "fourier": (
-        max(abs(c) + abs(s) for c, s in PAIRS),
-        max(c * c + s * s for c, s in PAIRS),
-        max(max(abs(c), abs(s)) for c, s in PAIRS),
+        mp.mpf(max(abs(c) + abs(s) for c, s in PAIRS)) / 2**23,
+        mp.mpf(max(c * c + s * s for c, s in PAIRS)) / 2**46,
+        mp.mpf(max(max(abs(c), abs(s)) for c, s in PAIRS)) / 2**23,
     ),
     "one-bit": (mp.mpf(2), mp.mpf(2), mp.mpf(1)),
 }
