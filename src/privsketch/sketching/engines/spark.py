@@ -305,13 +305,15 @@ def _collected(session: Any, rows: Any, tick: Progress | None) -> list[Any] | Pr
 
     tag = f"privsketch-{uuid4().hex}"
 
+    context = session.sparkContext
+
     def collect() -> list[Any]:
-        session.addTag(tag)
+        context.addJobTag(tag)
         try:
             with _silent_here():
                 return rows.collect()  # type: ignore[no-any-return]
         finally:
-            session.removeTag(tag)
+            context.removeJobTag(tag)
 
     inherited = inheritable_thread_target(session)  # itself where threads share all of it
     with _silent(session), ThreadPoolExecutor(1) as pool:
@@ -321,8 +323,10 @@ def _collected(session: Any, rows: Any, tick: Progress | None) -> list[Any] | Pr
                 if tick is not None:
                     tick(0)
         except BaseException:
-            with suppress(Exception):
-                session.interruptTag(tag)
+            with suppress(Exception):  # again, as it may not have begun yet
+                context.cancelJobsWithTag(tag)
+                while not wait([future], timeout=_TICK).done:
+                    context.cancelJobsWithTag(tag)
             raise
         error = future.exception()
     if error is not None:
@@ -474,8 +478,8 @@ def _require_frame(frame: Any, again: bool) -> None:
         )
     if again and not frame._jdf.queryExecution().analyzed().deterministic():
         raise RecordError(
-            "records are read several times, and the table has random columns or samples, which "
-            "Spark draws anew each time; write it to files first, or use frame.checkpoint()"
+            "records are read several times, and the table has random columns, which Spark may "
+            "draw anew each time; write it to files first, or use frame.checkpoint()"
         )
 
 
@@ -535,6 +539,7 @@ def _require_spark() -> None:
 @contextmanager
 def _session(scheduler: Any) -> Iterator[Any]:
     """The session to read files with; one that is started here is stopped again."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     if isinstance(scheduler, SparkSession):
@@ -545,8 +550,8 @@ def _session(scheduler: Any) -> Iterator[Any]:
             f"scheduler: got {type(scheduler).__name__}; expected a SparkSession, or the master of "
             "a cluster like 'spark://host:7077'"
         )
-    active = SparkSession.getActiveSession()
-    if active is not None:
+    if SparkContext._active_spark_context is not None:
+        active = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
         if scheduler not in (None, active.sparkContext.master):
             raise ParameterError(
                 "scheduler", scheduler, "there is a session of another master; stop it first"
