@@ -77,6 +77,13 @@ def killing(folder: Path, at: int) -> Callable[[Any], Iterator[Any]]:
     return change
 
 
+def counted(batches: Iterator[Any]) -> Iterator[Any]:
+    """How many rows a partition has: what Spark takes to bring them to its workers."""
+    import pyarrow as pa
+
+    yield pa.record_batch({"n": [sum(batch.num_rows for batch in batches)]})
+
+
 def pipeline_of(data: Any, columns: list[str]) -> tuple[list[Any], float]:
     """Centers of a pipeline of five passes without noise, and seconds."""
     names = ["sketch", "radius 0", "round 0", "radius 1", "round 1"]
@@ -109,6 +116,10 @@ def on_spark(paths: list[Path], folder: Path, design: ps.Design, compare: Compar
     print(f"{'Spark, its session':<40}{time.perf_counter() - start:7.1f} s", flush=True)
     timed_sums(session.createDataFrame([[0.0] * DIM] * 8).repartition(4), design)  # imports
     frame = session.read.parquet(*map(str, paths))
+    start = time.perf_counter()
+    frame.mapInArrow(counted, "n long").collect()
+    seconds = time.perf_counter() - start
+    print(f"{'Spark alone: rows to Python, counted':<40}{seconds:7.1f} s", flush=True)
     expected = timed_sums(paths, design, n_threads=WORKERS)[0]
     compare("Spark, paths", expected, timed_sums(paths, design, engine="spark"))
     compare("Spark, DataFrame", expected, timed_sums(frame, design))

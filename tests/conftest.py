@@ -228,6 +228,7 @@ def spark(tmp_path_factory):
         "spark.sql.shuffle.partitions": "3",
         "spark.sql.session.timeZone": "America/Los_Angeles",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
         "spark.privsketch.log": str(folder / "log"),
     }.items():
         builder = builder.config(name, value)

@@ -190,6 +190,30 @@ def test_noise_is_drawn_once(spent, design, frame):
     assert sum(done) == N_RECORDS
 
 
+def test_sums_leave_no_file_behind(spark, table, design, no_noise):
+    """Where Spark keeps what does not stay in memory: a shuffle is there, our sums are not."""
+    folder = Path(spark.conf.get("spark.local.dir"))
+
+    def new_files():
+        return [path for path in folder.rglob("*") if path.is_file() and path not in known]
+
+    plain = spark.createDataFrame(table)
+    known = set(folder.rglob("*"))
+    ps.sketch(plain, design)
+    facts = {"domain": ps.Box(-4, 4, dim=3), "budget": ps.Budget(1.0, 1e-6), "columns": NAMES}
+    clustered(lloyd.cluster, plain, 2, n_rounds=1, **facts)
+    assert new_files() == []
+    assert plain.repartition(3).count() == N_RECORDS
+    assert new_files()
+
+
+def test_columns_by_number_for_a_schema(exact, frame, table):
+    schema = ps.Schema([ps.Number("a", -4, 4), ps.Number("b", -4, 4)])
+    plan = {"n_components": 2, "budget": ps.Budget(1.0, 1e-6), "random_state": 0}
+    options = {"design": ps.Design.plan(domain=schema, **plan), "columns": [1, 0]}
+    assert exact(frame, **options) == exact(table, **options)
+
+
 # ---------------------------------------------------------------- passes
 
 

@@ -524,7 +524,7 @@ class Passes:
         compute = partial(_part_sums, work, max(1, _CHUNK_VALUES // self.dim))
         total, found = work(np.zeros((0, self.dim))), 0
         is_first = self._n_found is None
-        for parts, count in self._data.each(compute, note=is_first, tick=partial(tell, name)):
+        for parts, count in self._data.each(compute, note=is_first):
             found += count
             total = total if parts is None else added(total, parts)
             tell(name, count)

@@ -302,9 +302,8 @@ def _frame_parts(frame: Any, chosen: Selection) -> DaskParts:
     labels = [str(label) for label in frame.columns]
     names = selected_names(labels, chosen, "table")
     table = frame[[frame.columns[labels.index(name)] for name in names]]
-    # Workers choose by name again, and so depend on no optimisation that Dask applies.
-    if chosen.schema is not None:
-        return _delayed_parts(table.to_delayed(), chosen)
+    # Workers choose by name again, and so depend on no optimisation that Dask applies; numbers are
+    # those of columns that are gone.
     return _delayed_parts(table.to_delayed(), replace(chosen, columns=tuple(names), names=None))
 
 
