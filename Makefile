@@ -18,8 +18,9 @@ demo-sealed: $(VENV)/sealed.done
 # Everything that must hold, with the branches that quick tests cover, and the package as users get
 # it: about ten minutes on two cores. Counting branches of slow tests too would take four more.
 test: $(VENV)/dev.done lint
-	$(RUN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --cov --cov-report=term:skip-covered
-	$(RUN)/python -m pytest -n 2 --dist loadgroup -m slow
+	$(RUN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term:skip-covered
+	$(RUN)/python -m pytest -n 2 -m "slow and not spark"
+	$(RUN)/python -m pytest -m spark
 	$(RUN)/python tests/check_wheel.py
 
 # The same without what takes long: under two minutes.

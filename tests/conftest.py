@@ -167,9 +167,7 @@ def pytest_collection_modifyitems(items):
     seen = Counter()
     cases = Counter(item.nodeid.partition("[")[0] for item in items)
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):  # one session, which takes 20 s to start
-            item.add_marker("slow")
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        if item.get_closest_marker("spark"):
             continue
         test = item.nodeid.partition("[")[0]
         marker = item.get_closest_marker("mostly_slow")
@@ -180,6 +178,13 @@ def pytest_collection_modifyitems(items):
             if every == 0 or seen[test] % every:
                 item.add_marker("slow")
             seen[test] += 1
+
+
+def pytest_itemcollected(item):
+    """Tests of Spark are slow and marked: `make test` has one process for all of them."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker("slow")
+        item.add_marker("spark")
 
 
 @pytest.fixture(autouse=True)
