@@ -20,7 +20,8 @@ demo-sealed: $(VENV)/sealed.done
 # Everything that must hold, each kind of it, and the package as users get it: about six minutes on
 # two cores.
 test: $(VENV)/dev.done lint
-	$(RUN)/python -m pytest -n 2 -m "not exhaustive"
+	$(RUN)/python -m pytest -n 2 -m "not exhaustive and not spark"
+	$(RUN)/python -m pytest -m "spark and not exhaustive"
 	$(RUN)/python tests/check_wheel.py
 
 # The same without what takes long: under two minutes.

@@ -1,5 +1,9 @@
 """What several test files share: which tests are slow, noise left out or noted, small studies."""
 
+import importlib.util
+import os
+import shutil
+import signal
 import sys
 from collections import defaultdict
 
@@ -166,6 +170,13 @@ def kinds(case):
     }
 
 
+def pytest_itemcollected(item):
+    """Tests of Spark are slow and marked: `make test` has one process for all of them."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker("slow")
+        item.add_marker("spark")
+
+
 @pytest.fixture(autouse=True)
 def _new_tally(monkeypatch):
     """Tests of one process fit the same records; what they cost together is nobody's business."""
@@ -193,6 +204,46 @@ def spent():
 
     with replaced_noise(record):
         yield laws
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """A session of Spark's, two workers that try four times; `spark_log` is all that it says."""
+    if shutil.which("java") is None or importlib.util.find_spec("pyspark") is None:
+        pytest.skip("Spark needs Java and PySpark")
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    builder = SparkSession.builder.master("local[2,4]")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.session.timeZone": "America/Los_Angeles",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.privsketch.log": str(folder / "log"),
+    }.items():
+        builder = builder.config(name, value)
+    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYTHONPATH")}
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Workers find what this process does, the tests' own functions included.
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    handler, error = signal.getsignal(signal.SIGINT), os.dup(2)
+    with (folder / "log").open("wb") as log:
+        os.dup2(log.fileno(), 2)  # of Java and the workers from now on
+    try:
+        session = builder.getOrCreate()
+    finally:
+        os.dup2(error, 2)
+        os.close(error)
+        signal.signal(signal.SIGINT, handler)
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+    yield session
+    session.stop()
 
 
 @pytest.fixture

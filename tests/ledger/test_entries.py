@@ -16,6 +16,8 @@ from sklearn.base import clone
 
 import privsketch as ps
 from privsketch.budget import exact
+from privsketch.clustering import lloyd
+from privsketch.clustering.run import clustered
 from privsketch.errors import BudgetError, ParameterError
 from privsketch.ledger.entry import named, writing_to
 from privsketch.noise.mechanism import (
@@ -544,6 +546,26 @@ def test_precision_and_kinds_of_numbers_do_not_matter(path):
 
 @pytest.mark.parametrize("engine", ["threads", "pool", "dask"])
 def test_engines_note_the_same_marks(path, tmp_path, engine):
+    require_the_same_marks(path, tmp_path, engine)
+
+
+def test_spark_notes_the_same_marks(path, tmp_path, spark):
+    require_the_same_marks(path, tmp_path, "spark")
+    ps.Ledger(path).add("frame", **LIMIT)
+    frame = spark.createDataFrame(RECORDS.tolist(), list("abc"))
+    with pytest.warns(ps.PrivsketchWarning, match="these are the records of data set"):
+        clustered(
+            lloyd.cluster,
+            frame,
+            2,
+            domain=ps.Box(-1, 1, dim=3),
+            budget=ps.Budget(0.1, 1e-7),
+            n_rounds=1,
+            ledger=(path, "frame"),
+        )
+
+
+def require_the_same_marks(path, tmp_path, engine):
     ledger = ps.Ledger.create(path)
     for name in ("old", "new"):
         ledger.add(name, **LIMIT)

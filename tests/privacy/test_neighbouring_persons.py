@@ -51,6 +51,7 @@ def fixed_key(monkeypatch, request):
     words = np.random.default_rng(seed).integers(0, 2**64, 4, dtype=np.uint64)
     monkeypatch.setattr(persons, "Key", lambda: _FixedKey(tuple(map(int, words))))
     monkeypatch.setattr("privsketch.sketching.engines.dask.Key", persons.Key)
+    monkeypatch.setattr("privsketch.sketching.engines.spark.Key", persons.Key)
     monkeypatch.setattr(aggregate, "drawn_words", SharedDraws())
 
 
@@ -326,6 +327,49 @@ def test_all_engines_keep_the_same_number_of_records(tmp_path, engine, max_recor
     assert found.n_records == wanted
     here = sums_of("threads", table, schema)
     assert (found.sums == here.sums).all()  # with the key that this test has fixed
+
+
+@pytest.mark.parametrize("max_records", [1, 2])
+def test_spark_keeps_the_same_records(spark, tmp_path, max_records):
+    schema = ps.Schema(COLUMNS, missing="drop", person="who", max_records=max_records)
+    table = visits(n_persons=200)
+    here = sums_of("threads", table, schema)
+    frame = spark.createDataFrame(table.astype({"at": object})).repartition(4)
+    for data in (frame, as_file(table, tmp_path, "parquet")):
+        found = sums_of("spark", data, schema)
+        assert found.n_records == here.n_records
+        assert (found.sums == here.sums).all()
+    if max_records == 1:
+        named = frame.withColumn("who", frame["who"].cast("string"))
+        assert sums_of("spark", named, schema).n_records == here.n_records
+
+
+@pytest.mark.parametrize("change", ["removed", "many rows", "missing rows"])
+def test_one_person_on_spark_moves_one_record(spark, change):
+    def run(table):
+        frame = spark.createDataFrame(table.astype({"at": object})).repartition(3)
+        return clustered(
+            lloyd.cluster,
+            frame,
+            2,
+            domain=DROP,
+            budget=ps.Budget(2.0, 1e-6),
+            n_records=30,
+            random_state=3,
+            n_rounds=1,
+        )
+
+    found = replay(run, *pair_of(change, "add-remove"))
+    assert (found.first.centers == found.second.centers).all()
+
+
+def test_persons_of_two_kinds_are_refused_on_spark(spark, tmp_path):
+    schema = ps.Schema([ps.Number("x", 0, 1)], person="who")
+    for name, who in (("a", [1, 2]), ("b", ["1", "3"])):
+        frame = pd.DataFrame({"who": who, "x": [0.5, 0.25]})
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+    with pytest.raises(ps.PrivsketchError, match="one type"):
+        sums_of("spark", [tmp_path / "a.parquet", tmp_path / "b.parquet"], schema)
 
 
 # ---------------------------------------------------------------- planted faults

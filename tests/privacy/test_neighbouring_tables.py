@@ -581,6 +581,10 @@ def is_empty(cell):
 @pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize("engine", ["threads", "pool", "dask"])
 def test_sums_of_files_as_they_come(tmp_path, make_design, no_noise, engine):
+    require_sums_of_files(tmp_path, make_design, engine)
+
+
+def require_sums_of_files(tmp_path, make_design, engine):
     records = np.random.default_rng(0).uniform(-1, 1, (400, 2))
     cells = [(repr(x), "é;", repr(y)) for x, y in records.tolist()]
     said = {"delimiter": ";", "decimal": ",", "encoding": "latin-1"}
@@ -734,6 +738,36 @@ def test_dask_partitions(form, records):
     parts = dask_parts(form(records), chosen_columns(2, None, None))
     read = [part_blocks(part, parts.chosen) for part in get(parts.graph, parts.keys)]
     assert_same(rows_of(itertools.chain.from_iterable(read)), records)
+
+
+@settings(BATTERY, max_examples=8)
+@given(records=TABLES, n_partitions=st.integers(1, 3))
+def test_spark_partitions(spark, records, n_partitions):
+    from privsketch.sketching.engines.spark import spark_records
+
+    rows = [[None if math.isnan(v) else v for v in row] for row in records.tolist()]
+    frame = spark.createDataFrame(rows, "x double, y double").coalesce(n_partitions)
+    with spark_records(frame, chosen_columns(2, None, None)) as found:
+        read = found.each(lambda blocks: [np.array(block) for block in blocks])
+    assert_same(rows_of(itertools.chain.from_iterable(read)), records)
+
+
+@pytest.mark.parametrize("strange", ["null", "nan", "infinite", "huge"])
+def test_one_record_of_a_spark_frame_moves_its_own_sums(spark, make_design, no_noise, strange):
+    design = make_design(dim=2)
+    cell = {"null": None, "nan": math.nan, "infinite": math.inf, "huge": 1e300}[strange]
+    rest = np.random.default_rng(0).uniform(-1, 1, (60, 2)).tolist()
+
+    def sums(rows):
+        frame = spark.createDataFrame(rows, "x double, y double").repartition(2)
+        return ps.sketch(frame, design, missing="center").values
+
+    alone = ps.sketch([[math.nan if cell is None else cell, 0.5]], design, missing="center").values
+    assert (sums([*rest, [cell, 0.5]]) - sums(rest) == alone).all()
+
+
+def test_sums_of_files_as_they_come_on_spark(spark, tmp_path, make_design, no_noise):
+    require_sums_of_files(tmp_path, make_design, "spark")
 
 
 @BATTERY

@@ -218,6 +218,16 @@ def test_columns_asked_for(exact, frame, make_design, place, columns):
     assert exact(table, **options, **place) == exact(frame, **options)
 
 
+def test_columns_by_number_for_a_schema(exact, frame, place):
+    schema = ps.Schema([ps.Number("a", -4, 4), ps.Number("b", -4, 4)])
+    design = ps.Design.plan(
+        n_components=2, domain=schema, budget=ps.Budget(1.0, 1e-6), random_state=0
+    )
+    options = {"design": design, "columns": [1, 0]}
+    table = dd.from_pandas(frame, npartitions=3)
+    assert exact(table, **options, **place) == exact(frame, **options)
+
+
 def test_columns_of_an_array(exact, records, place):
     wide = np.hstack([records, records[:, :2] * 2])
     table = da.from_array(wide, chunks=(200, 2))
@@ -480,7 +490,7 @@ def test_workers_of_another_version_refuse(design):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "spark"}, "engine='spark'"),
+        ({"engine": "flink"}, "engine='flink'"),
         ({"n_workers": 2}, "n_workers=2 with engine='threads'"),
         ({"scheduler": "tcp://127.0.0.1:1"}, "scheduler='tcp://127.0.0.1:1' with engine='threads'"),
         ({"engine": "pool", "n_threads": 2}, "n_threads=2 with engine='pool'"),

@@ -57,13 +57,17 @@ _PERSONS = (
 @THREADS
 @choice(
     "--engine",
-    ["threads", "pool", "dask", "cuda"],
-    help="Who sums: threads if left out, processes of this machine, a Dask cluster, or a device of "
-    "NVIDIA's.",
+    ["threads", "pool", "dask", "spark", "cuda"],
+    help="Who sums: threads if left out, processes of this machine, a cluster of Dask's or "
+    "Spark's, or a device of NVIDIA's.",
     open=True,
 )
 @click.option("--workers", "n_workers", type=int, help="Processes of --engine pool.")
-@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, like tcp://host:8786.")
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Dask scheduler, like tcp://host:8786, or Spark master, like spark://host:7077.",
+)
 @click.option(
     "--expect",
     metavar="FINGERPRINT",

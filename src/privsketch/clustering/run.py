@@ -16,9 +16,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from inspect import signature
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,12 +45,15 @@ from privsketch.schema.table import Schema, schema_of
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.files import expanded
-from privsketch.tables.kinds import kind_of
+from privsketch.tables.kinds import OnSpark, kind_of
 from privsketch.tables.marks import Noter, noter_of
 from privsketch.tables.persons import kept_rows
 from privsketch.tables.reading import chosen_columns, naming_columns, part_blocks, read_blocks
 from privsketch.tables.spill import KeptRows
 from privsketch.tables.untyped.format import PLAIN, FileFormat
+
+if TYPE_CHECKING:
+    from privsketch.sketching.engines.spark import SparkRecords
 
 COUNT = "number of records"
 PERSONS = "persons"
@@ -59,6 +64,7 @@ Progress = Callable[[str, int], None]
 Work = Callable[[Whole], tuple[Integers, ...]]
 BlockWork = Callable[[Iterable[Whole]], tuple[Integers, ...]]
 _MAX_BITS = 18  # of a coordinate: sums of 2^36 records (errors.MANY) stay below 2^54
+_CHANGED_ROWS = 4096  # records at a time: 32 KB of float64 for each column
 _CHUNK_VALUES = 2**19  # 4 MB of float64 for each thread
 
 
@@ -126,6 +132,12 @@ class Run:
             )
         self.data, self.domain, self.budget = _looked_up(data), domain, budget
         self._kept: KeptRows | None = None  # of persons
+        self._on_spark: SparkRecords | None = None
+        if n_threads is not None and kind_of(data) == "spark":
+            raise ParameterError(
+                f"`n_threads={n_threads}` with a Spark DataFrame: its workers use one thread each; "
+                "leave it out"
+            )
         self.n_records = None if n_records is None else require_records(n_records)
         self.columns, self.names, self.format = columns, names, format
         self.missing_to_center, self.n_threads = missing_to_center, n_threads
@@ -159,16 +171,34 @@ class Run:
     ) -> Passes:
         """Passes over the records, in the run's domain or in another one that holds it."""
         has_persons = self.schema is not None and self.schema.person is not None
+        data, is_encoded = self.data, has_persons
+        if kind_of(data) == "spark":
+            data, is_encoded = self._records_on_spark(), True
+        elif has_persons:
+            data = self._records_of_persons()
         return Passes(
-            self._records_of_persons() if has_persons else self.data,
+            data,
             domain or self.domain,
             max_bits=max_bits,
             within=within,
             missing_to_center=self.missing_to_center,
-            schema=None if has_persons else self.schema,
+            schema=None if is_encoded else self.schema,
             noter=None if has_persons else self.noter,
-            **(self.reading() | ({"columns": None} if has_persons else {})),
+            **(self.reading() | ({"columns": None} if is_encoded else {})),
         )
+
+    def _records_on_spark(self) -> SparkRecords:
+        """Records of a Spark DataFrame, those of persons the same ones in every pass."""
+        if self._on_spark is None:
+            from privsketch.sketching.engines.spark import spark_records
+
+            dim = len(self.domain.half_widths)
+            names = self.names if self.schema is None else None
+            chosen = chosen_columns(dim, self.columns, names, self.format, self.schema)
+            chosen = replace(chosen, noter=self.noter)
+            with spark_records(self.data, chosen, again=True) as records:
+                self._on_spark = records
+        return self._on_spark
 
     def _records_of_persons(self) -> KeptRows:
         """The records of persons that count, the same ones in every pass."""
@@ -256,7 +286,7 @@ class Run:
 
     def sketch(
         self,
-        blocks: Iterable[Block],
+        blocks: Iterable[Block] | OnSpark,
         domain: Domain,
         n_clusters: int,
         n_records: float,
@@ -404,6 +434,7 @@ class Passes:
         noter: Noter | None = None,
     ) -> None:
         parts = data if isinstance(data, list | tuple) else [data]
+        self._is_on_spark = kind_of(data) == "spark"
         if any(isinstance(part, Iterator) for part in parts):
             raise RecordError(
                 "records are read several times, and an iterator can be read once; give an array, "
@@ -426,6 +457,10 @@ class Passes:
             if not np.array_equal(within.center_vector, domain.center_vector):
                 raise ParameterError("within: the box and the ball need one center")
             self._box_limits = np.floor(within.half_widths / self.unit).astype(np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Work goes to the workers of a cluster, with what it knows of passes: never the records.
+        return self.__dict__ | {"_data": None, "_progress": None, "_noter": None}
 
     @property
     def unit(self) -> float:
@@ -471,6 +506,8 @@ class Passes:
     def _sums(
         self, work: Callable[[Block], tuple[Integers, ...]], name: str
     ) -> tuple[Integers, ...]:
+        if self._is_on_spark:
+            return self._sums_on_spark(work, name)
         total: tuple[Integers, ...] | None = None
         rows = max(1, _CHUNK_VALUES // self.dim)
         for parts in in_threads(work, chunks(self.blocks(name), rows), self._n_threads):
@@ -479,8 +516,44 @@ class Passes:
             total = work(np.zeros((0, self.dim)))
         return total
 
+    def _sums_on_spark(
+        self, work: Callable[[Block], tuple[Integers, ...]], name: str
+    ) -> tuple[Integers, ...]:
+        """The same on the workers: each sends what its records add up to, and how many they are."""
+        tell = self._progress or (lambda name, count: None)
+        tell(name, 0)
+        compute = partial(_part_sums, work, max(1, _CHUNK_VALUES // self.dim))
+        total, found = work(np.zeros((0, self.dim))), 0
+        is_first = self._n_found is None
+        for parts, count in self._data.each(compute, note=is_first):
+            found += count
+            total = total if parts is None else added(total, parts)
+            tell(name, count)
+        self._found(found)
+        return total
+
+    def changed(self, change: Callable[[Block], Block], name: str) -> Iterable[Block] | OnSpark:
+        """One pass: what `change` makes of the records as they are, for a sketch.
+
+        What a record becomes must depend on that record alone.
+        """
+        if self._is_on_spark:
+            (self._progress or (lambda name, count: None))(name, 0)
+            pieces = partial(_changed_pieces, change)
+            return self._data.mapped(pieces)  # type: ignore[no-any-return]
+        return chain.from_iterable(_changed_pieces(change, block) for block in self.blocks(name))
+
+    def require_here(self, method: str) -> None:
+        """Refuse records on a cluster for methods that go through them one after the other."""
+        if self._is_on_spark:
+            raise ParameterError(
+                f"{method} goes through the records in one process, and these are on Spark; use "
+                "`method='pipeline'`, 'cells', 'lloyd', 'grid' or 'sketch'"
+            )
+
     def blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
         """One pass: the records as they are."""
+        self.require_here("this method")
         tell = self._progress or (lambda name, count: None)
         tell(name, 0)
         found = 0
@@ -489,6 +562,10 @@ class Passes:
                 found += block.shape[0]
                 yield block
                 tell(name, block.shape[0])
+        self._found(found)
+
+    def _found(self, found: int) -> None:
+        """Note how many records a pass has found."""
         if self._n_found not in (None, found):
             raise RecordError(
                 "records are read several times, and there were not as many as the first time; "
@@ -524,6 +601,24 @@ class Passes:
         if self._box_limits is not None:  # which shortens a record, so that it stays in the ball
             np.clip(records, -self._box_limits, self._box_limits, out=records)
         return records
+
+
+def _part_sums(
+    work: Callable[[Block], tuple[Integers, ...]], rows: int, blocks: Iterable[Block]
+) -> tuple[tuple[Integers, ...] | None, int]:
+    """What the records of one part add up to, None without any, and how many they are."""
+    total: tuple[Integers, ...] | None = None
+    found = 0
+    for chunk in chunks(blocks, rows):
+        found += len(chunk)
+        parts = work(chunk)
+        total = parts if total is None else added(total, parts)
+    return total, found
+
+
+def _changed_pieces(change: Callable[[Block], Block], block: Block) -> Iterator[Block]:
+    for first in range(0, len(block), _CHANGED_ROWS):
+        yield change(block[first : first + _CHANGED_ROWS])
 
 
 def added(total: tuple[Integers, ...], parts: tuple[Integers, ...]) -> tuple[Integers, ...]:

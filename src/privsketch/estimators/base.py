@@ -114,6 +114,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(domain, Schema):
             seen(self, X)
             return X, domain, domain.dim
+        if kind_of(X) == "spark":
+            width = _columns_on_spark(self, X)
+            return X, domain.with_dim(width), width
         table = validated(self, X, reset=True, sparse=sparse)
         return table, domain.with_dim(table.shape[1]), int(table.shape[1])
 
@@ -155,7 +158,8 @@ class PrivateLearner(PrivateEstimator):
         """
         if self.n_records is not None or self.neighbours == "add-remove":
             return self.n_records
-        return None if isinstance(domain, Schema) else int(table.shape[0]) or None
+        is_counted = not isinstance(domain, Schema) and kind_of(table) != "spark"
+        return int(table.shape[0]) or None if is_counted else None
 
     def _planned(
         self, task: str, n_components: int, domain: Domain | Schema, budget: Budget, **choices: Any
@@ -230,6 +234,9 @@ def seen(estimator: Any, X: Any) -> None:
     """Note the number and the names of the columns of X, which are public."""
     if isinstance(X, str | bytes | os.PathLike):
         raise RecordError(_NO_PATH)
+    if kind_of(X) == "spark":
+        _columns_on_spark(estimator, X)
+        return
     failure = ""
     try:
         validate_data(estimator, X, reset=True, skip_check_array=True)
@@ -239,12 +246,27 @@ def seen(estimator: Any, X: Any) -> None:
         raise RecordError(failure)
 
 
+def _columns_on_spark(estimator: Any, X: Any) -> int:
+    """Note the columns of a Spark DataFrame, as scikit-learn does those of others; how many."""
+    names = list(X.columns)
+    if not names:
+        raise RecordError("X: the table has no columns")
+    estimator.n_features_in_ = len(names)
+    estimator.feature_names_in_ = np.asarray(names, dtype=object)
+    return len(names)
+
+
 def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
     """X as an array, with errors that never quote a value of a record.
 
     `reset` is for `fit`, which has its own rule for missing values. `sparse` if matrices of
     SciPy are welcome, which stay as they are.
     """
+    if kind_of(X) == "spark":
+        raise RecordError(
+            "X: a Spark DataFrame; `fit` of clusters, components and mixtures reads one, "
+            "everything else needs an array or a data frame that is here"
+        )
     # Dates would be converted silently, and values under a mask would be read.
     if reset and kind_of(X) == "pandas" and X.ndim == 2:
         _require_number_columns(X)

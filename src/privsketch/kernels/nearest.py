@@ -175,6 +175,9 @@ class CompiledClusters:
         self._groups, self._doubled = groups, machine.aligned(tiled)
         self._squares, self._centers = machine.aligned(squares), machine.aligned(centers)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CompiledClusters, (np.array(self._centers),)  # where arrays lie is not kept
+
     def sums(self, blocks: Iterable[Whole]) -> tuple[Integers, Integers]:
         """See `Clusters`."""
         return self._clusters(compile_clusters("sums", 2), blocks, 0, 1)

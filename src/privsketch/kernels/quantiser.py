@@ -89,6 +89,7 @@ class CompiledQuantiser:
         known = Quantiser(
             domain, missing_to_center=missing_to_center, bits=bits, common_unit=common_unit
         )
+        self._made_of = domain, missing_to_center, bits, common_unit
         self.definition, self.limits = known, known.limits
         self.dim, self.rows_at_once = known.dim, known.rows_at_once
         most = known.limits.astype(np.float64)
@@ -103,6 +104,9 @@ class CompiledQuantiser:
         self._codes: dict[tuple[str, Layout, Output], machine.Code] = {}  # those in use: no lock
         # Columns beyond the last one become 0.
         self._columns = _Tables(np.pad(tables, ((0, 0), (0, -known.dim % LANES))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, self._made_of  # addresses and compiled code are those of a process
 
     def __call__(self, records: Block) -> Quantised:
         """Quantise records of any number type, (n, dim), at the default resolution."""
@@ -216,6 +220,15 @@ class CompiledQuantiser:
             _address(integers),
             _address(wholes),
         )
+
+
+def _again(
+    domain: Domain, missing_to_center: bool, bits: int, common_unit: bool
+) -> CompiledQuantiser:
+    """A quantiser once more, perhaps in another process."""
+    return CompiledQuantiser(
+        domain, missing_to_center=missing_to_center, bits=bits, common_unit=common_unit
+    )
 
 
 class _Tables:

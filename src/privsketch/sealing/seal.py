@@ -83,7 +83,7 @@ def seal(
 
     Parameters
     ----------
-    data : array, table, path, list of paths, iterable of blocks, or Dask collection
+    data : array, table, path, list of paths, iterable of blocks, Dask collection, Spark DataFrame
         As for `sketch`. A holder without records casts a ballot too: its absence would tell.
     study : SealedStudy
         Signed by all tellers, one of whom this holder has pinned, or is.

@@ -1,7 +1,7 @@
 """Records to their private sketch: the only way from one to the other.
 
-Where the exact sums of one holder are computed: threads, processes, a Dask cluster, or a graphics
-processor.
+Where the exact sums of one holder are computed: threads, processes, a cluster of Dask's or Spark's,
+or a graphics processor.
 
 All engines give the same integers, bit for bit, but for secret masks, which every task draws
 anew. What they compute is private; noise is added once, to their total, by
@@ -36,19 +36,20 @@ from privsketch.tables.reading import (
 )
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 
-ENGINES = ("threads", "pool", "dask", "cuda")
+ENGINES = ("threads", "pool", "dask", "spark", "cuda")
 # What each engine is told beside its name, and what to use in place of anything else.
 _OPTIONS = {
     "threads": ("n_threads",),
     "pool": ("n_workers",),
     "dask": ("n_workers", "scheduler"),
+    "spark": ("scheduler",),
     "cuda": ("n_threads",),
 }
 _ADVICE = {
     "n_threads": "its workers use one thread each; say how many workers instead",
     "n_workers": "only `engine='pool'` and `engine='dask'` have workers; say how many threads "
     "instead",
-    "scheduler": "only `engine='dask'` has a scheduler",
+    "scheduler": "only `engine='dask'` and `engine='spark'` have a scheduler",
 }
 
 
@@ -80,10 +81,10 @@ def sketch(
 
     Parameters
     ----------
-    data : array, table, path, list of paths, iterable of blocks, or Dask collection
+    data : array, table, path, list of paths, iterable of blocks, Dask collection, Spark DataFrame
         A path may be a file, a folder of files or a pattern like "part-*.parquet". A Dask
-        DataFrame or a Dask Array is read by its workers, an array on one of NVIDIA's devices
-        (CuPy, PyTorch, JAX) where it is.
+        DataFrame, a Dask Array or a Spark DataFrame is read by its workers, an array on one of
+        NVIDIA's devices (CuPy, PyTorch, JAX) where it is.
     design : Design
     source : str, optional
         Name of the set of records. Sketches of the same source do not merge, because
@@ -111,15 +112,18 @@ def sketch(
     n_threads : int, optional
         As many as there are cores if left out. For engine "threads", and "cuda", where they
         copy records to the device.
-    engine : {"threads", "pool", "dask", "cuda"}, optional
+    engine : {"threads", "pool", "dask", "spark", "cuda"}, optional
         Where records are read and summed; all give the same sums, bit for bit. Threads of
-        this process if left out ("dask" for Dask's tables, "cuda" for arrays on a device);
-        "pool": processes of this machine; "dask": a cluster, which must be the holder's own;
-        "cuda": one of NVIDIA's graphics processors, from the generation of the A100 on.
+        this process if left out ("dask" and "spark" for tables of theirs, "cuda" for arrays on a
+        device); "pool": processes of this machine; "dask", "spark": a cluster, which must be the
+        holder's own; "cuda": one of NVIDIA's graphics processors, from the generation of the A100
+        on.
     n_workers : int, optional
         Processes of the pool, or threads of Dask without a cluster; one per core if left out.
-    scheduler : str or distributed.Client, optional
-        Of the Dask cluster; the current client, or threads of this process, if left out.
+    scheduler : str, distributed.Client or SparkSession, optional
+        Of the Dask cluster; the current client, or threads of this process, if left out. For files
+        on Spark, its session or master, like "spark://host:7077"; the active session, or one as
+        Spark is set up, if left out.
     progress : callable, optional
         Called with numbers of records done. For the holder only: it counts records.
     ledger : (path, name), optional
@@ -220,6 +224,10 @@ def engine_sums(
             return dask_sums(
                 data, work, scheduler=scheduler, n_workers=n_workers, progress=progress
             )
+        if engine == "spark":
+            from privsketch.sketching.engines.spark import spark_sums
+
+            return spark_sums(data, work, scheduler=scheduler, progress=progress)
         if engine == "cuda":
             from privsketch.sketching.engines.cuda import cuda_sums
 
@@ -239,19 +247,19 @@ def engine_sums(
 
 
 def _checked_engine(engine: str | None, data: Any) -> str:
-    """The engine's name; Dask's tables can only be read by Dask, those on a device there."""
-    on_device = is_device_table(data)
+    """The engine's name; tables of a cluster can only be read by it, those on a device there."""
+    on_device, kind = is_device_table(data), kind_of(data)
     if engine is None:
-        return "cuda" if on_device else "dask" if kind_of(data) == "dask" else "threads"
+        return "cuda" if on_device else kind if kind in ("dask", "spark") else "threads"
     require_one_of("engine", engine, ENGINES)
     if engine != "cuda" and on_device:
         raise ParameterError(
             f"`engine={engine!r}` with an array on a device: leave engine out, use "
             "`engine='cuda'`, or copy the array to the host"
         )
-    if engine != "dask" and kind_of(data) == "dask":
+    if kind in ("dask", "spark") and engine != kind:
         raise ParameterError(
-            f"`engine={engine!r}` with a Dask {type(data).__name__}: leave engine out, or use "
-            "`engine='dask'`"
+            f"`engine={engine!r}` with a {kind.title()} {type(data).__name__}: leave engine out, "
+            f"or use `engine={kind!r}`"
         )
     return engine

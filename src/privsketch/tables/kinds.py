@@ -13,7 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-Kind = Literal["path", "array", "pandas", "arrow", "dask", "sparse", "rows", "parts", "other"]
+Kind = Literal[
+    "path", "array", "pandas", "arrow", "dask", "spark", "sparse", "rows", "parts", "other"
+]
+
+
+class OnSpark:
+    """Records that Spark's workers read, whatever they are made from: of the kind "spark"."""
 
 
 def kind_of(data: Any) -> Kind:
@@ -30,6 +36,8 @@ def kind_of(data: Any) -> Kind:
     pandas, sparse = sys.modules.get("pandas"), sys.modules.get("scipy.sparse")
     if pandas is not None and isinstance(data, pandas.DataFrame | pandas.Series):
         return "pandas"
+    if _is_spark(type(data)):  # before Arrow: its stream would bring all records to the driver
+        return "spark"
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return "arrow"
     if hasattr(type(data), "__dask_graph__"):  # of the class: a delayed object has everything
@@ -43,6 +51,13 @@ def kind_of(data: Any) -> Kind:
     return "other"
 
 
+def _is_spark(kind: type) -> bool:
+    """Whether a class is one of PySpark's, or made from one."""
+    return any(
+        base is OnSpark or base.__module__.partition(".")[0] == "pyspark" for base in kind.__mro__
+    )
+
+
 def _is_part(first: Any) -> bool:
     """Whether what a list begins with is a path or a table, rather than a row of numbers."""
-    return kind_of(first) in ("path", "arrow", "pandas") or getattr(first, "ndim", 0) == 2
+    return kind_of(first) in ("path", "arrow", "pandas", "spark") or getattr(first, "ndim", 0) == 2

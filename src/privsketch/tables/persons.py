@@ -78,7 +78,7 @@ class SelectedRows:
             return None
         kinds = {isinstance(persons, np.ndarray) for _, persons in pieces}
         if len(kinds) > 1:
-            raise _mixed()
+            raise mixed_persons()
         is_text = not kinds.pop()
         persons = _joined([persons for _, persons in pieces])
         n_rows = sum(len(block) for block, _ in pieces)
@@ -99,7 +99,7 @@ class SelectedRows:
             return
         is_text = chunk.texts is not None
         if self._is_text not in (None, is_text):
-            raise _mixed()
+            raise mixed_persons()
         self._is_text = is_text
         buckets = (chunk.words[:, 0] >> np.uint64(64 - BUCKET_BITS)).astype(np.int64)
         ends = np.searchsorted(buckets, np.arange(2**BUCKET_BITS + 1))
@@ -109,6 +109,11 @@ class SelectedRows:
             data, starts = _bytes_of(chunk.texts)
             self._texts.append(starts.astype(np.int64))
             self._texts.append(data if len(data) else np.zeros(1, np.uint8))
+
+    def append_rows(self, words: Words, texts: Any) -> None:
+        """Keep what could count of rows of several chunks, (n, dim + 2), in any order."""
+        if len(words):
+            self.append(_reduced(words, texts, self._most))
 
     def blocks(self, n_threads: int | None = None) -> Iterator[Block]:
         """The records that count, (n, dim) each; once."""
@@ -160,7 +165,8 @@ class SelectedRows:
         return pa.Array.from_buffers(pa.large_binary(), stop - start, buffers)
 
 
-def _mixed() -> RecordError:
+def mixed_persons() -> RecordError:
+    """What to say of persons that are numbers in one part and text in another."""
     return RecordError(
         "table: persons are whole numbers in one part and text in another; the same person would "
         "be two of them. Give that column one type"
@@ -334,6 +340,17 @@ def selected_blocks(
     yield from rows.blocks(n_threads)
 
 
+def sorted_chunks(
+    pieces: Iterable[Piece], dim: int, max_records: int, key: Key
+) -> Iterator[_Chunk]:
+    """What of some pieces could count, some megabytes at a time, sorted by person."""
+    rows = SelectedRows(dim, max_records, key=key)
+    for some in _gathered(pieces, dim):
+        chunk = rows.sorted_chunk(some.batches)
+        if chunk is not None:
+            yield chunk
+
+
 @dataclass(frozen=True)
 class Cut:
     """Parts of some rows, and whether their persons are texts; None if there are no rows."""
@@ -364,7 +381,7 @@ def cut_by_persons(
 def joined_by_persons(cuts: Sequence[Cut], place: int, max_records: int) -> Iterator[Block]:
     """Records that count, from the same part of all pieces."""
     if len({cut.is_text for cut in cuts} - {None}) > 1:  # whichever part it shows in
-        raise _mixed()
+        raise mixed_persons()
     given = [chunk for cut in cuts if (chunk := cut.parts[place]) is not None]
     if not given:
         return

@@ -316,6 +316,12 @@ def _blocks(
             f"cannot read records from a Dask {type(data).__name__} here: give one Dask DataFrame "
             "or Dask Array alone, with `engine='dask'` or without engine"
         )
+    elif kind == "spark":
+        raise RecordError(
+            f"cannot read records from a Spark {type(data).__name__} here: give one Spark "
+            "DataFrame alone to `sketch` or to `fit`; what reads rows on one machine, such as "
+            "`predict`, needs a table that is there"
+        )
     elif kind == "parts":
         held = held and isinstance(data, list | tuple)
         for part in stable_parts(data, held=held):
@@ -397,7 +403,7 @@ def _names_of(data: Any, chosen: Selection) -> Iterator[tuple[Sequence[str], boo
     elif kind == "parts" and isinstance(data, list | tuple):
         for part in data:
             yield from _names_of(part, chosen)
-    elif kind in ("pandas", "dask", "arrow") and getattr(data, "ndim", 2) == 2:
+    elif kind in ("pandas", "dask", "spark", "arrow") and getattr(data, "ndim", 2) == 2:
         names = getattr(data, "columns", ())
         if kind == "arrow" and not all(isinstance(name, str) for name in names):
             names = data.schema.names  # of pyarrow, whose columns are the columns themselves

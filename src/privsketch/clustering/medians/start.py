@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privsketch._typing import Floats, Integers, Whole
+from privsketch._typing import Block, Floats, Integers, Whole
 from privsketch.clustering.pipeline.subspace import projected, random_directions, release_subspace
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.tree.swap import WIDTH, moved_into_ball, whole_losses
@@ -75,7 +75,7 @@ def _searched(
     """Centers (k, dim) of several searches, in the units of the records."""
     if passes.dim <= MAX_COLUMNS:
         missing = "center" if run.missing_to_center else "error"
-        blocks = passes.blocks("sketch")
+        blocks = passes.changed(_as_they_are, "sketch")
         released = run.sketch(blocks, run.domain, n_clusters, n_records, missing=missing)
         return _learned(released, n_clusters)
     ball = passes.domain
@@ -89,6 +89,10 @@ def _searched(
     small = Ball(dim=len(rows), radius=float(ball.half_widths[0]) * subspace.reach)
     released = run.sketch(projected(passes, rows), small, n_clusters, n_records)
     return [ball.center_vector + centers @ rows for centers in _learned(released, n_clusters)]
+
+
+def _as_they_are(block: Block) -> Block:
+    return block
 
 
 def _learned(released: Sketch, n_clusters: int) -> list[Floats]:

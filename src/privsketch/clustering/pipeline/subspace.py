@@ -9,12 +9,12 @@ integers, so that they depend on that record alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._typing import Floats
+from privsketch._typing import Block, Floats
 from privsketch.clustering.run import Passes
 from privsketch.clustering.tree.projection import projected_radius
 from privsketch.design.plan import plan_design
@@ -24,9 +24,9 @@ from privsketch.learning.pca.learner import learn_pca
 from privsketch.ledger.entry import STEP
 from privsketch.noise.account import Account, part_receipt
 from privsketch.sketching.build import sketch
+from privsketch.tables.kinds import OnSpark
 
 _UNIT = 2.0**14  # of the coordinates of a direction
-_ROWS = 4096  # records at a time: 32 KB of float64 for each column
 _TAIL = 1e-6  # chance that a record is cut: of a million records one
 _PURPOSE, _PURPOSE_SPREAD = 201, 202  # keep these streams apart from those of frequencies
 
@@ -109,21 +109,25 @@ def release_subspace(
     return Subspace(np.linalg.qr(components.T)[0], n_directions)
 
 
-def _complete(passes: Passes) -> Iterator[Floats]:
+def _complete(passes: Passes) -> Iterable[Floats] | OnSpark:
     """Records with their missing values filled, in the units that they came in."""
     center = passes.domain.center_vector
-    for block in passes.blocks("second moments"):
-        for first in range(0, len(block), _ROWS):
-            yield passes.quantised(block[first : first + _ROWS]) * passes.unit + center
+
+    def change(block: Block) -> Floats:
+        return np.asarray(passes.quantised(block) * passes.unit + center)
+
+    return passes.changed(change, "second moments")
 
 
-def projected(passes: Passes, directions: Floats) -> Iterator[Floats]:
+def projected(passes: Passes, directions: Floats) -> Iterable[Floats] | OnSpark:
     """Blocks of coordinates (n, p) of the records along rows of `directions`, about the center.
 
     Products of integers: exact, so that a record's coordinates do not depend on its block.
     """
     whole = np.rint(directions * _UNIT).T
     unit = passes.unit / _UNIT
-    for block in passes.blocks("sketch"):
-        for first in range(0, len(block), _ROWS):
-            yield passes.quantised(block[first : first + _ROWS]) @ whole * unit
+
+    def change(block: Block) -> Floats:
+        return np.asarray(passes.quantised(block) @ whole * unit)
+
+    return passes.changed(change, "sketch")

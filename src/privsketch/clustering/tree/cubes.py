@@ -135,6 +135,7 @@ class _Counts:
 
 def occupied(data: Projected, trees: Sequence[Tree]) -> list[Integers]:
     """One pass: for every tree the children that hold records, as rows (place, count)."""
+    data.passes.require_here("a partition tree")  # counts grow here, not on workers
     counts = [_Counts() for _ in trees]
 
     def work(records: Whole) -> tuple[Integers, ...]:

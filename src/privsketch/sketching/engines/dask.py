@@ -33,6 +33,7 @@ from privsketch.sketching.engines.work import (
     Outcome,
     Work,
     add_outcomes,
+    files_alone,
     foreign_error,
     part_persons_cut,
     part_sums,
@@ -42,9 +43,8 @@ from privsketch.sketching.sums import ExactSums, exact_sums
 from privsketch.tables.encoding import array_batches
 from privsketch.tables.kinds import kind_of
 from privsketch.tables.memory import Selection, array_blocks, selected_names
-from privsketch.tables.parts import FilePart
 from privsketch.tables.persons import Key
-from privsketch.tables.reading import file_pieces, names_persons
+from privsketch.tables.reading import names_persons
 
 _FAN_IN = 8  # sums that a task adds up: n parts need log8(n) levels; by trial
 Progress = Callable[[int], None]
@@ -283,7 +283,8 @@ class DaskParts:
 def dask_parts(data: Any, chosen: Selection) -> DaskParts:
     """Parts of a Dask DataFrame (its partitions), a Dask Array (chunks of rows), or files."""
     if kind_of(data) != "dask":
-        return DaskParts({}, _file_parts(data, chosen), chosen)
+        files = files_alone(data, chosen, "dask", "a Dask DataFrame, a Dask Array")
+        return DaskParts({}, [*files], chosen)
     # Of the class: a delayed object has every attribute, none of them known.
     kind = type(data)
     if hasattr(kind, "columns") and hasattr(kind, "ndim") and data.ndim == 2:
@@ -301,9 +302,8 @@ def _frame_parts(frame: Any, chosen: Selection) -> DaskParts:
     labels = [str(label) for label in frame.columns]
     names = selected_names(labels, chosen, "table")
     table = frame[[frame.columns[labels.index(name)] for name in names]]
-    # Workers choose by name again, and so depend on no optimisation that Dask applies.
-    if chosen.schema is not None:
-        return _delayed_parts(table.to_delayed(), chosen)
+    # Workers choose by name again, and so depend on no optimisation that Dask applies; numbers are
+    # those of columns that are gone.
     return _delayed_parts(table.to_delayed(), replace(chosen, columns=tuple(names), names=None))
 
 
@@ -352,16 +352,3 @@ def _cuts_text(task: Any, depth: int = 0) -> bool:
     elif hasattr(task, "args") or hasattr(task, "kwargs"):
         inner = [*getattr(task, "args", ()), *(getattr(task, "kwargs", None) or {}).values()]
     return depth < _DEEPEST and any(_cuts_text(part, depth + 1) for part in inner)
-
-
-def _file_parts(data: Any, chosen: Selection) -> list[Any]:
-    parts = []
-    for part in file_pieces(data, chosen):
-        if not isinstance(part, FilePart):
-            raise RecordError(
-                f"`engine='dask'` cannot read records from {type(data).__name__}: expected a Dask "
-                "DataFrame, a Dask Array or paths of files; `engine='pool'` sends blocks to "
-                "processes"
-            )
-        parts.append(part)
-    return parts

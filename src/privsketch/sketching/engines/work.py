@@ -17,8 +17,9 @@ from privsketch.design.recipe import Design
 from privsketch.errors import PrivsketchError, RecordError
 from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
 from privsketch.tables.memory import Selection
+from privsketch.tables.parts import FilePart
 from privsketch.tables.persons import Key, cut_by_persons, joined_by_persons
-from privsketch.tables.reading import part_blocks, part_persons
+from privsketch.tables.reading import file_pieces, part_blocks, part_persons
 
 Outcome = ExactSums | PrivsketchError
 _Computed = TypeVar("_Computed")
@@ -54,7 +55,7 @@ def part_sums(work: Work, part: Any) -> Outcome:
         found = _sums(work, part_blocks(part, replace(work.chosen, noter=own)))
         return replace(found, marks=own.marks.values)
 
-    return _quietly(work, sums)
+    return quietly(work.version, sums)
 
 
 def part_persons_cut(work: Work, key: Key, n_parts: int, part: Any) -> Any:
@@ -64,7 +65,7 @@ def part_persons_cut(work: Work, key: Key, n_parts: int, part: Any) -> Any:
         pieces = part_persons(part, work.chosen)
         return cut_by_persons(pieces, work.chosen.dim, work.max_records, key, n_parts)
 
-    return _quietly(work, cut)
+    return quietly(work.version, cut)
 
 
 def persons_sums(work: Work, place: int, parts: list[Any]) -> Outcome:
@@ -72,18 +73,23 @@ def persons_sums(work: Work, place: int, parts: list[Any]) -> Outcome:
     for part in parts:
         if isinstance(part, PrivsketchError):
             return part
-    return _quietly(work, lambda: _sums(work, joined_by_persons(parts, place, work.max_records)))
+    return quietly(
+        work.version, lambda: _sums(work, joined_by_persons(parts, place, work.max_records))
+    )
 
 
 def _sums(work: Work, blocks: Iterable[Block]) -> ExactSums:
     return exact_sums(blocks, work.design, missing_to_center=work.missing_to_center, n_threads=1)
 
 
-def _quietly(work: Work, compute: Callable[[], _Computed]) -> _Computed | PrivsketchError:
-    """What is computed, or our error without the traceback, whose frames hold records."""
-    if work.version != __version__:
+def quietly(version: str, compute: Callable[[], _Computed]) -> _Computed | PrivsketchError:
+    """What is computed, or our error without the traceback, whose frames hold records.
+
+    `version` is that of the driver.
+    """
+    if version != __version__:
         return RecordError(
-            f"a worker has privsketch {__version__}, the driver {work.version}: install the same "
+            f"a worker has privsketch {__version__}, the driver {version}: install the same "
             "version on all machines"
         )
     try:
@@ -102,6 +108,19 @@ def add_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
             return outcome
         parts.append(outcome)
     return add_exact(parts)
+
+
+def files_alone(data: Any, chosen: Selection, engine: str, tables: str) -> list[FilePart]:
+    """Stretches of files, for workers that can read them; `tables` are what else they can."""
+    parts = []
+    for part in file_pieces(data, chosen):
+        if not isinstance(part, FilePart):
+            raise RecordError(
+                f"`engine={engine!r}` cannot read records from {type(data).__name__}: expected "
+                f"{tables} or paths of files; `engine='pool'` sends blocks to processes"
+            )
+        parts.append(part)
+    return parts
 
 
 def foreign_error(where: str, error: BaseException) -> RecordError:

@@ -1,0 +1,590 @@
+"""Spark: partitions of a DataFrame, or files, are summed on its workers, and the driver adds up.
+
+Every task sends integers and a count, never a record, straight to the driver: a tree of sums would
+need a shuffle, which leaves sums without noise on workers' disks. Where a schema names persons,
+their rows may lie in any partition, and encoded records are shuffled once to bring them together.
+Noise is added later, by whoever called. A task that is repeated, after a worker died or because it
+was slow, enters the sum once: Spark keeps one result for each partition.
+
+Tasks return errors and never raise. What makes a DataFrame may fail in its own words, which quote
+records; Spark's loggers are silent while our jobs run, and the error that is raised is ours.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from privsketch import __version__
+from privsketch._typing import Block
+from privsketch.errors import ParameterError, PrivsketchError, RecordError
+from privsketch.sketching.engines.work import Work, files_alone, foreign_error, quietly
+from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
+from privsketch.tables.kinds import OnSpark, kind_of
+from privsketch.tables.memory import Selection, selected_names
+from privsketch.tables.parts import FilePart
+from privsketch.tables.persons import CHUNK_BYTES, Key, SelectedRows, mixed_persons, sorted_chunks
+from privsketch.tables.reading import names_persons, part_blocks, part_persons
+
+MAX_PARTS = 512  # results that the driver waits for; each costs a task about 10 ms
+_TICK = 0.2  # seconds between two looks at whether somebody wants to stop
+_PLACE_BITS = 16  # of a person's hash, by which rows are brought together
+_OUTCOME = "part int, outcome binary"
+_ROW = "place int, words binary, person binary, error binary"
+Blocks = Iterator[Block]
+Progress = Callable[[int], None]
+
+
+def spark_sums(
+    data: Any, work: Work, *, scheduler: Any = None, progress: Progress | None = None
+) -> ExactSums:
+    """Exact sums over a Spark DataFrame, or files that the workers can read.
+
+    `scheduler` is a session, or the master of one that is started and stopped again.
+    """
+    compute = partial(_sums, work.design, work.missing_to_center)
+    with spark_records(data, work.chosen, scheduler) as records:
+        parts = [exact_sums((), work.design, n_threads=1)]
+        for found in records.each(compute, tick=progress):
+            parts.append(found)
+            if progress is not None:
+                progress(found.n_records)
+    return add_exact(parts)
+
+
+def _sums(design: Any, missing_to_center: bool, blocks: Blocks) -> ExactSums:
+    return exact_sums(blocks, design, missing_to_center=missing_to_center, n_threads=1)
+
+
+# ---------------------------------------------------------------- records on Spark
+
+
+@dataclass(frozen=True, eq=False)
+class SparkRecords(OnSpark):
+    """Records that can be read as often as needed, by Spark's workers.
+
+    A row of `frame` is one of the table, or names a part of files. `key` is there where a schema
+    names persons: with the same one, the same rows count in every pass.
+    """
+
+    frame: Any
+    reading: Reading
+    key: Key | None = None
+
+    def each(
+        self, compute: Callable[[Blocks], Any], *, note: bool = True, tick: Progress | None = None
+    ) -> list[Any]:
+        """What `compute` makes of the records of every part.
+
+        It runs on the workers, and what it gives must add up to the same however records are cut
+        into parts. `tick` is called with 0 now and then, and may raise to stop the work. Rows are
+        noted for a ledger where there is one, but for those of persons; unless they were before.
+        """
+        reading = self.reading if note else self.reading.unnoted()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of Spark, about versions of pandas
+            rows = self.frame.coalesce(MAX_PARTS)
+            if self.key is None:
+                rows = _mapped(rows, _Summing(reading, compute), _OUTCOME)
+            else:
+                rows = _mapped(rows, _Sorting(reading, self.key), _ROW)
+                rows = rows.repartition("place").coalesce(MAX_PARTS)
+                rows = _mapped(rows, _Joining(reading, self.key, compute), _OUTCOME)
+        found = _collected(self.frame.sparkSession, rows, tick)
+        if isinstance(found, PrivsketchError):
+            raise found  # here, where no foreign error is its context
+        kinds = {is_text for _, _, is_text in found} - {None}
+        if len(kinds) > 1:
+            raise mixed_persons()
+        noter = reading.chosen.noter
+        if noter is not None:
+            for _, marks, _ in found:
+                noter.add(marks)
+        return [value for value, _, _ in found]
+
+    def mapped(self, change: Callable[[Block], Iterable[Block]]) -> SparkRecords:
+        """The same records, changed block by block when they are read."""
+        return replace(self, reading=replace(self.reading, changes=(*self.reading.changes, change)))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a worker reads its part; small, and public but for the key of a ledger's marks."""
+
+    names: tuple[str, ...]
+    chosen: Selection
+    parts: tuple[FilePart, ...] | None = None
+    changes: tuple[Callable[[Block], Iterable[Block]], ...] = ()
+    version: str = __version__
+
+    def unnoted(self) -> Reading:
+        """The same without marks."""
+        return replace(self, chosen=replace(self.chosen, noter=None))
+
+    def tables(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """What readers take: batches with the names of their columns, or parts of files."""
+        for batch in batches:
+            if self.parts is None:
+                yield batch.rename_columns(list(self.names))
+            else:
+                for place in batch.column(0).to_pylist():
+                    yield self.parts[place]
+
+    def blocks(self, batches: Iterable[Any], chosen: Selection) -> Blocks:
+        """Records of a partition."""
+        return self.changed(
+            chain.from_iterable(part_blocks(each, chosen) for each in self.tables(batches))
+        )
+
+    def changed(self, blocks: Blocks) -> Blocks:
+        """Blocks as they are wanted."""
+        for change in self.changes:
+            blocks = chain.from_iterable(map(change, blocks))
+        return blocks
+
+    @property
+    def max_records(self) -> int:
+        """How many records of a person count."""
+        return 1 if self.chosen.schema is None else self.chosen.schema.max_records
+
+
+# ---------------------------------------------------------------- tasks
+
+
+@dataclass(frozen=True)
+class _Summing:
+    """A partition to what is computed from it."""
+
+    reading: Reading
+    compute: Callable[[Blocks], Any]
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        def outcome() -> Any:
+            chosen = self.reading.chosen
+            own = None if chosen.noter is None else chosen.noter.fresh()
+            value = self.compute(self.reading.blocks(batches, replace(chosen, noter=own)))
+            return value, () if own is None else own.marks.values, None
+
+        yield _batch(quietly(self.reading.version, outcome))
+
+
+@dataclass(frozen=True)
+class _Sorting:
+    """A partition to rows that could count, with the place that brings a person's together."""
+
+    reading: Reading
+    key: Key
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        reading, chosen = self.reading, self.reading.chosen
+        tables = reading.tables(batches)
+        pieces = chain.from_iterable(part_persons(each, chosen) for each in tables)
+        chunks = sorted_chunks(pieces, chosen.dim, reading.max_records, self.key)
+        kinds = pa.int32(), pa.binary(), pa.binary(), pa.binary()
+        while True:
+            chunk = quietly(reading.version, lambda: next(chunks, None))
+            if chunk is None:
+                return
+            if isinstance(chunk, PrivsketchError):
+                cells = [[0], [None], [None], [pickle.dumps(chunk)]]
+                columns = [pa.array(c, kind) for c, kind in zip(cells, kinds, strict=True)]
+                yield pa.record_batch(columns, names=["place", "words", "person", "error"])
+                return
+            n_rows, width = chunk.words.shape
+            places = (chunk.words[:, 0] >> np.uint64(64 - _PLACE_BITS)).astype(np.int32)
+            ends = np.arange(n_rows + 1, dtype=np.int32) * (8 * width)
+            buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(chunk.words))]
+            texts = pa.nulls(n_rows, kinds[2])
+            if chunk.texts is not None:
+                texts = chunk.texts.cast(kinds[2])
+            yield pa.record_batch(
+                [
+                    pa.array(places),
+                    pa.Array.from_buffers(kinds[1], n_rows, buffers),
+                    texts,
+                    pa.nulls(n_rows, kinds[3]),
+                ],
+                names=["place", "words", "person", "error"],
+            )
+
+
+@dataclass(frozen=True)
+class _Joining:
+    """All rows of some persons to what is computed from those that count."""
+
+    reading: Reading
+    key: Key
+    compute: Callable[[Blocks], Any]
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        def outcome() -> Any:
+            dim = self.reading.chosen.dim
+            rows = SelectedRows(dim, self.reading.max_records, key=self.key)
+            kinds = set()
+            for words, texts in _rows_together(batches, dim + 2):
+                kinds.add(texts is not None)
+                rows.append_rows(words, texts)
+            value = self.compute(self.reading.changed(rows.blocks(n_threads=1)))
+            return value, (), kinds.pop() if kinds else None
+
+        yield _batch(quietly(self.reading.version, outcome))
+
+
+def _rows_together(batches: Iterable[Any], width: int) -> Iterator[tuple[Any, Any]]:
+    """Words (n, width) and persons, null where they are numbers, of many batches at a time."""
+    import pyarrow as pa
+
+    waiting: list[Any] = []
+    n_rows = 0
+
+    def together() -> tuple[Any, Any]:
+        table = pa.Table.from_batches(waiting).combine_chunks()
+        for error in table.column("error").drop_null().to_pylist():
+            raise pickle.loads(error)  # noqa: S301 - of a task of ours
+        packed = table.column("words").chunk(0).cast(pa.large_binary())
+        words = np.frombuffer(b"".join(packed.to_pylist()), dtype=np.uint64)
+        persons = table.column("person").chunk(0)
+        if 0 < persons.null_count < len(persons):
+            raise mixed_persons()
+        texts = None if persons.null_count else persons.cast(pa.large_binary())
+        return words.reshape(-1, width).copy(), texts
+
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            n_rows += batch.num_rows
+        if n_rows * 8 * width >= CHUNK_BYTES:
+            yield together()
+            waiting, n_rows = [], 0
+    if waiting:
+        yield together()
+
+
+def _batch(outcome: Any) -> Any:
+    """One row: which part it is, and what became of it."""
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    part = -1 if context is None else context.partitionId()
+    columns = [pa.array([part], pa.int32()), pa.array([pickle.dumps(outcome)], pa.binary())]
+    return pa.record_batch(columns, names=["part", "outcome"])
+
+
+def _mapped(rows: Any, task: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> Any:
+    """Rows of another schema; Spark wants a function that has a name."""
+
+    def privsketch(batches: Iterator[Any]) -> Iterator[Any]:
+        return task(batches)
+
+    return rows.mapInArrow(privsketch, schema)
+
+
+# ---------------------------------------------------------------- the driver
+
+
+def _collected(session: Any, rows: Any, tick: Progress | None) -> list[Any] | PrivsketchError:
+    """Outcomes of all parts, or the first error; the job is cancelled if anybody stops it here."""
+    from pyspark import inheritable_thread_target
+
+    tag = f"privsketch-{uuid4().hex}"
+
+    context = session.sparkContext
+
+    def collect() -> list[Any]:
+        context.addJobTag(tag)
+        try:
+            with _silent_here():
+                return rows.collect()  # type: ignore[no-any-return]
+        finally:
+            context.removeJobTag(tag)
+
+    inherited = inheritable_thread_target(session)  # itself where threads share all of it
+    with _silent(session), ThreadPoolExecutor(1) as pool:
+        future = pool.submit(collect if inherited is session else inherited(collect))
+        try:
+            while not wait([future], timeout=_TICK).done:
+                if tick is not None:
+                    tick(0)
+        except BaseException:
+            with suppress(Exception):  # again, as it may not have begun yet
+                context.cancelJobsWithTag(tag)
+                while not wait([future], timeout=_TICK).done:
+                    context.cancelJobsWithTag(tag)
+            raise
+        error = future.exception()
+    if error is not None:
+        if not isinstance(error, Exception):
+            raise error
+        return _our_error(error)
+    found, seen = [], set()
+    for part, outcome in future.result():
+        if part in seen:
+            return RecordError(f"`engine='spark'`: part {part} came twice; nothing was released")
+        seen.add(part)
+        found.append(pickle.loads(outcome))  # noqa: S301 - of a task of ours
+    failures = [each for each in found if isinstance(each, PrivsketchError)]
+    return failures[0] if failures else found
+
+
+_LOGGER = "org.apache.spark"
+_PYTHON_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+_silence = threading.Lock()
+_silenced: dict[str, Any] = {"count": 0, "level": None}  # jobs, and what it was before them
+
+
+@contextmanager
+def _silent(session: Any) -> Iterator[None]:
+    """Spark's loggers in the driver say nothing: of a task that fails they quote all it said."""
+    log4j = session.sparkContext._jvm.org.apache.logging.log4j
+    configurator, context = log4j.core.config.Configurator, log4j.LogManager.getContext(False)
+    with _silence:
+        if _silenced["count"] == 0:
+            own = context.getConfiguration().getLoggers().get(_LOGGER)
+            _silenced["level"] = None if own is None else own.getLevel()
+            configurator.setLevel(_LOGGER, log4j.Level.OFF)
+        _silenced["count"] += 1
+    try:
+        yield
+    finally:
+        with _silence:
+            _silenced["count"] -= 1
+            if _silenced["count"] == 0 and _silenced["level"] is not None:
+                configurator.setLevel(_LOGGER, _silenced["level"])
+            elif _silenced["count"] == 0:  # a level of its own would say more than none
+                context.getConfiguration().removeLogger(_LOGGER)
+                context.updateLoggers()
+
+
+@contextmanager
+def _silent_here() -> Iterator[None]:
+    """And so do Spark's loggers of Python, in this thread: of a failed cast they quote the cell."""
+    from pyspark.logger import PySparkLogger
+
+    me = threading.get_ident()
+
+    def is_other(record: Any) -> bool:
+        return bool(record.thread != me)
+
+    loggers = [PySparkLogger.getLogger(name) for name in _PYTHON_LOGGERS]
+    for logger in loggers:
+        logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_other)
+
+
+# What to say by words that Spark's error has in it; the error itself is not shown.
+_CAUSES = {
+    "PYTHON_VERSION_MISMATCH": "workers have another version of Python than the driver; set "
+    "PYSPARK_PYTHON before the session starts",
+    "ModuleNotFoundError": "a worker cannot import what it needs: workers take python3 from the "
+    "path unless PYSPARK_PYTHON is set before the session starts, and need the same versions of "
+    "privsketch and its dependencies on all machines",
+    "Cannot run program": "workers find no Python; set PYSPARK_PYTHON before the session starts",
+    "maxResultSize": "sums of all parts are larger than spark.driver.maxResultSize; use fewer "
+    "partitions or features",
+    "exited unexpectedly": "workers died again and again, or once where Spark does not try again, "
+    "as with a master like local[2]; perhaps a partition needs more memory than a worker has",
+    "cancelled": "the job was cancelled",
+}
+
+
+def _our_error(error: Exception) -> PrivsketchError:
+    """What to say when Spark, or what makes a table, failed; never in its own words."""
+    text = str(error)
+    for words, cause in _CAUSES.items():
+        if words in text:
+            return RecordError(f"`engine='spark'`: {cause}. Nothing was released")
+    return foreign_error("a task on a Spark worker", error)
+
+
+# ---------------------------------------------------------------- tables, files, sessions
+
+
+@contextmanager
+def spark_records(
+    data: Any, chosen: Selection, scheduler: Any = None, *, again: bool = False
+) -> Iterator[SparkRecords]:
+    """Records of a Spark DataFrame, or of files; `again` if they will be read several times."""
+    _require_spark()
+    if isinstance(data, SparkRecords):
+        yield data
+    elif kind_of(data) == "spark":
+        if scheduler is not None:
+            raise ParameterError("scheduler: a Spark DataFrame has its own session; leave it out")
+        yield _frame_records(data, chosen, again)
+    else:
+        tables = "a Spark DataFrame"
+        parts = tuple(files_alone(data, replace(chosen, noter=None), "spark", tables))
+        key = Key() if names_persons(chosen) else None
+        with _session(scheduler) as session:
+            n_parts = min(max(len(parts), 1), MAX_PARTS)
+            frame = session.range(0, len(parts), 1, n_parts)
+            yield SparkRecords(frame, Reading((), chosen, parts), key)
+
+
+def _frame_records(frame: Any, chosen: Selection, again: bool) -> SparkRecords:
+    """The columns of a record, refused here if no reader would take them."""
+    _require_frame(frame, again)
+    available = [field.name for field in frame.schema.fields]
+    names = selected_names(available, chosen, "table")
+    chosen = replace(chosen, columns=tuple(names), names=None)
+    fields = [frame.schema.fields[available.index(name)] for name in names]
+    for _ in part_blocks(_empty_table(fields), replace(chosen, noter=None)):
+        pass
+    # By place: names may have points in them, or differ from others in capitals alone.
+    places = [f"c{place}" for place in range(len(available))]
+    plain = frame.toDF(*places).select(*(places[available.index(name)] for name in names))
+    key = Key() if names_persons(chosen) else None
+    return SparkRecords(plain, Reading(tuple(names), chosen), key)
+
+
+def _require_frame(frame: Any, again: bool) -> None:
+    """Refuse what is no table of Spark's that can be read by its workers, and read again."""
+    module = type(frame).__module__
+    if module.startswith("pyspark.sql.connect"):
+        raise RecordError(
+            "a DataFrame of Spark Connect: its driver is somewhere else, and would see sums before "
+            "noise; use a session of this process, or the paths of files"
+        )
+    if module.startswith("pyspark.pandas"):
+        raise RecordError("table: a pandas frame on Spark; use frame.to_spark()")
+    if not hasattr(type(frame), "mapInArrow"):
+        raise RecordError(
+            f"cannot read records from a Spark {type(frame).__name__}: expected a Spark DataFrame"
+        )
+    if frame.isStreaming:
+        raise RecordError(
+            "table: a stream, which never ends; sketch the table that it is written to"
+        )
+    if again and not frame._jdf.queryExecution().analyzed().deterministic():
+        raise RecordError(
+            "records are read several times, and the table has random columns, which Spark may "
+            "draw anew each time; write it to files first, or use frame.checkpoint()"
+        )
+
+
+def _empty_table(fields: list[Any]) -> Any:
+    """A table without rows, of the types that workers will see."""
+    import pyarrow as pa
+
+    return pa.table({field.name: pa.array([], _arrow_type(field)) for field in fields})
+
+
+def _arrow_type(field: Any) -> Any:
+    import pyarrow as pa
+
+    kind = field.dataType
+    name = type(kind).__name__
+    if name == "DecimalType":
+        return pa.decimal128(kind.precision, kind.scale)
+    known = {
+        "ByteType": pa.int8(),
+        "ShortType": pa.int16(),
+        "IntegerType": pa.int32(),
+        "LongType": pa.int64(),
+        "FloatType": pa.float32(),
+        "DoubleType": pa.float64(),
+        "BooleanType": pa.bool_(),
+        "StringType": pa.string(),
+        "CharType": pa.string(),
+        "VarcharType": pa.string(),
+        "BinaryType": pa.binary(),
+        "DateType": pa.date32(),
+        "TimestampType": pa.timestamp("us", "UTC"),
+        "TimestampNTZType": pa.timestamp("us"),
+        "NullType": pa.null(),
+    }
+    if name in known:
+        return known[name]
+    advice = "select what is inside of it as columns of their own"
+    if name == "VectorUDT":
+        advice = "pyspark.ml.functions.vector_to_array gives an array, whose entries are columns"
+    raise RecordError(
+        f"table: column {field.name!r} is {kind.simpleString()}, and a cell is one value; {advice}"
+    )
+
+
+def _require_spark() -> None:
+    try:
+        import pandas  # type: ignore[import-untyped]
+        import pyspark
+    except ImportError:
+        raise ParameterError(
+            "`engine='spark'`: Spark or pandas is not installed; pip install 'privsketch[spark]', "
+            "and Java 17 or newer"
+        ) from None
+    del pandas, pyspark
+
+
+@contextmanager
+def _session(scheduler: Any) -> Iterator[Any]:
+    """The session to read files with; one that is started here is stopped again."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if isinstance(scheduler, SparkSession):
+        yield scheduler
+        return
+    if scheduler is not None and not isinstance(scheduler, str):
+        raise ParameterError(
+            f"scheduler: got {type(scheduler).__name__}; expected a SparkSession, or the master of "
+            "a cluster like 'spark://host:7077'"
+        )
+    if SparkContext._active_spark_context is not None:
+        active = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+        if scheduler not in (None, active.sparkContext.master):
+            raise ParameterError(
+                "scheduler", scheduler, "there is a session of another master; stop it first"
+            )
+        yield active
+        return
+    # It would show numbers of records to whoever opens its page, and take interrupts for itself.
+    builder = SparkSession.builder.appName("privsketch").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    if scheduler is not None:
+        builder = builder.master(scheduler)
+    python = os.environ.get("PYSPARK_PYTHON")
+    if python is None and (scheduler is None or scheduler.startswith("local")):
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # or it would be python3 of the path
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT) if is_main else None
+    session = None
+    try:
+        try:
+            session = builder.getOrCreate()
+        except Exception:
+            session = None
+        finally:
+            if python is None:
+                os.environ.pop("PYSPARK_PYTHON", None)
+            if handler is not None:
+                signal.signal(signal.SIGINT, handler)
+        if session is None:
+            raise ParameterError(
+                "`engine='spark'`: Spark does not start; it needs Java 17 or newer (JAVA_HOME), "
+                "and a master that answers"
+            )
+        yield session
+    finally:
+        if session is not None:
+            session.stop()
