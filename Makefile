@@ -17,8 +17,7 @@ demo-sealed: $(VENV)/sealed.done
 	rm -rf demo-sealed-output
 	$(RUN)/privsketch demo --sealed --output demo-sealed-output
 
-# Everything that must hold, each kind of it, and the package as users get it: about six minutes on
-# two cores.
+# Everything that must hold, each kind of it, and the package as users get it.
 test: $(VENV)/dev.done lint
 	$(RUN)/python -m pytest -n 2 -m "not exhaustive and not spark"
 	$(RUN)/python -m pytest -m "spark and not exhaustive"
@@ -28,7 +27,7 @@ test: $(VENV)/dev.done lint
 test-quick: $(VENV)/dev.done
 	$(RUN)/python -m pytest -n 2 -m "not slow"
 
-# All combinations too: about twelve minutes.
+# All combinations too: the longest.
 test-all: $(VENV)/dev.done lint
 	$(RUN)/python -m pytest -n 2
 	$(RUN)/python tests/check_wheel.py

@@ -202,8 +202,8 @@ def fit(request, blobs):
 
 
 def test_clear_clusters_are_found(fit):
-    # Noise moves a center by about 0.001 at this budget, and 0.2 is a third of the way to another
-    # cluster. A grid's cells are 0.29 wide.
+    # Noise moves a center by about 0.001 at this budget, 0.01 by cells at theirs, and 0.2 is a
+    # third of the way to another cluster. A grid's cells are 0.29 wide.
     name, model = fit
     if name == "k-variates":
         pytest.skip("its noise is for the whole domain, at any number of records")
