@@ -181,7 +181,7 @@ class CollectorError(PrivsketchError):
         "closed", "often", "storage" or "answer".
     """
 
-    def __init__(self, text: str, refusal: str) -> None:
+    def __init__(self, text: str, refusal: str = "answer") -> None:
         super().__init__(text)
         self.refusal = refusal
 
