@@ -107,7 +107,7 @@ METHODS = [
     Method("grid, delta", grid.cluster, 1e-6, domain="box"),
     Method("cells", cells.cluster, changes=SOME),
     Method("cells, delta", cells.cluster, 1e-6, n_records=None, domain="box", dim=2),
-    Method("cells, heavy", cells.cluster, dim=2, epsilon=40.0, changes=SOME),
+    Method("cells, heavy", cells.cluster, dim=2, epsilon=10.0, changes=SOME),
     Method("aggregate", aggregate.cluster, 1e-6, {"n_blocks": 4}),
     Method("aggregate, counted", aggregate.cluster, 1e-6, n_records=None, domain="box"),
     Method("aggregate, cube", aggregate.cluster, 0.0, {"n_blocks": 4}, domain="box"),
@@ -128,7 +128,7 @@ ONE_OF_EACH = [
     Method("lloyd, laplace", lloyd.cluster, 0.0, {"n_rounds": "auto", "noise": "laplace"}),
     Method("lloyd, cube", lloyd.cluster, 0.0, {"n_rounds": "auto"}),
     Method("grid", grid.cluster),
-    Method("cells", cells.cluster, dim=2, epsilon=40.0),  # with heavy ones
+    Method("cells", cells.cluster, dim=2, epsilon=10.0),  # with heavy ones
 ]
 NAMES, KINDS = ([method.name for method in methods] for methods in (METHODS, ONE_OF_EACH))
 

@@ -21,7 +21,7 @@ def test_the_service_is_as_it_describes_itself(place, who, tmp_path):
     assert world.push("north", sketch_of("north").to_bytes()).status_code == 201
     with serving(place) as address:
         token = f"Authorization: Bearer {world.tokens[who]}"
-        options = ["--max-examples", "40", "--seed", "1", "--no-color"]
+        options = ["--max-examples", "15", "--seed", "1", "--no-color"]
         result = subprocess.run(
             [
                 sys.executable,

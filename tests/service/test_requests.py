@@ -189,7 +189,7 @@ def scrambled(rng, good):
     return bytes(data)
 
 
-@pytest.mark.parametrize("n_bodies", [150, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_bodies", [150, pytest.param(10_000, marks=pytest.mark.exhaustive)])
 def test_random_bodies_change_nothing(world, n_bodies, caplog):
     """And none of them is an error of ours: 5xx."""
     caplog.set_level(logging.DEBUG)

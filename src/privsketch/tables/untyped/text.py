@@ -15,6 +15,7 @@ back as the last row it is taken off, and if it does not, a quote has swallowed 
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import csv as lines
 import io
@@ -23,8 +24,8 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -255,7 +256,7 @@ class _WithLastLine:
         self._ends_line = rest[-1:] in (b"", b"\n", b"\r")
         self._ended, self._is_wanted = threading.Event(), True
         self._n_reads, self._is_reading = 0, False
-        self._n_held = 0  # blocks that Arrow has
+        self._held: list[Any] = []  # blocks that Arrow has
         self.closed = False
 
     def read(self, size: int) -> Any:
@@ -270,9 +271,10 @@ class _WithLastLine:
                 self._ended.set()
         if not block:
             return block
-        self._n_held += 1
         view = np.frombuffer(block, dtype=np.uint8)
-        weakref.finalize(view, self._released).atexit = False
+        # Looked at, since finalizers are no longer called when a program ends.
+        self._held = [one for one in self._held if one() is not None]
+        self._held.append(weakref.ref(view))
         return view
 
     def let_go(self) -> None:
@@ -285,12 +287,9 @@ class _WithLastLine:
     def wait_released(self) -> None:
         """Return when Arrow has given back all blocks, which it does in a moment."""
         for _ in range(_MAX_MOMENTS):
-            if self._n_held == 0:
+            if all(one() is None for one in self._held):
                 return
             time.sleep(0.002)
-
-    def _released(self) -> None:
-        self._n_held -= 1
 
     def _block(self, size: int) -> bytes:
         parts, missing = [], size
@@ -368,8 +367,25 @@ def column_words(known: Sequence[str | None], place: int) -> str:
     return f"column number {place} (from 0)" if name is None else f"column {name!r}"
 
 
+_READING: weakref.WeakSet[Any] = weakref.WeakSet()  # what was not read to its end
+
+
+@atexit.register
+def _leave() -> None:
+    """Leave files while Arrow's threads can still give back what they have."""
+    for rows in list(_READING):
+        with suppress(ValueError):  # another thread is at it
+            rows.close()
+
+
 def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
     """Blocks of records with their carried columns."""
+    rows = _text_rows(path, chosen)
+    _READING.add(rows)
+    return rows
+
+
+def _text_rows(path: Path, chosen: Selection) -> Generator[Rows]:
     import pyarrow as pa
     import pyarrow.csv as csv
 
