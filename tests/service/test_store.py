@@ -1,5 +1,6 @@
 """The store: its tables and migrations, shared transactions, backups."""
 
+import sqlite3
 import threading
 
 import pytest
@@ -78,6 +79,51 @@ def test_work_that_fails_undoes_itself_alone(world):
     told = [event.facts["number"] for event in events_of(world.store, COLLECTOR, after=before)]
     assert sorted(told) == sorted(done) == [n for n in range(24) if n % 3]
     verify_store(world.store)
+
+
+def test_what_a_full_disk_undoes_is_acknowledged_to_nobody(tmp_path):
+    """SQLite then ends a transaction by itself, and a commit says nothing."""
+    store = Store(str(tmp_path / "c.db"))
+
+    def small(connection):
+        add_event(connection, COLLECTOR, None, "small")
+
+    def large(connection):
+        connection.exec_driver_sql("PRAGMA max_page_count = 50")
+        connection.exec_driver_sql("PRAGMA cache_size = 1")
+        add_event(connection, COLLECTOR, None, "large", text="x" * 1_000_000)
+
+    jobs = [engine._Job(work) for work in (small, large, small)]
+    store._do_all(jobs)
+    assert [getattr(job.error, "refusal", None) for job in jobs] == ["storage"] * 3
+    assert events_of(store, COLLECTOR) == []
+    store.close()
+
+
+def test_a_new_store_is_for_its_owner_alone(tmp_path):
+    """Its name is taken as it is, though a URL would read it otherwise."""
+    file = tmp_path / "a?b%20c#d.db"
+    store = Store(str(file))
+    with store.writing() as connection:
+        add_event(connection, COLLECTOR, None, "test")
+        found = [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()]
+    assert file.exists()
+    assert found == [0o600] * 3
+    store.close()
+
+
+@pytest.mark.parametrize("table", ["other", "alembic_version"])
+def test_a_file_of_something_else_keeps_every_byte(tmp_path, table):
+    file = tmp_path / "other.db"
+    connection = sqlite3.connect(file)
+    connection.execute(f"CREATE TABLE {table} (version_num TEXT)")
+    connection.execute(f"INSERT INTO {table} VALUES ('1')")
+    connection.commit()
+    connection.close()
+    before = file.read_bytes()
+    with pytest.raises(AccessError, match="something else"):
+        Store(str(file))
+    assert file.read_bytes() == before
 
 
 def rows(store):
