@@ -7,8 +7,8 @@ import privsketch as ps
 from privsketch.sealing.lists import check_ballots
 from privsketch.sealing.void import void_study
 from privsketch.service.client import Client, pull, push
-from privsketch.service.events import verify_store
 from privsketch.service.studies import make_study
+from privsketch.service.verify import verify_store
 from tests.collector import World, serving
 from tests.commands import succeeded
 from tests.sealed import GAUSSIAN, People, cast, integers

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.service.events import verify_store
 from privsketch.service.members import revoke_token, take_roles
 from privsketch.service.settings import Settings
 from privsketch.service.store.engine import Store
 from privsketch.service.studies import make_study
+from privsketch.service.verify import verify_store
 from privsketch.service.web.limits import LOGGER, Buckets
 from tests.collector import DESIGN, PATIENT, World, serving, sketch_of
 

@@ -12,10 +12,11 @@ from sqlalchemy import select
 
 from privsketch.errors import AccessError, FileError, PrivsketchError
 from privsketch.service.backup import backup, restore
-from privsketch.service.events import add_event, events_of, verify_store
+from privsketch.service.events import add_event, events_of
 from privsketch.service.store import engine
 from privsketch.service.store.engine import Store
 from privsketch.service.store.tables import COLLECTOR, METADATA, VERSION, members, uploads
+from privsketch.service.verify import verify_store
 from tests.collector import fresh_database, sketch_of
 
 

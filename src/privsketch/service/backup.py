@@ -14,9 +14,9 @@ from sqlalchemy import insert, select
 
 from privsketch.errors import AccessError
 from privsketch.formats import temporary_beside
-from privsketch.service.events import Verified, verify_store
 from privsketch.service.store.engine import Store
 from privsketch.service.store.tables import METADATA, chains
+from privsketch.service.verify import Verified, verify_store
 
 _ROWS = 100  # at a time: uploads may be large
 

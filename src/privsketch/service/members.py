@@ -22,7 +22,16 @@ from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from privsketch.errors import CollectorError, ParameterError, require_one_of
-from privsketch.service.events import add_event, hold_chain, now
+from privsketch.service.events import (
+    GAVE_ROLES,
+    MADE_MEMBER,
+    RENEWED,
+    REVOKED,
+    TOOK_ROLES,
+    add_event,
+    hold_chain,
+    now,
+)
 from privsketch.service.store.engine import Store
 from privsketch.service.store.tables import COLLECTOR, members, roles
 from privsketch.signing.documents import alike, checked_name
@@ -194,7 +203,7 @@ def add_member(
             )
             actor = None if by is None else by.name
             facts = {"member": name, "key": None if key is None else key.fingerprint}
-            add_event(connection, COLLECTOR, actor, "made member", makes=makes_studies, **facts)
+            add_event(connection, COLLECTOR, actor, MADE_MEMBER, makes=makes_studies, **facts)
             if study is not None:
                 _give(connection, study, name, chosen, actor)
     except IntegrityError:
@@ -230,7 +239,7 @@ def take_roles(store: Store, name: str, study: str, *, by: Member | None = None)
             raise CollectorError("the last owner of a study stays", "conflict")
         connection.execute(delete(roles).where(roles.c.study == study, roles.c.member == name))
         actor = None if by is None else by.name
-        add_event(connection, study, actor, "took roles", member=name, roles=list(own))
+        add_event(connection, study, actor, TOOK_ROLES, member=name, roles=list(own))
 
 
 def renew_token(store: Store, name: str, *, by: Member | None = None) -> str:
@@ -244,7 +253,7 @@ def renew_token(store: Store, name: str, *, by: Member | None = None) -> str:
             .values(token_hash=token_hash(token), revoked_at=None)
         )
         actor = None if by is None else by.name
-        add_event(connection, COLLECTOR, actor, "renewed token", member=name)
+        add_event(connection, COLLECTOR, actor, RENEWED, member=name)
     return token
 
 
@@ -256,7 +265,7 @@ def revoke_token(store: Store, name: str, *, by: Member | None = None) -> None:
             update(members).where(members.c.name == name).values(token_hash=None, revoked_at=now())
         )
         actor = None if by is None else by.name
-        add_event(connection, COLLECTOR, actor, "revoked token", member=name)
+        add_event(connection, COLLECTOR, actor, REVOKED, member=name)
 
 
 def require_still(connection: Connection, member: Member, study: str, *allowed: str) -> None:
@@ -303,7 +312,7 @@ def _give(
     if chosen:
         rows = [{"study": study, "member": name, "role": role} for role in chosen]
         connection.execute(insert(roles), rows)
-        add_event(connection, study, actor, "gave roles", member=name, roles=list(chosen))
+        add_event(connection, study, actor, GAVE_ROLES, member=name, roles=list(chosen))
 
 
 def _from_rows(rows: Sequence[RowMapping]) -> Member | None:

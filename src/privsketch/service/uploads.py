@@ -21,7 +21,7 @@ from privsketch.errors import CollectorError, FileError, MergeError, SignatureEr
 from privsketch.formats import SKETCH_MAGIC, fingerprint, unpack_sketch
 from privsketch.receipt import INSECURE
 from privsketch.service import mailbox
-from privsketch.service.events import UPLOADED, add_event, hold_chain, now
+from privsketch.service.events import SET_ASIDE, UPLOADED, add_event, hold_chain
 from privsketch.service.mailbox import Checked, Kept
 from privsketch.service.members import Member, require_still
 from privsketch.service.store.engine import Store
@@ -48,6 +48,7 @@ _OTHER_SITES = (
 _ADD, _ADD_CLAIMS = insert(uploads), insert(claims)
 MAX_SOURCE = 200  # characters
 MAX_REASON = 400
+REPLACED_BY_NEWER = "replaced by a newer one"
 _BESIDE_VALUES = 32 * 1024  # bytes of a sketch file that are neither values nor design, from above
 
 
@@ -151,7 +152,7 @@ def _keep(
     elif _is_other_member(connection, member, name, checked.whose):
         raise CollectorError("the source has the name of another member", "conflict")
     for one in checked.replaces:
-        _set_aside(connection, name, one, "replaced by a newer one")
+        _set_aside(connection, name, one, REPLACED_BY_NEWER, member.name)
     event = add_event(
         connection,
         name,
@@ -333,16 +334,17 @@ def set_aside(store: Store, study: str, digest: str, because: str, *, by: Member
                 raise StudyError("of a sealed study only cards are set aside")
         elif found.is_over():
             raise closed()
-        actor = None if by is None else by.name
-        add_event(connection, study, actor, "set aside", digest=digest, because=because)
-        _set_aside(connection, study, digest, because)
+        _set_aside(connection, study, digest, because, None if by is None else by.name)
 
 
-def _set_aside(connection: Connection, study: str, digest: str, because: str) -> None:
+def _set_aside(
+    connection: Connection, study: str, digest: str, because: str, actor: str | None
+) -> None:
+    event = add_event(connection, study, actor, SET_ASIDE, digest=digest, because=because)
     connection.execute(
         update(uploads)
         .where(uploads.c.study == study, uploads.c.digest == digest)
-        .values(aside_at=now(), aside_because=because)
+        .values(aside_at=event.at, aside_because=because)
     )
     connection.execute(delete(claims).where(claims.c.study == study, claims.c.digest == digest))
 
