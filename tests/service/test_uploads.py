@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 import privsketch as ps
 from privsketch.errors import CollectorError, FileError
 from privsketch.service.events import events_of
-from privsketch.service.members import find_member, revoke_token
+from privsketch.service.members import find_member, renew_token, revoke_token
 from privsketch.service.store.tables import chains, claims, events, members, roles, studies, uploads
 from privsketch.service.studies import close_study
 from privsketch.service.uploads import submit
@@ -180,6 +180,23 @@ def test_a_member_revoked_on_the_way_is_refused(world):
     revoke_token(world.store, "north")
     with pytest.raises(ps.PrivsketchError, match="token"):
         submit(world.store, member, "heart", sketch_of("north").to_bytes())
+
+
+def test_a_token_renewed_on_the_way_is_refused(world):
+    """Who stole one cannot begin an upload, be slow, and end it when the token is worth nothing."""
+    thief = find_member(world.store, "north")
+    renew_token(world.store, "north")
+    with pytest.raises(ps.PrivsketchError, match="token"):
+        submit(world.store, thief, "heart", sketch_of("north").to_bytes())
+    again = find_member(world.store, "north")
+    assert submit(world.store, again, "heart", sketch_of("north").to_bytes()).is_new
+
+
+def test_names_that_read_as_long_ones_fit(world):
+    """One letter may read as eighteen."""
+    assert world.push("north", sketch_of("\ufdfa" * 200).to_bytes()).status_code == 201
+    assert world.push("south", sketch_of("\ufdfa" * 200).to_bytes()).status_code == 409
+    assert world.ask("olga", "DELETE", "/studies/heart/members/a%00b").status_code == 404
 
 
 # ---------------------------------------------------------------- events

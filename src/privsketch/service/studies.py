@@ -103,7 +103,9 @@ def make_study(
     try:
         with store.writing() as connection:
             member = member_in(connection, owner)
-            if by is not None and (member.is_revoked or not member.makes_studies):
+            if by is not None and (
+                member.is_revoked or not member.makes_studies or member.token_hash != by.token_hash
+            ):
                 raise CollectorError("no valid token", "token")
             begin_chain(connection, name)
             connection.execute(

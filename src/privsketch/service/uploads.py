@@ -34,6 +34,7 @@ from privsketch.sketching.sketch import Sketch
 
 SKETCH = "sketch"
 _FACTS = tuple(column for column in uploads.c if column.name not in ("study", "content"))
+_OF_KEPT = ("digest", "kind", "member", "whose", "signer", "n_bytes")
 _BY_DIGEST = (
     select(*_FACTS, events.c.digest.label("event_digest"))
     .join(events, (events.c.study == uploads.c.study) & (events.c.number == uploads.c.number))
@@ -42,8 +43,14 @@ _BY_DIGEST = (
 _OTHER_SITES = (
     select(members.c.alike)
     .join(roles, roles.c.member == members.c.name)
-    .where(roles.c.study == bindparam("in_study"), roles.c.role == "site")
+    .where(roles.c.study == bindparam("in_study"), roles.c.role.in_(("site", "teller")))
     .where(members.c.name != bindparam("own"), members.c.alike == bindparam("reads"))
+)
+_GIVE_WAY = delete(uploads).where(
+    uploads.c.study == bindparam("in_study"),
+    uploads.c.digest == bindparam("sha256"),
+    uploads.c.member != bindparam("own"),
+    uploads.c.aside_at.is_not(None),
 )
 _ADD, _ADD_CLAIMS = insert(uploads), insert(claims)
 MAX_SOURCE = 200  # characters
@@ -96,7 +103,8 @@ def max_bytes(store: Store, member: Member, study: Study) -> int:
         n_values = design.n_values + design.dim + 1
         return 8 * n_values + len(study.design_bytes) + _BESIDE_VALUES
     with store.reading() as connection:
-        return mailbox.max_bytes(kept_in(connection, study.name), member.roles_in(study.name))
+        kept = kept_in(connection, study.name)
+        return mailbox.max_bytes(study, kept, member.roles_in(study.name))
 
 
 def submit(
@@ -112,6 +120,8 @@ def submit(
         study = study_in(connection, name)
         kept = kept_in(connection, name) if study.is_sealed else []
     if study.is_sealed:
+        if signature is not None:
+            raise SignatureError("signature: files of a sealed study hold their own")
         checked = mailbox.check_file(study, kept, member, data)
     else:
         checked = _check_sketch(study, member, data, signature)
@@ -145,12 +155,21 @@ def _keep(
     require_still(connection, member, name, *checked.roles)
     study = study_in(connection, name)
     if study.is_sealed:
-        if [one.digest for one in kept_in(connection, name)] != [one.digest for one in kept]:
-            mailbox.require_state(study, kept_in(connection, name), checked.kind)
+        there = kept_in(connection, name)
+        if there != list(kept):
+            # Ballots do not depend on each other, and are large.
+            if checked.kind == "ballot":
+                mailbox.require_state(study, there, checked.kind)
+            else:
+                checked = mailbox.check_file(study, there, member, data)
     elif study.is_over():
         raise closed()
-    elif _is_other_member(connection, member, name, checked.whose):
-        raise CollectorError("the source has the name of another member", "conflict")
+    if checked.kind in (SKETCH, "card") and _is_other_member(
+        connection, member, name, checked.whose
+    ):
+        raise CollectorError(f"the {checked.kind} has the name of another member", "conflict")
+    # A copy that somebody else handed in, and that was set aside, gives way.
+    connection.execute(_GIVE_WAY, {"in_study": name, "sha256": digest, "own": member.name})
     for one in checked.replaces:
         _set_aside(connection, name, one, REPLACED_BY_NEWER, member.name)
     event = add_event(
@@ -188,9 +207,9 @@ def _keep(
 def _acknowledged(
     connection: Connection, member: Member, name: str, digest: str
 ) -> Acknowledgement | None:
-    """The answer to bytes that this member has handed in before; None if nobody has."""
+    """The answer to bytes that this member has handed in before; None if nobody's count."""
     row = connection.execute(_BY_DIGEST, {"in_study": name, "sha256": digest}).mappings().first()
-    if row is None:
+    if row is None or (row["member"] != member.name and row["aside_at"] is not None):
         return None
     if row["member"] != member.name:
         raise CollectorError("another member has handed in the same bytes", "conflict")
@@ -254,9 +273,14 @@ def _check_sketch(
     require_possible(sketch)
     signer = _signer(member, data, signature)
     digest = hashlib.sha256(values.tobytes()).hexdigest()
-    own = (f"member:{member.name}", f"source:{alike(source)}")
+    own = (f"member:{member.name}", f"source:{_short(alike(source))}")
     taken = (*own, f"release:{sketch.ids[0]}", f"values:{digest}")
     return Checked(SKETCH, source, signer, taken, ("site",))
+
+
+def _short(text: str) -> str:
+    """A text that fits its column; letters that read as many make long ones."""
+    return text if len(text) <= MAX_SOURCE else hashlib.sha256(text.encode()).hexdigest()
 
 
 def _signer(member: Member, data: bytes, signature: bytes | None) -> str | None:
@@ -352,7 +376,7 @@ def _set_aside(
 def kept_in(connection: Connection, study: str) -> list[Kept]:
     """What counts of a sealed study; bytes of the small files only, ballots stay where they are."""
     query = (
-        select(uploads.c.digest, uploads.c.kind, uploads.c.member, uploads.c.signer)
+        select(*(uploads.c[name] for name in _OF_KEPT))
         .where(uploads.c.study == study, uploads.c.aside_at.is_(None))
         .order_by(uploads.c.number)
     )
@@ -366,7 +390,16 @@ def kept_in(connection: Connection, study: str) -> list[Kept]:
         ).all()
     )
     return [
-        Kept(row.digest, row.kind, row.member, row.signer, contents.get(row.digest)) for row in rows
+        Kept(
+            row.digest,
+            row.kind,
+            row.member,
+            row.whose,
+            row.signer,
+            row.n_bytes,
+            contents.get(row.digest),
+        )
+        for row in rows
     ]
 
 

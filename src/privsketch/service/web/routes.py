@@ -12,7 +12,6 @@ from fastapi.concurrency import run_in_threadpool
 
 from privsketch import __version__
 from privsketch.errors import SignatureError
-from privsketch.formats import MAX_JSON_BYTES
 from privsketch.service import events, members, studies, uploads
 from privsketch.service.chain import Event
 from privsketch.service.progress import progress_of
@@ -32,6 +31,7 @@ from privsketch.signing.keys import PublicKey
 
 SIGNATURE_HEADER = "Privsketch-Signature"
 _FILE = "application/octet-stream"
+MAX_DESIGN = 8 * 2**20  # bytes of a design file, from above: thousands of columns with labels
 _WORDS = {
     401: "No valid token.",
     403: "Not allowed to this member, or no such study.",
@@ -144,7 +144,7 @@ async def make_study(
     """Make a study, which you then own. The body is a design file."""
     if not member.makes_studies:
         raise members.makers_only()
-    data = await read_file_body(request, MAX_JSON_BYTES)
+    data = await read_file_body(request, MAX_DESIGN)
 
     def work() -> Whole:
         made = studies.make_study(
@@ -357,14 +357,14 @@ async def take_roles(study: StudyName, name: MemberName, member: Asking, here: H
     await run_in_threadpool(members.take_roles, here.store, name, study, by=member)
 
 
-@api.post("/members/{name}/token", responses=refusals(404), tags=["members"])
+@api.post("/members/{name}/token", responses=refusals(), tags=["members"])
 async def renew_token(name: MemberName, member: Asking, here: Here) -> Given:
     """A new token for a member that you made; the old one is worth nothing."""
     token = await run_in_threadpool(members.renew_token, here.store, name, by=member)
     return Given(name=name, token=token)
 
 
-@api.delete("/members/{name}/token", status_code=204, responses=refusals(404), tags=["members"])
+@api.delete("/members/{name}/token", status_code=204, responses=refusals(), tags=["members"])
 async def revoke_token(name: MemberName, member: Asking, here: Here) -> None:
     """End what the token of a member that you made can do."""
     await run_in_threadpool(members.revoke_token, here.store, name, by=member)
