@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import privsketch as ps
-from privsketch.errors import PrivsketchError
+from privsketch.errors import ParameterError, PrivsketchError
 from privsketch.service import client as client_module
 from privsketch.service.chain import START, digest_of
 from privsketch.service.client import Client, pull, push
@@ -167,7 +167,7 @@ def test_a_token_goes_to_no_proxy_without_tls(strange, monkeypatch):
     ],
 )
 def test_addresses_that_are_none(url):
-    with pytest.raises(ps.ParameterError):
+    with pytest.raises(ParameterError):
         Client(url, "token")
 
 
