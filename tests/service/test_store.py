@@ -144,7 +144,10 @@ def test_a_backup_is_everything_and_goes_into_an_empty_store(world, tmp_path):
     with pytest.raises(AccessError, match="already"):
         restore(file, world.store)
     again = Store(str(tmp_path / "again.db"))
+    before = file.read_bytes()
     assert restore(file, again) == seen
+    assert file.read_bytes() == before
+    assert not [path for path in tmp_path.iterdir() if ".part" in path.name]
     assert rows(again) == rows(world.store)
     bytes_before = bytearray(file.read_bytes())
     place = bytes_before.index(b"uploaded")
@@ -152,6 +155,17 @@ def test_a_backup_is_everything_and_goes_into_an_empty_store(world, tmp_path):
     (tmp_path / "bad.backup").write_bytes(bytes_before)
     with pytest.raises(PrivsketchError):
         restore(tmp_path / "bad.backup", Store(str(tmp_path / "third.db")))
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"SQLite format 3\0" + bytes(500)])
+def test_what_is_no_backup_is_not_restored(tmp_path, content):
+    file = tmp_path / "no.backup"
+    file.write_bytes(content)
+    store = Store(str(tmp_path / "c.db"))
+    with pytest.raises(PrivsketchError):
+        restore(file, store)
+    assert file.read_bytes() == content
+    store.close()
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ api = APIRouter(prefix="/api/v1")
 @public.get("/health", responses={503: refusals()[503]})
 def health(here: Here) -> Health:
     """Whether the collector and its store answer."""
-    here.counts()
+    here.require_store()
     return Health(is_well=True, version=__version__)
 
 
@@ -144,7 +144,7 @@ async def make_study(
     """Make a study, which you then own. The body is a design file."""
     if not member.makes_studies:
         raise members.makers_only()
-    data = await read_file_body(request, MAX_DESIGN)
+    data = await read_file_body(request, member, MAX_DESIGN)
 
     def work() -> Whole:
         made = studies.make_study(
@@ -263,7 +263,7 @@ async def hand_in(
         found = studies.find_study(here.store, study)
         return uploads.max_bytes(here.store, member, found)
 
-    data = await read_file_body(request, await run_in_threadpool(allowed))
+    data = await read_file_body(request, member, await run_in_threadpool(allowed))
     signed = None if signature is None else _decoded(signature)
     kept = await run_in_threadpool(uploads.submit, here.store, member, study, data, signed)
     response.status_code = 201 if kept.is_new else 200
