@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from privsketch.errors import CollectorError, FileError, MergeError, SignatureError, StudyError
-from privsketch.formats import SKETCH_MAGIC, fingerprint, unpack_sketch
+from privsketch.formats import SKETCH_MAGIC
 from privsketch.receipt import INSECURE
 from privsketch.service import mailbox
 from privsketch.service.events import SET_ASIDE, UPLOADED, add_event, hold_chain
@@ -256,11 +256,8 @@ def _check_sketch(
     if not data.startswith(SKETCH_MAGIC):
         raise CollectorError("not a sketch file; an open study takes nothing else", "kind")
     what = "sketch"
-    header, values = unpack_sketch(data, what)
-    if fingerprint(header.get("design")) != study.design.fingerprint:
-        raise MergeError(f"{what}: of another design than this study's, or of another budget")
-    # Only now is it parsed: what a design asks for may be large.
-    sketch = replace(Sketch.from_bytes(data, what), design=study.design)
+    # Nothing is made of a stranger's design: what one asks for may be large.
+    sketch = Sketch.from_bytes(data, what, design=study.design)
     if sketch.to_bytes() != data:
         raise FileError(f"{what}: not as privsketch writes it; the file was altered")
     if len(sketch.ids) != 1 or sketch.weights != (1,) or sketch.shared:
@@ -272,7 +269,7 @@ def _check_sketch(
         raise FileError(f"{what}: its source has a name that is too long, or cannot be shown")
     require_possible(sketch)
     signer = _signer(member, data, signature)
-    digest = hashlib.sha256(values.tobytes()).hexdigest()
+    digest = hashlib.sha256(sketch.values.tobytes()).hexdigest()
     own = (f"member:{member.name}", f"source:{_short(alike(source))}")
     taken = (*own, f"release:{sketch.ids[0]}", f"values:{digest}")
     return Checked(SKETCH, source, signer, taken, ("site",))
