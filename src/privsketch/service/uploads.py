@@ -114,9 +114,11 @@ def submit(
     digest = hashlib.sha256(data).hexdigest()
     with store.reading() as connection:
         member.require_role(name)
-        known = _acknowledged(connection, member, name, digest)
+        row = _row_of(connection, name, digest)
+        known = _acknowledged(row, member, name)
         if known is not None:
             return known
+        gives_way = row is not None
         study = study_in(connection, name)
         kept = kept_in(connection, name) if study.is_sealed else []
     if study.is_sealed:
@@ -128,13 +130,13 @@ def submit(
     try:
         return store.write(
             lambda connection: _keep(
-                connection, member, name, digest, data, signature, checked, kept
+                connection, member, name, digest, data, signature, checked, kept, gives_way
             )
         )
     except IntegrityError:
         # Somebody was faster: perhaps the same member, with the same bytes.
         with store.reading() as connection:
-            known = _acknowledged(connection, member, name, digest)
+            known = _acknowledged(_row_of(connection, name, digest), member, name)
         if known is not None:
             return known
         raise _taken(checked) from None
@@ -149,6 +151,7 @@ def _keep(
     signature: bytes | None,
     checked: Checked,
     kept: Sequence[Kept],
+    gives_way: bool,
 ) -> Acknowledgement:
     """Write row, claims and event, if everything is still as it was checked."""
     hold_chain(connection, name)
@@ -168,8 +171,8 @@ def _keep(
         connection, member, name, checked.whose
     ):
         raise CollectorError(f"the {checked.kind} has the name of another member", "conflict")
-    # A copy that somebody else handed in, and that was set aside, gives way.
-    connection.execute(_GIVE_WAY, {"in_study": name, "sha256": digest, "own": member.name})
+    if gives_way:  # a copy that somebody else handed in, and that was set aside
+        connection.execute(_GIVE_WAY, {"in_study": name, "sha256": digest, "own": member.name})
     for one in checked.replaces:
         _set_aside(connection, name, one, REPLACED_BY_NEWER, member.name)
     event = add_event(
@@ -204,11 +207,13 @@ def _keep(
     )
 
 
-def _acknowledged(
-    connection: Connection, member: Member, name: str, digest: str
-) -> Acknowledgement | None:
+def _row_of(connection: Connection, name: str, digest: str) -> RowMapping | None:
+    found = connection.execute(_BY_DIGEST, {"in_study": name, "sha256": digest})
+    return found.mappings().first()
+
+
+def _acknowledged(row: RowMapping | None, member: Member, name: str) -> Acknowledgement | None:
     """The answer to bytes that this member has handed in before; None if nobody's count."""
-    row = connection.execute(_BY_DIGEST, {"in_study": name, "sha256": digest}).mappings().first()
     if row is None or (row["member"] != member.name and row["aside_at"] is not None):
         return None
     if row["member"] != member.name:
@@ -218,7 +223,7 @@ def _acknowledged(
     return Acknowledgement(
         name,
         row["kind"],
-        digest,
+        row["digest"],
         row["n_bytes"],
         row["at"],
         row["number"],
