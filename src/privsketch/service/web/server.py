@@ -82,3 +82,4 @@ def log_to_standard_error() -> None:
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
     LOGGER.propagate = False
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # its words may be those of rows
