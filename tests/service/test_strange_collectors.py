@@ -128,6 +128,21 @@ def test_names_stay_in_the_folder_and_files_that_are_there_stay(strange, tmp_pat
     assert (other / "a.card").read_bytes() == b"mine"
 
 
+def test_what_was_set_aside_is_moved_out_of_the_way(strange, tmp_path):
+    """A list would be closed by what a teller said before it looked again."""
+    answers, _, url = strange
+    answers["/uploads"] = listed("checked")
+    pull(Client(url, "token"), tmp_path)
+    newer = hashlib.sha256(b"newer").hexdigest()
+    more = [("set aside", {"digest": DIGEST}), ("uploaded", {"digest": newer})]
+    answers["/events"] = chain(MADE, UPLOADED, *more)
+    answers["/uploads"] = [{**listed("checked")[0], "digest": newer}]
+    answers[f"/uploads/{newer}"] = b"newer"
+    pull(Client(url, "token"), tmp_path)
+    assert [file.read_bytes() for file in tmp_path.glob("*.checked")] == [b"newer"]
+    assert (tmp_path / "set-aside" / "a.checked").read_bytes() == BLOB
+
+
 def test_endless_and_slow_answers_end(strange, tmp_path, monkeypatch):
     answers, _, url = strange
     monkeypatch.setattr(client_module, "_MAX_ANSWER", 10_000)

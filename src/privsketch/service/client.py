@@ -48,6 +48,7 @@ _TRIES = 3
 _STUDY = re.compile(r"(?P<base>.*)/studies/(?P<study>[a-z0-9][a-z0-9-]{0,59})/?", re.ASCII)
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _EVENTS_FILE = "events.json"
+_ASIDE = "set-aside"  # folder of what counts no more
 _PAGE = 1000  # events at a time
 _MAX_EVENTS = 1_000_000  # of a study: ten for each of 100,000 holders
 _KINDS = ("sketch", "card", "ballot", "checked", "tally", "void")  # of files, which name them
@@ -197,7 +198,8 @@ def pull(client: Client, folder: Path) -> Pulled:
 
     A sealed study becomes a mailbox: a folder as `tally`, `join` and `study show` read it. Of an
     open one: its design, the total, and in `sketches` those that this member may see. Files that
-    are there already, with other bytes, are left alone and reported.
+    are there already, with other bytes, are left alone and reported; those that were set aside at
+    the collector are moved to `set-aside`.
     """
     facts = client.call_json()
     if not isinstance(facts, dict):
@@ -211,6 +213,7 @@ def pull(client: Client, folder: Path) -> Pulled:
     design = client.call("GET", "/design")[2]
     _require_design(chain, design)
     keeper.keep("design.json", design)
+    _put_aside(folder, chain)
     for one in listed:
         name = _file_name(client.study, one.kind, one.whose, one.signer)
         try:
@@ -311,6 +314,24 @@ def _counting(chain: Iterable[Event]) -> list[str]:
         elif event.act == "set aside":
             found.pop(digest, None)
     return list(found)
+
+
+def _put_aside(folder: Path, chain: Iterable[Event]) -> None:
+    """Move files that count no more out of the way of commands which read the folder."""
+    uploaded = {str(event.facts.get("digest")) for event in chain if event.act == "uploaded"}
+    aside = uploaded - set(_counting(chain))
+    if not aside:
+        return
+    endings = ("*.card", "*.checked", "sketches/*.sketch")
+    for file in [file for ending in endings for file in sorted(folder.glob(ending))]:
+        if hashlib.sha256(read_file(file)).hexdigest() in aside:
+            for one in (file, file.with_name(f"{file.name}.sig")):
+                try:
+                    (folder / _ASIDE).mkdir(exist_ok=True)
+                    if one.exists():
+                        one.replace(folder / _ASIDE / one.name)
+                except OSError as error:
+                    raise AccessError(f"{one}: {error.strerror or 'cannot be moved'}") from None
 
 
 def _require_design(chain: Iterable[Event], data: bytes) -> None:
