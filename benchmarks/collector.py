@@ -45,25 +45,14 @@ def made_design(n_bytes: int) -> ps.Design:
 
 def prepared(place: str, design: ps.Design, n_uploads: int) -> list[tuple[str, str, str]]:
     """A store with as many places for uploads: (study, source, token) each."""
-    from privsketch.service.members import new_token, token_hash
+    from privsketch.service.events import GAVE_ROLES, add_event
+    from privsketch.service.members import add_member
     from privsketch.service.store.engine import Store
-    from privsketch.service.store.tables import members, roles
+    from privsketch.service.store.tables import roles
     from privsketch.service.studies import make_study
 
     store = Store(place)
-    tokens = {f"site {n:03}": new_token() for n in range(N_SITES)}
-    with store.writing() as connection:
-        rows = [
-            {
-                "name": name,
-                "alike": name,
-                "token_hash": token_hash(token),
-                "makes_studies": False,
-                "made_at": 0,
-            }
-            for name, token in tokens.items()
-        ]
-        connection.execute(members.insert(), rows)
+    tokens = {name: add_member(store, name) for name in (f"site {n:03}" for n in range(N_SITES))}
     places = []
     for number in range(-(-n_uploads // N_SITES)):
         study = f"study-{number}"
@@ -73,6 +62,8 @@ def prepared(place: str, design: ps.Design, n_uploads: int) -> list[tuple[str, s
                 roles.insert(),
                 [{"study": study, "member": name, "role": "site"} for name in tokens],
             )
+            for name in tokens:
+                add_event(connection, study, None, GAVE_ROLES, member=name, roles=["site"])
         places += [(study, name, token) for name, token in tokens.items()]
     store.close()
     return places[:n_uploads]
@@ -141,9 +132,9 @@ def kept_digests(place: str) -> list[str]:
     """Digests of all uploads; an error unless all chains are whole."""
     from sqlalchemy import select
 
-    from privsketch.service.events import verify_store
     from privsketch.service.store.engine import Store
     from privsketch.service.store.tables import uploads
+    from privsketch.service.verify import verify_store
 
     store = Store(place)
     verify_store(store)

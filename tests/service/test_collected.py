@@ -1,5 +1,6 @@
 """The store: its tables and migrations, shared transactions, backups."""
 
+import sqlite3
 import threading
 
 import pytest
@@ -11,10 +12,11 @@ from sqlalchemy import select
 
 from privsketch.errors import AccessError, FileError, PrivsketchError
 from privsketch.service.backup import backup, restore
-from privsketch.service.events import add_event, events_of, verify_store
+from privsketch.service.events import add_event, events_of
 from privsketch.service.store import engine
 from privsketch.service.store.engine import Store
 from privsketch.service.store.tables import COLLECTOR, METADATA, VERSION, members, uploads
+from privsketch.service.verify import verify_store
 from tests.collector import fresh_database, sketch_of
 
 
@@ -80,6 +82,51 @@ def test_work_that_fails_undoes_itself_alone(world):
     verify_store(world.store)
 
 
+def test_what_a_full_disk_undoes_is_acknowledged_to_nobody(tmp_path):
+    """SQLite then ends a transaction by itself, and a commit says nothing."""
+    store = Store(str(tmp_path / "c.db"))
+
+    def small(connection):
+        add_event(connection, COLLECTOR, None, "small")
+
+    def large(connection):
+        connection.exec_driver_sql("PRAGMA max_page_count = 50")
+        connection.exec_driver_sql("PRAGMA cache_size = 1")
+        add_event(connection, COLLECTOR, None, "large", text="x" * 1_000_000)
+
+    jobs = [engine._Job(work) for work in (small, large, small)]
+    store._do_all(jobs)
+    assert [getattr(job.error, "refusal", None) for job in jobs] == ["storage"] * 3
+    assert events_of(store, COLLECTOR) == []
+    store.close()
+
+
+def test_a_new_store_is_for_its_owner_alone(tmp_path):
+    """Its name is taken as it is, though a URL would read it otherwise."""
+    file = tmp_path / "a?b%20c#d.db"
+    store = Store(str(file))
+    with store.writing() as connection:
+        add_event(connection, COLLECTOR, None, "test")
+        found = [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()]
+    assert file.exists()
+    assert found == [0o600] * 3
+    store.close()
+
+
+@pytest.mark.parametrize("table", ["other", "alembic_version"])
+def test_a_file_of_something_else_keeps_every_byte(tmp_path, table):
+    file = tmp_path / "other.db"
+    connection = sqlite3.connect(file)
+    connection.execute(f"CREATE TABLE {table} (version_num TEXT)")
+    connection.execute(f"INSERT INTO {table} VALUES ('1')")
+    connection.commit()
+    connection.close()
+    before = file.read_bytes()
+    with pytest.raises(AccessError, match="something else"):
+        Store(str(file))
+    assert file.read_bytes() == before
+
+
 def rows(store):
     with store.reading() as connection:
         return [connection.execute(select(table)).all() for table in (members, uploads)]
@@ -97,7 +144,10 @@ def test_a_backup_is_everything_and_goes_into_an_empty_store(world, tmp_path):
     with pytest.raises(AccessError, match="already"):
         restore(file, world.store)
     again = Store(str(tmp_path / "again.db"))
+    before = file.read_bytes()
     assert restore(file, again) == seen
+    assert file.read_bytes() == before
+    assert not [path for path in tmp_path.iterdir() if ".part" in path.name]
     assert rows(again) == rows(world.store)
     bytes_before = bytearray(file.read_bytes())
     place = bytes_before.index(b"uploaded")
@@ -105,6 +155,17 @@ def test_a_backup_is_everything_and_goes_into_an_empty_store(world, tmp_path):
     (tmp_path / "bad.backup").write_bytes(bytes_before)
     with pytest.raises(PrivsketchError):
         restore(tmp_path / "bad.backup", Store(str(tmp_path / "third.db")))
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"SQLite format 3\0" + bytes(500)])
+def test_what_is_no_backup_is_not_restored(tmp_path, content):
+    file = tmp_path / "no.backup"
+    file.write_bytes(content)
+    store = Store(str(tmp_path / "c.db"))
+    with pytest.raises(PrivsketchError):
+        restore(file, store)
+    assert file.read_bytes() == content
+    store.close()
 
 
 @pytest.mark.slow

@@ -6,9 +6,10 @@ import pytest
 import privsketch as ps
 from privsketch.sealing.lists import check_ballots
 from privsketch.sealing.void import void_study
+from privsketch.service import mailbox
 from privsketch.service.client import Client, pull, push
-from privsketch.service.events import verify_store
 from privsketch.service.studies import make_study
+from privsketch.service.verify import verify_store
 from tests.collector import World, serving
 from tests.commands import succeeded
 from tests.sealed import GAUSSIAN, People, cast, integers
@@ -81,6 +82,8 @@ def test_a_study_from_cards_to_the_total(sealed, people):
         assert put(sealed, "teller 0", one) == 201
     listed = sealed.ask("olga", "GET", "/studies/lungs/uploads").json()
     assert [one["kind"] for one in listed].count("checked") == 1
+    last = sealed.ask("olga", "GET", "/studies/lungs/events").json()[-2:]
+    assert [one["act"] for one in last] == ["set aside", "uploaded"]
     closed = people.closed(study, ballots)
     assert put(sealed, "olga", closed) == 201
     assert state(sealed) == "closed"
@@ -129,6 +132,102 @@ def test_a_study_is_void_before_the_first_tally(sealed, people):
 def test_keys_that_are_known_bind_from_the_first_file_on(sealed, people):
     sealed.add("eve", "site", study="lungs", key=people.owner.public)
     assert put(sealed, "eve", people.cards[0]) == 422
+
+
+def test_nobody_keeps_a_study_from_being_made(sealed, people):
+    """Of two people whose names read alike no study can be made, so the second is refused."""
+    sealed.add("eve", "site", "teller", study="lungs")
+    first, second = people.cards[:2]
+    for name in (first.name.upper(), "teller 0"):  # those of other members
+        card = ps.Card.holder(GAUSSIAN, key=ps.Key.generate(name), accept_alone=1.0)
+        assert put(sealed, "eve", card) == 409
+    mine = ps.Card.holder(GAUSSIAN, key=ps.Key.generate("Eve Adams"), accept_alone=1.0)
+    assert put(sealed, "eve", mine) == 201
+    alike = ps.Card.holder(GAUSSIAN, key=ps.Key.generate("eve  adams"), accept_alone=1.0)
+    assert put(sealed, first.name, alike) == 409
+    assert put(sealed, first.name, first) == 201
+    assert put(sealed, second.name, second) == 201
+
+
+def test_a_copy_that_was_set_aside_gives_way(sealed, people):
+    """Cards are public: somebody else can hand in one that was meant for another study."""
+    sealed.add("eve", "site", study="lungs")
+    key = ps.Key.generate("of nobody here")
+    card = ps.Card.holder(GAUSSIAN, key=key, accept_alone=1.0)
+    assert put(sealed, "eve", card) == 201
+    assert put(sealed, "site 001", card) == 409
+    digest = sealed.ask("olga", "GET", "/studies/lungs/uploads").json()[0]["digest"]
+    path = f"/studies/lungs/uploads/{digest}/set-aside"
+    assert sealed.ask("olga", "POST", path, json={"because": "not hers"}).status_code == 204
+    assert put(sealed, "eve", card) == 409
+    assert put(sealed, "site 001", card) == 201
+    assert put(sealed, "eve", card) == 409
+    assert verify_store(sealed.store).n_uploads == 1
+
+
+def test_a_study_is_made_of_the_cards_that_are_there(sealed, people):
+    for card in people.cards[1:]:
+        assert put(sealed, card.name, card) == 201
+    study = people.made()
+    assert put(sealed, "olga", study) == 422
+    assert put(sealed, people.cards[0].name, people.cards[0]) == 201
+    assert put(sealed, "olga", study.to_bytes() + b" " * 200_000) == 413
+    assert put(sealed, "olga", study) == 201
+
+
+def test_signatures_beside_files_of_sealed_studies_are_refused(sealed, people):
+    data, who = people.cards[0].to_bytes(), people.cards[0].name
+    answer = sealed.push(who, data, study="lungs", headers={"Privsketch-Signature": "AAAA"})
+    assert answer.status_code == 422
+
+
+def test_what_came_in_between_is_seen(sealed, people, monkeypatch):
+    """A file that was checked before another one was kept is checked once more."""
+    study = opened(sealed, people)
+    ballots = ballots_of(study, people)
+    for key, ballot in zip(people.holders, ballots, strict=True):
+        assert put(sealed, key.name, ballot) == 201
+    early, late = (
+        check_ballots(study, part, key=people.study_keys[0])[0] for part in (ballots[:3], ballots)
+    )
+    check = mailbox.check_file
+
+    def slow(*arguments):
+        found = check(*arguments)
+        monkeypatch.setattr(mailbox, "check_file", check)
+        assert put(sealed, "teller 0", early) == 201
+        return found
+
+    monkeypatch.setattr(mailbox, "check_file", slow)
+    assert put(sealed, "teller 0", late) == 201
+    verify_store(sealed.store)
+
+
+def test_random_files_change_nothing(sealed, people):
+    """Good files of every kind with some bytes changed: refused, and no error of ours."""
+    rng = np.random.default_rng(0)
+    study = opened(sealed, people)
+    ballots = ballots_of(study, people)
+    closed = people.closed(study, ballots)
+    files = {
+        people.holders[0].name: (ballots[0], people.cards[0]),
+        "olga": (study, closed),
+        "teller 0": (
+            check_ballots(study, ballots, key=people.study_keys[0])[0],
+            people.tallies(study, ballots, closed)[0],
+            study.accept(people.tellers[0]),
+        ),
+    }
+    before = verify_store(sealed.store)
+    for who, things in files.items():
+        for thing in things:
+            for turn in range(8):
+                data = bytearray(thing.to_bytes())
+                data[int(rng.integers(8 if turn < 6 else 0, len(data)))] ^= int(
+                    rng.integers(1, 256)
+                )
+                assert put(sealed, who, bytes(data)) in (403, 413, 415, 422, 423)
+    assert verify_store(sealed.store) == before
 
 
 def test_commands_work_on_what_was_pulled(tmp_path, monkeypatch, people):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from privsketch.service.events import verify_store
+from privsketch.service.verify import verify_store
 from tests.collector import World, serving, sketch_of
 
 pytest.importorskip("schemathesis")

@@ -1,6 +1,7 @@
 """Uploads: checked in full, kept once, added up exactly."""
 
 import base64
+import itertools
 import threading
 from dataclasses import replace
 
@@ -10,11 +11,12 @@ from sqlalchemy import select, update
 
 import privsketch as ps
 from privsketch.errors import CollectorError, FileError
-from privsketch.service.events import events_of, verify_store
-from privsketch.service.members import find_member, revoke_token
-from privsketch.service.store.tables import chains, events, uploads
+from privsketch.service.events import events_of
+from privsketch.service.members import find_member, renew_token, revoke_token
+from privsketch.service.store.tables import chains, claims, events, members, roles, studies, uploads
 from privsketch.service.studies import close_study
 from privsketch.service.uploads import submit
+from privsketch.service.verify import verify_store
 from privsketch.testing import without_noise
 from tests.collector import DESIGN, sketch_of
 
@@ -94,24 +96,26 @@ def test_nobody_takes_the_place_of_another(world):
     assert len(world.total().ids) == 2
 
 
+def signed(key, data):
+    """The header of a signature."""
+    text = base64.b64encode(key.signature(data, "sketch").to_bytes()).decode()
+    return {"Privsketch-Signature": text}
+
+
 def test_signatures_are_needed_of_those_whose_key_is_known(world):
     key, other = ps.Key.generate("east"), ps.Key.generate("east")
     world.add("east", "site", key=key.public)
     data = sketch_of("east").to_bytes()
 
-    def signed(key, data=data):
-        text = base64.b64encode(key.signature(data, "sketch").to_bytes()).decode()
-        return {"Privsketch-Signature": text}
-
     assert world.push("east", data).status_code == 422
-    assert world.push("east", data, headers=signed(other)).status_code == 422
+    assert world.push("east", data, headers=signed(other, data)).status_code == 422
     assert world.push("east", data, headers=signed(key, b"else")).status_code == 422
     assert world.push("east", data, headers={"Privsketch-Signature": "a=b"}).status_code == 422
-    found = world.push("east", data, headers=signed(key))
+    found = world.push("east", data, headers=signed(key, data))
     assert found.status_code == 201
     back = world.ask("olga", "GET", f"/studies/heart/uploads/{found.json()['digest']}")
     assert back.content == data
-    assert back.headers["Privsketch-Signature"] == signed(key)["Privsketch-Signature"]
+    assert back.headers["Privsketch-Signature"] == signed(key, data)["Privsketch-Signature"]
 
 
 def test_a_closed_study_takes_nothing_new(world):
@@ -178,6 +182,23 @@ def test_a_member_revoked_on_the_way_is_refused(world):
         submit(world.store, member, "heart", sketch_of("north").to_bytes())
 
 
+def test_a_token_renewed_on_the_way_is_refused(world):
+    """Who stole one cannot begin an upload, be slow, and end it when the token is worth nothing."""
+    thief = find_member(world.store, "north")
+    renew_token(world.store, "north")
+    with pytest.raises(ps.PrivsketchError, match="token"):
+        submit(world.store, thief, "heart", sketch_of("north").to_bytes())
+    again = find_member(world.store, "north")
+    assert submit(world.store, again, "heart", sketch_of("north").to_bytes()).is_new
+
+
+def test_names_that_read_as_long_ones_fit(world):
+    """One letter may read as eighteen."""
+    assert world.push("north", sketch_of("\ufdfa" * 200).to_bytes()).status_code == 201
+    assert world.push("south", sketch_of("\ufdfa" * 200).to_bytes()).status_code == 409
+    assert world.ask("olga", "DELETE", "/studies/heart/members/a%00b").status_code == 404
+
+
 # ---------------------------------------------------------------- events
 
 
@@ -198,19 +219,59 @@ def test_clocks_that_go_back_do_not_bend_the_chain(world, monkeypatch):
         update(events).where(events.c.act == "uploaded").values(member="south"),
         events.delete().where(events.c.number == 3, events.c.study == "heart"),
         update(chains).where(chains.c.study == "heart").values(n_events=3),
-        update(uploads).values(content=b"else"),
-        update(uploads).values(number=1),
+        *(
+            update(uploads).where(uploads.c.member == "east").values(**value)
+            for value in (
+                {"content": b"else"},
+                {"number": 1},
+                {"member": "south"},
+                {"kind": "tally"},
+                {"whose": "south"},
+                {"n_bytes": 1},
+                {"at": 1},
+                {"signer": "0" * 32},
+                {"signature": b"else"},
+                {"signature": None},
+                {"aside_at": 1, "aside_because": "else"},
+            )
+        ),
+        claims.delete(),
+        roles.insert().values(study="heart", member="north", role="owner"),
+        roles.delete().where(roles.c.member == "south"),
+        *(
+            update(studies).values(**value)
+            for value in (
+                {"title": "else"},
+                {"design": sketch_of("x").design.to_bytes().replace(b'"dim": 2', b'"dim": 3')},
+                {"design": replace(DESIGN, n_components=3).to_bytes()},
+                {"fingerprint": "0" * 64},
+                {"closed_at": 5},
+                {"last_day": "2020-01-01"},
+                {"is_sealed": True},
+            )
+        ),
+        update(members).where(members.c.name == "north").values(makes_studies=True),
+        update(members)
+        .where(members.c.name == "east")
+        .values(key=ps.Key.generate("x").public.to_bytes()),
+        update(members).where(members.c.name == "south").values(revoked_at=None),
+        update(members).where(members.c.name == "south").values(token_hash="0" * 64),
+        update(members).where(members.c.name == "north").values(made_by="olga"),
+        members.insert().values(name="eve", alike="eve", makes_studies=True, made_at=0),
     ],
-    ids=range(7),
+    ids=itertools.count(),
 )
 def test_what_was_altered_shows(world, damage):
-    world.push("north", sketch_of("north").to_bytes())
-    world.push("south", sketch_of("south").to_bytes()) if "content" in str(damage) else None
+    key = ps.Key.generate("east")
+    world.add("east", "site", key=key.public)
+    data = sketch_of("east").to_bytes()
+    assert world.push("east", data, headers=signed(key, data)).status_code == 201
+    revoke_token(world.store, "south")
     assert verify_store(world.store).n_events == len(
         [1 for study in ("", "heart") for _ in events_of(world.store, study)]
     )
     with world.store.writing() as connection:
-        connection.execute(damage)
+        assert connection.execute(damage).rowcount != 0
     with pytest.raises(FileError):
         verify_store(world.store)
 

@@ -164,3 +164,18 @@ def test_chances_of_a_repeated_value_are_bounds(scale, n):
         assert chance * (1 - 1e-9) <= bound <= 1
         if scale >= 1:  # and close enough, for many numbers
             assert bound <= (10 * scale if kind == "cube" else 1.01) * chance
+
+
+def test_a_public_number_of_records_beyond_any_is_refused():
+    """Two such sketches would add up to a total that nobody can read."""
+    design = ps.Design.plan(
+        n_components=2,
+        domain=ps.Box(-1, 1, dim=2),
+        feature_map="cells",
+        budget=ps.Budget(1.0, 0, neighbours="replace"),
+        random_state=0,
+    )
+    sketch = ps.sketch(np.zeros((50, 2)), design, source="a")
+    ps.merge([sketch])
+    with pytest.raises(MergeError, match="beyond any"):
+        ps.merge([replace(sketch, exact_count=2**63)])

@@ -8,16 +8,18 @@ of tokens, names and sketches.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
-from sqlalchemy import insert, select
+from sqlalchemy import Connection, insert, select
 
 from privsketch.errors import AccessError
 from privsketch.formats import temporary_beside
-from privsketch.service.events import Verified, verify_store
 from privsketch.service.store.engine import Store
 from privsketch.service.store.tables import METADATA, chains
+from privsketch.service.verify import Verified, verify_store
 
+_SQLITE = b"SQLite format 3\0"
 _ROWS = 100  # at a time: uploads may be large
 
 
@@ -53,20 +55,39 @@ def restore(path: Path, store: Store) -> Verified:
     if not path.is_file():
         raise AccessError(f"{path}: no such file")
     with store.reading() as connection:
-        if connection.execute(select(chains.c.n_events)).scalars().first() != 0:
-            raise AccessError("store: something is there already; restore into an empty one")
-    source = Store(str(path))
+        _require_empty(connection)
+    temporary = temporary_beside(path.absolute())
+    beside = [temporary.with_name(temporary.name + ending) for ending in ("-wal", "-shm")]
     try:
-        verify_store(source)
-        _copy(source, store)
-        source.finish_file()
+        # A copy, which is brought up to date if it is of an earlier version: the backup stays.
+        with open(path, "rb") as stream:
+            if stream.read(len(_SQLITE)) != _SQLITE:  # which takes short files for new ones
+                raise AccessError(f"{path}: not a backup")
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        shutil.copyfile(path, temporary)
+        source = Store(str(temporary))
+        try:
+            verify_store(source)
+            _copy(source, store)
+        finally:
+            source.close()
+    except OSError as error:
+        raise AccessError(f"{path}: {error.strerror or 'cannot be read'}") from None
     finally:
-        source.close()
+        for file in (temporary, *beside):
+            file.unlink(missing_ok=True)
     return verify_store(store)
+
+
+def _require_empty(connection: Connection) -> None:
+    """Refuse a store in which anything has happened."""
+    if connection.execute(select(chains.c.n_events)).scalars().all() != [0]:
+        raise AccessError("store: something is there already; restore into an empty one")
 
 
 def _copy(source: Store, target: Store) -> None:
     with source.reading() as reader, target.writing() as writer:
+        _require_empty(writer)  # once more: the store may be served
         writer.execute(chains.delete())
         for table in METADATA.sorted_tables:
             rows = reader.execution_options(yield_per=_ROWS).execute(select(table)).mappings()

@@ -1,8 +1,9 @@
 """`push` and `pull`: files to a collector and back, with the standard library alone.
 
 A token goes to the address that was asked for and nowhere else: redirections are not followed, and
-without TLS only this machine is trusted. What comes back is a stranger's: sizes are bounded, bytes
-are compared with their digests, names of files are made here.
+without TLS only this machine is trusted, no proxy. What comes back is a stranger's: sizes and times
+are bounded, bytes are compared with their digests and with the chain of events, names of files are
+made here, from a list of kinds.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from email.message import Message
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from privsketch.errors import AccessError, CollectorError, FileError, ParameterError
 from privsketch.formats import (
@@ -28,6 +30,8 @@ from privsketch.formats import (
     MAX_VALUES,
     SKETCH_MAGIC,
     as_line,
+    document_content,
+    fingerprint,
     parse_json,
     read_file,
     write_file,
@@ -44,7 +48,14 @@ _TRIES = 3
 _STUDY = re.compile(r"(?P<base>.*)/studies/(?P<study>[a-z0-9][a-z0-9-]{0,59})/?", re.ASCII)
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _EVENTS_FILE = "events.json"
+_ASIDE = "set-aside"  # folder of what counts no more
 _PAGE = 1000  # events at a time
+_MAX_EVENTS = 1_000_000  # of a study: ten for each of 100,000 holders
+_KINDS = ("sketch", "card", "ballot", "checked", "tally", "void")  # of files, which name them
+_ANSWER_SECONDS = 60.0  # in which an answer must begin and end, and
+_ANSWER_RATE = 10_000.0  # bytes a second that a large one must bring beyond that
+_PART = 64 * 1024  # bytes at a time
+_MAX_REFUSAL = 64 * 1024  # bytes of an answer that refuses
 
 
 @dataclass(frozen=True)
@@ -89,15 +100,15 @@ class Client:
     """
 
     def __init__(self, url: str, token: str, *, allow_http: bool = False) -> None:
-        parts = urlsplit(url)
-        found = _STUDY.fullmatch(parts.path)
-        if parts.scheme not in ("http", "https") or not parts.hostname or found is None:
+        parts = _parts(url)
+        found = None if parts is None else _STUDY.fullmatch(parts.path)
+        if parts is None or parts.scheme not in ("http", "https") or found is None:
             raise ParameterError(
                 "url", as_line(url), "expected an address like https://host/studies/NAME"
             )
         if parts.username is not None or parts.query or parts.fragment:
             raise ParameterError("url: expected no name, password or question in it")
-        if parts.scheme == "http" and not allow_http and not _is_here(parts.hostname):
+        if parts.scheme == "http" and not allow_http and not _is_here(parts.hostname or ""):
             raise ParameterError(
                 "url: http would show your token to everybody on the way; use https, or "
                 "`allow_http=True` within a network that you trust"
@@ -109,7 +120,9 @@ class Client:
             f"{parts.scheme}://{parts.netloc}{found['base']}/api/v1/studies/{self.study}"
         )
         self._token = token
-        self._opener = urllib.request.build_opener(_NoRedirection())
+        # Without TLS a proxy would read the token.
+        proxies = urllib.request.ProxyHandler(None if parts.scheme == "https" else {})
+        self._opener = urllib.request.build_opener(_NoRedirection(), proxies)
 
     def call(
         self,
@@ -117,7 +130,7 @@ class Client:
         path: str = "",
         data: bytes | None = None,
         headers: dict[str, str] | None = None,
-    ) -> tuple[int, dict[str, str], bytes]:
+    ) -> tuple[int, Message, bytes]:
         """Status, headers and bytes of an answer; an error for a refusal.
 
         A request that was not answered is sent again: all of them may be.
@@ -131,14 +144,11 @@ class Client:
             )
             try:
                 with self._opener.open(request, timeout=_SECONDS) as answer:
-                    body = answer.read(_MAX_ANSWER + 1)
-                    if len(body) > _MAX_ANSWER:
-                        raise CollectorError("the answer is larger than any file", "answer")
-                    return answer.status, dict(answer.headers), body
+                    return answer.status, answer.headers, _read(answer)
             except urllib.error.HTTPError as error:
                 with error:
-                    raise _refusal(error.code, error.read(MAX_JSON_BYTES)) from None
-            except (OSError, http.client.HTTPException) as error:
+                    raise _refusal(error.code, _start_of(error)) from None
+            except (OSError, UnicodeError, http.client.HTTPException) as error:
                 reason = getattr(error, "reason", None) or error
                 words = as_line(str(getattr(reason, "strerror", None) or type(reason).__name__))
                 if turn == _TRIES - 1:
@@ -151,6 +161,8 @@ class Client:
     def call_json(self, path: str = "") -> Any:
         """What a collector tells, as JSON values."""
         body = self.call("GET", path)[2]
+        if len(body) > MAX_JSON_BYTES:
+            raise CollectorError("the answer is larger than any list", "answer")
         # Lists are no objects, which is what files of ours are.
         return parse_json(b'{"told":' + body + b"}", "answer of the collector")["told"]
 
@@ -186,7 +198,8 @@ def pull(client: Client, folder: Path) -> Pulled:
 
     A sealed study becomes a mailbox: a folder as `tally`, `join` and `study show` read it. Of an
     open one: its design, the total, and in `sketches` those that this member may see. Files that
-    are there already, with other bytes, are left alone and reported.
+    are there already, with other bytes, are left alone and reported; those that were set aside at
+    the collector are moved to `set-aside`.
     """
     facts = client.call_json()
     if not isinstance(facts, dict):
@@ -196,29 +209,24 @@ def pull(client: Client, folder: Path) -> Pulled:
     except OSError as error:
         raise AccessError(f"{folder}: {error.strerror or 'no folder can be made'}") from None
     keeper = _Keeper(folder)
-    chain = _pull_events(client, folder)
-    keeper.keep("design.json", client.call("GET", "/design")[2])
-    listed = client.call_json("/uploads")
-    if not isinstance(listed, list):
-        raise CollectorError("the collector does not list what it has", "answer")
-    known = {str(event.facts.get("digest")) for event in chain if event.act == "uploaded"}
+    chain, listed = _pull_lists(client, folder)
+    design = client.call("GET", "/design")[2]
+    _require_design(chain, design)
+    keeper.keep("design.json", design)
+    _put_aside(folder, chain)
     for one in listed:
-        digest, kind = str(one.get("digest")), str(one.get("kind"))
-        if not _HEX.fullmatch(digest) or digest not in known:
-            raise CollectorError("the collector lists a file that no event tells of", "answer")
-        name = _file_name(client.study, kind, str(one.get("whose")), str(one.get("signer")))
+        name = _file_name(client.study, one.kind, one.whose, one.signer)
         try:
-            _, headers, data = client.call("GET", f"/uploads/{quote(digest)}")
+            _, headers, data = client.call("GET", f"/uploads/{quote(one.digest)}")
         except CollectorError as error:
-            if error.refusal == "role" and kind == "sketch":  # somebody else's
+            if error.refusal == "role" and one.kind == "sketch":  # somebody else's
                 continue
             raise
-        if hashlib.sha256(data).hexdigest() != digest:
+        if hashlib.sha256(data).hexdigest() != one.digest:
             raise FileError(f"{name}: the bytes that came are not those of its digest")
-        kept = keeper.keep(name, data, digest)
-        if _SIGNATURE in headers and kind == "sketch":
-            signature = Signature.from_bytes(base64.b64decode(headers[_SIGNATURE]))
-            keeper.keep(f"{kept}.sig", signature.to_bytes())
+        kept = keeper.keep(name, data, one.digest)
+        if _SIGNATURE in headers and one.kind == "sketch":
+            keeper.keep(f"{kept}.sig", _signature(headers[_SIGNATURE]).to_bytes())
     if facts.get("is_sealed") is False:
         try:
             keeper.replace("total.sketch", client.call("GET", "/total")[2])
@@ -249,6 +257,8 @@ class _Keeper:
             stem, _, ending = name.rpartition(".")
             name = f"{stem}-{digest[:8]}.{ending}"
             path = self._folder / name
+            if path.exists() and read_file(path) != data:
+                raise AccessError(f"{path} exists, with other bytes; use another folder")
         self._write(path, data)
         return name
 
@@ -265,21 +275,89 @@ class _Keeper:
         self.written.append(path)
 
 
+@dataclass(frozen=True)
+class _Listed:
+    """A file that a collector says it has."""
+
+    digest: str
+    kind: str
+    whose: str
+    signer: str
+
+
+def _pull_lists(client: Client, folder: Path) -> tuple[list[Event], list[_Listed]]:
+    """The chain of a study and the files that count by it, all of which must be listed.
+
+    Something may happen between the two questions; then they are asked again.
+    """
+    for _ in range(_TRIES):
+        chain = _pull_events(client, folder)
+        told = client.call_json("/uploads")
+        if not isinstance(told, list) or not all(isinstance(one, dict) for one in told):
+            raise CollectorError("the collector does not list what it has", "answer")
+        names = ("digest", "kind", "whose", "signer")
+        listed = [_Listed(*(str(one.get(name)) for name in names)) for one in told]
+        if [one.digest for one in listed] == _counting(chain):
+            return chain, listed
+    raise CollectorError("the collector lists other files than events tell of", "answer")
+
+
+def _counting(chain: Iterable[Event]) -> list[str]:
+    """Digests of what was handed in and not set aside, in the order of events."""
+    found: dict[str, None] = {}
+    for event in chain:
+        digest = str(event.facts.get("digest"))
+        if event.act == "uploaded":
+            if not _HEX.fullmatch(digest):
+                raise CollectorError("an event tells of a file that can be none", "answer")
+            found[digest] = None
+        elif event.act == "set aside":
+            found.pop(digest, None)
+    return list(found)
+
+
+def _put_aside(folder: Path, chain: Iterable[Event]) -> None:
+    """Move files that count no more out of the way of commands which read the folder."""
+    uploaded = {str(event.facts.get("digest")) for event in chain if event.act == "uploaded"}
+    aside = uploaded - set(_counting(chain))
+    if not aside:
+        return
+    endings = ("*.card", "*.checked", "sketches/*.sketch")
+    for file in [file for ending in endings for file in sorted(folder.glob(ending))]:
+        if hashlib.sha256(read_file(file)).hexdigest() in aside:
+            for one in (file, file.with_name(f"{file.name}.sig")):
+                try:
+                    (folder / _ASIDE).mkdir(exist_ok=True)
+                    if one.exists():
+                        one.replace(folder / _ASIDE / one.name)
+                except OSError as error:
+                    raise AccessError(f"{one}: {error.strerror or 'cannot be moved'}") from None
+
+
+def _require_design(chain: Iterable[Event], data: bytes) -> None:
+    """Refuse a design that is not the one with which the study was made."""
+    made = [event.facts.get("design") for event in chain if event.act == "made study"]
+    if made != [fingerprint(document_content(data, "design", "design"))]:
+        raise CollectorError("the design is not the one that the study was made with", "answer")
+
+
 def _pull_events(client: Client, folder: Path) -> list[Event]:
     """The chain of a study, which must be whole, and go on from the one that lies there."""
     chain: list[Event] = []
     previous = START
     while True:
         told = client.call_json(f"/events?after={len(chain)}&limit={_PAGE}")
-        page = [_event(one) for one in told]
+        page = _events(told)
         previous = require_chain(client.study, page, previous=previous, after=len(chain))
         chain += page
         if len(page) < _PAGE:
             break
+        if len(chain) > _MAX_EVENTS:
+            raise CollectorError("more events than any study has", "answer")
     file = folder / _EVENTS_FILE
     if file.exists():
-        before = parse_json(b'{"told":' + read_file(file) + b"}", str(file))["told"]
-        if [_event(one) for one in before] != chain[: len(before)]:
+        before = _events(parse_json(b'{"told":' + read_file(file) + b"}", str(file))["told"])
+        if before != chain[: len(before)]:
             raise FileError(
                 f"{file}: the events at the collector are not those that were pulled before; its "
                 "history was altered, or the folder is that of another study"
@@ -287,11 +365,31 @@ def _pull_events(client: Client, folder: Path) -> list[Event]:
     return chain
 
 
+def _events(value: Any) -> list[Event]:
+    if not isinstance(value, list) or len(value) > 2 * _MAX_EVENTS:
+        raise FileError("events: expected a list")
+    return [_event(one) for one in value]
+
+
 def _event(value: Any) -> Event:
-    names = Event.__dataclass_fields__
-    if not isinstance(value, dict) or set(value) != set(names) or type(value["number"]) is not int:
+    fields = {"number": int, "at": int, "act": str, "facts": dict, "previous": str, "digest": str}
+    if (
+        not isinstance(value, dict)
+        or set(value) != {*fields, "member"}
+        or not all(type(value[name]) is kind for name, kind in fields.items())
+        or not (value["member"] is None or isinstance(value["member"], str))
+    ):
         raise FileError("events: unknown or missing fields")
     return Event(**value)
+
+
+def _signature(text: str) -> Signature:
+    try:
+        return Signature.from_bytes(base64.b64decode(text, validate=True))
+    except ValueError as error:
+        if isinstance(error, FileError):
+            raise
+        raise CollectorError("a signature that is none", "answer") from None
 
 
 def _file_name(study: str, kind: str, whose: str, signer: str) -> str:
@@ -300,7 +398,7 @@ def _file_name(study: str, kind: str, whose: str, signer: str) -> str:
         return f"{study}.{kind}"
     if kind == "accept" and re.fullmatch(r"[0-9a-f]{32}", signer, re.ASCII):
         return f"{study}.study.{signer[:16]}.sig"
-    if not re.fullmatch(r"[a-z]{1,10}", kind, re.ASCII):
+    if kind not in _KINDS:
         raise CollectorError("the collector lists a file of an unknown kind", "answer")
     safe = re.sub(r"[^A-Za-z0-9_.-]+", "-", whose).strip(".-")[:60] or "unnamed"
     return f"sketches/{safe}.sketch" if kind == "sketch" else f"{safe}.{kind}"
@@ -316,6 +414,39 @@ def _refusal(status: int, body: bytes) -> CollectorError:
         pass  # a proxy, perhaps
     text = as_line(message[:_MAX_MESSAGE]).replace("`", "'")
     return CollectorError(f"the collector refuses it ({status}): {text}", refusal)
+
+
+def _parts(url: str) -> SplitResult | None:
+    """Parts of an address that can be asked; None for others."""
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        return parts if is_whole and parts.path.isascii() else None
+    except ValueError:  # brackets, ports, letters that are no host's
+        return None
+
+
+def _read(answer: Any) -> bytes:
+    """All bytes of an answer, unless they are too many or too slow."""
+    began, parts, n_bytes = time.monotonic(), [], 0
+    while part := answer.read1(_PART):
+        parts.append(part)
+        n_bytes += len(part)
+        if n_bytes > _MAX_ANSWER:
+            raise CollectorError("the answer is larger than any file", "answer")
+        if time.monotonic() - began > _ANSWER_SECONDS + n_bytes / _ANSWER_RATE:
+            raise CollectorError("the answer took too long", "answer")
+    if getattr(answer, "length", None):  # fewer than were announced
+        raise http.client.IncompleteRead(b"", answer.length)
+    return b"".join(parts)
+
+
+def _start_of(error: urllib.error.HTTPError) -> bytes:
+    """What is said with a refusal, as far as it comes."""
+    try:
+        return error.read(_MAX_REFUSAL)
+    except (OSError, http.client.HTTPException):
+        return b""
 
 
 def _is_here(host: str) -> bool:

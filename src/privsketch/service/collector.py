@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
 from privsketch.service.settings import Settings
 from privsketch.service.store.engine import Store
-from privsketch.service.store.tables import events, members, studies, uploads
+from privsketch.service.store.tables import chains, events, members, studies, uploads
 from privsketch.service.totals import Totals
+
+_COUNTED_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -30,9 +34,23 @@ class Collector:
         self.store = store
         self.settings = Settings() if settings is None else settings
         self.totals = Totals(store)
+        self._counted: tuple[float, Counts] | None = None
+        self._counting = threading.Lock()
+
+    def require_store(self) -> None:
+        """Refuse if the store does not answer; the work of one row, whoever asks."""
+        with self.store.reading() as connection:
+            connection.execute(select(chains.c.study).limit(1)).first()
 
     def counts(self) -> Counts:
-        """Numbers for whoever watches it; none of them is of one study."""
+        """Numbers for whoever watches it, up to some seconds old; none of them is of one study."""
+        # Anybody may ask, and to count takes time that grows with what is there.
+        with self._counting:
+            if self._counted is None or time.monotonic() - self._counted[0] > _COUNTED_SECONDS:
+                self._counted = time.monotonic(), self._count()
+            return self._counted[1]
+
+    def _count(self) -> Counts:
         with self.store.reading() as connection:
             n_studies, n_members, n_events = (
                 connection.execute(select(func.count()).select_from(table)).scalar_one()

@@ -10,22 +10,22 @@ Times never go back within a chain, whatever clocks do.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
 
-from privsketch.errors import CollectorError, FileError
+from privsketch.errors import CollectorError
 from privsketch.formats import canonical_json
-from privsketch.service.chain import START, Event, digest_of, require_chain
+from privsketch.service.chain import START, Event, digest_of
 from privsketch.service.store.engine import Store
-from privsketch.service.store.tables import chains, events, uploads
+from privsketch.service.store.tables import chains, events
 
-UPLOADED = "uploaded"
+MADE_STUDY, CLOSED_STUDY = "made study", "closed study"
+GAVE_ROLES, TOOK_ROLES = "gave roles", "took roles"
+UPLOADED, SET_ASIDE = "uploaded", "set aside"
+MADE_MEMBER, RENEWED, REVOKED = "made member", "renewed token", "revoked token"
 # Made once: SQLAlchemy takes as long to build such a statement as to run it.
 _END = select(chains).where(chains.c.study == bindparam("chain")).with_for_update()
 _ADD = insert(events)
@@ -79,59 +79,11 @@ def events_of(
         .limit(n_events)
     )
     with store.reading() as connection:
-        return [_from_row(row) for row in connection.execute(query).mappings()]
+        return [event_of(row) for row in connection.execute(query).mappings()]
 
 
-@dataclass(frozen=True)
-class Verified:
-    """What a check of a store has seen, in numbers."""
-
-    n_chains: int
-    n_events: int
-    n_uploads: int
-
-
-def verify_store(store: Store) -> Verified:
-    """Check all chains, and that uploads are the bytes which events tell of; an error if not."""
-    n_events = n_uploads = 0
-    with store.reading() as connection:
-        ends = connection.execute(select(chains)).mappings().all()
-        for end in ends:
-            study = str(end["study"])
-            told: dict[str, int] = {}
-            seen = 0
-            query = select(events).where(events.c.study == study).order_by(events.c.number)
-            previous = START
-            for row in connection.execution_options(yield_per=500).execute(query).mappings():
-                event = _from_row(row)
-                previous = require_chain(study, [event], previous=previous, after=seen)
-                seen += 1
-                if event.act == UPLOADED:
-                    told[str(event.facts.get("digest"))] = event.number
-            if (seen, previous) != (end["n_events"], end["head"]):
-                raise FileError(f"events of {study or 'the collector'}: the end was cut off")
-            n_events += seen
-            for digest, number in _each_upload(connection, study):
-                if told.pop(digest, None) != number:
-                    raise FileError(f"study {study}: upload {digest[:16]} has no event, or another")
-                n_uploads += 1
-            if told:
-                raise FileError(f"study {study}: upload {next(iter(told))[:16]} is missing")
-    return Verified(len(ends), n_events, n_uploads)
-
-
-def _each_upload(connection: Connection, study: str) -> Iterator[tuple[str, int]]:
-    """Digests of uploads, computed again from their bytes, with the numbers of their events."""
-    query = select(uploads.c.digest, uploads.c.number, uploads.c.content).where(
-        uploads.c.study == study
-    )
-    for digest, number, content in connection.execution_options(yield_per=50).execute(query):
-        if hashlib.sha256(content).hexdigest() != digest:
-            raise FileError(f"study {study}: the bytes of upload {digest[:16]} were altered")
-        yield str(digest), int(number)
-
-
-def _from_row(row: RowMapping) -> Event:
+def event_of(row: RowMapping) -> Event:
+    """An event from its row."""
     facts = json.loads(row["facts"])
     return Event(
         row["number"], row["at"], row["member"], row["act"], facts, row["previous"], row["digest"]

@@ -11,13 +11,14 @@ every teller), or void.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from privsketch.errors import CollectorError, FileError, SignatureError, StudyError
-from privsketch.formats import MAX_JSON_BYTES
+from privsketch.formats import MAX_JSON_BYTES, fingerprint, parse_json
 from privsketch.noise.mechanism import REPLACED
 from privsketch.sealing.ballots import Ballot, shape_of
 from privsketch.sealing.cards import Card
@@ -28,6 +29,7 @@ from privsketch.sealing.study import SealedStudy
 from privsketch.sealing.tally import Tally
 from privsketch.service.members import Member
 from privsketch.service.studies import Study
+from privsketch.signing.documents import alike
 from privsketch.signing.envelope import OVERHEAD
 from privsketch.signing.signature import Signature, key_fingerprint
 
@@ -62,6 +64,7 @@ _ROLES = {
     "void": ("teller",),
 }
 _SMALL = 64 * 1024  # bytes of a card or a statement, and of what stands around words, from above
+_INDENTED = 2  # how much larger JSON is within other JSON, from above
 _LINE = 160  # bytes of a holder in a list, from above
 
 
@@ -72,7 +75,9 @@ class Kept:
     digest: str
     kind: str
     member: str
+    whose: str
     signer: str | None
+    n_bytes: int
     content: bytes | None
 
 
@@ -130,11 +135,15 @@ def require_state(study: Study, kept: Sequence[Kept], kind: str) -> None:
         raise CollectorError("a tally was published: the study is not void any more", "closed")
 
 
-def max_bytes(kept: Sequence[Kept], roles: Collection[str]) -> int:
+def max_bytes(study: Study, kept: Sequence[Kept], roles: Collection[str]) -> int:
     """How large a file can be whose turn it is."""
     sealed = sealed_study(kept)
     if sealed is None:
-        return MAX_JSON_BYTES if "owner" in roles else _SMALL
+        if "owner" not in roles:
+            return _SMALL
+        # A study file is the design and the cards, further to the right.
+        cards = sum(one.n_bytes for one in kept if one.kind == "card")
+        return min(_INDENTED * (len(study.design_bytes) + cards) + _SMALL, MAX_JSON_BYTES)
     state = state_of(kept)
     if state == "closed":
         return WORD_BYTES * sealed.n_words + _LINE * len(sealed.holders) + _SMALL
@@ -174,14 +183,23 @@ def _check_card(study: Study, kept: Sequence[Kept], member: Member, data: bytes)
     role = "site" if card.role == "holder" else "teller"
     member.require_role(study.name, role)
     signer = card.key.fingerprint
+    # No study could be made of two people who read alike.
+    others = [one for one in kept if one.kind == "card" and one.signer != signer]
+    if alike(card.name) in {alike(one.whose) for one in others}:
+        raise CollectorError("there is a card of somebody whose name reads alike", "conflict")
     own = (f"card:{role}:{signer}", f"card:{role}:member:{member.name}")
     return Checked("card", card.name, signer, own, (role,))
 
 
 def _check_study(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:
-    sealed = SealedStudy.from_bytes(data)
-    if sealed.design.fingerprint != study.design.fingerprint:
+    # Before it is read in earnest: what a design asks for may be large.
+    if fingerprint(parse_json(data, "study").get("design")) != study.design.fingerprint:
         raise StudyError("study: of another design than this one's")
+    sealed = SealedStudy.from_bytes(data)
+    there = {one.digest for one in kept if one.kind == "card"}
+    cards = (hashlib.sha256(card.to_bytes()) for card in (*sealed.holders, *sealed.tellers))
+    if not {one.hexdigest() for one in cards} <= there:
+        raise StudyError("study: it has cards that are not in this mailbox")
     return Checked("study", sealed.fingerprint, None, ("study",), ("owner",))
 
 
@@ -233,6 +251,9 @@ def _check_tally(study: Study, kept: Sequence[Kept], member: Member, data: bytes
         raise StudyError("tally: of another list than the one that is closed here")
     if found.sampler == REPLACED:
         raise StudyError("tally: its noise was replaced for a test")
+    order = [one.key.fingerprint for one in sealed.holders]
+    if [order[place] for place in found.holders] != list(chosen.ballots):
+        raise StudyError("tally: of other ballots than the list has")
     signer = card.key.fingerprint
     return Checked("tally", card.name, signer, (f"tally:{signer}",), ("teller",))
 

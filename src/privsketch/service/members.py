@@ -4,8 +4,8 @@ A token is 32 random bytes, shown once; only its SHA-256 is kept, which is enoug
 nobody can guess. A role is a member's in one study. Who is no member of a study cannot tell it
 from one that does not exist.
 
-An owner makes members of its own studies and may renew or revoke the tokens of those that it made,
-as long as they have no role in a study of somebody else.
+An owner makes members of its own studies, may revoke the tokens of those that it made, and renew
+them as long as they have no role in a study of somebody else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 
@@ -22,7 +22,16 @@ from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from privsketch.errors import CollectorError, ParameterError, require_one_of
-from privsketch.service.events import add_event, hold_chain, now
+from privsketch.service.events import (
+    GAVE_ROLES,
+    MADE_MEMBER,
+    RENEWED,
+    REVOKED,
+    TOOK_ROLES,
+    add_event,
+    hold_chain,
+    now,
+)
 from privsketch.service.store.engine import Store
 from privsketch.service.store.tables import COLLECTOR, members, roles
 from privsketch.signing.documents import alike, checked_name
@@ -47,6 +56,7 @@ class Member:
     key: PublicKey | None
     is_revoked: bool
     roles: dict[str, tuple[str, ...]]
+    token_hash: str | None = field(repr=False, default=None)
 
     def roles_in(self, study: str) -> tuple[str, ...]:
         """Their roles in a study."""
@@ -120,7 +130,10 @@ def find_member(store: Store, name: str) -> Member:
 
 def member_in(connection: Connection, name: str) -> Member:
     """The same within a transaction."""
-    found = _from_rows(connection.execute(_BY_NAME, {"member": name}).mappings().all())
+    # PostgreSQL has no texts with zeros in them, and SQLite none with halves of characters.
+    is_text = "\0" not in name and name.isprintable()
+    rows = connection.execute(_BY_NAME, {"member": name}).mappings().all() if is_text else ()
+    found = _from_rows(rows)
     if found is None:
         raise CollectorError("no member of this name", "unknown")
     return found
@@ -194,7 +207,7 @@ def add_member(
             )
             actor = None if by is None else by.name
             facts = {"member": name, "key": None if key is None else key.fingerprint}
-            add_event(connection, COLLECTOR, actor, "made member", makes=makes_studies, **facts)
+            add_event(connection, COLLECTOR, actor, MADE_MEMBER, makes=makes_studies, **facts)
             if study is not None:
                 _give(connection, study, name, chosen, actor)
     except IntegrityError:
@@ -230,7 +243,7 @@ def take_roles(store: Store, name: str, study: str, *, by: Member | None = None)
             raise CollectorError("the last owner of a study stays", "conflict")
         connection.execute(delete(roles).where(roles.c.study == study, roles.c.member == name))
         actor = None if by is None else by.name
-        add_event(connection, study, actor, "took roles", member=name, roles=list(own))
+        add_event(connection, study, actor, TOOK_ROLES, member=name, roles=list(own))
 
 
 def renew_token(store: Store, name: str, *, by: Member | None = None) -> str:
@@ -244,25 +257,25 @@ def renew_token(store: Store, name: str, *, by: Member | None = None) -> str:
             .values(token_hash=token_hash(token), revoked_at=None)
         )
         actor = None if by is None else by.name
-        add_event(connection, COLLECTOR, actor, "renewed token", member=name)
+        add_event(connection, COLLECTOR, actor, RENEWED, member=name)
     return token
 
 
 def revoke_token(store: Store, name: str, *, by: Member | None = None) -> None:
     """End what a member's token can do; what was handed in with it stays."""
     with store.writing() as connection:
-        _require_own(connection, name, by)
+        _require_own(connection, name, by, revoking=True)
         connection.execute(
             update(members).where(members.c.name == name).values(token_hash=None, revoked_at=now())
         )
         actor = None if by is None else by.name
-        add_event(connection, COLLECTOR, actor, "revoked token", member=name)
+        add_event(connection, COLLECTOR, actor, REVOKED, member=name)
 
 
 def require_still(connection: Connection, member: Member, study: str, *allowed: str) -> None:
-    """Refuse a member who was revoked, or lost a role, since the request began."""
+    """Refuse a member who lost its token, or a role, since the request began."""
     found = member_in(connection, member.name)
-    if found.is_revoked:
+    if found.is_revoked or found.token_hash != member.token_hash:
         raise CollectorError("no valid token", "token")
     found.require_role(study, *allowed)
 
@@ -281,17 +294,30 @@ def _require_owner(connection: Connection, study: str, by: Member | None) -> Non
         require_still(connection, by, study, "owner")
 
 
-def _require_own(connection: Connection, name: str, by: Member | None) -> None:
-    """Refuse owners of other studies than all those of a member, and members of somebody else."""
+def _require_own(
+    connection: Connection, name: str, by: Member | None, *, revoking: bool = False
+) -> None:
+    """Refuse owners of other studies than all those of a member, and members of somebody else.
+
+    To revoke, having made a member is enough: a role that somebody else gives it must not keep a
+    stolen token alive. Whether a member exists is not told to others.
+    """
     hold_chain(connection, COLLECTOR)
-    member = member_in(connection, name)
     if by is None:
+        member_in(connection, name)
         return
     owner = member_in(connection, by.name)
+    if owner.is_revoked or owner.token_hash != by.token_hash:
+        raise CollectorError("no valid token", "token")
     owned = {study for study, own in owner.roles.items() if "owner" in own}
-    if owner.is_revoked or member.made_by != by.name or not set(member.roles) <= owned:
+    try:
+        member = member_in(connection, name)
+        is_own = member.made_by == by.name and (revoking or set(member.roles) <= owned)
+    except CollectorError:
+        is_own = False
+    if not is_own:
         raise CollectorError(
-            "you did not make this member, or it has roles in studies of others; ask whoever runs "
+            "you made no such member, or it has roles in studies of others; ask whoever runs "
             "the collector",
             "role",
         )
@@ -303,7 +329,7 @@ def _give(
     if chosen:
         rows = [{"study": study, "member": name, "role": role} for role in chosen]
         connection.execute(insert(roles), rows)
-        add_event(connection, study, actor, "gave roles", member=name, roles=list(chosen))
+        add_event(connection, study, actor, GAVE_ROLES, member=name, roles=list(chosen))
 
 
 def _from_rows(rows: Sequence[RowMapping]) -> Member | None:
@@ -320,4 +346,12 @@ def _from_rows(rows: Sequence[RowMapping]) -> Member | None:
 def _made(row: RowMapping, own: dict[str, tuple[str, ...]]) -> Member:
     key = None if row["key"] is None else PublicKey.from_bytes(row["key"])
     is_revoked = row["revoked_at"] is not None
-    return Member(row["name"], row["makes_studies"], row["made_by"], key, is_revoked, own)
+    return Member(
+        row["name"],
+        row["makes_studies"],
+        row["made_by"],
+        key,
+        is_revoked,
+        own,
+        row["token_hash"],
+    )

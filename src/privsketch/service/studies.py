@@ -17,7 +17,14 @@ from sqlalchemy.exc import IntegrityError
 
 from privsketch.design.recipe import Design
 from privsketch.errors import CollectorError, FileError, ParameterError
-from privsketch.service.events import add_event, begin_chain, hold_chain, now
+from privsketch.service.events import (
+    CLOSED_STUDY,
+    MADE_STUDY,
+    add_event,
+    begin_chain,
+    hold_chain,
+    now,
+)
 from privsketch.service.members import Member, makers_only, member_in, no_access, require_still
 from privsketch.service.store.engine import Store
 from privsketch.service.store.tables import COLLECTOR, roles, studies
@@ -96,7 +103,9 @@ def make_study(
     try:
         with store.writing() as connection:
             member = member_in(connection, owner)
-            if by is not None and (member.is_revoked or not member.makes_studies):
+            if by is not None and (
+                member.is_revoked or not member.makes_studies or member.token_hash != by.token_hash
+            ):
                 raise CollectorError("no valid token", "token")
             begin_chain(connection, name)
             connection.execute(
@@ -115,13 +124,14 @@ def make_study(
                 connection,
                 name,
                 actor,
-                "made study",
+                MADE_STUDY,
+                title=words,
                 design=found.fingerprint,
                 sealed=sealed,
                 last_day=None if last_day is None else last_day.isoformat(),
                 owner=owner,
             )
-            add_event(connection, COLLECTOR, actor, "made study", study=name)
+            add_event(connection, COLLECTOR, actor, MADE_STUDY, study=name)
             return study_in(connection, name)
     except IntegrityError:
         raise CollectorError("a study has this name already", "conflict") from None
@@ -160,10 +170,10 @@ def close_study(store: Store, name: str, *, by: Member | None = None) -> Study:
         if study.is_sealed:
             raise CollectorError("a sealed study is closed by its closed list", "conflict")
         if study.closed_at is None:
+            event = add_event(connection, name, None if by is None else by.name, CLOSED_STUDY)
             connection.execute(
-                update(studies).where(studies.c.name == name).values(closed_at=now())
+                update(studies).where(studies.c.name == name).values(closed_at=event.at)
             )
-            add_event(connection, name, None if by is None else by.name, "closed study")
         return study_in(connection, name)
 
 

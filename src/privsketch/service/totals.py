@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import select
 
@@ -114,4 +114,4 @@ class Totals:
 
 
 def _sketch(study: Study, content: bytes) -> Sketch:
-    return replace(Sketch.from_bytes(content), design=study.design)
+    return Sketch.from_bytes(content, design=study.design)

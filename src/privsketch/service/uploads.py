@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from privsketch.errors import CollectorError, FileError, MergeError, SignatureError, StudyError
-from privsketch.formats import SKETCH_MAGIC, fingerprint, unpack_sketch
+from privsketch.formats import SKETCH_MAGIC
 from privsketch.receipt import INSECURE
 from privsketch.service import mailbox
-from privsketch.service.events import UPLOADED, add_event, hold_chain, now
+from privsketch.service.events import SET_ASIDE, UPLOADED, add_event, hold_chain
 from privsketch.service.mailbox import Checked, Kept
 from privsketch.service.members import Member, require_still
 from privsketch.service.store.engine import Store
@@ -34,6 +34,7 @@ from privsketch.sketching.sketch import Sketch
 
 SKETCH = "sketch"
 _FACTS = tuple(column for column in uploads.c if column.name not in ("study", "content"))
+_OF_KEPT = ("digest", "kind", "member", "whose", "signer", "n_bytes")
 _BY_DIGEST = (
     select(*_FACTS, events.c.digest.label("event_digest"))
     .join(events, (events.c.study == uploads.c.study) & (events.c.number == uploads.c.number))
@@ -42,12 +43,19 @@ _BY_DIGEST = (
 _OTHER_SITES = (
     select(members.c.alike)
     .join(roles, roles.c.member == members.c.name)
-    .where(roles.c.study == bindparam("in_study"), roles.c.role == "site")
+    .where(roles.c.study == bindparam("in_study"), roles.c.role.in_(("site", "teller")))
     .where(members.c.name != bindparam("own"), members.c.alike == bindparam("reads"))
+)
+_GIVE_WAY = delete(uploads).where(
+    uploads.c.study == bindparam("in_study"),
+    uploads.c.digest == bindparam("sha256"),
+    uploads.c.member != bindparam("own"),
+    uploads.c.aside_at.is_not(None),
 )
 _ADD, _ADD_CLAIMS = insert(uploads), insert(claims)
 MAX_SOURCE = 200  # characters
 MAX_REASON = 400
+REPLACED_BY_NEWER = "replaced by a newer one"
 _BESIDE_VALUES = 32 * 1024  # bytes of a sketch file that are neither values nor design, from above
 
 
@@ -95,7 +103,8 @@ def max_bytes(store: Store, member: Member, study: Study) -> int:
         n_values = design.n_values + design.dim + 1
         return 8 * n_values + len(study.design_bytes) + _BESIDE_VALUES
     with store.reading() as connection:
-        return mailbox.max_bytes(kept_in(connection, study.name), member.roles_in(study.name))
+        kept = kept_in(connection, study.name)
+        return mailbox.max_bytes(study, kept, member.roles_in(study.name))
 
 
 def submit(
@@ -105,25 +114,29 @@ def submit(
     digest = hashlib.sha256(data).hexdigest()
     with store.reading() as connection:
         member.require_role(name)
-        known = _acknowledged(connection, member, name, digest)
+        row = _row_of(connection, name, digest)
+        known = _acknowledged(row, member, name)
         if known is not None:
             return known
+        gives_way = row is not None
         study = study_in(connection, name)
         kept = kept_in(connection, name) if study.is_sealed else []
     if study.is_sealed:
+        if signature is not None:
+            raise SignatureError("signature: files of a sealed study hold their own")
         checked = mailbox.check_file(study, kept, member, data)
     else:
         checked = _check_sketch(study, member, data, signature)
     try:
         return store.write(
             lambda connection: _keep(
-                connection, member, name, digest, data, signature, checked, kept
+                connection, member, name, digest, data, signature, checked, kept, gives_way
             )
         )
     except IntegrityError:
         # Somebody was faster: perhaps the same member, with the same bytes.
         with store.reading() as connection:
-            known = _acknowledged(connection, member, name, digest)
+            known = _acknowledged(_row_of(connection, name, digest), member, name)
         if known is not None:
             return known
         raise _taken(checked) from None
@@ -138,20 +151,30 @@ def _keep(
     signature: bytes | None,
     checked: Checked,
     kept: Sequence[Kept],
+    gives_way: bool,
 ) -> Acknowledgement:
     """Write row, claims and event, if everything is still as it was checked."""
     hold_chain(connection, name)
     require_still(connection, member, name, *checked.roles)
     study = study_in(connection, name)
     if study.is_sealed:
-        if [one.digest for one in kept_in(connection, name)] != [one.digest for one in kept]:
-            mailbox.require_state(study, kept_in(connection, name), checked.kind)
+        there = kept_in(connection, name)
+        if there != list(kept):
+            # Ballots do not depend on each other, and are large.
+            if checked.kind == "ballot":
+                mailbox.require_state(study, there, checked.kind)
+            else:
+                checked = mailbox.check_file(study, there, member, data)
     elif study.is_over():
         raise closed()
-    elif _is_other_member(connection, member, name, checked.whose):
-        raise CollectorError("the source has the name of another member", "conflict")
+    if checked.kind in (SKETCH, "card") and _is_other_member(
+        connection, member, name, checked.whose
+    ):
+        raise CollectorError(f"the {checked.kind} has the name of another member", "conflict")
+    if gives_way:  # a copy that somebody else handed in, and that was set aside
+        connection.execute(_GIVE_WAY, {"in_study": name, "sha256": digest, "own": member.name})
     for one in checked.replaces:
-        _set_aside(connection, name, one, "replaced by a newer one")
+        _set_aside(connection, name, one, REPLACED_BY_NEWER, member.name)
     event = add_event(
         connection,
         name,
@@ -184,12 +207,14 @@ def _keep(
     )
 
 
-def _acknowledged(
-    connection: Connection, member: Member, name: str, digest: str
-) -> Acknowledgement | None:
-    """The answer to bytes that this member has handed in before; None if nobody has."""
-    row = connection.execute(_BY_DIGEST, {"in_study": name, "sha256": digest}).mappings().first()
-    if row is None:
+def _row_of(connection: Connection, name: str, digest: str) -> RowMapping | None:
+    found = connection.execute(_BY_DIGEST, {"in_study": name, "sha256": digest})
+    return found.mappings().first()
+
+
+def _acknowledged(row: RowMapping | None, member: Member, name: str) -> Acknowledgement | None:
+    """The answer to bytes that this member has handed in before; None if nobody's count."""
+    if row is None or (row["member"] != member.name and row["aside_at"] is not None):
         return None
     if row["member"] != member.name:
         raise CollectorError("another member has handed in the same bytes", "conflict")
@@ -198,7 +223,7 @@ def _acknowledged(
     return Acknowledgement(
         name,
         row["kind"],
-        digest,
+        row["digest"],
         row["n_bytes"],
         row["at"],
         row["number"],
@@ -236,11 +261,8 @@ def _check_sketch(
     if not data.startswith(SKETCH_MAGIC):
         raise CollectorError("not a sketch file; an open study takes nothing else", "kind")
     what = "sketch"
-    header, values = unpack_sketch(data, what)
-    if fingerprint(header.get("design")) != study.design.fingerprint:
-        raise MergeError(f"{what}: of another design than this study's, or of another budget")
-    # Only now is it parsed: what a design asks for may be large.
-    sketch = replace(Sketch.from_bytes(data, what), design=study.design)
+    # Nothing is made of a stranger's design: what one asks for may be large.
+    sketch = Sketch.from_bytes(data, what, design=study.design)
     if sketch.to_bytes() != data:
         raise FileError(f"{what}: not as privsketch writes it; the file was altered")
     if len(sketch.ids) != 1 or sketch.weights != (1,) or sketch.shared:
@@ -252,10 +274,15 @@ def _check_sketch(
         raise FileError(f"{what}: its source has a name that is too long, or cannot be shown")
     require_possible(sketch)
     signer = _signer(member, data, signature)
-    digest = hashlib.sha256(values.tobytes()).hexdigest()
-    own = (f"member:{member.name}", f"source:{alike(source)}")
+    digest = hashlib.sha256(sketch.values.tobytes()).hexdigest()
+    own = (f"member:{member.name}", f"source:{_short(alike(source))}")
     taken = (*own, f"release:{sketch.ids[0]}", f"values:{digest}")
     return Checked(SKETCH, source, signer, taken, ("site",))
+
+
+def _short(text: str) -> str:
+    """A text that fits its column; letters that read as many make long ones."""
+    return text if len(text) <= MAX_SOURCE else hashlib.sha256(text.encode()).hexdigest()
 
 
 def _signer(member: Member, data: bytes, signature: bytes | None) -> str | None:
@@ -333,16 +360,17 @@ def set_aside(store: Store, study: str, digest: str, because: str, *, by: Member
                 raise StudyError("of a sealed study only cards are set aside")
         elif found.is_over():
             raise closed()
-        actor = None if by is None else by.name
-        add_event(connection, study, actor, "set aside", digest=digest, because=because)
-        _set_aside(connection, study, digest, because)
+        _set_aside(connection, study, digest, because, None if by is None else by.name)
 
 
-def _set_aside(connection: Connection, study: str, digest: str, because: str) -> None:
+def _set_aside(
+    connection: Connection, study: str, digest: str, because: str, actor: str | None
+) -> None:
+    event = add_event(connection, study, actor, SET_ASIDE, digest=digest, because=because)
     connection.execute(
         update(uploads)
         .where(uploads.c.study == study, uploads.c.digest == digest)
-        .values(aside_at=now(), aside_because=because)
+        .values(aside_at=event.at, aside_because=because)
     )
     connection.execute(delete(claims).where(claims.c.study == study, claims.c.digest == digest))
 
@@ -350,7 +378,7 @@ def _set_aside(connection: Connection, study: str, digest: str, because: str) ->
 def kept_in(connection: Connection, study: str) -> list[Kept]:
     """What counts of a sealed study; bytes of the small files only, ballots stay where they are."""
     query = (
-        select(uploads.c.digest, uploads.c.kind, uploads.c.member, uploads.c.signer)
+        select(*(uploads.c[name] for name in _OF_KEPT))
         .where(uploads.c.study == study, uploads.c.aside_at.is_(None))
         .order_by(uploads.c.number)
     )
@@ -364,7 +392,16 @@ def kept_in(connection: Connection, study: str) -> list[Kept]:
         ).all()
     )
     return [
-        Kept(row.digest, row.kind, row.member, row.signer, contents.get(row.digest)) for row in rows
+        Kept(
+            row.digest,
+            row.kind,
+            row.member,
+            row.whose,
+            row.signer,
+            row.n_bytes,
+            contents.get(row.digest),
+        )
+        for row in rows
     ]
 
 

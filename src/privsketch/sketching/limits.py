@@ -57,10 +57,10 @@ def why_impossible(sketch: Sketch) -> str | None:
         least = (values[-1] - count_reach) / noise.count_weight
         if most < 0:
             return "its number of records is below zero, beyond what noise does"
-        if least > MAX_RECORDS * float(sum(sketch.weights)):
-            return "its number of records is beyond any"
     elif sketch.exact_count is not None:
         most = least = float(sketch.exact_count)
+    if least > MAX_RECORDS * float(sum(sketch.weights)):
+        return "its number of records is beyond any"
     low, high = _sum_bounds(design, values[: design.n_values], reach, most, max(least, 0.0))
     # Sums that ride on floats of 64 bits: a last digit is no proof of anything.
     slack = reach + 1e-9 * (np.abs(low) + np.abs(high)) + 1

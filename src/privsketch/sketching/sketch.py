@@ -19,12 +19,13 @@ from privsketch._typing import Integers
 from privsketch.design.recipe import Design
 from privsketch.drawing.axes import plot_axis
 from privsketch.drawing.moments import draw_cells, draw_moduli, draw_noise, draw_sizes
-from privsketch.errors import FileError, ParameterError
+from privsketch.errors import FileError, MergeError, ParameterError
 from privsketch.features.cells import axis_edges
 from privsketch.features.fixedpoint import RECORD_UNIT
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, ROUNDING_VARIANCE, moment_weights
 from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.formats import (
+    fingerprint,
     pack_sketch,
     read_file,
     reading,
@@ -337,12 +338,20 @@ class Sketch:
         return pack_sketch(header, self.values)
 
     @classmethod
-    def from_bytes(cls, data: bytes, what: str = "sketch") -> Sketch:
-        """The sketch from `to_bytes`; FileError for anything but a whole, intact one."""
+    def from_bytes(
+        cls, data: bytes, what: str = "sketch", *, design: Design | None = None
+    ) -> Sketch:
+        """The sketch from `to_bytes`; FileError for anything but a whole, intact one.
+
+        Where its `design` is known, another one is a MergeError, and it is not made again.
+        """
         header, values = unpack_sketch(data, what)
         names = ("design", "receipt", "ids", "sources", "exact_count", "weights", "shared")
         header = require_fields({"weights": [], "shared": [], **header}, names, what)
-        design = Design.from_json(header["design"], what)
+        if design is None:
+            design = Design.from_json(header["design"], what)
+        elif fingerprint(header["design"]) != design.fingerprint:
+            raise MergeError(f"{what}: of another design than this study's, or of another budget")
         with reading(what):
             receipt = receipt_from_json(header["receipt"])
         n_means = design.dim if design.mean == "released" else 0

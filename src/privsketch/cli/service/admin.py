@@ -302,7 +302,7 @@ def check_store(store: str) -> None:
     \b
     privsketch collector check
     """
-    from privsketch.service.events import verify_store
+    from privsketch.service.verify import verify_store
 
     with _opened(store) as found:
         seen = verify_store(found)

@@ -7,10 +7,11 @@ this process; those of PostgreSQL at the row of the chain that they add to (`ser
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,10 +23,10 @@ except ImportError:  # pragma: no cover - without the extra
     raise ParameterError(
         "a collector needs packages that are not installed; pip install 'privsketch[service]'"
     ) from None
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from privsketch.service.store.tables import VERSION
+from privsketch.service.store.tables import VERSION, chains, uploads
 
 _VERSIONS = "alembic_version"  # alembic's own table
 _FOLDER = Path(__file__).parent / "migrations"
@@ -68,10 +69,14 @@ class Store:
 
     def finish_file(self) -> None:
         """Leave one file of SQLite, with everything in it."""
-        with self._engine.connect() as connection:
-            raw = connection.connection.dbapi_connection
-            if raw is not None:
-                raw.cursor().execute("PRAGMA journal_mode = DELETE")
+        self._set_journal("DELETE")
+
+    def _set_journal(self, mode: str) -> None:
+        """How SQLite writes, which a file remembers."""
+        if self.is_sqlite:
+            with _as_ours(), self._engine.connect() as connection:
+                raw: Any = connection.connection.dbapi_connection
+                raw.cursor().execute(f"PRAGMA journal_mode = {mode}")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -116,10 +121,11 @@ class Store:
                 with connection.begin():
                     for job in jobs:
                         try:
-                            with connection.begin_nested():
+                            with _as_ours(), connection.begin_nested():
                                 job.result = job.work(connection)
                         except Exception as error:
                             job.error = error
+                            _require_transaction(connection)
         except BaseException as error:  # nothing of all that is on disk
             for job in jobs:
                 job.error = job.error or error
@@ -129,16 +135,22 @@ class Store:
             for job in jobs:
                 job.is_done = True
 
+    @staticmethod
+    def _version(connection: Connection) -> str | None:
+        query = f"SELECT version_num FROM {_VERSIONS}"  # noqa: S608 - alembic's own table
+        found = connection.exec_driver_sql(query).scalar()
+        return None if found is None else str(found)
+
     def _bring_up_to_date(self) -> None:
         """Make tables, or change those of an earlier version; refused if they are of a later."""
         with self.reading() as connection:
-            there = sqlalchemy.inspect(connection).get_table_names()
-            if _VERSIONS in there:
-                found = connection.exec_driver_sql(f"SELECT version_num FROM {_VERSIONS}").scalar()  # noqa: S608
-                if found == VERSION:
-                    return
-            elif there:
+            there = set(sqlalchemy.inspect(connection).get_table_names())
+            if there and not {_VERSIONS, chains.name, uploads.name} <= there:
                 raise AccessError("store: a database of something else")
+            is_current = bool(there) and self._version(connection) == VERSION
+        self._set_journal("WAL")  # only now: a database of something else stays as it is
+        if is_current:
+            return
         # Here: a restart does without, and takes less time.
         from alembic import command
         from alembic.config import Config
@@ -161,14 +173,15 @@ def _opened(place: str) -> tuple[bool, Engine]:
         folder = Path(place).absolute().parent
         if not folder.is_dir():
             raise AccessError(f"store: no folder {folder}")
-        place = f"sqlite:///{Path(place).absolute()}"
     try:
-        url = make_url(place)
+        url = _url_of(place)
         if url.get_backend_name() == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
         elif url.get_backend_name() != "sqlite" or not url.database:
             raise ParameterError("store: expected a file, or a URL of SQLite or PostgreSQL")
         is_sqlite = url.get_backend_name() == "sqlite"
+        if is_sqlite:
+            _make_private(str(url.database))
         engine = create_engine(url, pool_size=_POOL, max_overflow=2 * _POOL, hide_parameters=True)
     except ArgumentError:  # which would show the URL, with its password
         raise ParameterError("store: not a URL of a database") from None
@@ -178,12 +191,24 @@ def _opened(place: str) -> tuple[bool, Engine]:
     return is_sqlite, engine
 
 
+def _url_of(place: str) -> URL:
+    """A file by its own name, whatever is in it; else a URL."""
+    if "://" not in place:
+        return URL.create("sqlite", database=str(Path(place).absolute()))
+    return make_url(place)
+
+
+def _make_private(file: str) -> None:
+    """Make the file of a new store one that nobody else reads; SQLite's others beside it follow."""
+    with suppress(OSError):  # it is there, or SQLite will say what is wrong
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
 def _prepare_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # the driver begins nothing by itself
     cursor = connection.cursor()
     for name, value in (
         ("busy_timeout", _BUSY_SECONDS * 1000),
-        ("journal_mode", "WAL"),
         ("synchronous", "FULL"),
         ("foreign_keys", "ON"),
         ("trusted_schema", "OFF"),
@@ -196,6 +221,16 @@ def _begin_sqlite(connection: Connection) -> None:
     # A reader that becomes a writer could find that somebody else has written in between.
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _require_transaction(connection: Connection) -> None:
+    """Refuse to go on where SQLite has ended a transaction by itself, as when a disk is full.
+
+    What others did in it is undone, and a commit would be silent about that.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    if not raw.in_transaction:
+        raise CollectorError("store: the database undid a transaction", "storage")
 
 
 def _prepare_postgresql(connection: Any, _: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Annotated
 
 from fastapi import Depends, Path, Request
@@ -12,9 +13,10 @@ from privsketch.errors import CollectorError
 from privsketch.service.collector import Collector
 from privsketch.service.members import Member, authenticate
 from privsketch.service.settings import Settings
-from privsketch.service.web.limits import Buckets, Gate, too_large
+from privsketch.service.web.limits import Buckets, Gate, Room, too_large
 
 _BEARER = HTTPBearer(auto_error=False, description="The token that you were given.")
+_NETWORK_BITS = 64
 StudyName = Annotated[str, Path(pattern=r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$", max_length=60)]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the bytes.")]
 
@@ -26,13 +28,9 @@ class Often:
         self._members = Buckets(settings.member_rate, settings.member_burst)
         self._strangers = Buckets(settings.failure_rate, settings.failure_burst)
 
-    def require_stranger(self, address: str) -> None:
-        """Refuse an address that has tried too many tokens."""
-        self._require(self._strangers.wait(address))
-
     def count_failure(self, address: str) -> None:
-        """Somebody at an address had no valid token."""
-        self._strangers.take(address)
+        """Somebody had no valid token; refuse to say so if that happens too often."""
+        self._require(self._strangers.take(_place(address)))
 
     def count_member(self, name: str) -> None:
         """Refuse a member who asks too often."""
@@ -42,6 +40,17 @@ class Often:
     def _require(wait: float) -> None:
         if wait > 0:
             raise CollectorError(f"too many requests; wait {wait:.0f} seconds or more", "often")
+
+
+def _place(address: str) -> str:
+    """Where somebody is: an address, or the network that one connection has of the newer ones."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(found.ipv4_mapped or ipaddress.ip_network((found, _NETWORK_BITS), strict=False))
+    return str(found)
 
 
 def collector_of(request: Request) -> Collector:
@@ -59,11 +68,11 @@ async def asking(
     """Whose token a request has."""
     often: Often = request.app.state.often
     address = "" if request.client is None else request.client.host
-    often.require_stranger(address)
     token = None if credentials is None else credentials.credentials
     try:
         member = await run_in_threadpool(authenticate, collector_of(request).store, token)
     except CollectorError as error:
+        # Members are let in from whatever address: others there may be strangers.
         if error.refusal == "token":
             often.count_failure(address)
         raise
@@ -75,14 +84,16 @@ Asking = Annotated[Member, Depends(asking)]
 Here = Annotated[Collector, Depends(collector_of)]
 
 
-async def read_file_body(request: Request, max_bytes: int) -> bytes:
+async def read_file_body(request: Request, member: Member, max_bytes: int) -> bytes:
     """All bytes of a file in a body, none of which is read if they are said to be too many."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/octet-stream":
         raise CollectorError("files are of type application/octet-stream", "kind")
-    stated = request.headers.get("content-length", "0")
+    stated = request.headers.get("content-length", str(max_bytes))
     if not (stated.isascii() and stated.isdigit()) or int(stated) > max_bytes:
         raise too_large(max_bytes)
     gate: Gate = request.scope["privsketch.gate"]
+    room: Room = request.app.state.room
+    gate.at_end.append(room.take(member.name, int(stated)))
     gate.max_bytes = max_bytes
     return await request.body()

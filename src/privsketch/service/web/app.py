@@ -14,7 +14,7 @@ from privsketch import __version__
 from privsketch.errors import CollectorError, PrivsketchError
 from privsketch.service.collector import Collector
 from privsketch.service.web.access import Often
-from privsketch.service.web.limits import STATUS, Guard
+from privsketch.service.web.limits import STATUS, Guard, Room
 from privsketch.service.web.routes import api, public
 
 _ABOUT = (
@@ -35,6 +35,7 @@ def make_app(collector: Collector) -> FastAPI:
         redoc_url=None,
     )
     app.state.collector, app.state.often = collector, Often(collector.settings)
+    app.state.room = Room(collector.settings)
     app.include_router(public)
     app.include_router(api)
     app.add_exception_handler(PrivsketchError, _refuse)

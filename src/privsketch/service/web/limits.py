@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,32 @@ class Buckets:
         return 0.0 if level >= 1 else (1 - level) / self._rate
 
 
+class Room:
+    """Memory for files on their way: so many bytes of all members, so many files of each."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._max_bytes, self._max_files = settings.max_body_bytes, settings.max_bodies
+        self._n_bytes = 0
+        self._n_files: Counter[str] = Counter()
+
+    def take(self, name: str, n_bytes: int) -> Callable[[], None]:
+        """Take room for a file of a member; what gives it back."""
+        # One that is larger than all room finds it empty at some time.
+        is_full = self._n_bytes > 0 and self._n_bytes + n_bytes > self._max_bytes
+        if is_full or self._n_files[name] >= self._max_files:
+            raise CollectorError("too many files at a time; try again in a while", "often")
+        self._n_bytes += n_bytes
+        self._n_files[name] += 1
+
+        def give_back() -> None:
+            self._n_bytes -= n_bytes
+            self._n_files[name] -= 1
+            if not self._n_files[name]:
+                del self._n_files[name]
+
+        return give_back
+
+
 class Gate:
     """A body on its way in, with what it may still bring, and by when."""
 
@@ -93,6 +119,7 @@ class Gate:
         self._began: float | None = None
         self._n_bytes, self._is_whole = 0, False
         self.max_bytes = MAX_SMALL
+        self.at_end: list[Callable[[], None]] = []
 
     async def receive(self) -> Message:
         """The next message; an error once there was too much, or it took too long."""
@@ -100,7 +127,8 @@ class Gate:
             return await self._receive()
         if self._began is None:
             self._began = time.monotonic()
-        allowed = self._settings.body_seconds + self.max_bytes / self._settings.body_rate
+        # By what has come: who may bring much does not thereby get time to bring little.
+        allowed = self._settings.body_seconds + self._n_bytes / self._settings.body_rate
         left = self._began + allowed - time.monotonic()
         try:
             message = await asyncio.wait_for(self._receive(), max(left, 0.001))
@@ -155,6 +183,8 @@ class Guard:
             if not status:
                 await send_error(answer, CollectorError("internal error", "answer"))
         finally:
+            for give_back in gate.at_end:
+                give_back()
             route = getattr(scope.get("route"), "path", "(no such page)")
             seconds = time.monotonic() - began
             LOGGER.info("%s %s %d %.0f ms", _method(scope), route, status, 1000 * seconds)
@@ -162,6 +192,9 @@ class Guard:
 
 def require_acceptable(headers: dict[bytes, bytes], method: str) -> None:
     """Refuse a body by what is said of it beforehand."""
+    if b"transfer-encoding" in headers and b"content-length" in headers:
+        # A proxy that believes the other one would see other requests.
+        raise CollectorError("a body has a length or comes in parts, not both", "size")
     if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"identity", b""):
         raise CollectorError("compressed bodies are not taken", "kind")
     has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"

@@ -12,7 +12,6 @@ from fastapi.concurrency import run_in_threadpool
 
 from privsketch import __version__
 from privsketch.errors import SignatureError
-from privsketch.formats import MAX_JSON_BYTES
 from privsketch.service import events, members, studies, uploads
 from privsketch.service.chain import Event
 from privsketch.service.progress import progress_of
@@ -32,6 +31,7 @@ from privsketch.signing.keys import PublicKey
 
 SIGNATURE_HEADER = "Privsketch-Signature"
 _FILE = "application/octet-stream"
+MAX_DESIGN = 8 * 2**20  # bytes of a design file, from above: thousands of columns with labels
 _WORDS = {
     401: "No valid token.",
     403: "Not allowed to this member, or no such study.",
@@ -80,7 +80,7 @@ api = APIRouter(prefix="/api/v1")
 @public.get("/health", responses={503: refusals()[503]})
 def health(here: Here) -> Health:
     """Whether the collector and its store answer."""
-    here.counts()
+    here.require_store()
     return Health(is_well=True, version=__version__)
 
 
@@ -144,7 +144,7 @@ async def make_study(
     """Make a study, which you then own. The body is a design file."""
     if not member.makes_studies:
         raise members.makers_only()
-    data = await read_file_body(request, MAX_JSON_BYTES)
+    data = await read_file_body(request, member, MAX_DESIGN)
 
     def work() -> Whole:
         made = studies.make_study(
@@ -263,7 +263,7 @@ async def hand_in(
         found = studies.find_study(here.store, study)
         return uploads.max_bytes(here.store, member, found)
 
-    data = await read_file_body(request, await run_in_threadpool(allowed))
+    data = await read_file_body(request, member, await run_in_threadpool(allowed))
     signed = None if signature is None else _decoded(signature)
     kept = await run_in_threadpool(uploads.submit, here.store, member, study, data, signed)
     response.status_code = 201 if kept.is_new else 200
@@ -357,14 +357,14 @@ async def take_roles(study: StudyName, name: MemberName, member: Asking, here: H
     await run_in_threadpool(members.take_roles, here.store, name, study, by=member)
 
 
-@api.post("/members/{name}/token", responses=refusals(404), tags=["members"])
+@api.post("/members/{name}/token", responses=refusals(), tags=["members"])
 async def renew_token(name: MemberName, member: Asking, here: Here) -> Given:
     """A new token for a member that you made; the old one is worth nothing."""
     token = await run_in_threadpool(members.renew_token, here.store, name, by=member)
     return Given(name=name, token=token)
 
 
-@api.delete("/members/{name}/token", status_code=204, responses=refusals(404), tags=["members"])
+@api.delete("/members/{name}/token", status_code=204, responses=refusals(), tags=["members"])
 async def revoke_token(name: MemberName, member: Asking, here: Here) -> None:
     """End what the token of a member that you made can do."""
     await run_in_threadpool(members.revoke_token, here.store, name, by=member)

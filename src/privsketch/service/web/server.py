@@ -14,6 +14,7 @@ import uvicorn
 from privsketch.errors import AccessError
 from privsketch.service.collector import Collector
 from privsketch.service.web.app import make_app
+from privsketch.service.web.connections import connections_of
 from privsketch.service.web.limits import LOGGER
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -64,8 +65,8 @@ def make_server(collector: Collector, *, proxies: str = "127.0.0.1") -> Server:
         proxy_headers=True,
         forwarded_allow_ips=proxies,
         server_header=False,
+        http=connections_of(collector.settings),
         limit_concurrency=collector.settings.max_requests,
-        timeout_keep_alive=15,
         timeout_graceful_shutdown=_STOP_SECONDS,
         h11_max_incomplete_event_size=32 * 1024,
         lifespan="off",
@@ -81,3 +82,4 @@ def log_to_standard_error() -> None:
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
     LOGGER.propagate = False
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # its words may be those of rows
