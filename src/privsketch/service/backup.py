@@ -16,7 +16,7 @@ from privsketch.errors import AccessError
 from privsketch.formats import temporary_beside
 from privsketch.service.events import Verified, verify_store
 from privsketch.service.store.engine import Store
-from privsketch.service.store.tables import METADATA, chains
+from privsketch.service.store.tables import METADATA, chains, sessions
 
 _ROWS = 100  # at a time: uploads may be large
 
@@ -69,6 +69,8 @@ def _copy(source: Store, target: Store) -> None:
     with source.reading() as reader, target.writing() as writer:
         writer.execute(chains.delete())
         for table in METADATA.sorted_tables:
+            if table is sessions:  # people sign in again
+                continue
             rows = reader.execution_options(yield_per=_ROWS).execute(select(table)).mappings()
             for part in rows.partitions():
                 writer.execute(insert(table), [dict(row) for row in part])
