@@ -82,6 +82,19 @@ def events_of(
         return [_from_row(row) for row in connection.execute(query).mappings()]
 
 
+def require_unbroken(store: Store, study: str) -> list[Event]:
+    """All events of a study; an error if one is missing or altered, or the end was cut off."""
+    with store.reading() as connection:
+        end = connection.execute(select(chains).where(chains.c.study == study)).mappings().one()
+        rows = connection.execute(
+            select(events).where(events.c.study == study).order_by(events.c.number)
+        )
+        found = [_from_row(row) for row in rows.mappings()]
+    if (len(found), require_chain(study, found)) != (end["n_events"], end["head"]):
+        raise FileError(f"events of {study}: the end was cut off")
+    return found
+
+
 @dataclass(frozen=True)
 class Verified:
     """What a check of a store has seen, in numbers."""

@@ -44,7 +44,7 @@ def _learned(total: Sketch, task: str, number: int | str | None) -> Any:
     import privsketch as ps
 
     if task == "kmeans":
-        return ps.learn_kmeans(total, number)  # type: ignore[arg-type]
+        return ps.learn_kmeans(total, number)
     if not isinstance(number, int | None):
         raise ParameterError("number", number, "expected a number; auto is for clusters")
     if task == "gaussian-mixture":

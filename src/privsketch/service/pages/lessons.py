@@ -128,7 +128,6 @@ class Lessons:
         asked = {"task": question.task, "number": question.number, "title": title}
         line = json.dumps({**asked, "lengths": [len(one) for one in sketches]}) + "\n"
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        environment.setdefault("MPLCONFIGDIR", os.devnull)  # a file system may be read-only
         environment.pop("PRIVSKETCH_STORE", None)
         try:
             process = subprocess.Popen(  # noqa: S603 (this program, with arguments of its own)
