@@ -16,6 +16,7 @@ from privsketch.service.pages.sheets import main_of, without_attributes
 from privsketch.sketching.sketch import Sketch
 
 COMPARE = "compare"
+_PICTURE = '<div class="scroll picture" tabindex="0" role="region" aria-label="Picture of sites">'
 
 
 def answer_to(question: dict[str, Any], sketches: list[Sketch]) -> dict[str, Any]:
@@ -36,7 +37,10 @@ def answer_to(question: dict[str, Any], sketches: list[Sketch]) -> dict[str, Any
         page = report_page(learned, total, title=title)
         model = learned.to_bytes().decode("utf-8")
         facts = _facts(learned)
-    body, sheet = without_attributes(main_of(page))
+    # The page around it has a heading of its own, and a picture scrolls by itself on a phone.
+    body, sheet = without_attributes(main_of(page).partition("</h1>")[2])
+    if task == COMPARE:
+        body = body.replace("<svg ", f"{_PICTURE}<svg ", 1).replace("</svg>", "</svg></div>", 1)
     return {"page": page, "body": body, "sheet": sheet, "model": model, "facts": facts}
 
 

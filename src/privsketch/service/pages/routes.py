@@ -200,7 +200,7 @@ async def sources(request: Request, study: StudyName, visit: Visiting, here: Her
         raise CollectorError("nobody can see single sites of a sealed study", "unknown")
     parts = () if head.total is None else head.total.parts
     lesson = lessons_of(request).look(Question(study, parts, COMPARE))
-    about = {"task": COMPARE, "number": "", "title": "Sites beside each other"}
+    about = {"task": COMPARE, "number": "", "title": "Sites compared"}
     return _lesson_page(request, visit, head, lesson, **about)
 
 

@@ -17,15 +17,15 @@ TASK_NAMES = {
 }
 # How far a study is: a tone of the style sheet, a word, a sentence.
 STATES = {
-    "open": ("go", "Open", "It takes sketches."),
+    "open": ("go", "Open", "The study takes sketches."),
     "closed": ("calm", "Closed", "No more sketches are taken; the total is final."),
     "enrolling": ("wait", "Enrolling", "Sites and tellers hand in their cards."),
     "frozen": ("wait", "Waiting for tellers", "The study file is there; tellers accept it."),
     "tallied": ("go", "Tallied", "All tellers have tallied: the total is there."),
-    "void": ("stop", "Void", "It ended without a total."),
+    "void": ("stop", "Void", "The study ended without a total."),
 }
 SEALED_STATES = {
-    "open": ("go", "Open", "It takes ballots."),
+    "open": ("go", "Open", "The study takes ballots."),
     "closed": ("wait", "Closed", "The list of ballots is closed; tellers tally it."),
 }
 VERDICTS = {"good": "go", "rough": "wait", "hopeless": "stop"}
