@@ -119,7 +119,7 @@ EXAMPLES = {
     ],
     "serve": [["--check", *STORE]],
     "collector add-member": [
-        ["rita", *STORE],
+        ["fresh", *STORE],
         ["max", "--makes-studies", "--token-file", "max.token", *STORE],
         ["rita", "--known", "--study", "heart", "--role", "reader", *STORE],
     ],
@@ -130,8 +130,8 @@ EXAMPLES = {
     "collector show": [STORE],
     "collector check": [STORE],
     "collector backup": [["all.backup", *STORE]],
-    "collector restore": [["all.backup", "--store", "restored.db"]],
-    "collector revoke": [["rita", *STORE]],
+    "collector restore": [["made.backup", "--store", "restored.db"]],
+    "collector revoke": [["rolf", *STORE]],
 }
 SLOW = ["demo"]
 ADDRESS = {}  # of studies at a collector that runs while these tests do
@@ -211,6 +211,9 @@ def make_collector():
     succeeded("collector", "add-study", "heart", "study.json", "--owner", "olga", *STORE)
     site = ["--study", "heart", "--role", "site", "--token-file", "north.token"]
     succeeded("collector", "add-member", "north", *site, *STORE)
+    for name in ("rita", "rolf"):
+        succeeded("collector", "add-member", name, *STORE)
+    succeeded("collector", "backup", "made.backup", *STORE)
 
 
 def make_sealed():
