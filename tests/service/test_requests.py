@@ -1,8 +1,8 @@
 """Requests that should not be: each gets its status, changes nothing, leaves no word in a log."""
 
 import json
-import re
 import logging
+import re
 import socket
 from urllib.parse import urlsplit
 
