@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-sealed test test-quick lint bench papers docs clean
+.PHONY: demo demo-sealed demo-collector test test-quick lint bench papers docs clean
 
 # Five hospitals, their sketches, a model and a report: half a minute.
 demo: $(VENV)/demo.done
@@ -14,6 +14,11 @@ demo: $(VENV)/demo.done
 demo-sealed: $(VENV)/sealed.done
 	rm -rf demo-sealed-output
 	$(RUN)/privsketch demo --sealed --output demo-sealed-output
+
+# The same hospitals with a service between them, and its pages: an open study, then a sealed one.
+demo-collector: $(VENV)/collector.done
+	rm -rf demo-collector-output
+	$(RUN)/privsketch demo --collector --output demo-collector-output
 
 # Everything that must hold, with the branches that quick tests cover, and the package as users get
 # it: about ten minutes on two cores. Counting branches of slow tests too would take four more.
@@ -59,9 +64,13 @@ $(VENV)/sealed.done: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP_INSTALL) -e ".[plot,sealed]"
 	touch $@ $(VENV)/demo.done
 
-$(VENV)/dev.done: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP_INSTALL) -e ".[dev]"
+$(VENV)/collector.done: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP_INSTALL) -e ".[plot,service]"
 	touch $@ $(VENV)/demo.done $(VENV)/sealed.done
 
+$(VENV)/dev.done: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP_INSTALL) -e ".[dev]"
+	touch $@ $(VENV)/demo.done $(VENV)/sealed.done $(VENV)/collector.done
+
 clean:
-	rm -rf $(VENV) .venv-peers demo-output demo-sealed-output papers-output
+	rm -rf $(VENV) .venv-peers demo-output demo-sealed-output demo-collector-output papers-output
