@@ -72,6 +72,9 @@ def test_one_at_a_time_stopped_in_time_and_not_too_many(make):
     assert "longer than 0.3 seconds" in waited(lessons, question(2)).error
     with pytest.raises(CollectorError, match="many models wait"):
         ask_for(lessons, 100)
+    other = Question("lungs", ("a",), "kmeans", 2)
+    lessons.ask(other, "t", [b"x"])  # one study does not keep others out
+    assert lessons.look(other).state == "waiting"
     with pytest.raises(CollectorError, match="too large"):
         lessons.ask(question(1, ("c",)), "t", [bytes(2**25)] * 3)
 

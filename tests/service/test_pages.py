@@ -199,6 +199,8 @@ def test_every_page_forbids_scripts_and_other_hosts(world, olga):
         assert "unsafe" not in policy
         assert "script-src" not in policy
         assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert answer.headers["x-frame-options"] == "DENY"
         assert "<script" not in answer.text
         assert not re.search(r"\son\w+=|\sstyle=|javascript:", answer.text)
         assert set(re.findall(r'(?:src|href|action)="(\w+:)?//', answer.text)) == set()

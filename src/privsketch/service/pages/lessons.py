@@ -27,6 +27,7 @@ MAX_NUMBER = 40  # of clusters or components
 MAX_AT_ONCE = 8  # questions of one form
 _MAX_KEPT = 64  # answers in memory
 _MAX_WAITING = 24
+_MAX_OF_STUDY = 10  # of these, so that one study does not keep others waiting
 _MAX_BYTES = 64 * 1024 * 1024  # of the sketches of a question
 _SECONDS = 300.0
 _COMMAND = (sys.executable, "-P", "-m", "privsketch.service.pages.learner")
@@ -91,7 +92,8 @@ class Lessons:
             known = self._kept.get(question)
             if self._is_closed or (known is not None and known.state != "failed"):
                 return
-            if len(self._waiting) >= _MAX_WAITING:
+            own = sum(one.study == question.study for one, _, _ in self._waiting)
+            if len(self._waiting) >= _MAX_WAITING or own >= _MAX_OF_STUDY:
                 raise CollectorError("many models wait to be learned; come again later", "often")
             self._kept[question] = Lesson("waiting")
             self._waiting.append((question, title, list(sketches)))

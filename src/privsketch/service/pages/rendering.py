@@ -89,7 +89,9 @@ def page(
         )
     )
     policy = _POLICY.format(sheet=f" {policy_digest(sheet)}" if sheet else "")
-    return HTMLResponse(text, status, headers={"Content-Security-Policy": policy})
+    # Without a referrer browsers do not say where a form comes from, either.
+    headers = {"Content-Security-Policy": policy, "Referrer-Policy": "same-origin"}
+    return HTMLResponse(text, status, headers=headers)
 
 
 def download(data: bytes, name: str, kind: str = "application/octet-stream") -> Response:
