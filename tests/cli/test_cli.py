@@ -41,6 +41,10 @@ COMMANDS = [
     "tally",
     "join",
     "rehearse",
+    "serve",
+    "push",
+    "pull",
+    "collector",
 ]
 DESIGN = {
     "-k": "2",
