@@ -7,6 +7,7 @@ Pages are saved as a browser would show them, and pictures of them where Chromiu
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -366,7 +367,9 @@ def _photographed(folder: Path) -> bool:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         return False
-    options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
+    options = ["--headless", "--disable-gpu", "--hide-scrollbars"]
+    if os.name == "posix" and os.geteuid() == 0:  # for root Chromium has no sandbox
+        options.append("--no-sandbox")
     done = []
     with spinner("pictures"):
         for page in sorted(folder.glob("*.html")):
