@@ -6,7 +6,7 @@ PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check 
 # Compiled code is kept: every worker of the tests, and every command they start, would compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-sealed test test-quick test-all coverage lint bench papers docs clean
+.PHONY: demo demo-sealed demo-collector test test-quick test-all coverage lint bench papers docs clean
 
 # Five hospitals, their sketches, a model and a report: half a minute.
 demo: $(VENV)/demo.done
@@ -16,6 +16,11 @@ demo: $(VENV)/demo.done
 demo-sealed: $(VENV)/sealed.done
 	rm -rf demo-sealed-output
 	$(RUN)/privsketch demo --sealed --output demo-sealed-output
+
+# The same hospitals with a service between them, and its pages: an open study, then a sealed one.
+demo-collector: $(VENV)/collector.done
+	rm -rf demo-collector-output
+	$(RUN)/privsketch demo --collector --output demo-collector-output
 
 # Everything that must hold, each kind of it, and the package as users get it.
 test: $(VENV)/dev.done lint
@@ -69,9 +74,13 @@ $(VENV)/sealed.done: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP_INSTALL) -e ".[plot,sealed]"
 	touch $@ $(VENV)/demo.done
 
-$(VENV)/dev.done: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP_INSTALL) -e ".[dev]"
+$(VENV)/collector.done: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP_INSTALL) -e ".[plot,service]"
 	touch $@ $(VENV)/demo.done $(VENV)/sealed.done
 
+$(VENV)/dev.done: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP_INSTALL) -e ".[dev]"
+	touch $@ $(VENV)/demo.done $(VENV)/sealed.done $(VENV)/collector.done
+
 clean:
-	rm -rf $(VENV) .venv-peers demo-output demo-sealed-output papers-output
+	rm -rf $(VENV) .venv-peers demo-output demo-sealed-output demo-collector-output papers-output

@@ -33,6 +33,7 @@ EXAMPLES = {
     "demo": [
         ["--records", 100, "-o", "demo"],
         ["--sealed", "--records", 300, "-o", "sealed"],
+        ["--collector", "--records", 300, "-o", "collector"],
     ],
     "schema draft": [["table.parquet", "-o", "draft.json"], ["one.csv", "-o", "one.json"]],
     "schema check": [["schema.json"], ["schema.json", "table.parquet"]],

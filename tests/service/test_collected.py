@@ -13,6 +13,7 @@ from sqlalchemy import select
 from privsketch.errors import AccessError, FileError, PrivsketchError
 from privsketch.service.backup import backup, restore
 from privsketch.service.events import add_event, events_of
+from privsketch.service.sessions import begin_session, member_of_session
 from privsketch.service.store import engine
 from privsketch.service.store.engine import Store
 from privsketch.service.store.tables import COLLECTOR, METADATA, VERSION, members, uploads
@@ -28,6 +29,31 @@ def test_migrations_make_the_tables_as_they_are_described(world):
     config = Config()
     config.set_main_option("script_location", str(engine._FOLDER))
     assert ScriptDirectory.from_config(config).get_current_head() == VERSION
+
+
+def test_a_store_without_sessions_gets_them_and_keeps_everything(world, place):
+    """One of version 1, as it is without the table that version 2 adds."""
+    world.push("north", sketch_of("north").to_bytes())
+    with world.store.writing() as connection:
+        connection.exec_driver_sql("DROP TABLE sessions")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '1'")
+    store = Store(place)
+    session = begin_session(store, world.tokens["north"])
+    assert member_of_session(store, session).name == "north"
+    assert verify_store(store).n_uploads == 1
+    with store.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    store.close()
+
+
+def test_backups_have_no_sessions(world, tmp_path):
+    session = begin_session(world.store, world.tokens["north"])
+    backup(world.store, tmp_path / "a.backup")
+    copy = Store(str(tmp_path / "a.backup"))
+    with pytest.raises(PrivsketchError, match="not signed in"):
+        member_of_session(copy, session)
+    copy.close()
+    assert member_of_session(world.store, session).name == "north"
 
 
 def test_tables_of_a_later_version_are_refused(world, place):

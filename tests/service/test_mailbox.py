@@ -13,6 +13,7 @@ from privsketch.service.verify import verify_store
 from tests.collector import World, serving
 from tests.commands import succeeded
 from tests.sealed import GAUSSIAN, People, cast, integers
+from tests.service.test_pages import Browser
 
 
 @pytest.fixture
@@ -118,6 +119,36 @@ def test_files_of_others_and_out_of_turn_are_refused(sealed, people):
     assert put(sealed, second, ballots[1].to_bytes()[:-1]) == 422
     assert put(sealed, second, GAUSSIAN.to_bytes()) == 415
     assert put(sealed, second, ballots[1].to_bytes() + bytes(200_000)) == 413
+
+
+def test_pages_say_what_is_expected_and_show_the_total_once_it_is_tallied(sealed, people):
+    olga = Browser(sealed, "olga")
+    page = "/studies/lungs"
+    assert "Enrol (privsketch enrol --accept-alone)" in olga.text(page)
+    study = opened(sealed, people)
+    text = olga.text(page)
+    assert "0 of 4 sites" in text
+    assert text.count("Seal your records") == 4
+    assert "There is no total yet" in olga.text(f"{page}/models")
+    assert olga.get(f"{page}/sources").status_code == 404
+    ballots = ballots_of(study, people)
+    first = Browser(sealed, people.holders[0].name)
+    file = {"file": ("own.ballot", ballots[0].to_bytes())}
+    assert first.post(f"{page}/uploads", files=file).headers["location"].endswith("handed-in")
+    assert "1 of 4 sites" in first.text(page)
+    for key, ballot in zip(people.holders[1:], ballots[1:], strict=True):
+        assert put(sealed, key.name, ballot) == 201
+    closed = people.closed(study, ballots)
+    assert put(sealed, "olga", closed) == 201
+    assert "Tally with your study key" in olga.text(page)
+    tallies = people.tallies(study, ballots, closed)
+    for key, tally in zip(people.tellers, tallies, strict=True):
+        assert put(sealed, key.name, tally) == 201
+    text = olga.text(page)
+    assert ">Tallied<" in text
+    assert "one of the 2 tellers is honest" in text
+    assert "Learn from the total" in olga.text(f"{page}/models")
+    assert olga.get(f"{page}/total.sketch").content == sealed.total(study="lungs").to_bytes()
 
 
 def test_a_study_is_void_before_the_first_tally(sealed, people):

@@ -120,9 +120,21 @@ def main() -> None:
     help="Patients of each of the five sites.",
 )
 @click.option("--sealed", is_flag=True, help="With the noise of one release among all five.")
+@click.option(
+    "--collector",
+    is_flag=True,
+    help="With a service between them, and its pages: open, then sealed.",
+)
 @JSON
-def demo(output: Path, records: int, sealed: bool) -> None:
+def demo(output: Path, records: int, sealed: bool, collector: bool) -> None:
     """Five hospitals, one study: schema, sketch, merge, learn, report."""
+    if collector:
+        if sealed:
+            raise click.UsageError("--collector shows an open study, and then a sealed one")
+        from privsketch.cli.service.demo import run_collector_demo
+
+        run_collector_demo(output, records)
+        return
     if sealed:
         from privsketch.cli.sealing.demo import run_sealed_demo
 

@@ -62,6 +62,7 @@ caption { text-align:left; color:var(--muted); font-size:13px; padding:4px 0; }
 .parts .d { background:rgba(var(--tone),calc(.6*var(--p))); print-color-adjust:exact;
         -webkit-print-color-adjust:exact; }
 small { color:var(--muted); font-size:12px; }
+.parts .h small,.parts .d small { color:var(--ink); }
 .scroll { overflow-x:auto; } pre { white-space:pre-wrap; overflow-wrap:anywhere;
         background:var(--soft); padding:12px; font-size:13px; }
 .dot { display:inline-block; width:10px; height:10px; border-radius:5px; margin-right:6px;

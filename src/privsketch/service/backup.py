@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert, select
 from privsketch.errors import AccessError
 from privsketch.formats import temporary_beside
 from privsketch.service.store.engine import Store
-from privsketch.service.store.tables import METADATA, chains
+from privsketch.service.store.tables import METADATA, chains, sessions
 from privsketch.service.verify import Verified, verify_store
 
 _SQLITE = b"SQLite format 3\0"
@@ -90,6 +90,8 @@ def _copy(source: Store, target: Store) -> None:
         _require_empty(writer)  # once more: the store may be served
         writer.execute(chains.delete())
         for table in METADATA.sorted_tables:
+            if table is sessions:  # people sign in again
+                continue
             rows = reader.execution_options(yield_per=_ROWS).execute(select(table)).mappings()
             for part in rows.partitions():
                 writer.execute(insert(table), [dict(row) for row in part])

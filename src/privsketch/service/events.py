@@ -16,9 +16,9 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
 
-from privsketch.errors import CollectorError
+from privsketch.errors import CollectorError, FileError
 from privsketch.formats import canonical_json
-from privsketch.service.chain import START, Event, digest_of
+from privsketch.service.chain import START, Event, digest_of, require_chain
 from privsketch.service.store.engine import Store
 from privsketch.service.store.tables import chains, events
 
@@ -80,6 +80,19 @@ def events_of(
     )
     with store.reading() as connection:
         return [event_of(row) for row in connection.execute(query).mappings()]
+
+
+def require_unbroken(store: Store, study: str) -> list[Event]:
+    """All events of a study; an error if one is missing or altered, or the end was cut off."""
+    with store.reading() as connection:
+        end = connection.execute(select(chains).where(chains.c.study == study)).mappings().one()
+        rows = connection.execute(
+            select(events).where(events.c.study == study).order_by(events.c.number)
+        )
+        found = [event_of(row) for row in rows.mappings()]
+    if (len(found), require_chain(study, found)) != (end["n_events"], end["head"]):
+        raise FileError(f"events of {study}: the end was cut off")
+    return found
 
 
 def event_of(row: RowMapping) -> Event:

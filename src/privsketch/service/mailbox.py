@@ -135,6 +135,11 @@ def require_state(study: Study, kept: Sequence[Kept], kind: str) -> None:
         raise CollectorError("a tally was published: the study is not void any more", "closed")
 
 
+def takes(state: str, roles: Collection[str]) -> bool:
+    """Whether a study in this state takes any file of somebody with these roles."""
+    return any(set(_ROLES[kind]) & set(roles) for kind in _TURNS[state])
+
+
 def max_bytes(study: Study, kept: Sequence[Kept], roles: Collection[str]) -> int:
     """How large a file can be whose turn it is."""
     sealed = sealed_study(kept)

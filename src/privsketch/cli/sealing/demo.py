@@ -50,18 +50,26 @@ class Person:
         self.name, self.folder = folder.name, folder
         folder.mkdir(parents=True, exist_ok=True)
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of their processes: nothing that whoever runs the demo has set for privsketch.
+
+        State is in a folder of their own.
+        """
+        others = {key: value for key, value in os.environ.items() if "PRIVSKETCH_" not in key}
+        state = str((self.folder / "state").resolve())
+        return {**others, "PRIVSKETCH_HOME": state, "PYTHONWARNINGS": "ignore"}
+
     def run(self, *arguments: object) -> str:
         """A command of theirs, in a process of its own; what it says."""
         command = [sys.executable, "-m", "privsketch", *map(str, arguments)]
-        environment = {
-            **os.environ,
-            "PRIVSKETCH_HOME": str((self.folder / "state").resolve()),
-            "PYTHONWARNINGS": "ignore",
-        }
-        for name in ("PRIVSKETCH_LEDGER", "PRIVSKETCH_DATASET", "PRIVSKETCH_PASSPHRASE_FILE"):
-            environment.pop(name, None)
         done = subprocess.run(  # noqa: S603 (this program, with arguments of its own)
-            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             told = done.stderr.strip().splitlines()

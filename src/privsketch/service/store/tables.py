@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 METADATA = MetaData()
-VERSION = "1"  # of the tables: the newest of the migrations
+VERSION = "2"  # of the tables: the newest of the migrations
 COLLECTOR = ""  # the name that events have which are of no study
 
 studies = Table(
@@ -109,4 +109,14 @@ events = Table(
     Column("facts", Text, nullable=False),
     Column("previous", String(64), nullable=False),
     Column("digest", String(64), nullable=False),
+)
+
+sessions = Table(
+    "sessions",
+    METADATA,
+    Column("session_hash", String(64), primary_key=True),
+    Column("member", String(100), ForeignKey("members.name"), nullable=False),
+    Column("token_hash", String(64), nullable=False),  # of the token that it began with
+    Column("ends_at", BigInteger, nullable=False),
+    Index("sessions_of_member", "member"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -13,6 +13,10 @@ from starlette.routing import Match
 from privsketch import __version__
 from privsketch.errors import CollectorError, PrivsketchError
 from privsketch.service.collector import Collector
+from privsketch.service.pages.forms import forms
+from privsketch.service.pages.lessons import Lessons
+from privsketch.service.pages.refusals import refused_page, wants_page
+from privsketch.service.pages.routes import pages
 from privsketch.service.web.access import Often
 from privsketch.service.web.limits import STATUS, Guard, Room
 from privsketch.service.web.routes import api, public
@@ -38,6 +42,9 @@ def make_app(collector: Collector) -> FastAPI:
     app.state.room = Room(collector.settings)
     app.include_router(public)
     app.include_router(api)
+    app.state.lessons = Lessons()
+    app.include_router(pages)
+    app.include_router(forms)
     app.add_exception_handler(PrivsketchError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
     app.add_exception_handler(HTTPException, _refuse_address)
@@ -45,7 +52,9 @@ def make_app(collector: Collector) -> FastAPI:
     return app
 
 
-def _answer(status: int, refusal: str, message: str) -> JSONResponse:
+def _answer(request: Request, status: int, refusal: str, message: str) -> Response:
+    if wants_page(request):
+        return refused_page(request, status, refusal, message)
     headers = {}
     if status == STATUS["token"]:
         headers["WWW-Authenticate"] = "Bearer"
@@ -57,29 +66,31 @@ def _answer(status: int, refusal: str, message: str) -> JSONResponse:
     return JSONResponse(content, status, headers=headers)
 
 
-async def _refuse(_: Request, error: Exception) -> JSONResponse:
+async def _refuse(request: Request, error: Exception) -> Response:
     """Errors of ours: what was handed in is refused, unless they say otherwise."""
     refusal = error.refusal if isinstance(error, CollectorError) else "content"
-    return _answer(STATUS.get(refusal, 500), refusal, str(error))
+    return _answer(request, STATUS.get(refusal, 500), refusal, str(error))
 
 
-async def _refuse_shape(_: Request, error: Exception) -> JSONResponse:
+async def _refuse_shape(request: Request, error: Exception) -> Response:
     """Parameters and objects of another shape; what was sent is not said again."""
     told = []
     if isinstance(error, RequestValidationError):
         told = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-    return _answer(STATUS["content"], "content", "; ".join(told[:5])[:1000])
+    return _answer(request, STATUS["content"], "content", "; ".join(told[:5])[:1000])
 
 
-async def _refuse_address(request: Request, error: Exception) -> JSONResponse:
+async def _refuse_address(request: Request, error: Exception) -> Response:
     """Addresses and methods that there are not, and bodies that were not read to their end."""
     if isinstance(error.__cause__, CollectorError):
         return await _refuse(request, error.__cause__)
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == HTTPStatus.BAD_REQUEST:  # what is no JSON at all
-        return _answer(STATUS["content"], "content", "the body cannot be read")
+        return _answer(request, STATUS["content"], "content", "the body cannot be read")
     names = {number: name for name, number in STATUS.items()}
-    answer = _answer(status, names.get(status, "address"), "there is nothing at this address")
+    answer = _answer(
+        request, status, names.get(status, "address"), "there is nothing at this address"
+    )
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         answer.headers["Allow"] = ", ".join(_methods_at(request))
     return answer

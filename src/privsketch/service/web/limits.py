@@ -29,7 +29,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LOGGER = logging.getLogger("privsketch.collector")
 MAX_HEADERS = 16 * 1024  # bytes
 MAX_SMALL = 64 * 1024  # bytes of a body that is no file
-TYPES = ("application/octet-stream", "application/json", "application/x-www-form-urlencoded")
+TYPES = ("application/octet-stream", "application/json")
+FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")  # of pages
 STATUS = {
     "token": 401,
     "role": 403,
@@ -53,8 +54,7 @@ _SECURITY = (
     (b"cache-control", b"no-store"),
     (
         b"content-security-policy",
-        b"default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-        b"form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        b"default-src 'none'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
     ),
 )
 
@@ -173,7 +173,7 @@ class Guard:
         try:
             if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADERS:
                 raise CollectorError(f"headers of more than {MAX_HEADERS} bytes", "headers")
-            require_acceptable(dict(scope["headers"]), scope["method"])
+            require_acceptable(dict(scope["headers"]), scope["method"], scope["path"])
             await self._app(scope, gate.receive, answer)
         except CollectorError as error:
             if not status:
@@ -190,7 +190,7 @@ class Guard:
             LOGGER.info("%s %s %d %.0f ms", _method(scope), route, status, 1000 * seconds)
 
 
-def require_acceptable(headers: dict[bytes, bytes], method: str) -> None:
+def require_acceptable(headers: dict[bytes, bytes], method: str, path: str) -> None:
     """Refuse a body by what is said of it beforehand."""
     if b"transfer-encoding" in headers and b"content-length" in headers:
         # A proxy that believes the other one would see other requests.
@@ -200,8 +200,9 @@ def require_acceptable(headers: dict[bytes, bytes], method: str) -> None:
     has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
     if has_body and method in ("POST", "PUT", "PATCH", "DELETE"):
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-        if kind.decode("latin-1") not in TYPES:
-            raise CollectorError(f"bodies are of type {TYPES[0]} or {TYPES[1]}", "kind")
+        taken = TYPES if path.startswith("/api/") else FORM_TYPES
+        if kind.decode("latin-1") not in taken:
+            raise CollectorError(f"bodies are of type {taken[0]} or {taken[1]}", "kind")
 
 
 async def send_error(send: Send, error: CollectorError) -> None:
