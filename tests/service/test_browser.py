@@ -189,7 +189,7 @@ def test_a_whole_visit(chromium, site):
         assert page.evaluate("document.activeElement.className") == "skip"
         page.get_by_label("Your token").fill(tokens["north"])
         page.keyboard.press("Enter")
-        assert page.url.endswith("/studies/heart")
+        page.wait_for_url(lambda address: address.endswith("/studies/heart") and "?" not in address)
         assert page.get_by_role("heading", level=1).inner_text() == TITLE
         assert page.get_by_text("Hand in your sketch").is_visible()
         assert page.get_by_text("2 of 3 sites").is_visible()
