@@ -5,8 +5,8 @@ import re
 import pytest
 
 import privsketch as ps
-from privsketch.service.verify import verify_store
 from privsketch.service.store.engine import Store
+from privsketch.service.verify import verify_store
 from tests.commands import DATA, USAGE, refused, succeeded
 
 
