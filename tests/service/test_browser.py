@@ -159,6 +159,9 @@ class Watched:
 
     def require_good(self, name):
         """Look at the page as it is: nothing wrong, nothing wider than the window."""
+        self.page.wait_for_function(
+            "document.readyState == 'complete' && document.querySelector('h1')"
+        )
         wide = self.page.evaluate("() => [document.documentElement.scrollWidth, window.innerWidth]")
         assert wide[0] <= wide[1], f"{name}: scrolls sideways"
         assert self.page.evaluate(CHECK) == [], name

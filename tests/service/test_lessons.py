@@ -15,7 +15,7 @@ from privsketch.service.pages.learner import answer_to
 from privsketch.service.pages.lessons import Lesson, Lessons, Question
 from privsketch.service.pages.sheets import without_attributes
 from tests.collector import sketch_of
-from tests.service.test_pages import Browser
+from tests.service.test_web_pages import Browser
 
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(60)")
 ANSWERS = (sys.executable, "-c", "import sys; sys.stdin.buffer.read(); print('{\"page\": 1}')")

@@ -13,7 +13,7 @@ from privsketch.service.verify import verify_store
 from tests.collector import World, serving
 from tests.commands import succeeded
 from tests.sealed import GAUSSIAN, People, cast, integers
-from tests.service.test_pages import Browser
+from tests.service.test_web_pages import Browser
 
 
 @pytest.fixture
