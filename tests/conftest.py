@@ -115,6 +115,15 @@ SLOW = {
     "tables/test_encoding.py::test_all_readers_give_the_records_of_the_oracle",
 }
 # Tests whose cases build on each other: all of them quick, or none.
+# What other tests have as well, of cases that take long.
+EXHAUSTIVE = {
+    "cli/test_json.py::test_every_command_answers_by_its_schema[demo-2]",
+    "service/test_browser.py::"
+    "test_every_page_is_good_on_a_desk_on_a_phone_and_in_the_dark[postgresql]",
+    "service/test_lessons.py::test_models_of_the_total_are_learned_and_shown[postgresql]",
+    "service/test_openapi.py::test_the_service_is_as_it_describes_itself[postgresql-north]",
+    "service/test_openapi.py::test_the_service_is_as_it_describes_itself[postgresql-olga]",
+}
 IN_ORDER = {"cli/test_json.py::test_every_command_answers_by_its_schema"}
 EVERY = 10  # of the cases of other tests that many give one quick one
 FEW = 2000  # of all tests: fewer are some that were asked for
@@ -129,7 +138,9 @@ def pytest_collection_modifyitems(items):
     """
     tests = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("exhaustive"):
+        known = item.nodeid.removeprefix("tests/") in EXHAUSTIVE
+        if known or item.get_closest_marker("exhaustive"):
+            item.add_marker("exhaustive")
             item.add_marker("slow")
         else:
             tests[item.nodeid.partition("[")[0]].append(item)
