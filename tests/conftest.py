@@ -114,7 +114,6 @@ SLOW = {
     "sketching/test_engines.py::test_names_of_tasks_are_random",
     "tables/test_encoding.py::test_all_readers_give_the_records_of_the_oracle",
 }
-# Tests whose cases build on each other: all of them quick, or none.
 # What other tests have as well, of cases that take long.
 EXHAUSTIVE = {
     "cli/test_json.py::test_every_command_answers_by_its_schema[demo-2]",
@@ -124,6 +123,7 @@ EXHAUSTIVE = {
     "service/test_openapi.py::test_the_service_is_as_it_describes_itself[postgresql-north]",
     "service/test_openapi.py::test_the_service_is_as_it_describes_itself[postgresql-olga]",
 }
+# Tests whose cases build on each other: all of them quick, or none.
 IN_ORDER = {"cli/test_json.py::test_every_command_answers_by_its_schema"}
 EVERY = 10  # of the cases of other tests that many give one quick one
 FEW = 2000  # of all tests: fewer are some that were asked for
