@@ -16,6 +16,12 @@ from privsketch.testing import exact_answer, replaced_noise, without_noise
 
 # Tests of which no case is quick, in files that do not say it themselves.
 SLOW = {
+    "cli/test_cluster.py::test_one_command_gives_a_model_and_a_report",
+    "clustering/test_choose.py::test_nothing_but_the_noise_knows_the_number_of_records",
+    "clustering/test_choose.py::test_the_receipt_has_the_budget",
+    "noise/sharing/test_sharing.py::test_noise_fits_at_every_turnout",
+    "sketching/test_engines.py::test_tables_that_are_already_on_the_cluster",
+    "service/test_requests.py::test_who_does_not_read_is_hung_up_on",
     "benchmarks/test_compare.py::test_a_method_that_refuses_a_cell_leaves_the_others",
     "benchmarks/test_compare.py::test_every_method_of_the_package_joins_in",
     "benchmarks/test_compare.py::test_what_has_its_row_is_not_run_again",
