@@ -417,6 +417,13 @@ class TestCellsAreTakenWhereWavesDrown:
     def test_what_speaks_of_waves_gets_them(self, stated):
         assert self.planned(**stated).feature_map == "fourier"
 
+    @pytest.mark.parametrize("dim", [1, 2, 5])
+    def test_they_are_those_that_are_planned_by_name(self, dim):
+        study = {"domain": ps.Box(-1, 1, dim=dim), "budget": ps.Budget(0.03)}
+        chosen = self.planned(**study)
+        assert chosen.feature_map == "cells"
+        assert chosen == self.planned(**study, feature_map="cells")
+
     def test_a_schema_of_numbers_is_a_box_and_labels_are_not(self):
         numbers = [ps.Number("age", 0, 100), ps.Number("weight", 30, 150)]
         assert self.planned(domain=ps.Schema(numbers)).feature_map == "cells"

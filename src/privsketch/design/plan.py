@@ -150,28 +150,30 @@ def plan_design(
     if frequencies is not None and frequencies not in chosen_map.laws:
         known = ", ".join(map(repr, chosen_map.laws))
         raise ParameterError("frequencies", frequencies, f"expected one of {known}")
-    size = _public_size(
-        n_records, n_components, dim, n_features or largest, budget.epsilon, n_holders, noises
-    )
-    grid = partial(
+    common: dict[str, Any] = {
+        "task": task,
+        "n_components": n_components,
+        "domain": domain,
+        "budget": budget,
+        "masks": chosen_masks,
+        "mean": mean or "omitted",
+        "columns": names,
+        "schema": schema,
+        "n_holders": n_holders,
+        "sharing": shared,
+    }
+    facts = n_records, n_components, dim, largest, budget.epsilon, n_holders, noises
+    grid = partial(  # before the size of waves is chosen
         _plan_grid,
-        task=task,
-        n_components=n_components,
-        domain=domain,
-        budget=budget,
-        n_records=size,
+        **common,
+        n_records=_public_size(*facts),
         seed=random_state,
         size=n_features,
         noise=kind,
-        masks=chosen_masks,
         count=count_mode,
-        mean=mean or "omitted",
-        columns=names,
-        schema=schema,
-        n_holders=n_holders,
-        sharing=shared,
         noises=noises,
     )
+
     if chosen_map.name == "cells":
         if frequency_scale is not None:
             raise ParameterError("frequency_scale: cells have no scale; leave it out")
@@ -182,6 +184,9 @@ def plan_design(
         if n_features is None and chosen_masks.kept is not None:
             n_features = -(-largest // block) * block
         chosen_masks.checked(n_features or largest, block if n_features else 1)
+    size = _public_size(
+        n_records, n_components, dim, n_features or largest, budget.epsilon, n_holders, noises
+    )
     in_all = size * (n_holders or 1)
     is_smooth = schema is None or schema.is_smooth
     chosen = choose_size(
@@ -218,10 +223,7 @@ def plan_design(
             is_smooth=is_smooth,
         )
     planned = Design(
-        task=task,
-        n_components=n_components,
-        domain=domain,
-        budget=budget,
+        **common,
         feature_map=chosen_map.name,
         frequencies=draw_frequencies(
             domain,
@@ -235,12 +237,6 @@ def plan_design(
         noise=chosen.noise,
         count=chosen_count,
         n_records=size,
-        columns=names,
-        masks=chosen_masks,
-        mean=mean or "omitted",
-        schema=schema,
-        n_holders=n_holders,
-        sharing=shared,
     )
     return grid() if is_open and is_smooth and _is_for_cells(planned) else planned
 
