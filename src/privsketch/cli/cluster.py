@@ -20,10 +20,11 @@ from privsketch.cli.options import (
     NumberOrAuto,
     chosen_columns,
     domain_of,
-    file_options,
     ledger_options,
     stated_domain,
+    table_options,
     with_options,
+    with_unreadable,
 )
 from privsketch.cli.output import (
     note,
@@ -105,7 +106,7 @@ METHODS = {
     help="Public order of magnitude of the number of records; it is never taken from the files.",
 )
 @click.option("--columns", help="Columns that make a record, in order: a,b,c. All if left out.")
-@file_options
+@table_options
 @MISSING
 @THREADS
 @click.option(
@@ -174,6 +175,7 @@ def cluster(
         if not dry_run:
             _require_outputs(data, required_output(output), report, force)
         domain = stated_domain(box, ball, center, None, schema)
+        domain, written = with_unreadable(domain, written)
         stated = chosen_columns(columns, data)
         files = _record_files(data, stated, written, domain)
         study = _Study(

@@ -6,6 +6,7 @@ Only click is imported here, so that --help answers at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,29 @@ _FILES = (
         help="Of text files, like latin-1, cp1252 or utf-16.",
     ),
     click.option("--sheet", metavar="NAME", help="Of .xlsx files with more than one."),
+    click.option(
+        "--quotes/--no-quotes",
+        "quotes",
+        default=None,
+        help="Whether cells of text files may be quoted. Cells of .csv files may if nothing is "
+        "said; a .tsv file in which a cell begins with a quote is refused.",
+    ),
+)
+_RELEASED = (
+    click.option(
+        "--n-records",
+        "sheet_records",
+        type=int,
+        metavar="NUMBER",
+        help="Public number of records of an .xlsx sheet; needed for --neighbours replace and for "
+        "released rows.",
+    ),
+    click.option(
+        "--unreadable",
+        type=click.Choice(["error", "missing"]),
+        help="What to do with cells that cannot be read: stop with an error, or treat them as "
+        "missing values. What the schema says if left out, or an error.",
+    ),
 )
 MISSING = choice("--missing", ["error", "center"], help="Refuse missing values, or center them.")
 THREADS = click.option("--threads", "n_threads", type=int, help="All cores if left out.")
@@ -188,11 +212,36 @@ def file_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_written(**options: Any) -> None:
-        names = ("header", "delimiter", "decimal", "encoding", "sheet")
+        names = ("header", "delimiter", "decimal", "encoding", "sheet", "quotes")
         command(written={name: options.pop(name) for name in names}, **options)
 
     decorated: Callable[..., None] = with_options(*_FILES)(with_written)
     return decorated
+
+
+def table_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same, and what a release needs to know of a table beside that."""
+
+    @wraps(command)
+    def with_table(
+        *, written: dict[str, Any], sheet_records: int | None, unreadable: str | None, **rest: Any
+    ) -> None:
+        more = {"n_records": sheet_records, "unreadable": unreadable or "error"}
+        command(written={**written, **more}, **rest)
+
+    decorated: Callable[..., None] = file_options(with_options(*_RELEASED)(with_table))
+    return decorated
+
+
+def with_unreadable(
+    domain: Domain | Schema, written: dict[str, Any]
+) -> tuple[Domain | Schema, dict[str, Any]]:
+    """A domain, and how files are written: a schema says itself what becomes of such cells."""
+    from privsketch.schema.table import Schema
+
+    if not isinstance(domain, Schema) or written["unreadable"] == "error":
+        return domain, written
+    return replace(domain, unreadable="missing"), {**written, "unreadable": "error"}
 
 
 def study_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -17,10 +17,11 @@ from privsketch.cli.options import (
     choice,
     chosen_columns,
     domain_of,
-    file_options,
     ledger_options,
     listed_names,
     stated_domain,
+    table_options,
+    with_unreadable,
 )
 from privsketch.cli.output import (
     require_apart,
@@ -102,7 +103,7 @@ def _domain_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Columns that make a record, in order: a,b,c. All but the carried ones if left out, and "
     "all of them must be numeric.",
 )
-@file_options
+@table_options
 @click.option(
     "--carry",
     metavar="COLUMNS",
@@ -173,6 +174,7 @@ def release(
         from privsketch.tables.untyped.format import FileFormat
 
         domain = stated_domain(box, ball, center, None, schema)
+        domain, written = with_unreadable(domain, written)
         # Learn it before anything is released.
         if not dry_run:
             require_file(required_output(output), "a released table stands beside its receipt")
@@ -182,7 +184,12 @@ def release(
         if encoding is not None:
             require_rows(encoding)
         records = RecordFiles.of(
-            data, chosen_columns(columns, data), carried, FileFormat(**written), schema=encoding
+            data,
+            chosen_columns(columns, data),
+            carried,
+            FileFormat(**written),
+            schema=encoding,
+            neighbours="replace",
         )
         projection = ps.Projection.draw(domain_of(domain, records.dim), n_components, **choices)
         budget = ps.Budget(choices["epsilon"], choices["delta"], "replace")

@@ -17,8 +17,8 @@ from privsketch.cli.options import (
     THREADS,
     choice,
     chosen_columns,
-    file_options,
     ledger_options,
+    table_options,
 )
 from privsketch.cli.output import (
     require_apart,
@@ -52,7 +52,7 @@ _PERSONS = (
 @SOURCE
 @ledger_options
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
-@file_options
+@table_options
 @MISSING
 @THREADS
 @choice(

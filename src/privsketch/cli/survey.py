@@ -125,6 +125,11 @@ def design_or_schema(path: Path) -> Design | Schema:
     help="Where no column names persons: a public bound on their rows, taken on trust.",
 )
 @choice("--missing-person", ["error", "drop"], help="What is done with rows that name no person.")
+@choice(
+    "--unreadable",
+    ["error", "missing"],
+    help="What to do with cells that cannot be read: stop with an error, or treat them as missing.",
+)
 @click.option(
     "--max-outside",
     type=float,
@@ -202,7 +207,7 @@ def _end_dry_bounds(
     from privsketch.ledger.entry import cost_of_budget
     from privsketch.survey.bounds import doublings
 
-    names = ("person", "max_records", "rows_per_person", "missing_person")
+    names = ("person", "max_records", "rows_per_person", "missing_person", "unreadable")
     schema = doublings(columns, **{name: options[name] for name in names})
     budget = schema.charged(ps.Budget(epsilon, 0.0, neighbours))
     say(f"columns     {', '.join(schema.names)}\ncost        {budget.describe()}")

@@ -47,6 +47,7 @@ from privsketch.sketching.sketch import Sketch
 from privsketch.tables.files import expanded
 from privsketch.tables.kinds import OnSpark, kind_of
 from privsketch.tables.marks import Noter, noter_of
+from privsketch.tables.memory import Selection
 from privsketch.tables.persons import kept_rows
 from privsketch.tables.reading import chosen_columns, naming_columns, part_blocks, read_blocks
 from privsketch.tables.spill import KeptRows
@@ -184,8 +185,23 @@ class Run:
             missing_to_center=self.missing_to_center,
             schema=None if is_encoded else self.schema,
             noter=None if has_persons else self.noter,
-            **(self.reading() | ({"columns": None} if is_encoded else {})),
+            **(self.reading() | ({"columns": None, "format": PLAIN} if is_encoded else {})),
         )
+
+    def _chosen(
+        self, dim: int, columns: Sequence[str | int] | None, names: Sequence[str] | None
+    ) -> Selection:
+        """Which columns make a record, as the first pass reads them."""
+        chosen = chosen_columns(
+            dim,
+            columns,
+            names,
+            self.format,
+            self.schema,
+            neighbours=self.budget.neighbours,
+            to_center=self.missing_to_center,
+        )
+        return replace(chosen, noter=self.noter)
 
     def _records_on_spark(self) -> SparkRecords:
         """Records of a Spark DataFrame, those of persons the same ones in every pass."""
@@ -194,8 +210,7 @@ class Run:
 
             dim = len(self.domain.half_widths)
             names = self.names if self.schema is None else None
-            chosen = chosen_columns(dim, self.columns, names, self.format, self.schema)
-            chosen = replace(chosen, noter=self.noter)
+            chosen = self._chosen(dim, self.columns, names)
             with spark_records(self.data, chosen, again=True) as records:
                 self._on_spark = records
         return self._on_spark
@@ -204,8 +219,7 @@ class Run:
         """The records of persons that count, the same ones in every pass."""
         schema = self.schema
         if self._kept is None and schema is not None:
-            chosen = chosen_columns(schema.dim, self.columns, None, self.format, schema)
-            chosen = replace(chosen, noter=self.noter)
+            chosen = self._chosen(schema.dim, self.columns, None)
             tell = self.progress or (lambda name, count: None)
             tell(PERSONS, 0)
             blocks = part_blocks(
@@ -440,7 +454,7 @@ class Passes:
                 "records are read several times, and an iterator can be read once; give an array, "
                 "a table, paths, or a list of blocks"
             )
-        self.domain, self._neighbours = domain, neighbours
+        self.domain, self._neighbours, self._to_center = domain, neighbours, missing_to_center
         self._data, self._columns, self._format = data, columns, format
         self._schema, self._noter = schema, noter
         self._n_threads, self._progress = n_threads, progress
@@ -588,6 +602,8 @@ class Passes:
             format=self._format,
             schema=self._schema,
             noter=noter,
+            neighbours=self._neighbours,
+            to_center=self._to_center,
         )
 
     def quantised(self, block: npt.NDArray[Any]) -> Whole:

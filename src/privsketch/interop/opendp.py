@@ -165,7 +165,7 @@ def make_column(
         )
     if n_records is not None:
         n_records = require_count("n_records", n_records)
-    chosen = chosen_columns(1, [column], None)
+    chosen = chosen_columns(1, [column], None, neighbours=design.budget.neighbours)
     metric = _metric(design)
 
     def values(data: Any) -> Floats:

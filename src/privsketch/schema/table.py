@@ -49,8 +49,15 @@ class Schema:
         that more than one seldom helps.
     rows_per_person : int, optional
         Where no column names persons: a public bound on their rows, which is taken on trust.
-    missing_person : {"error", "drop"}
-        What is done with rows that name no person.
+    missing_person : {"error", "drop", "together"}
+        What is done with rows that name no person: refuse the table; leave them out (not under
+        neighbours="replace"); or take them for the rows of one person (under "replace" alone:
+        the row of theirs that counts would change with every person among them).
+    unreadable : {"error", "missing"}
+        What is done with a cell that cannot be read, such as text in a number, a date that is
+        none, or a line with a cell too many: refuse the table, or treat it as a missing value.
+        With "missing", and no other rule that is "error", nothing that one record says can stop
+        a release (`is_total`).
 
     Examples
     --------
@@ -71,6 +78,7 @@ class Schema:
     max_records: int = 1
     rows_per_person: int | None = None
     missing_person: str = "error"
+    unreadable: str = "error"
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, str | dict) or not isinstance(self.columns, Iterable):
@@ -111,11 +119,10 @@ class Schema:
             require_count(name, value, f"a whole number from 1 to {MAX_ROWS}")
             if value > MAX_ROWS:
                 raise ParameterError(name, value, f"expected a whole number from 1 to {MAX_ROWS}")
-        require_one_of("missing_person", self.missing_person, ("error", "drop"))
-        if self.person is None and (self.max_records > 1 or self.missing_person != "error"):
-            raise ParameterError(
-                "max_records, missing_person: they need `person=`, the column that names persons"
-            )
+        require_one_of("missing_person", self.missing_person, ("error", "drop", "together"))
+        require_one_of("unreadable", self.unreadable, ("error", "missing"))
+        if self.person is None and self.max_records > 1:
+            raise ParameterError("`max_records=` needs `person=`, the column that names persons")
         if self.person is not None and self.rows_per_person is not None:
             raise ParameterError(
                 "`rows_per_person=` is for tables without a column that names persons; with "
@@ -162,7 +169,36 @@ class Schema:
     def drops(self) -> bool:
         """Whether a record may be left out for what it says."""
         rules = {self.rule(column) for column in self.columns}
-        return "drop" in rules or self.missing_person == "drop"
+        return "drop" in rules or (self.person is not None and self.missing_person == "drop")
+
+    def stops(self) -> list[str]:
+        """Rules by which what one record says can stop a release, each with what would not."""
+        found = []
+        if self.unreadable == "error":
+            found.append("a cell that cannot be read stops it; `unreadable='missing'` would not")
+        strict = [column.name for column in self.columns if self.rule(column) == "error"]
+        if strict:
+            names = ", ".join(map(repr, strict[:6])) + (", ..." if len(strict) > 6 else "")
+            found.append(
+                f"a missing value of {names} stops it; `missing='drop'` would not, nor would "
+                "'center', 'category' or `fill=`"
+            )
+        if self.person is not None and self.missing_person == "error":
+            found.append(
+                "a row without a person stops it; `missing_person='drop'` would not, nor would "
+                "'together' under `neighbours='replace'`"
+            )
+        return found
+
+    @property
+    def is_total(self) -> bool:
+        """Whether nothing that is refused depends on a record."""
+        return not self.stops()
+
+    @property
+    def joins_unknown(self) -> bool:
+        """Whether rows that name no person are together the rows of one."""
+        return self.person is not None and self.missing_person == "together"
 
     @property
     def is_numeric(self) -> bool:
@@ -199,6 +235,11 @@ class Schema:
 
     def charged(self, budget: Budget) -> Budget:
         """The budget, for what this schema protects; refused where the two do not go together."""
+        if budget.neighbours == "add-remove" and self.joins_unknown:
+            raise ParameterError(
+                "`missing_person='together'` with `neighbours='add-remove'`: without one of the "
+                "persons who are not named, another row of theirs may count; use 'drop'"
+            )
         if budget.neighbours == "replace" and self.drops:
             raise ParameterError(
                 "`missing='drop'` with `neighbours='replace'`: the number of records is public "
@@ -217,12 +258,16 @@ class Schema:
         width = max(12, *(len(column.name) for column in self.columns))
         lines = [f"{column.name:<{width}} {column.describe()}" for column in self.columns]
         lines.append(f"{'missing':<{width}} {MISSING_WORDS[self.missing]}")
+        if self.unreadable == "missing":
+            lines.append(f"{'unreadable':<{width}} {_UNREADABLE_WORDS}")
         lines.append(f"{'unit':<{width}} {self.unit_words()}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         facts = [(column.name, column.describe()) for column in self.columns]
         rules = [("missing", MISSING_WORDS[self.missing]), ("unit", self.unit_words())]
+        if self.unreadable == "missing":
+            rules.insert(1, ("unreadable", _UNREADABLE_WORDS))
         return shown("Schema", [*facts, *rules])
 
     @property
@@ -232,7 +277,7 @@ class Schema:
         if self.person is None:
             return ", which is taken on trust"
         count = "one record" if self.max_records == 1 else f"up to {self.max_records} records"
-        others = "; rows without a person are left out" if self.missing_person == "drop" else ""
+        others = _WITHOUT_PERSON[self.missing_person]
         return f": {count} of each counts{others}"
 
     def unit_words(self) -> str:
@@ -296,7 +341,14 @@ _DEFAULTS: dict[str, Any] = {
     "max_records": 1,
     "rows_per_person": None,
     "missing_person": "error",
+    "unreadable": "error",
 }
+_WITHOUT_PERSON = {
+    "error": "",
+    "drop": "; rows without a person are left out",
+    "together": "; rows without a person are taken for those of one",
+}
+_UNREADABLE_WORDS = "cells that cannot be read are missing values"
 _DONE = {
     "error": "would have been refused",
     "drop": "such records were left out",

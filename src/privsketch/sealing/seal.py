@@ -67,7 +67,10 @@ def seal(
     decimal: str = ".",
     encoding: str = "utf-8",
     sheet: str | None = None,
+    quotes: bool | None = None,
+    n_records: int | None = None,
     missing: str = "error",
+    unreadable: str = "error",
     n_threads: int | None = None,
     engine: str | None = None,
     n_workers: int | None = None,
@@ -97,7 +100,9 @@ def seal(
     mailbox : path, optional
         A folder of ballots: one of this key is looked for there before anything is read. Another
         machine may have cast it, or this one before it was brought back from a backup.
-    max_epsilon, max_delta, columns, header, delimiter, decimal, encoding, sheet, missing
+    max_epsilon, max_delta, columns, header, delimiter, decimal, encoding, sheet, quotes
+        As for `sketch`.
+    n_records, missing, unreadable
         As for `sketch`.
     n_threads, engine, n_workers, scheduler, progress
         As for `sketch`.
@@ -137,7 +142,9 @@ def seal(
             design,
             engine=engine,
             columns=columns,
-            format=FileFormat(header, delimiter, decimal, encoding, sheet),
+            format=FileFormat(
+                header, delimiter, decimal, encoding, sheet, quotes, n_records, unreadable
+            ),
             missing_to_center=missing_to_center,
             n_threads=n_threads,
             n_workers=n_workers,

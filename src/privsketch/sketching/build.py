@@ -66,7 +66,10 @@ def sketch(
     decimal: str = ".",
     encoding: str = "utf-8",
     sheet: str | None = None,
+    quotes: bool | None = None,
+    n_records: int | None = None,
     missing: str = "error",
+    unreadable: str = "error",
     n_threads: int | None = None,
     engine: str | None = None,
     n_workers: int | None = None,
@@ -106,9 +109,18 @@ def sketch(
         Of text files: "utf-8", "latin-1", "utf-16", ...
     sheet : str, optional
         Of Excel workbooks; there must be just one if left out.
+    quotes : bool, optional
+        Whether a cell of a text file may be quoted, and then go on over several lines. If left out,
+        cells of .csv files may; a .tsv file in which a cell begins with a quote is refused.
+    n_records : int, optional
+        Public number of records of an Excel sheet, needed under `neighbours="replace"`: a sheet
+        does not store records without any value at its end.
     missing : {"error", "center"}
         What to do with missing or infinite values of a design without a schema, which says it
         itself: refuse, or put them at the center of the domain.
+    unreadable : {"error", "missing"}
+        What to do with cells that cannot be read, in a design without a schema, which says it
+        itself: refuse the table, or treat them as missing values.
     n_threads : int, optional
         As many as there are cores if left out. For engine "threads", and "cuda", where they
         copy records to the device.
@@ -154,7 +166,9 @@ def sketch(
             design,
             engine=engine,
             columns=columns,
-            format=FileFormat(header, delimiter, decimal, encoding, sheet),
+            format=FileFormat(
+                header, delimiter, decimal, encoding, sheet, quotes, n_records, unreadable
+            ),
             missing_to_center=missing_to_center,
             n_threads=n_threads,
             n_workers=n_workers,
@@ -210,7 +224,16 @@ def engine_sums(
         n_workers = require_count("n_workers", n_workers)
     schema = design.schema
     names = design.columns if schema is None else None
-    chosen = replace(chosen_columns(design.dim, columns, names, format, schema), noter=noter)
+    chosen = chosen_columns(
+        design.dim,
+        columns,
+        names,
+        format,
+        schema,
+        neighbours=design.budget.neighbours,
+        to_center=missing_to_center,
+    )
+    chosen = replace(chosen, noter=noter)
     work = Work(design, chosen, missing_to_center)
     with naming_columns(data, chosen):
         if engine == "pool":

@@ -176,6 +176,8 @@ def private_bounds(
     decimal: str = ".",
     encoding: str = "utf-8",
     sheet: str | None = None,
+    quotes: bool | None = None,
+    unreadable: str = "error",
     source: str | None = None,
     n_threads: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -208,8 +210,10 @@ def private_bounds(
         What is done with rows that name no person.
     max_outside : float
         Share of the values, by noisy counts, that bounds may leave out on purpose at their ends.
-    header, delimiter, decimal, encoding, sheet : optional
+    header, delimiter, decimal, encoding, sheet, quotes : optional
         How files are written, as in `sketch`.
+    unreadable : {"error", "missing"}
+        What to do with cells that cannot be read: refuse the table, or treat them as missing.
     source : str, optional
         Name of the set of records, for the receipt.
     n_threads : int, optional
@@ -243,9 +247,10 @@ def private_bounds(
         max_records=max_records,
         rows_per_person=rows_per_person,
         missing_person=missing_person,
+        unreadable=unreadable,
     )
     budget = schema.charged(Budget(epsilon, 0.0, neighbours))
-    format = FileFormat(header, delimiter, decimal, encoding, sheet)
+    format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes)
     source = None if source is None else checked_source(source)
     persons = () if person is None else (person,)
     chosen = Selection(schema.dim, (*chosen_names, *persons), None, format=format, schema=schema)
@@ -262,9 +267,9 @@ def private_bounds(
 _SHARE = "doublings"
 
 
-def doublings(columns: Sequence[str | int], **persons: Any) -> Schema:
-    """Columns of numbers of which doublings are counted; `persons` as in a schema."""
-    return Schema(tuple(_Doublings(str(name)) for name in _names(columns)), **persons)
+def doublings(columns: Sequence[str | int], **rules: Any) -> Schema:
+    """Columns of numbers of which doublings are counted; `rules` as in a schema."""
+    return Schema(tuple(_Doublings(str(name)) for name in _names(columns)), **rules)
 
 
 def _names(columns: Sequence[str | int]) -> list[str | int]:

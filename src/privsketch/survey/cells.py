@@ -12,7 +12,8 @@ from privsketch._typing import Floats
 from privsketch.schema.columns import Column, Cycle, Date, Number
 from privsketch.schema.labels import OTHER, Category, Flag
 from privsketch.survey.counts import ValueCounts
-from privsketch.tables.cells import Bits, looked_at, texts_of
+from privsketch.tables.cells import looked_at, texts_of
+from privsketch.tables.untyped.conversion import Bits
 
 # What a text that is no number looks like, the first that fits.
 _TEXTS = (

@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,13 @@ from privsketch.survey.cells import CellCounts
 from privsketch.survey.conversions import NARROW, looks_like
 from privsketch.survey.counts import PersonCounts, quantile
 from privsketch.survey.result import Check, ColumnCheck
-from privsketch.tables.cells import Bits, Raw
+from privsketch.tables.cells import Raw
 from privsketch.tables.encoding import filtered, persons_of
 from privsketch.tables.files import expanded, file_names
 from privsketch.tables.kinds import kind_of
 from privsketch.tables.memory import Selection
 from privsketch.tables.reading import checked_missing, read_cells
+from privsketch.tables.untyped.conversion import Bits
 from privsketch.tables.untyped.format import FileFormat
 
 
@@ -44,7 +46,10 @@ def check(
     decimal: str = ".",
     encoding: str = "utf-8",
     sheet: str | None = None,
+    quotes: bool | None = None,
+    n_records: int | None = None,
     missing: str = "error",
+    unreadable: str = "error",
     progress: Callable[[int], None] | None = None,
 ) -> Check:
     """Look at a table before anything is spent, for the eyes of its holder alone.
@@ -60,7 +65,9 @@ def check(
         See `privsketch.tables.reading`.
     design : Design, Schema, Box or Ball
         What the table should be.
-    columns, header, delimiter, decimal, encoding, sheet, missing : optional
+    columns, header, delimiter, decimal, encoding, sheet, quotes, n_records : optional
+        As in `sketch`.
+    missing, unreadable : optional
         As in `sketch`.
     progress : callable, optional
         Called with numbers of rows done.
@@ -77,8 +84,10 @@ def check(
     >>> found.columns[0].looks_like
     ('inches instead of centimetres',)
     """
-    format = FileFormat(header, delimiter, decimal, encoding, sheet)
+    format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes)
     schema, domain, names = _wanted(design, missing, columns)
+    if unreadable == "missing" and domain is not None:
+        schema = replace(schema, unreadable=unreadable)
     asked = names if columns is None else tuple(columns)
     look = _Look(schema, domain)
     named = () if asked is None else tuple(name for name in asked if isinstance(name, str))
@@ -101,6 +110,8 @@ def check(
                     progress(batch.num_rows)
         except RecordError as error:
             refusals.append(f"reading stopped after {look.n_rows:,} rows: {error}")
+    if n_records is not None and look.n_rows > n_records:
+        refusals.append(f"more rows than the stated number of records, {n_records:,}")
     return look.result(refusals)
 
 
@@ -195,7 +206,11 @@ class _Look:
         if not present:
             return None
         person = self._schema.person if self.has_person else None
-        raw = Schema(tuple(Raw(column.name, column) for column in present), person=person)
+        raw = Schema(
+            tuple(Raw(column.name, column) for column in present),
+            person=person,
+            unreadable=self._schema.unreadable,
+        )
         dim = len(present)
         if asked is None:
             return Selection(dim, None, None, format=format, schema=raw)
@@ -216,9 +231,11 @@ class _Look:
             if column.name in self.absent:
                 continue
             rows = self._cells[column.name].add(batch.column(column.name), decimal)
-            kept &= ~rows.wrong
-            if self._schema.rule(column) in ("drop", "error"):
+            rule = self._schema.rule(column)
+            if rule in ("drop", "error"):
                 kept &= ~rows.missing
+            if rule == "drop" or self._schema.unreadable == "error":
+                kept &= ~rows.wrong
             outside |= rows.outside
             points.append(rows.values)
         if isinstance(self._domain, Ball) and len(points) == len(self._schema.columns):
@@ -238,7 +255,9 @@ class _Look:
 
     def _add_persons(self, array: Any, kept: Bits) -> Bits:
         try:
-            persons, nobody = persons_of(array, str(self._schema.person), "table")
+            is_total = self._schema.unreadable == "missing"
+            name = str(self._schema.person)
+            persons, nobody = persons_of(array, name, "table", is_total=is_total)
         except RecordError as error:
             self._person_fault = str(error)
             return kept
@@ -325,9 +344,10 @@ class _Look:
         """Why a release would be refused for a column."""
         column = next(column for column in self._schema.columns if column.name == one.name)
         found = []
-        if one.n_wrong:
+        if one.n_wrong and self._schema.unreadable == "error":
             found.append(f"column {one.name!r}: {_FAULTS.get(one.kind, _FAULT)}")
-        if one.n_missing and self._schema.rule(column) == "error":
+        n_missing = one.n_missing + (one.n_wrong if self._schema.unreadable == "missing" else 0)
+        if n_missing and self._schema.rule(column) == "error":
             way = "missing='center'" if self._domain is not None else "missing='drop', or fill="
             found.append(f"column {one.name!r}: missing values; say what becomes of them: {way}")
         return found

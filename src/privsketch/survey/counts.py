@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats, Integers
-from privsketch.tables.cells import Bits
 from privsketch.tables.encoding import Persons
 from privsketch.tables.persons import Key, person_hashes
 from privsketch.tables.spill import Spill, Words
+from privsketch.tables.untyped.conversion import Bits
 
 _DROPPED_BITS = np.uint64(44)
 _CHUNK_ROWS = 2**20  # that are sorted together

@@ -7,11 +7,13 @@ Carried columns keep their values and their rows; those of CSV and of sheets are
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from privsketch._typing import Block
 from privsketch.errors import RecordError
 from privsketch.schema.table import Schema
 from privsketch.tables.encoding import encoded, require_kinds
@@ -25,9 +27,9 @@ from privsketch.tables.memory import (
     require_numeric,
     selected_names,
 )
-from privsketch.tables.reading import chosen_columns
+from privsketch.tables.reading import as_read, chosen_columns, filled_up
 from privsketch.tables.untyped.format import PLAIN, FileFormat
-from privsketch.tables.untyped.text import named_columns, text_columns
+from privsketch.tables.untyped.text import named_columns, numbered_columns, text_columns
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class RecordFiles:
         carry: Sequence[str] | None = (),
         format: FileFormat = PLAIN,
         schema: Schema | None = None,
+        *,
+        neighbours: str = "add-remove",
     ) -> RecordFiles:
         """Look at the schemas, and refuse files that do not fit.
 
@@ -59,6 +63,7 @@ class RecordFiles:
         _require_distinct(carry)
         schemas = {path: file_schema(path, format) for path in paths}
         chosen = _selection(schemas, columns, tuple(carry), format, schema)
+        chosen = replace(chosen, neighbours=neighbours)
         carried: Any = None
         for path, fields in schemas.items():
             if isinstance(fields, int):
@@ -67,7 +72,9 @@ class RecordFiles:
             kind = file_kind(path)
             if kind in UNTYPED:
                 of_line = text_columns if kind == "csv" else named_columns
-                names, _ = of_line(fields.names, path, chosen)
+                is_record = kind == "csv" and chosen.is_total and format.header is False
+                available = numbered_columns(chosen) if is_record else fields.names
+                names, _ = of_line(available, path, chosen)
             else:
                 names = selected_names(fields.names, chosen, str(path))
             _require_apart(names, chosen.carried)
@@ -109,14 +116,37 @@ class RecordFiles:
 
     def rows(self) -> Iterator[Rows]:
         """Blocks (n, dim) of records, each with an Arrow batch of what comes along, or None."""
-        for path in self.paths:
-            for block, batch in own_errors(self._encoded(path)):
-                yield block, None if batch is None else _plain(batch, self.carried)
+        chosen = as_read(list(self.paths), self.chosen)
+        rows: Iterator[Rows] = (
+            each for path in self.paths for each in own_errors(self._encoded(path, chosen))
+        )
+        if chosen.format.n_records is not None:
+            rows = self._filled_up(rows, chosen)
+        for block, batch in rows:
+            yield block, None if batch is None else _plain(batch, self.carried)
 
-    def _encoded(self, path: Path) -> Iterator[Rows]:
-        schema = self.chosen.schema
-        for block, batch in file_rows(path, self.chosen):
+    def _encoded(self, path: Path, chosen: Selection) -> Iterator[Rows]:
+        schema = chosen.schema
+        for block, batch in file_rows(path, chosen):
             yield block if schema is None else encoded(block, schema, str(path))[0], batch
+
+    def _filled_up(self, rows: Iterator[Rows], chosen: Selection) -> Iterator[Rows]:
+        """Nothing comes along with records of missing values at the end of a sheet."""
+        import pyarrow as pa
+
+        batches: deque[Any] = deque()
+
+        def blocks() -> Iterator[Block]:
+            for block, batch in rows:
+                batches.append(batch)
+                yield block
+
+        for block in filled_up(blocks(), chosen):
+            if batches or not self.chosen.carried:
+                yield block, batches.popleft() if batches else None
+            else:
+                nothing = [pa.nulls(len(block), field.type) for field in self.carried]
+                yield block, pa.RecordBatch.from_arrays(nothing, schema=self.carried)
 
 
 def _require_distinct(carry: Sequence[str]) -> None:
@@ -155,9 +185,10 @@ def _selection(
         width = next(iter(schemas.values()))
         return Selection(_some_columns(width), None, None, carry, format)
     first, fields = next(iter(named.items()))
-    if format.header is False and any(file_kind(path) == "excel" for path in named):
+    is_unknown = any(file_kind(path) == "excel" or format.unreadable == "missing" for path in named)
+    if format.header is False and is_unknown:
         raise RecordError(
-            f"{first}: how many columns a sheet without a header has is not stated; name them with "
+            f"{first}: how many columns a file without a header has is not stated; name them with "
             "`columns=[...]`, from 0"
         )
     for path, other in named.items():

@@ -24,14 +24,18 @@ from privsketch.errors import RecordError
 from privsketch.schema.columns import Column, Date, Rule
 from privsketch.schema.labels import NO_NUMBERS, Category, Flag, label_text
 from privsketch.tables.memory import as_floats, cell_number, is_missing_cell
-from privsketch.tables.untyped.text import MISSING_WORDS, NULLS
+from privsketch.tables.untyped.conversion import (
+    MISSING_WORDS,
+    Bits,
+    bits,
+    cast_texts,
+    numbers_in_text,
+)
 
-Bits = npt.NDArray[np.bool_]
 # Values (n,), and which cells cannot be read: None if all can.
 Parsed = tuple[Floats, Bits | None]
 _YES, _NO = ("1", "true", "yes", "t", "y"), ("0", "false", "no", "f", "n")
-# What Arrow may take for a number or a date; nothing else is one.
-_NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))$"
+# What Arrow may take for a date; nothing else is one.
 _DAY = r"^\d{4}-\d{2}-\d{2}([ T].*)?$"
 _ZONE = r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"  # behind a time of day
 # What a label may be in another spelling of: numbers, true and false.
@@ -53,11 +57,32 @@ class Raw(Column):
     fill: Any = None
 
 
-def values_of(column: Column, array: Any, what: str) -> Floats:
-    """Values (n,) of an Arrow array of cells; `what` names the table in errors."""
-    require_kind(column, array.type, what)
-    values, wrong = _parsed(column, array)
-    if wrong is not None:
+@dataclass(frozen=True)
+class Plain(Column):
+    """A number as it stands, without bounds: a column of a table that has no schema."""
+
+    KIND: ClassVar[str] = "number"
+    RULES: ClassVar[tuple[Any, ...]] = ("keep",)
+
+    name: str
+    weight: float = 1.0
+    missing: Any = "keep"
+    fill: Any = None
+
+    def encode(self, values: Floats) -> Floats:
+        """The same values; missing ones stay NaN."""
+        return values[np.newaxis]
+
+
+def values_of(column: Column, array: Any, what: str, *, unreadable: str = "error") -> Floats:
+    """Values (n,) of an Arrow array of cells; `what` names the table in errors.
+
+    Cells that cannot be read are an error, or NaN where `unreadable` is "missing".
+    """
+    is_total = unreadable == "missing"
+    require_kind(column, array.type, what, may_be_text=is_total)
+    values, wrong = _parsed(column, array, is_text=is_total)
+    if wrong is not None and not is_total:
         raise RecordError(f"{what}: column {column.name!r}{_fault(column)}")
     return values
 
@@ -72,20 +97,20 @@ def looked_at(column: Column, array: Any, *, decimal: str | None = None) -> Pars
     marked = None
     is_number = decimal is not None and not column.READS_TEXT
     if pa.types.is_struct(array.type) and array.type.names == [_CELL, _WRONG]:
-        marked, array = _bits(array.field(_WRONG)), array.field(_CELL)
+        marked, array = bits(array.field(_WRONG)), array.field(_CELL)
     try:
         if not is_number:
             require_kind(column, array.type, "")
     except RecordError:  # of a type that holds no such cells
-        return np.full(len(array), np.nan), _bits(array.is_valid())
-    found = _numbers_in_text(array, decimal or ".") if is_number else _parsed(column, array)
-    values, wrong = found
+        return np.full(len(array), np.nan), bits(array.is_valid())
+    values, wrong = _parsed(column, array, is_text=is_number, decimal=decimal or ".")
     if marked is None or not marked.any():
         return values, wrong
     return values, marked if wrong is None else marked | wrong
 
 
-def _parsed(column: Column, array: Any) -> Parsed:
+def _parsed(column: Column, array: Any, *, is_text: bool = False, decimal: str = ".") -> Parsed:
+    """Values of cells, and which cannot be read; `is_text`: numbers may stand in texts."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(array.type):
@@ -98,6 +123,9 @@ def _parsed(column: Column, array: Any) -> Parsed:
         return _flags(column, array)
     if isinstance(column, Date):
         return _seconds(column, array)
+    if is_text and _is_text(array.type):
+        numbers, wrong = numbers_in_text(array.cast(pa.large_string()), decimal)
+        return _numbers(numbers), wrong
     return _numbers(array), None
 
 
@@ -116,8 +144,8 @@ def _fault(column: Column) -> str:
     )
 
 
-def require_kind(column: Column, kind: Any, what: str) -> None:
-    """Refuse an Arrow type that cannot hold a column's cells."""
+def require_kind(column: Column, kind: Any, what: str, *, may_be_text: bool = False) -> None:
+    """Refuse an Arrow type that cannot hold a column's cells; text may hold numbers or not."""
     import pyarrow.types as types
 
     if isinstance(column, Raw):
@@ -126,7 +154,7 @@ def require_kind(column: Column, kind: Any, what: str) -> None:
         kind = kind.value_type
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
     is_text, is_flag = _is_text(kind), types.is_boolean(kind)
-    fits = is_number or is_flag
+    fits = is_number or is_flag or (is_text and may_be_text)
     if isinstance(column, Category | Flag):
         fits = is_text or is_number or is_flag
     elif isinstance(column, Date):
@@ -150,47 +178,6 @@ def _numbers(array: Any) -> Floats:
     return np.array(np.from_dlpack(found), dtype=np.float64)
 
 
-def _numbers_in_text(array: Any, decimal: str) -> Parsed:
-    """Cells of text files as their reader takes them for numbers."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    missing = pc.is_in(array, value_set=pa.array(NULLS, array.type))
-    known = pc.if_else(missing, pa.scalar(None, array.type), array)
-    texts = pc.utf8_trim(known, " \t")
-    if decimal != ".":  # a point is no part of a number then
-        texts = pc.replace_substring(pc.replace_substring(texts, ".", "?"), decimal, ".")
-    numbers, wrong = _cast(texts, pa.float64(), _NUMBER)
-    return _numbers(numbers), wrong
-
-
-def _cast(texts: Any, kind: Any, looks: str) -> tuple[Any, Bits | None]:
-    """Texts as another type, null where that fails; only what looks like it is tried."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    try:
-        return texts.cast(kind), None
-    except pa.ArrowInvalid:
-        pass
-    codes = texts.dictionary_encode()
-    words = codes.dictionary
-    good = _bits(pc.match_substring_regex(words, looks))
-    waiting = [np.flatnonzero(good)]
-    while waiting:
-        places = waiting.pop()
-        try:
-            words.take(pa.array(places)).cast(kind)
-        except pa.ArrowInvalid:
-            middle = len(places) // 2
-            waiting += [places[:middle], places[middle:]] if middle else []
-            good[places if not middle else places[:0]] = False
-    found = pc.if_else(pa.array(good), words, pa.scalar(None, words.type)).cast(kind)
-    return found.take(codes.indices), _bits(texts.is_valid()) & ~_bits(
-        pa.array(good).take(codes.indices)
-    )
-
-
 def texts_of(array: Any) -> Any:
     """Labels as text in their one spelling (`label_text`); null where there is none."""
     import pyarrow as pa
@@ -203,7 +190,7 @@ def texts_of(array: Any) -> Any:
     trimmed = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
     codes = trimmed.dictionary_encode()
     words = codes.dictionary
-    looks = _bits(pc.match_substring_regex(words, _LABEL))  # others are as they stand
+    looks = bits(pc.match_substring_regex(words, _LABEL))  # others are as they stand
     places = np.flatnonzero(looks)
     if len(places) == 0:
         return trimmed
@@ -229,11 +216,7 @@ def _is_missing(texts: Any) -> npt.NDArray[np.bool_]:
 
     plain = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
     spelled = pc.is_in(plain, value_set=pa.array([*MISSING_WORDS, *_INFINITE], plain.type))
-    return _bits(pc.or_(pc.is_null(texts), spelled))
-
-
-def _bits(array: Any) -> npt.NDArray[np.bool_]:
-    return np.asarray(array.cast("uint8").fill_null(0)).astype(np.bool_)
+    return bits(pc.or_(pc.is_null(texts), spelled))
 
 
 def _index(texts: Any, known: Iterable[str]) -> npt.NDArray[np.int64]:
@@ -286,7 +269,7 @@ def _seconds(column: Date, array: Any) -> Parsed:
     if pa.types.is_date(array.type):
         array = array.cast(pa.timestamp("s"), safe=False)
     per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
-    missing = _bits(pc.is_null(array))
+    missing = bits(pc.is_null(array))
     ticks = np.asarray(array.cast(pa.int64()).fill_null(0)).astype(np.int64)
     # The same bits in every unit, which libraries choose by the finest of all cells.
     seconds, rest = np.divmod(ticks, per_second)
@@ -302,14 +285,14 @@ def _moments(column: Date, texts: Any) -> tuple[Any, Bits | None]:
         codes = texts.dictionary_encode()
         ticks = [spelled_date(word, column.format) for word in codes.dictionary.to_pylist()]
         found = pa.array(ticks, pa.timestamp("ns")).take(codes.indices)
-        faults = _bits(pc.is_null(found)) & ~_bits(pc.is_null(texts))
+        faults = bits(pc.is_null(found)) & ~bits(pc.is_null(texts))
         return found, faults if faults.any() else None
     has_zone = pc.match_substring_regex(texts, _ZONE)
     nothing = pa.scalar(None, texts.type)
-    plain, wrong = _cast(pc.if_else(has_zone, nothing, texts), pa.timestamp("us"), _DAY)
-    if not _bits(has_zone).any():
+    plain, wrong = cast_texts(pc.if_else(has_zone, nothing, texts), pa.timestamp("us"), _DAY)
+    if not bits(has_zone).any():
         return plain, wrong
-    zoned, also = _cast(pc.if_else(has_zone, texts, nothing), pa.timestamp("us", "UTC"), _DAY)
+    zoned, also = cast_texts(pc.if_else(has_zone, texts, nothing), pa.timestamp("us", "UTC"), _DAY)
     found = pc.coalesce(plain, zoned.cast(pa.timestamp("us")))
     told = [bits for bits in (wrong, also) if bits is not None]
     return found, np.logical_or.reduce(told) if told else None
@@ -350,30 +333,44 @@ def _cut(ticks: int) -> int:
     return max(-_FAR, min(int(ticks), _FAR))
 
 
-def cells_of_objects(column: Column, cells: Iterable[Any], what: str) -> Any:
+def cells_of_objects(
+    column: Column, cells: Iterable[Any], what: str, *, unreadable: str = "error"
+) -> Any:
     """An Arrow array from Python objects, each read by itself; of a `Raw` column, with marks."""
     import pyarrow as pa
 
-    if not isinstance(column, Raw):
-        read, kind = _object_reader(column, what)
+    is_raw = isinstance(column, Raw)
+    read, kind = _object_reader(column.column if isinstance(column, Raw) else column, what)
+    if not is_raw and unreadable == "error":
         return pa.array([read(cell) for cell in cells], kind)
-    return marked_cells(*_object_reader(column.column, what), cells)
+    marked = marked_cells(read, kind, cells)
+    return marked if is_raw else marked.field(_CELL)
 
 
 def marked_cells(read: Callable[[Any], Any], kind: Any, cells: Iterable[Any]) -> Any:
-    """Cells of a `Raw` column, each with a mark: whether it cannot be read."""
+    """Cells, each with a mark: whether it cannot be read."""
     import pyarrow as pa
 
-    found: list[Any] = []
+    values: list[Any] = []
     wrong: list[bool] = []
     for cell in cells:
-        try:
-            found.append(read(cell))
-            wrong.append(False)
-        except RecordError:
-            found.append(None)
-            wrong.append(True)
-    return pa.StructArray.from_arrays([pa.array(found, kind), pa.array(wrong)], [_CELL, _WRONG])
+        value = readable(read, cell)
+        values.append(None if value is UNREADABLE else value)
+        wrong.append(value is UNREADABLE)
+    return pa.StructArray.from_arrays([pa.array(values, kind), pa.array(wrong)], [_CELL, _WRONG])
+
+
+UNREADABLE: Any = object()
+
+
+def readable(read: Callable[[Any], Any], cell: Any) -> Any:
+    """What is read from a cell, or UNREADABLE; objects may fail in any way they like."""
+    try:
+        return read(cell)
+    except MemoryError:
+        raise
+    except Exception:
+        return UNREADABLE
 
 
 _CELL, _WRONG = "privsketch cell", "privsketch wrong"  # fields of marked cells

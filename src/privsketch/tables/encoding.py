@@ -8,7 +8,7 @@ names persons, whose they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +19,15 @@ from privsketch._typing import Block, Floats
 from privsketch.errors import PrivsketchError, RecordError
 from privsketch.schema.columns import Column
 from privsketch.schema.table import Schema
-from privsketch.tables.cells import Raw, cells_of_objects, require_kind, text_cell, values_of
+from privsketch.tables.cells import (
+    UNREADABLE,
+    Raw,
+    cells_of_objects,
+    readable,
+    require_kind,
+    text_cell,
+    values_of,
+)
 from privsketch.tables.kinds import Kind
 from privsketch.tables.memory import (
     Selection,
@@ -30,7 +38,7 @@ from privsketch.tables.memory import (
     selected_names,
 )
 from privsketch.tables.sparse import sparse_blocks
-from privsketch.tables.untyped.text import MISSING_WORDS
+from privsketch.tables.untyped.conversion import MISSING_WORDS
 
 # Persons of some rows: whole numbers, or an Arrow array of bytes.
 Persons = npt.NDArray[np.int64] | Any
@@ -39,29 +47,71 @@ Persons = npt.NDArray[np.int64] | Any
 def encoded(batch: Any, schema: Schema, what: str = "table") -> tuple[Block, Persons | None]:
     """Records (n, dim) of a batch's rows that are not left out, and whose they are."""
     failure = ""
-    try:
-        return _encoded(batch, schema, what)
-    except (PrivsketchError, MemoryError):
-        raise
-    except Exception as error:  # of a library, which may quote what it stumbles over
-        failure = type(error).__name__
+    for mends in (False, True) if schema.unreadable == "missing" else (False,):
+        try:
+            return _encoded(_with_valid_text(batch) if mends else batch, schema, what)
+        except (PrivsketchError, MemoryError):
+            raise
+        except Exception as error:  # of a library, which may quote what it stumbles over
+            failure = type(error).__name__
     raise RecordError(f"{what}: it cannot be read by the schema ({failure}): damaged text?")
+
+
+def _with_valid_text(batch: Any) -> Any:
+    """The same batch; bytes of texts that are no UTF-8 become U+FFFD, text by text."""
+    import pyarrow as pa
+
+    def valid(array: Any) -> Any:
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+        bytes_ = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+        if not any(is_kind(array.type) for is_kind in (*kinds, *bytes_)):
+            return array
+        cells = array.cast(pa.large_binary(), safe=False).to_pylist()
+        texts = [None if cell is None else cell.decode("utf-8", "replace") for cell in cells]
+        return pa.array(texts, pa.large_string())
+
+    return pa.RecordBatch.from_arrays([valid(a) for a in batch.columns], names=batch.schema.names)
 
 
 def _encoded(batch: Any, schema: Schema, what: str) -> tuple[Block, Persons | None]:
     points, kept = all_encoded(batch, schema, what)
     persons = None
     if schema.person is not None:
-        persons, nobody = persons_of(batch.column(schema.person), schema.person, what)
+        is_total = schema.unreadable == "missing"
+        array = batch.column(schema.person)
+        persons, nobody = persons_of(array, schema.person, what, is_total=is_total)
         if nobody.any() and schema.missing_person == "error":
             raise RecordError(
                 f"{what}: column {schema.person!r}: a row names no person; a row is never a person "
                 "by itself. Leave such rows out with missing_person='drop' in the schema"
             )
-        kept &= ~nobody
+        if schema.joins_unknown:
+            persons = _joined_unknown(persons, nobody)
+        else:
+            kept &= ~nobody
     if kept.all():
         return points, persons
     return points[kept], None if persons is None else filtered(persons, kept)
+
+
+def _joined_unknown(persons: Persons, nobody: npt.NDArray[np.bool_]) -> Persons:
+    """Persons as texts, with the empty one, which is nobody's name, where there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = _as_names(persons)
+    return pc.if_else(pa.array(nobody), pa.scalar(b"", names.type), names)
+
+
+def _as_names(persons: Persons) -> Any:
+    """Whole numbers as the texts that stand for them."""
+    import pyarrow as pa
+
+    if not isinstance(persons, np.ndarray):
+        return persons
+    return pa.array(persons).cast(pa.large_string()).cast(pa.large_binary())
 
 
 def all_encoded(
@@ -71,7 +121,8 @@ def all_encoded(
     points = np.empty((schema.dim, batch.num_rows))
     kept = np.ones(batch.num_rows, dtype=np.bool_)
     for column, place in schema.places():
-        values = column.known(values_of(column, batch.column(column.name), what))
+        cells = batch.column(column.name)
+        values = column.known(values_of(column, cells, what, unreadable=schema.unreadable))
         missing = np.isnan(values)
         if missing.any():
             _settle(column, schema.rule(column), values, missing, kept, what)
@@ -103,8 +154,14 @@ def _settle(
         values[missing] = column.value_of("missing")
 
 
-def persons_of(array: Any, name: str, what: str) -> tuple[Persons, npt.NDArray[np.bool_]]:
-    """Persons of rows, and which rows name none."""
+def persons_of(
+    array: Any, name: str, what: str, *, is_total: bool = False
+) -> tuple[Persons, npt.NDArray[np.bool_]]:
+    """Persons of rows, and which rows name none.
+
+    With `is_total`, what is neither a whole number nor text names none, and persons are texts: a
+    table may have whole numbers in one part and, for one odd record, text in another.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -114,26 +171,43 @@ def persons_of(array: Any, name: str, what: str) -> tuple[Persons, npt.NDArray[n
         kind = array.type
     require_person_kind(kind, name, what)
     if pa.types.is_null(kind):
-        return np.zeros(len(array), dtype=np.int64), np.ones(len(array), dtype=np.bool_)
+        nobodies = np.zeros(len(array), dtype=np.int64)
+        return _as_names(nobodies) if is_total else nobodies, np.ones(len(array), dtype=np.bool_)
     nobody = np.asarray(pc.is_null(array, nan_is_null=True).cast("uint8")).astype(np.bool_)
     if pa.types.is_floating(kind):
         numbers = _floats(array)
         numbers[nobody] = 0.0
-        # Beyond its digits, a float stands for several numbers.
-        largest = 2.0 ** {16: 11, 32: 24, 64: 53}[kind.bit_width]
-        if not ((np.floor(numbers) == numbers) & (np.abs(numbers) < largest)).all():
-            raise RecordError(
-                f"{what}: column {name!r}: a person is neither a whole number nor text"
-            )
-        return numbers.astype(np.int64), nobody
+        digits = {16: 11, 32: 24, 64: 53}[kind.bit_width]
+        return _whole_persons(numbers, nobody, digits, f"{what}: column {name!r}", is_total)
     if pa.types.is_integer(kind) and kind != pa.uint64():
-        return np.asarray(array.fill_null(0)).astype(np.int64), nobody
+        persons = np.asarray(array.fill_null(0)).astype(np.int64)
+        return _as_names(persons) if is_total else persons, nobody
     texts = person_texts(array)
     spelled = pc.is_in(pc.utf8_lower(texts), value_set=pa.array(MISSING_WORDS, texts.type))
     nobody |= np.asarray(spelled.fill_null(False).cast("uint8")).astype(np.bool_)
+    if is_total:  # several persons may have the same name once bytes of it are unknown
+        damaged = pc.match_substring(texts, "\ufffd")
+        nobody |= np.asarray(damaged.fill_null(False).cast("uint8")).astype(np.bool_)
     names = texts.fill_null("").cast(pa.large_binary())
     nobody |= np.asarray(pc.equal(pc.binary_length(names), 0).cast("uint8")).astype(np.bool_)
     return names.take(pa.array(np.arange(len(names)))), nobody  # a copy, whoever has the bytes
+
+
+def _whole_persons(
+    numbers: Floats, nobody: npt.NDArray[np.bool_], digits: int, which: str, is_total: bool
+) -> tuple[Persons, npt.NDArray[np.bool_]]:
+    """Persons from floats of so many binary digits."""
+    whole = (np.floor(numbers) == numbers) & np.isfinite(numbers)
+    # Beyond its digits, a float stands for several numbers: one missing person turns whole numbers
+    # of 64 bits into floats, and all others lose theirs. So that is refused, whatever is asked.
+    is_far = np.abs(numbers) >= 2.0**digits
+    lost = whole & is_far & (np.abs(numbers) < 2.0**64)
+    if lost.any() or (not is_total and not (whole & ~is_far).all()):
+        raise RecordError(f"{which}: a person is neither a whole number nor text")
+    if not is_total:
+        return numbers.astype(np.int64), nobody
+    unread = ~whole | is_far
+    return _as_names(np.where(unread, 0.0, numbers).astype(np.int64)), nobody | unread
 
 
 def person_texts(array: Any) -> Any:
@@ -217,8 +291,9 @@ def require_kinds(
     `names` are those of the schema's columns in the table, if they are others.
     """
     names = schema.all_names if names is None else names
+    may_be_text = schema.unreadable == "missing"
     for column, name in zip(schema.columns, names, strict=False):
-        require_kind(column, fields.field(name).type, what)
+        require_kind(column, fields.field(name).type, what, may_be_text=may_be_text)
     if schema.person is not None:
         require_person_kind(fields.field(names[-1]).type, schema.person, what)
 
@@ -281,15 +356,43 @@ def pandas_batches(frame: Any, chosen: Selection) -> Iterator[Any]:
 
 def list_batches(rows: Sequence[Any], chosen: Selection) -> Iterator[Any]:
     """Batches of a list of rows, whose cells keep their own types."""
-    if any(isinstance(row, Mapping | Set) for row in rows):
-        raise RecordError("the rows of the list have no order of cells; give a frame of them")
-    lists = [list(row) for row in rows]
-    if len({len(row) for row in lists}) > 1:
-        raise RecordError("the rows of the list do not all have the same length")
+    if chosen.is_total:
+        lists = _rows_of_one_width(rows, chosen)
+    else:
+        if any(isinstance(row, Mapping | Set) for row in rows):
+            raise RecordError("the rows of the list have no order of cells; give a frame of them")
+        lists = [list(row) for row in rows]
+        if len({len(row) for row in lists}) > 1:
+            raise RecordError("the rows of the list do not all have the same length")
     array = np.empty((len(lists), len(lists[0]) if lists else 0), dtype=object)
     for place, row in enumerate(lists):
         array[place] = row
     yield from array_batches(array, chosen)
+
+
+def _rows_of_one_width(rows: Sequence[Any], chosen: Selection) -> list[list[Any]]:
+    """Rows of as many cells as are asked for; what has fewer, or is no row, has missing values.
+
+    Where all columns are asked for, a row with more cells is none either.
+    """
+    schema = _schema(chosen)
+    places = [column for column in chosen.columns or () if isinstance(column, int)]
+    if any(place < 0 for place in places):
+        raise RecordError(
+            "columns: count them from 0 with `unreadable='missing'`; how many cells a row has is "
+            "what a record says"
+        )
+    width = 1 + max(places) if places else len(schema.columns)
+    nothing = [None] * width
+
+    def cells(row: Any) -> list[Any]:
+        if isinstance(row, Mapping | Set | str | bytes) or not isinstance(row, Iterable):
+            return nothing
+        found = list(row)
+        fits = len(found) >= width if places else len(found) == width
+        return found[:width] if fits else nothing
+
+    return [cells(row) for row in rows]
 
 
 def sparse_batches(matrix: Any, chosen: Selection) -> Iterator[Any]:
@@ -331,37 +434,40 @@ def _batches(
     step = rows_per_block(dim)
     for first in range(0, n_rows, step):
         rows = slice(first, min(first + step, n_rows))
-        arrays = [_array(column, cells(j, rows)) for j, column in enumerate(schema.columns)]
+        rule = schema.unreadable
+        arrays = [_array(column, cells(j, rows), rule) for j, column in enumerate(schema.columns)]
         names = list(schema.names)
         if schema.person is not None:
-            arrays.append(_person_array(schema.person, cells(len(names), rows)))
+            arrays.append(_person_array(schema.person, cells(len(names), rows), rule))
             names.append(schema.person)
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def _array(column: Column, cells: Any) -> Any:
+def _array(column: Column, cells: Any, unreadable: str) -> Any:
     """An Arrow array of cells; objects are read one by one, for no cell decides over others."""
     cells = _own_type(cells)
     if cells.dtype == object:
-        return cells_of_objects(column, cells, "table")
+        return cells_of_objects(column, cells, "table", unreadable=unreadable)
     try:
         array = _of_cells(cells, column.name)
     except RecordError:
         if not isinstance(column, Raw):
             raise
         return cells_of_objects(column, [object()] * len(cells), "table")
-    require_kind(column, array.type, "table")
+    require_kind(column, array.type, "table", may_be_text=unreadable == "missing")
     return array
 
 
-def _person_array(name: str, cells: Any) -> Any:
+def _person_array(name: str, cells: Any, unreadable: str) -> Any:
     import pyarrow as pa
 
     cells = _own_type(cells)
-    if cells.dtype == object:
-        texts = [person_cell(cell, name, "table") for cell in cells]
-        return pa.array(texts, pa.large_string())
-    return _of_cells(cells, name)
+    if cells.dtype != object:
+        return _of_cells(cells, name)
+    texts = [readable(lambda one: person_cell(one, name, "table"), cell) for cell in cells]
+    if unreadable == "error" and any(text is UNREADABLE for text in texts):
+        raise RecordError(f"table: column {name!r}: a person is neither a whole number nor text")
+    return pa.array([None if text is UNREADABLE else text for text in texts], pa.large_string())
 
 
 def _own_type(cells: Any) -> Any:

@@ -33,7 +33,8 @@ from privsketch.tables.memory import (
 )
 from privsketch.tables.untyped.excel import sheet_names, sheet_rows
 from privsketch.tables.untyped.format import PLAIN, FileFormat
-from privsketch.tables.untyped.text import COMPRESSED, text_names, text_rows
+from privsketch.tables.untyped.lines import COMPRESSED
+from privsketch.tables.untyped.text import text_names, text_rows
 
 # Up to so many, Arrow's own threads take more from those that work on records than they bring.
 _FEW_CORES = 4

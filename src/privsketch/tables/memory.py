@@ -300,7 +300,9 @@ class Selection:
     `carried` are columns that come along beside the record (tables/carried.py). `format` is
     what the caller says of how files are written. With a `schema`, `names` are its columns,
     persons at the end, and `dim` is that of encoded records. A `noter` sees all records that are
-    read, those of persons that will not count included.
+    read, those of persons that will not count included. `neighbours` are those of the release,
+    and `to_center` says that missing values of a table without a schema go to the middle: both
+    decide what an empty row of a sheet is.
     """
 
     dim: int
@@ -310,6 +312,26 @@ class Selection:
     format: FileFormat = PLAIN
     schema: Schema | None = None
     noter: Noter | None = field(default=None, compare=False)
+    neighbours: str = "add-remove"
+    to_center: bool = False
+
+    @property
+    def is_total(self) -> bool:
+        """Whether a cell that cannot be read is a missing value, and stops nothing."""
+        said = self.format.unreadable if self.schema is None else self.schema.unreadable
+        return said == "missing"
+
+    @property
+    def leaves_out_empty_rows(self) -> bool:
+        """Whether an empty row of a sheet is left out: where it would count as a record.
+
+        Under "replace" the number of records is stated. A rule that refuses missing values sees
+        empty rows, one that drops them, or a row without a person, leaves them out anyway.
+        """
+        if self.neighbours == "replace" or self.schema is None:
+            return self.neighbours != "replace" and self.to_center
+        rules = {self.schema.rule(column) for column in self.schema.columns}
+        return self.schema.person is None and not rules & {"error", "drop"}
 
     @property
     def stated(self) -> frozenset[str]:

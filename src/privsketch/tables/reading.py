@@ -24,6 +24,7 @@ import numpy.typing as npt
 from privsketch._typing import Block, Floats
 from privsketch.errors import MissingError, ParameterError, RecordError
 from privsketch.schema.table import Schema
+from privsketch.tables.cells import Plain
 from privsketch.tables.device import is_device_table
 from privsketch.tables.encoding import BATCH_READERS, all_encoded, encoded
 from privsketch.tables.files import (
@@ -34,6 +35,7 @@ from privsketch.tables.files import (
     file_kind,
     file_schema,
     require_new,
+    suffix,
 )
 from privsketch.tables.kinds import Kind, kind_of
 from privsketch.tables.marks import Noter
@@ -43,11 +45,13 @@ from privsketch.tables.memory import (
     list_blocks,
     own_errors,
     pandas_blocks,
+    rows_per_block,
     stream_blocks,
 )
 from privsketch.tables.parts import BlockPart, FilePart, Part, file_parts, packed
 from privsketch.tables.persons import selected_blocks
 from privsketch.tables.sparse import csr_blocks, sparse_blocks
+from privsketch.tables.untyped.excel import SHEET_FAULT
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 from privsketch.tables.untyped.text import may_be_shown
 
@@ -61,12 +65,16 @@ def read_blocks(
     format: FileFormat = PLAIN,
     schema: Schema | None = None,
     noter: Noter | None = None,
+    neighbours: str = "add-remove",
+    to_center: bool = False,
 ) -> Iterator[Block]:
     """Blocks (n, dim) of records from `data`.
 
     See `chosen_columns` for the other parameters.
     """
-    chosen = chosen_columns(dim, columns, names, format, schema)
+    chosen = chosen_columns(
+        dim, columns, names, format, schema, neighbours=neighbours, to_center=to_center
+    )
     yield from part_blocks(data, replace(chosen, noter=noter))
 
 
@@ -76,6 +84,8 @@ def read_sparse_blocks(
     columns: Sequence[str | int] | None = None,
     *,
     format: FileFormat = PLAIN,
+    neighbours: str = "add-remove",
+    to_center: bool = False,
 ) -> Iterator[Any]:
     """Blocks of records as CSR arrays (n, dim), columns in order and each of them once.
 
@@ -87,9 +97,13 @@ def read_sparse_blocks(
         yield from csr_blocks(data, chosen_columns(dim, columns, None))
     elif isinstance(data, list | tuple) and any(kind_of(part) == "sparse" for part in data):
         for part in data:
-            yield from read_sparse_blocks(part, dim, columns, format=format)
+            yield from read_sparse_blocks(
+                part, dim, columns, format=format, neighbours=neighbours, to_center=to_center
+            )
     else:
-        for block in read_blocks(data, dim, columns, format=format):
+        for block in read_blocks(
+            data, dim, columns, format=format, neighbours=neighbours, to_center=to_center
+        ):
             yield csr_array(np.asarray(block))
 
 
@@ -107,6 +121,7 @@ def read_parts(data: Any, chosen: Selection) -> Iterator[Part]:
 
 def file_pieces(data: Any, chosen: Selection) -> Iterator[Block | FilePart]:
     """Stretches of files, and records of all else."""
+    chosen = as_read(data, chosen)
     for piece in own_errors(_blocks(data, chosen, file_parts)):
         if isinstance(piece, FilePart):
             yield piece
@@ -131,7 +146,19 @@ def part_blocks(
     """
     if isinstance(part, BlockPart):
         yield from part.blocks
-    elif chosen.schema is None:
+        return
+    chosen = as_read(part, chosen)
+    blocks = _part_blocks(part, chosen, n_threads, progress)
+    yield from blocks if chosen.format.n_records is None else filled_up(blocks, chosen)
+
+
+def _part_blocks(
+    part: Any,
+    chosen: Selection,
+    n_threads: int | None,
+    progress: Callable[[int], None] | None,
+) -> Iterator[Block]:
+    if chosen.schema is None:
         yield from own_errors(_noted(_pieces(part, chosen), chosen))
     elif names_persons(chosen):
         schema = chosen.schema
@@ -158,6 +185,84 @@ def part_blocks(
     else:
         records = (encoded(batch, chosen.schema)[0] for batch in _pieces(part, chosen))
         yield from own_errors(_noted(records, chosen))
+
+
+def as_read(data: Any, chosen: Selection) -> Selection:
+    """The selection by which a table is read; an error if its number of records is not stated.
+
+    Where cells that cannot be read are missing values, columns without a schema are read as those
+    of one are: cell by cell.
+    """
+    _require_sheet(data, chosen)
+    if chosen.schema is not None or not chosen.is_total:
+        return chosen
+    columns = tuple(Plain(str(place)) for place in range(chosen.dim))
+    return replace(chosen, schema=Schema(columns, unreadable="missing"))
+
+
+def _require_sheet(data: Any, chosen: Selection) -> None:
+    """Refuse a public number of records for anything but one sheet, which needs it.
+
+    By kinds of files alone; sheets of an iterable, which nobody can look at beforehand, are left
+    to their reader.
+    """
+    stated = chosen.format.n_records
+    if stated is None and chosen.neighbours != "replace":
+        return
+    files = [data.path] if isinstance(data, FilePart) else _files_of(data)
+    n_sheets = sum(file is not None and suffix(file) == ".xlsx" for file in files)
+    if stated is None and n_sheets:
+        raise RecordError(f"{next(filter(None, files))}: {SHEET_FAULT}")
+    if stated is None:
+        return
+    if chosen.neighbours != "replace":
+        raise ParameterError(
+            "`n_records=` with `neighbours='add-remove'`: the number of records is private there, "
+            "and counted with noise; leave it out"
+        )
+    if n_sheets != 1 or len(files) != 1:
+        raise RecordError(
+            "`n_records=` states how many records one Excel sheet has, which a sheet does not "
+            "tell; leave it out for other tables, and give one sheet at a time"
+        )
+
+
+def _files_of(data: Any) -> list[Path | None]:
+    """Files of a table that is made of them; None stands for what is none."""
+    if kind_of(data) == "path":
+        return list(expanded(data))
+    if isinstance(data, list | tuple) and kind_of(data) == "parts":
+        return [file for part in data for file in _files_of(part)]
+    return [None]
+
+
+def filled_up(blocks: Iterable[Block], chosen: Selection) -> Iterator[Block]:
+    """Blocks of a sheet, and records of missing values up to the number that is stated."""
+    n_missing = chosen.format.n_records or 0
+    for block in blocks:
+        n_missing -= len(block)
+        if n_missing < 0:
+            raise RecordError(
+                f"the sheet has more than the stated `n_records={chosen.format.n_records}`; rows "
+                "above the first record count where there is no header"
+            )
+        yield block
+    step = rows_per_block(chosen.dim)
+    for first in range(0, n_missing, step):
+        yield missing_records(min(step, n_missing - first), chosen)
+
+
+def missing_records(n_records: int, chosen: Selection) -> Block:
+    """Records (n, dim) of which nothing is known, as the rules of a schema have them."""
+    import pyarrow as pa
+
+    if chosen.schema is None:
+        return np.full((n_records, chosen.dim), np.nan)
+    schema = replace(chosen.schema, person=None, max_records=1)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.nulls(n_records) for _ in schema.columns], names=list(schema.names)
+    )
+    return all_encoded(batch, schema, "sheet")[0]
 
 
 def _noted(blocks: Iterator[Block], chosen: Selection) -> Iterator[Block]:
@@ -197,6 +302,11 @@ def part_persons(part: Any, chosen: Selection) -> Iterator[tuple[Block, Any]]:
     """Records (n, dim) of one part, and whose they are."""
     if chosen.schema is not None:
         schema = chosen.schema
+        if chosen.format.n_records is not None:
+            raise RecordError(
+                "`n_records=` with persons on a cluster: save the sheet as a .csv file, whose "
+                "empty rows are counted"
+            )
         yield from own_errors(encoded(batch, schema) for batch in _pieces(part, chosen))
 
 
@@ -247,23 +357,30 @@ def chosen_columns(
     names: Sequence[str] | None,
     format: FileFormat = PLAIN,
     schema: Schema | None = None,
+    *,
+    neighbours: str = "add-remove",
+    to_center: bool = False,
 ) -> Selection:
     """Which columns make a record of `dim` numbers.
 
     `columns` are the columns asked for, in that order. Without them, tables with named
     columns use `names`, the design's; everything else uses all columns. `format` says how files
-    are written. A `schema` names its columns itself.
+    are written. A `schema` names its columns itself, and says what becomes of missing and
+    unreadable cells. `neighbours` and `to_center` are as a `Selection` has them.
     """
+    relation: dict[str, Any] = {"neighbours": neighbours, "to_center": to_center}
     if schema is not None:
+        if format.unreadable != "error":
+            raise ParameterError("`unreadable=`: the schema says it; leave it out")
         own = schema.all_names
         if columns is None or tuple(columns) in (schema.names, schema.coordinates, own):
-            return Selection(dim, None, tuple(own), format=format, schema=schema)
+            return Selection(dim, None, tuple(own), format=format, schema=schema, **relation)
         if len(columns) != len(own):
             raise RecordError(
                 f"columns: the schema names {len(own)} of them, a person last; leave them out, or "
                 "say what the table calls each, in that order"
             )
-        return Selection(dim, tuple(columns), None, format=format, schema=schema)
+        return Selection(dim, tuple(columns), None, format=format, schema=schema, **relation)
     if columns is not None:
         if isinstance(columns, str) or not isinstance(columns, Iterable):
             raise RecordError("columns: expected a list of column names or column numbers")
@@ -280,6 +397,7 @@ def chosen_columns(
         None if columns is None else tuple(columns),
         None if names is None else tuple(names),
         format=format,
+        **relation,
     )
 
 

@@ -13,8 +13,8 @@ from privsketch.cli.options import (
     PATH,
     THREADS,
     chosen_columns,
-    file_options,
     ledger_options,
+    table_options,
 )
 from privsketch.cli.output import require_apart, require_free, required_output, say_written
 from privsketch.cli.sealing.studies import FORCE, STUDY, key_option, output_option
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 )
 @ledger_options
 @click.option("--columns", help="Columns that make a record, in order: a,b,c.")
-@file_options
+@table_options
 @MISSING
 @THREADS
 @click.option("--max-epsilon", type=float, help="Refuse a design that asks for a larger epsilon.")

@@ -105,7 +105,14 @@ class SparsePasses(Passes):
         return total
 
     def _read(self) -> Iterator[Any]:
-        return read_sparse_blocks(self._data, self.dim, self._columns, format=self._format)
+        return read_sparse_blocks(
+            self._data,
+            self.dim,
+            self._columns,
+            format=self._format,
+            neighbours=self._neighbours,
+            to_center=self._to_center,
+        )
 
     def quantised(self, block: Any) -> Any:
         """CSR records (n, dim), their columns in order, as whole numbers."""

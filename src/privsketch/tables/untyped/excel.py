@@ -1,11 +1,19 @@
 """Excel: one sheet of an .xlsx workbook, through python-calamine.
 
-The first row that is not empty has the names of the columns, or is a record; an empty row is none,
-wherever it stands. Columns are counted from A, whatever is empty. A cell holds a number, text, a
-date, a truth value or nothing, and is read by itself: numbers and truth values are numbers, text
+The first row that is not empty has the names of the columns; without a header, records begin in the
+first row of the sheet. Columns are counted from A, whatever is empty. A cell holds a number, text,
+a date, a truth value or nothing, and is read by itself: numbers and truth values are numbers, text
 that spells a missing value is one, as are empty cells, errors (#N/A) and formulas that were never
 computed; other text, and dates, are refused where a number should be. Rows that are hidden or
 filtered are records like all others.
+
+An empty row between records is a record of missing values. Empty rows at the end of a sheet are not
+stored, so no reader can count them:
+
+- under "replace", where the number of records is public, it must be stated; the records that are
+  not there are filled in (`tables.reading`);
+- under "add-remove", empty rows are left out where they would count. If they were kept, removing
+  the last record would remove all empty rows before it, too.
 """
 
 from __future__ import annotations
@@ -20,12 +28,17 @@ from pathlib import Path
 from typing import Any
 
 from privsketch.errors import RecordError
-from privsketch.tables.cells import Raw, marked_cells
+from privsketch.tables.cells import UNREADABLE, Raw, marked_cells, readable
 from privsketch.tables.memory import Rows, Selection, chosen_rows, rows_per_block
+from privsketch.tables.untyped.conversion import NULLS
 from privsketch.tables.untyped.format import PLAIN, FileFormat
-from privsketch.tables.untyped.text import NULLS, column_words, may_be_record, named_columns
+from privsketch.tables.untyped.text import column_words, may_be_record, named_columns
 
 MAX_COLUMNS = 16_384  # of a sheet
+SHEET_FAULT = (
+    "say how many records the sheet has, `n_records=`, which is public under "
+    "`neighbours='replace'`: records without any value at its end are not stored"
+)
 _NULLS = frozenset(NULLS)
 
 
@@ -41,6 +54,8 @@ def sheet_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
     """Blocks of records with their carried columns."""
     import pyarrow as pa
 
+    if chosen.neighbours == "replace" and chosen.format.n_records is None:
+        raise RecordError(f"{path}: {SHEET_FAULT}")
     has_header = chosen.format.header is not False
     with _rows(path, chosen.format.sheet) as rows:
         available = _names(path, rows, chosen.format)
@@ -51,9 +66,13 @@ def sheet_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
         }
         marked = set(chosen.texts_among(names)) - set(_texts(names, chosen))
         places = {name: available.index(name) for name in readers}
+        if chosen.leaves_out_empty_rows:
+            rows = (row for row in rows if row)
         while block := list(islice(rows, rows_per_block(chosen.dim))):
             if has_header and any(len(row) > len(available) for row in block):
-                raise RecordError(f"{path}: a row has cells beyond those of the first row")
+                if not chosen.is_total:
+                    raise RecordError(f"{path}: a row has cells beyond those of the first row")
+                block = [row if len(row) <= len(available) else [] for row in block]
             columns = []
             for name, (read, kind) in readers.items():
                 place = places[name]
@@ -61,10 +80,17 @@ def sheet_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
                 cells = (row[place] if place < len(row) else "" for row in block)
                 if name in marked:
                     columns.append(marked_cells(partial(_number, which=which), kind, cells))
+                elif chosen.is_total:
+                    values = [readable(partial(read, which=which), cell) for cell in cells]
+                    columns.append(pa.array([_none(value) for value in values], kind))
                 else:
                     columns.append(pa.array([read(cell, which) for cell in cells], kind))
             batch = pa.RecordBatch.from_arrays(columns, names=list(readers))
             yield from chosen_rows(batch, names, chosen)
+
+
+def _none(value: Any) -> Any:
+    return None if value is UNREADABLE else value
 
 
 def _texts(names: Sequence[str], chosen: Selection) -> list[str]:
@@ -79,7 +105,7 @@ def _names(path: Path, rows: Iterator[list[Any]], format: FileFormat) -> list[st
     """The names; the row that has them is taken from `rows`."""
     if format.header is False:
         return sheet_names(path, format)
-    first = next(rows, None)
+    first = next((row for row in rows if row), None)
     if first is None:
         raise RecordError(f"{path}: no row with the names of columns")
     names = [_text(cell, "") or "" for cell in first]
@@ -122,7 +148,7 @@ def _text(cell: Any, which: str) -> str | None:
 
 @contextmanager
 def _rows(path: Path, sheet: str | None) -> Iterator[Iterator[list[Any]]]:
-    """Rows of a sheet that are not empty, each up to its last cell that is not."""
+    """All rows of a sheet up to the last that is not empty, each up to its last such cell."""
     try:
         import python_calamine as calamine
     except ImportError:
@@ -137,8 +163,9 @@ def _rows(path: Path, sheet: str | None) -> Iterator[Iterator[list[Any]]]:
             found = book.get_sheet_by_name(_chosen_sheet(path, names, sheet))
             start = found.start
             before = [""] * (start[1] if start else 0)
+            # Rows above the first that is not empty are among them, columns before it are not.
             rows = map(_up_to_last, found.iter_rows() if start else ())
-            yield (before + row for row in rows if row)
+            yield (before + row if row else row for row in rows)
     except calamine.PasswordError:
         raise RecordError(f"{path}: protected by a password; save it without one") from None
     except (calamine.CalamineError, OSError):

@@ -1,4 +1,4 @@
-"""How files are written, as people state it: header, delimiter, decimal mark, encoding, sheet.
+"""How a table is written, as people state it: header, delimiter, quotes, encoding, sheet and more.
 
 All of it is public. Nothing is guessed from content: a guess is made from records, and may turn out
 otherwise without one of them.
@@ -9,11 +9,29 @@ from __future__ import annotations
 import codecs
 from dataclasses import dataclass
 
-from privsketch.errors import ParameterError, require_one_of
+from privsketch.errors import ParameterError, require_count, require_one_of
 
 _TAB = {"\\t": "\t", "tab": "\t"}  # as people write it where they cannot type one
-# Codecs of Python's that are no encodings of files, or read line breaks out of other letters.
-_NO_FILES = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
+_PAGES = (
+    *("ascii", "cp037", "cp1006", "cp1026", "cp1125", "cp1140", "cp1250", "cp1251", "cp1252"),
+    *("cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp273", "cp424", "cp437"),
+    *("cp500", "cp720", "cp737", "cp775", "cp850", "cp852", "cp855", "cp856", "cp857", "cp858"),
+    *("cp860", "cp861", "cp862", "cp863", "cp864", "cp865", "cp866", "cp869", "cp874", "cp875"),
+    *("hp-roman8", *(f"iso8859-{part}" for part in (*range(1, 12), *range(13, 17)))),
+    *("koi8-r", "koi8-t", "koi8-u", "kz1048", "mac-croatian", "mac-cyrillic", "mac-greek"),
+    *("mac-iceland", "mac-latin2", "mac-roman", "mac-romanian", "mac-turkish", "palmos"),
+    *("ptcp154", "tis-620"),
+)
+UNICODE = ("utf-8", "utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le")
+# Encodings in which a character is one or several bytes, and a line break is never one of several.
+MULTIBYTE = (
+    *("big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jis_2004", "euc_jisx0213", "euc_jp"),
+    *("euc_kr", "gb18030", "gb2312", "gbk", "shift_jis", "shift_jis_2004", "shift_jisx0213"),
+)
+# By their names in Python. What is not here could turn text of one record into line breaks (escapes
+# like those of unicode_escape and utf-7), or let one record change how others are read (the states
+# of ISO 2022).
+ENCODINGS = frozenset((*UNICODE, *_PAGES, *MULTIBYTE))
 
 
 @dataclass(frozen=True)
@@ -30,9 +48,19 @@ class FileFormat:
     decimal : {".", ","}
         What stands before the decimals of a number.
     encoding : str
-        Of text files, by its name in Python: "utf-8", "latin-1", "cp1252", "utf-16".
+        Encoding of text files, by its name in Python: "utf-8", "latin-1", "cp1252", "utf-16".
     sheet : str, optional
         Which sheet of a workbook to read; there must be just one if left out.
+    quotes : bool, optional
+        Whether a cell of a text file may be quoted, and then go on over several lines. If left out,
+        cells of .csv files may; a .tsv file in which a cell begins with a quote is refused, because
+        programs that write them disagree.
+    n_records : int, optional
+        Public number of records of an Excel sheet. Needed under `neighbours="replace"`: empty rows
+        at the end of a sheet are not stored, so records without any value would be lost.
+    unreadable : {"error", "missing"}
+        What to do with a cell that cannot be read, in a table without a schema, which says it
+        itself: stop with an error, or treat it as a missing value.
     """
 
     header: bool | None = None
@@ -40,11 +68,18 @@ class FileFormat:
     decimal: str = "."
     encoding: str = "utf-8"
     sheet: str | None = None
+    quotes: bool | None = None
+    n_records: int | None = None
+    unreadable: str = "error"
 
     def __post_init__(self) -> None:
-        if self.header not in (None, True, False):
-            raise ParameterError("header", self.header, "expected True, False or None")
+        for name in ("header", "quotes"):
+            if getattr(self, name) not in (None, True, False):
+                raise ParameterError(name, getattr(self, name), "expected True, False or None")
         require_one_of("decimal", self.decimal, (".", ","))
+        require_one_of("unreadable", self.unreadable, ("error", "missing"))
+        if self.n_records is not None:
+            require_count("n_records", self.n_records)
         object.__setattr__(self, "delimiter", _checked_delimiter(self.delimiter))
         object.__setattr__(self, "encoding", _checked_encoding(self.encoding))
         if self.delimiter == self.decimal:
@@ -78,14 +113,17 @@ def _checked_delimiter(delimiter: object) -> str | None:
 def _checked_encoding(encoding: object) -> str:
     """The name by which Python calls it."""
     try:
-        found = codecs.lookup(encoding) if isinstance(encoding, str) else None
+        name = codecs.lookup(encoding).name if isinstance(encoding, str) else ""
     except LookupError:
-        found = None
-    is_text = found is not None and getattr(found, "_is_text_encoding", True)
-    if found is None or not is_text or found.name in _NO_FILES or found.incrementaldecoder is None:
-        expected = "expected an encoding of text, like 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
-        raise ParameterError("encoding", encoding, expected)
-    return "utf-8" if found.name == "utf-8-sig" else found.name
+        name = ""
+    name = "utf-8" if name == "utf-8-sig" else name
+    if name not in ENCODINGS:
+        expected = (
+            "expected UTF-8, UTF-16, UTF-32, a code page like 'latin-1' or 'cp1252', or a "
+            "multi-byte encoding without states like 'shift_jis' or 'gb18030'"
+        )
+        raise ParameterError("encoding", encoding, expected, "convert the file to UTF-8 first")
+    return name
 
 
 PLAIN = FileFormat()  # nothing is said

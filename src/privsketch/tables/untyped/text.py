@@ -2,23 +2,25 @@
 
 Whether a file has a header is a public fact that people state: the first line is one unless they
 say that there is none. A guess from its content would drop a record, or take one's words for
-names. Delimiter, decimal mark and encoding are stated as well (`format`); what has another
+names. Delimiter, decimal mark, quotes and encoding are stated as well (`format`); what has another
 encoding becomes UTF-8 before anything looks at a byte. CSV has quotes, within which a line may go
 on in the next one; Arrow is always told so, or it would cut its blocks inside of quotes, and one
-record would change how others are read. TSV has none: what looks like a quote there is part of a
-value.
+record would change how others are read. TSV has none unless people say so, and a cell that begins
+with a quote is refused until they do.
 
 A quote that is never closed would swallow all records behind it without a word from Arrow. So
 what Arrow reads ends with a line of our own, of numbers that no record can know: if it comes
 back as the last row it is taken off, and if it does not, a quote has swallowed it.
+
+Where nothing that a record says may stop a release (`unreadable="missing"`) a file is read as
+always until something does not fit. From there on it is read again with its lines mended
+(`untyped.lines`) and all cells as text: slower, and the same for every line and cell that fits.
 """
 
 from __future__ import annotations
 
 import atexit
-import codecs
-import csv as lines
-import io
+import csv
 import re
 import secrets
 import threading
@@ -34,128 +36,24 @@ import numpy as np
 
 from privsketch.errors import RecordError
 from privsketch.tables.memory import Rows, Selection, chosen_rows, selected_names
+from privsketch.tables.untyped.conversion import MISSING_WORDS, NULLS, numbers_in_text
 from privsketch.tables.untyped.format import PLAIN, FileFormat
+from privsketch.tables.untyped.lines import (
+    OPEN_FAULT,
+    QUOTES_FAULT,
+    LineGuard,
+    MendedLines,
+    TextFile,
+)
 
 # Arrow reads as much at a time, and no line may be longer: enough for every thread, and few such
 # blocks are in memory.
 BLOCK_BYTES = 2**22
 _QUIET = 0.25  # seconds without a read after which Arrow's thread has stopped to read ahead
 _MAX_MOMENTS = 5000  # ten seconds: far longer than any task of Arrow's on a few blocks
-# Spellings of a missing value: those of Arrow and pandas, and as people write them.
-NULLS = [
-    *("", " ", ".", "na", "NA", "n/a", "N/A", "#NA", "#N/A", "#N/A N/A", "<NA>", "NaT"),
-    *("nan", "NaN", "-nan", "-NaN", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
-    *("null", "Null", "NULL", "none", "None", "NONE"),
-]
-MISSING_WORDS = sorted({text.strip().lower() for text in NULLS})
 # What else separates cells, often: where a first line has one of them an error says so.
 _SEPARATORS = ";\t|"
 _SEPARATOR_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
-COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
-_PIECE = 2**18  # bytes that are decoded at a time
-
-
-@dataclass(frozen=True)
-class TextFile:
-    """A file of lines: how it is written, its separator, and whether it has quotes."""
-
-    path: Path
-    format: FileFormat
-    delimiter: str
-    has_quotes: bool
-
-    @classmethod
-    def of(cls, path: Path, format: FileFormat = PLAIN) -> TextFile:
-        """By its name, which may end in .gz or .zst, and by what is said of it."""
-        plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
-        has_quotes = plain.suffix.lower() != ".tsv"
-        delimiter = format.delimiter or ("," if has_quotes else "\t")
-        if delimiter == format.decimal:
-            raise RecordError(
-                f"{path}: `decimal={format.decimal!r}` is what separates its cells, too; say "
-                "`delimiter=';'`, or what else does"
-            )
-        return cls(path, format, delimiter, has_quotes)
-
-    @property
-    def kind(self) -> str:
-        """What errors call it."""
-        return "CSV" if self.has_quotes else "TSV"
-
-    def open(self) -> Any:
-        """A stream of its bytes, in UTF-8."""
-        import pyarrow as pa
-
-        compression = COMPRESSED.get(self.path.suffix.lower())
-        stream = pa.input_stream(str(self.path), compression=compression)
-        is_plain = self.format.encoding == "utf-8"
-        return stream if is_plain else _Decoded(stream, self.format.encoding)
-
-    def cells(self, line: bytes) -> list[str]:
-        """The cells of one line."""
-        text = line.decode("utf-8")
-        if not self.has_quotes:
-            return text.rstrip("\r\n").split(self.delimiter)
-        return next(lines.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), [])
-
-    def first_line(self, data: bytes, start: int = 0) -> tuple[int, int]:
-        """Where the line that begins at `start` ends, its line break included, and its cells.
-
-        The end is -1 if the data may not have all of it: a line feed may follow what is the last.
-        """
-        place, delimiter, n_cells = start, self.delimiter.encode(), 1
-        ends = re.compile(b"[\r\n" + re.escape(delimiter) + b"]")
-        while place < len(data):
-            if self.has_quotes and data[place : place + 1] == b'"':  # at the beginning of a cell
-                place = _after_quote(data, place)
-            found = ends.search(data, place)
-            if found is None:
-                break
-            place = found.end()
-            if found[0] == delimiter:
-                n_cells += 1
-            elif found[0] == b"\r" and place == len(data):
-                break
-            else:
-                return place + (found[0] == b"\r" and data[place : place + 1] == b"\n"), n_cells
-        return -1, n_cells
-
-
-def _after_quote(data: bytes, place: int) -> int:
-    """Where the quoted part of a cell ends that begins at `place`; a doubled quote is no end."""
-    while True:
-        place = data.find(b'"', place + 1)
-        if place < 0:
-            return len(data)
-        if data[place + 1 : place + 2] != b'"':
-            return place + 1
-        place += 1
-
-
-class _Decoded:
-    """A stream of text of some encoding, in UTF-8."""
-
-    def __init__(self, stream: Any, encoding: str) -> None:
-        self._stream, self._decoder = stream, codecs.getincrementaldecoder(encoding)("strict")
-        self._waiting, self._is_over = b"", False
-
-    def read(self, size: int) -> bytes:
-        """Some of it, at most `size` bytes; nothing at its end alone."""
-        while not (self._waiting or self._is_over):
-            piece = bytes(self._stream.read(_PIECE))
-            self._is_over = not piece
-            self._waiting = self._decoder.decode(piece, final=self._is_over).encode("utf-8")
-        part, self._waiting = self._waiting[:size], self._waiting[size:]
-        return part
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def __enter__(self) -> _Decoded:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @dataclass(frozen=True)
@@ -164,6 +62,7 @@ class _Beginning:
 
     names: list[str]
     rest: bytes
+    ends_in_cr: bool = False  # whether the first line does, and no line feed follows
 
 
 def _beginning(file: TextFile, stream: Any) -> _Beginning:
@@ -182,13 +81,16 @@ def _beginning(file: TextFile, stream: Any) -> _Beginning:
             )
         more = _more(stream, data)
         data, whole = more, len(more) == len(data)
+    ends_in_cr = end > 0 and data[end - 1 : end] == b"\r"
     end = len(data) if end < 0 else end
     if start == end:
         # Blank lines alone are records of one column, all missing; or nothing.
-        return _Beginning([], data)
+        return _Beginning([], data, data[:1] == b"\r" and data[:2] != b"\r\n")
     if header is False:  # it is a record: no more is asked of it than of any other
-        return _Beginning([str(place) for place in range(n_cells)], data)
+        return _Beginning([str(place) for place in range(n_cells)], data, ends_in_cr)
     cells = file.cells(data[start:end])
+    if file.refuses_quotes and any(cell.startswith('"') for cell in cells):
+        raise RecordError(f"{file.path}: {QUOTES_FAULT}")
     if header is None and may_be_record(cells):
         # It may be a record: neither use it as names nor show it.
         raise RecordError(
@@ -196,7 +98,7 @@ def _beginning(file: TextFile, stream: Any) -> _Beginning:
             "`header=False` for a record (columns are then called 0, 1, ...), `header=True` for "
             f"names{delimiter_hint(cells, file)}"
         )
-    return _Beginning(cells, data[end:])
+    return _Beginning(cells, data[end:], ends_in_cr)
 
 
 def _more(stream: Any, data: bytes) -> bytes:
@@ -249,10 +151,16 @@ class _WithLastLine:
     Arrow reads ahead in threads of its own, which must not come back for a block, nor to give one
     back, when Python is shutting down: that aborts the process. `let_go` and `wait_released` wait
     for them.
+
+    A `guard` sees all bytes of the file first. Where it finds a fault, the stream ends before them.
     """
 
-    def __init__(self, stream: Any, rest: bytes, line: bytes) -> None:
-        self._stream, self._rest, self._line = stream, rest, line
+    def __init__(
+        self, stream: Any, rest: bytes, line: bytes, guard: LineGuard | MendedLines
+    ) -> None:
+        self._stream, self._first, self._line, self._guard = stream, rest, line, guard
+        self._rest = b""  # what comes next, before more of the file
+        self.fault = ""  # why there is no more of it
         self._ends_line = rest[-1:] in (b"", b"\n", b"\r")
         self._ended, self._is_wanted = threading.Event(), True
         self._n_reads, self._is_reading = 0, False
@@ -295,7 +203,9 @@ class _WithLastLine:
         parts, missing = [], size
         while missing > 0:
             part, self._rest = self._rest[:missing], self._rest[missing:]
-            part = part or bytes(self._stream.read(missing))
+            part = part or self._from_file(missing)
+            if self.fault:
+                return b""
             if part:
                 self._ends_line = part[-1:] in (b"\n", b"\r")
             elif self._line:
@@ -310,6 +220,15 @@ class _WithLastLine:
         if len(block) > 1 and block.endswith(b"\r"):
             block, self._rest = block[:-1], b"\r" + self._rest
         return block
+
+    def _from_file(self, size: int) -> bytes:
+        """Bytes that the guard has seen; nothing at the end of the file, and behind it."""
+        if not self._line:
+            return b""
+        part, self._first = self._first[:size], self._first[size:]
+        part = part or bytes(self._stream.read(size))
+        self.fault = self._guard.fault(part)
+        return part
 
     def readable(self) -> bool:
         return True
@@ -386,15 +305,45 @@ def text_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
 
 
 def _text_rows(path: Path, chosen: Selection) -> Generator[Rows]:
-    import pyarrow as pa
-    import pyarrow.csv as csv
-
     file = TextFile.of(path, chosen.format)
-    header = chosen.format.header
+    if not chosen.is_total:
+        yield from _arrow_rows(file, chosen)
+        return
+    file.require_mendable()
+    n_rows = 0
+    try:
+        for rows in _arrow_rows(file, chosen):
+            yield rows
+            n_rows += _n_rows(rows)
+        return
+    except RecordError:  # something does not fit: once more, and nothing of it stops a release
+        pass
+    for rows in _arrow_rows(file, chosen, mend=True):
+        n_again = min(n_rows, _n_rows(rows))
+        n_rows -= n_again
+        if n_again < _n_rows(rows):
+            block, carried = rows
+            block = block.slice(n_again) if hasattr(block, "slice") else block[n_again:]
+            yield block, None if carried is None else carried.slice(n_again)
+
+
+def _n_rows(rows: Rows) -> int:
+    block = rows[0]
+    return int(block.num_rows) if hasattr(block, "num_rows") else len(block)
+
+
+def _arrow_rows(file: TextFile, chosen: Selection, *, mend: bool = False) -> Generator[Rows]:
+    """Blocks of a file as Arrow reads it; with `mend`, nothing that a record says stops it."""
+    import pyarrow as pa
+    import pyarrow.csv as arrow_csv
+
+    path, header = file.path, chosen.format.header
     known: list[str | None] = []  # what errors may call the columns
-    with _errors(file, known), file.open() as stream:
+    with _errors(file, known), file.open(mend=mend) as stream:
         beginning = _beginning(file, stream)
         available = beginning.names
+        if mend and header is False:  # their number is not for a record to say
+            available = numbered_columns(chosen)
         if not available:
             if header is not False:
                 raise RecordError(
@@ -407,25 +356,27 @@ def _text_rows(path: Path, chosen: Selection) -> Generator[Rows]:
         known += shown
         # Records are read as float64, the rest as text: a type guessed from the first block may
         # not last, and would change what is carried along.
-        texts = (*chosen.carried, *chosen.texts_among(names))
+        texts = (*chosen.carried, *(names if mend else chosen.texts_among(names)))
         kinds = {name: pa.float64() for name in names}
         kinds.update({name: pa.string() for name in texts})
         mark = secrets.randbits(52)
         line = file.delimiter.join([str(mark)] * len(available)).encode()
-        source = _WithLastLine(stream, beginning.rest, line)
+        source = _source(file, stream, beginning, line, len(available), chosen, mend)
         reader = held = None
         try:
-            reader = csv.open_csv(
+            reader = arrow_csv.open_csv(
                 source,
-                csv.ReadOptions(block_size=BLOCK_BYTES, column_names=available),
-                csv.ParseOptions(
+                arrow_csv.ReadOptions(
+                    block_size=BLOCK_BYTES * (4 if mend else 1), column_names=available
+                ),
+                arrow_csv.ParseOptions(
                     delimiter=file.delimiter,
                     quote_char='"' if file.has_quotes else False,
                     newlines_in_values=file.has_quotes,
                     # A line without a cell is a missing value where there is one column.
                     ignore_empty_lines=len(available) > 1,
                 ),
-                csv.ConvertOptions(
+                arrow_csv.ConvertOptions(
                     include_columns=list(kinds),
                     column_types=kinds,
                     null_values=NULLS,
@@ -435,14 +386,80 @@ def _text_rows(path: Path, chosen: Selection) -> Generator[Rows]:
             for batch in reader:
                 if batch.num_rows:
                     if held is not None:
-                        yield from chosen_rows(_with_points(held, names, chosen), names, chosen)
+                        yield from _rows_of(held, names, chosen, mend)
                     held = batch
+            if source.fault:
+                raise RecordError(f"{path}: {source.fault}")
             rest = _without_last(held, names, mark, path)
-            yield from chosen_rows(_with_points(rest, names, chosen), names, chosen)
+            yield from _rows_of(rest, names, chosen, mend)
+        except pa.ArrowException:
+            if source.fault:  # what Arrow misses is what was kept from it
+                raise RecordError(f"{path}: {source.fault}") from None
+            raise
         finally:
             source.let_go()
             reader = None  # of which no other frame knows: with it go the blocks that it holds
             source.wait_released()
+
+
+def _source(
+    file: TextFile,
+    stream: Any,
+    beginning: _Beginning,
+    line: bytes,
+    width: int,
+    chosen: Selection,
+    mend: bool,
+) -> _WithLastLine:
+    """What Arrow reads of a file, guarded or mended."""
+    rest, is_stated = beginning.rest, file.format.header is not False
+
+    def mended(stream: Any, beginning: _Beginning) -> MendedLines:
+        return MendedLines(
+            stream,
+            beginning.rest,
+            file,
+            width,
+            may_have_more=not is_stated,
+            # Without a header the end of the first line is what a record says.
+            ends_in_cr=beginning.ends_in_cr and (is_stated or not chosen.is_total),
+            max_bytes=2 * BLOCK_BYTES + 4,
+        )
+
+    def is_quoted() -> bool:
+        """Whether all line breaks that end no line are inside of quotes."""
+        if chosen.is_total:
+            return False
+        with file.open() as again:
+            lines = mended(again, _beginning(file, again))
+            while lines.read(BLOCK_BYTES) and not lines.n_odd:
+                pass
+            return not lines.n_odd
+
+    if mend:
+        lines = mended(stream, beginning)
+        return _WithLastLine(lines, b"", line, lines)
+    ends_in_cr = beginning.ends_in_cr and (is_stated or not chosen.is_total)
+    return _WithLastLine(
+        stream, rest, line, LineGuard(file, ends_in_cr=ends_in_cr, check=is_quoted)
+    )
+
+
+def numbered_columns(chosen: Selection) -> list[str]:
+    """Names of as many columns, from "0" on, as those that are asked for need."""
+    asked = [*(chosen.columns or chosen.names or range(chosen.dim)), *chosen.carried]
+    places = [int(name) for name in asked if str(name).isdecimal()]
+    return [str(place) for place in range(max(places, default=-1) + 1)]
+
+
+def _rows_of(batch: Any, names: Sequence[str], chosen: Selection, is_text: bool) -> Iterator[Rows]:
+    """Blocks of a batch; where all of it is text, numbers are read here."""
+    if is_text:
+        for name in set(names) - set(chosen.texts_among(names)):
+            place = batch.schema.get_field_index(name)
+            numbers, _ = numbers_in_text(batch.column(place), chosen.format.decimal)
+            batch = batch.set_column(place, name, numbers)
+    yield from chosen_rows(_with_points(batch, names, chosen), names, chosen)
 
 
 def _with_points(batch: Any, names: Sequence[str], chosen: Selection) -> Any:
@@ -470,10 +487,7 @@ def _without_last(held: Any, names: Sequence[str], mark: int, path: Path) -> Any
     last = None if held is None else held.slice(held.num_rows - 1).select(list(names))
     # Numbers are read as such, and texts as they stand there.
     if last is None or any(column[0].as_py() not in (float(mark), str(mark)) for column in last):
-        raise RecordError(
-            f"{path}: not valid CSV: its last lines would be lost to a quote that begins a cell "
-            "and never ends; close it, or double the quotes that are part of a value"
-        )
+        raise RecordError(f"{path}: {OPEN_FAULT}")
     return held.slice(0, held.num_rows - 1)
 
 
@@ -484,7 +498,7 @@ def _errors(file: TextFile, known: Sequence[str | None]) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError, EOFError, UnicodeError, lines.Error) as error:
+    except (pa.ArrowException, OSError, EOFError, UnicodeError, csv.Error) as error:
         raise RecordError(f"{file.path}: {_fault(file, error, known)}") from None
 
 
