@@ -116,6 +116,13 @@ class RecordError(PrivsketchError):
     """A table cannot be read as records of the design. For its holder's eyes only."""
 
 
+class TableError(RecordError):
+    """A table does not fit by what is public of it: files, names, types, the number of columns.
+
+    Whatever its records say, the answer would be the same. A ledger counts other refusals.
+    """
+
+
 class MissingError(RecordError):
     """A value is missing or infinite where none may be.
 

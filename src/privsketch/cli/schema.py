@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import PATH, file_options
+from privsketch.cli.options import PATH, choice, file_options
 from privsketch.cli.output import require_free, say, say_written, write
 from privsketch.cli.shell.answer import JSON, answer, remark
 from privsketch.cli.shell.group import Group
 
 if TYPE_CHECKING:
+    from privsketch.budget import Neighbours
     from privsketch.errors import PrivsketchError
 
 
@@ -38,13 +39,22 @@ def schema() -> None:
     required=True,
     help="File of the schema, JSON; - for standard output.",
 )
+@choice(
+    "--neighbours",
+    ["add-remove", "replace"],
+    help="Which change of a table will stay hidden: records that miss a value are left out, or, "
+    "where their number is public, completed.",
+)
 @file_options
 @click.option("--force", is_flag=True, help="Replace an existing schema, and what you wrote in it.")
 @JSON
-def draft(data: Path, output: Path, written: dict[str, Any], force: bool) -> None:
+def draft(
+    data: Path, output: Path, neighbours: Neighbours, written: dict[str, Any], force: bool
+) -> None:
     """Begin a schema from the names and types of a file's columns.
 
-    No record is read; bounds are left open for you to fill in. CSV has names only.
+    No record is read; bounds are left open for you to fill in. CSV has names only. Cells that are
+    missing or cannot be read stop no release under the rules of such a schema.
 
     \b
     privsketch schema draft data.parquet -o schema.json
@@ -54,7 +64,7 @@ def draft(data: Path, output: Path, written: dict[str, Any], force: bool) -> Non
     from privsketch.tables.untyped.format import FileFormat
 
     require_free(output, force, "what was written in it would be lost")
-    found = drafted(data, FileFormat(**written))
+    found = drafted(data, FileFormat(**written), neighbours)
     text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     write(lambda path: write_file(path, text.encode()), output)
     n_columns = len(found["columns"])
@@ -69,6 +79,11 @@ def draft(data: Path, output: Path, written: dict[str, Any], force: bool) -> Non
     say(f"next        fill in what is null; then `privsketch schema check {output}`", output)
     say_written(output)
     answer(written=[output], n_columns=n_columns)
+
+
+def _field(name: str, value: str | None) -> str:
+    """A parameter in the words of a schema's file."""
+    return f'"{name}"' if value is None else f'"{name}": {value}'.replace("'", '"')
 
 
 @schema.command("check")
@@ -93,12 +108,15 @@ def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) ->
     content = parse_json(read_file(file), str(file))
     found = open_places(content)
     failing: type[PrivsketchError] = ParameterError
-    facts: dict[str, Any] = {"schema": None, "dim": None}
+    facts: dict[str, Any] = {"schema": None, "dim": None, "stops": []}
     if not found:
         described = Schema.from_json(content)
         say(described.describe(), None)
         say(f"{'record':<12} {described.dim} numbers", None)
-        facts = {"schema": described.to_json(), "dim": described.dim}
+        stops = [ParameterError(text).told(_field) for text in described.stops()]
+        for text in stops:
+            say(f"careful      one record can stop a release: {text}", None)
+        facts = {"schema": described.to_json(), "dim": described.dim, "stops": stops}
         failing, format = RecordError, FileFormat(**written)
         found = [text for path in data for text in misfits(described, path, format)]
     for text in found:

@@ -49,7 +49,13 @@ from privsketch.tables.kinds import OnSpark, kind_of
 from privsketch.tables.marks import Noter, noter_of
 from privsketch.tables.memory import Selection
 from privsketch.tables.persons import kept_rows
-from privsketch.tables.reading import chosen_columns, naming_columns, part_blocks, read_blocks
+from privsketch.tables.reading import (
+    chosen_columns,
+    naming_columns,
+    part_blocks,
+    read_blocks,
+    stops_nothing,
+)
 from privsketch.tables.spill import KeptRows
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 
@@ -414,7 +420,13 @@ def clustered(
     stated = (run.columns, run.names) if is_plain else (None, None)
     with (
         naming_columns(data, chosen_columns(dim, *stated, run.format, run.schema)),
-        entered(run.ledger, run.cost, what="run", source=run.source) as entry,
+        entered(
+            run.ledger,
+            run.cost,
+            what="run",
+            source=run.source,
+            is_total=stops_nothing(run.schema, run.format, to_center=run.missing_to_center),
+        ) as entry,
     ):
         run.note_for(entry)
         model = method(run, n_clusters, **options)

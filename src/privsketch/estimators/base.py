@@ -23,7 +23,7 @@ from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
 from privsketch.domain import Ball, Box, Domain
 from privsketch.errors import ParameterError, RecordError
-from privsketch.ledger.entry import Counted, LedgerName
+from privsketch.ledger.entry import Counted, LedgerName, counted_refusals
 from privsketch.models.clusters import ClusterModel
 from privsketch.receipt import Receipt
 from privsketch.schema.table import Schema, schema_of
@@ -117,7 +117,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if kind_of(X) == "spark":
             width = _columns_on_spark(self, X)
             return X, domain.with_dim(width), width
-        table = validated(self, X, reset=True, sparse=sparse)
+        with counted_refusals(self.ledger, what="fit"):
+            table = validated(self, X, reset=True, sparse=sparse)
         return table, domain.with_dim(table.shape[1]), int(table.shape[1])
 
     def _points(self, X: Any) -> tuple[Floats, npt.NDArray[np.bool_]] | None:

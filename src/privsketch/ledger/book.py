@@ -30,12 +30,14 @@ from privsketch.formats import canonical_json, reading
 from privsketch.ledger import store
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount, Limit, Total
 from privsketch.ledger.contents import (
+    MAX_REFUSALS,
     DataSet,
     Entry,
     Quote,
     Reservation,
     charge,
     entries_of,
+    require_whole,
     stated,
 )
 from privsketch.ledger.cost import MAX_EPSILON, Cost, as_fraction, short_text
@@ -123,6 +125,7 @@ class Ledger:
         neighbours: Neighbours = "add-remove",
         person: str | None = None,
         without_rho: float | Fraction = 0,
+        max_refusals: int = MAX_REFUSALS,
         note: str = "",
     ) -> None:
         """Add a data set with its limit, which stays as it is.
@@ -140,6 +143,9 @@ class Ledger:
         without_rho : float or Fraction
             In a ledger of zcdp, the share of the limit that is kept apart for releases without a
             rho, such as masked sketches; without one they are refused.
+        max_refusals : int
+            How often a release may be refused because of what records say. Then only releases that
+            no record can stop are let in (docs/ledger.md).
         note : str
             For people.
         """
@@ -155,6 +161,7 @@ class Ledger:
             "neighbours": neighbours,
             "person": unit.person,
             "without_rho": str(limit.without_rho),
+            "max_refusals": require_whole("max_refusals", max_refusals),
             "note": note,
         }
         with store.opened(self._path, write=True) as log:
@@ -209,6 +216,11 @@ class Ledger:
         """All data sets as they stand, in the order in which they were added."""
         with store.opened(self._path) as log, reading(str(self._path)):
             return self._data_sets(log)
+
+    def data_set(self, name: str) -> DataSet:
+        """One data set as it stands, without what its ballots cost alone."""
+        with store.opened(self._path) as log:
+            return self._data_set(log, name)
 
     def total(self, name: str) -> Total:
         """What all entries of a data set cost together, exactly."""
@@ -309,6 +321,29 @@ class Ledger:
             log.keep_marks(name, marks.to_bytes())
         # Compared outside of the lock: others may write meanwhile.
         return Reservation(entry, name, charged, *_noticed(name, marks, _readable(kept)))
+
+    def refuse(self, name: str, *, what: str, source: str | None = None) -> DataSet:
+        """Enter that a release was refused because of what records say; it costs nothing.
+
+        Parameters
+        ----------
+        name : str
+            Name of the data set.
+        what : str
+            What would have been released, for people.
+        source : str, optional
+            The name of the records in receipts.
+
+        Returns
+        -------
+        DataSet
+            As it stands now, with the number of its refusals.
+        """
+        nothing = Amount(Fraction(0), Fraction(0), Fraction(0))
+        with store.opened(self._path, write=True) as log:
+            self._data_set(log, name)
+            log.append("refuse", name, None, nothing, {"what": what, "source": source})
+            return self._data_set(log, name)
 
     def commit(
         self,
@@ -475,7 +510,8 @@ class Ledger:
             stated(line, self._accounting),
             spent=Total.of(amounts.values()),
             n_entries=len(amounts),
-            n_open=len(amounts) - log.n_committed(line.data_set),
+            n_open=len(amounts) - log.count(line.data_set, "commit"),
+            n_refusals=log.count(line.data_set, "refuse"),
         )
 
 

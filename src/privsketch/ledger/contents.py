@@ -8,12 +8,13 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from privsketch.budget import NEIGHBOURS, Neighbours, Unit
-from privsketch.errors import require_one_of
+from privsketch.errors import ParameterError, require_one_of
 from privsketch.ledger import store
 from privsketch.ledger.accounting import Accounting, Amount, Left, Limit, Total
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.marks import Match
 
+MAX_REFUSALS = 10  # of a data set, unless its limit says otherwise
 _NAMED = 3  # data sets of the same records, in cautions
 
 
@@ -35,6 +36,9 @@ class DataSet:
     alone : Total
         What ballots in sealed studies cost together instead of what they count in `spent`, if
         everybody else in their studies joins forces.
+    n_refusals, max_refusals : int
+        How often a release was refused because of what records say, and how often that may happen.
+        A refusal costs nothing, but whoever may write schemas learns from it.
     """
 
     name: str
@@ -47,6 +51,8 @@ class DataSet:
     n_entries: int = 0
     n_open: int = 0
     alone: Total = field(default=Total())
+    n_refusals: int = 0
+    max_refusals: int = MAX_REFUSALS
 
     @property
     def left(self) -> Left:
@@ -67,6 +73,8 @@ class DataSet:
             "n_entries": self.n_entries,
             "n_open": self.n_open,
             "alone": self.alone.to_json(),
+            "n_refusals": self.n_refusals,
+            "max_refusals": self.max_refusals,
         }
 
 
@@ -185,7 +193,23 @@ def stated(line: store.Line, accounting: Accounting) -> DataSet:
     limit = Limit(epsilon, delta, accounting, Fraction(content["without_rho"]))
     neighbours = require_one_of("neighbours", content["neighbours"], NEIGHBOURS)
     unit = Unit(content["person"])
-    return DataSet(line.data_set, limit, neighbours, unit, content["note"], content["time"])
+    max_refusals = require_whole("max_refusals", content.get("max_refusals", MAX_REFUSALS))
+    return DataSet(
+        line.data_set,
+        limit,
+        neighbours,
+        unit,
+        content["note"],
+        content["time"],
+        max_refusals=max_refusals,
+    )
+
+
+def require_whole(name: str, value: object) -> int:
+    """The value, a whole number from 0 on; a ParameterError for any other."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ParameterError(name, value, "expected a whole number from 0 on")
+    return value
 
 
 def charge(cost: Cost, data_set: DataSet) -> Amount:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from privsketch.budget import Budget, Unit, exact
 from privsketch.design.cautions import warn_of
-from privsketch.errors import BudgetError, ParameterError, PrivsketchError
+from privsketch.errors import BudgetError, ParameterError, PrivsketchError, RecordError, TableError
 from privsketch.ledger.book import Ledger
 from privsketch.ledger.contents import Reservation
 from privsketch.ledger.cost import Cost
@@ -68,6 +68,7 @@ class OpenEntry:
         what: str,
         source: Any,
         alone: Callable[[], Cost] | None = None,
+        is_total: bool = False,
     ) -> None:
         self._ledger, self._name, self._cost = ledger, name, cost
         self._what, self._source, self._alone = what, source, alone
@@ -81,6 +82,8 @@ class OpenEntry:
             if not quote.allowed:
                 reason = quote.words.removeprefix("refused: ")
                 raise BudgetError(f"data set {name!r}: {reason}; nothing was spent")
+            if not is_total:
+                require_refusable(ledger, name)
 
     @property
     def key(self) -> bytes | None:
@@ -158,8 +161,18 @@ class OpenEntry:
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Noise may be drawn inside; it is reserved before the first draw."""
-        with entered_noise(None if self._ledger is None else self.reserve):
+        with self.watching(), entered_noise(None if self._ledger is None else self.reserve):
             yield
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Enter a refusal that depends on what records say, unless the cost was spent already."""
+        try:
+            yield
+        except RecordError as error:
+            if self._ledger is not None and self._reserved is None and _tells(error):
+                enter_refusal(self._ledger, self._name, self._what, self._source)
+            raise
 
 
 _output: ContextVar[str | None] = ContextVar("privsketch_output", default=None)
@@ -173,6 +186,49 @@ def _tell_listeners() -> None:
         listener()
 
 
+def _tells(error: RecordError) -> bool:
+    """Whether an error depends on what records say, rather than on what is public of a table."""
+    return not isinstance(error, TableError)
+
+
+def require_refusable(ledger: Ledger, name: str) -> None:
+    """Refuse a release that a record could stop, where that has happened too often."""
+    data_set = ledger.data_set(name)
+    if data_set.n_refusals >= data_set.max_refusals:
+        raise BudgetError(
+            f"data set {name!r}: {data_set.n_refusals} releases were refused because of what "
+            f"records say, and {data_set.max_refusals} may be; each tells something of them. Use a "
+            "schema by which no record stops a release: `unreadable='missing'`, and no rule that "
+            "is 'error' (privsketch schema check says which are)"
+        )
+
+
+def enter_refusal(ledger: Ledger, name: str, what: str, source: str | None) -> None:
+    """Enter a refusal and tell the holder, who sees the error itself as well."""
+    told: list[str] = []
+    try:
+        data_set = ledger.refuse(name, what=what, source=source)
+        told.append(
+            f"refused because of what a record says: the ledger has {data_set.n_refusals} such "
+            f"refusals of data set {name!r}, and {data_set.max_refusals} may be"
+        )
+    except PrivsketchError as error:  # a full disk
+        told.append(f"the refusal is not in the ledger ({error})")
+    warn_of(told)
+
+
+@contextmanager
+def counted_refusals(ledger: LedgerName, *, what: str) -> Iterator[None]:
+    """A block that looks at records before a release begins: its refusals are entered."""
+    try:
+        yield
+    except RecordError as error:
+        found = named(ledger) if _tells(error) else None
+        if found is not None:
+            enter_refusal(*found, what, None)
+        raise
+
+
 class _Inside(OpenEntry):
     """A step of a run: what it draws is the run's, which has an entry or none."""
 
@@ -181,7 +237,7 @@ class _Inside(OpenEntry):
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Noise belongs to whatever is entered already."""
+        """Noise belongs to whatever is entered already, and so do refusals."""
         yield
 
 
@@ -192,6 +248,7 @@ def open_entry(
     what: str,
     source: str | None,
     alone: Callable[[], Cost] | None = None,
+    is_total: bool = False,
 ) -> OpenEntry:
     """The entry of a release that is about to begin.
 
@@ -208,12 +265,14 @@ def open_entry(
         The name of the records in receipts.
     alone : callable, optional
         Of a ballot: what it costs besides if everybody else in its study joins forces.
+    is_total : bool
+        Whether no record can stop it: then it is allowed after any number of refusals.
     """
     if isinstance(ledger, Step):
         return _Inside()
     stated = ledger.ledger if isinstance(ledger, Counted) else ledger
     book, name = named(stated) or (None, "")
-    entry = OpenEntry(book, name, cost, what, source, alone)
+    entry = OpenEntry(book, name, cost, what, source, alone, is_total)
     return entry.count() if isinstance(ledger, Counted) else entry
 
 
@@ -225,9 +284,10 @@ def entered(
     what: str,
     source: str | None,
     alone: Callable[[], Cost] | None = None,
+    is_total: bool = False,
 ) -> Iterator[OpenEntry]:
     """A block that releases something, as `open_entry` has it; the block commits."""
-    entry = open_entry(ledger, cost, what=what, source=source, alone=alone)
+    entry = open_entry(ledger, cost, what=what, source=source, alone=alone, is_total=is_total)
     with entry.entered():
         yield entry
 

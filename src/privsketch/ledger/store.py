@@ -187,10 +187,10 @@ class Log:
             found[entry] = amount_of(*amount)  # a commit stands after what it commits
         return found
 
-    def n_committed(self, data_set: str) -> int:
-        """Entries of a data set that were committed."""
-        query = "SELECT COUNT(*) FROM log WHERE data_set = ? AND kind = 'commit'"
-        return int(self._one(query, data_set)[0])
+    def count(self, data_set: str, kind: str) -> int:
+        """Number of lines of a data set of one kind."""
+        query = "SELECT COUNT(*) FROM log WHERE data_set = ? AND kind = ?"
+        return int(self._one(query, data_set, kind)[0])
 
     def keep_marks(self, data_set: str, marks: bytes) -> None:
         """Marks of a data set, once."""

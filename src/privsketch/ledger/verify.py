@@ -58,8 +58,11 @@ class _Replay:
     def faults(self, line: Line) -> list[str]:
         if line.kind == "add":
             return self._add(line)
-        if line.data_set not in self.data_sets or line.entry is None:
+        if line.data_set not in self.data_sets or (line.entry is None) != (line.kind == "refuse"):
             return ["its data set was never added"]
+        if line.kind == "refuse":
+            is_free = not any(amount_of(line.epsilon, line.delta, line.rho))
+            return [] if is_free else ["a refusal costs nothing"]
         if line.kind == "reserve":
             return self._reserve(line)
         if line.kind == "commit":

@@ -305,11 +305,13 @@ class Projection:
 
         rows = max(1, _CHUNK_VALUES // max(self.dim, self.n_components))
         is_first = True
-        for released, receipt in in_threads(work, chunks(self._checked(blocks), rows), n_threads):
-            if is_first and on_receipt is not None:
-                on_receipt(self.receipt(source, receipt.sampler))
-            is_first = False
-            yield released
+        with entry.watching():
+            results = in_threads(work, chunks(self._checked(blocks), rows), n_threads)
+            for released, receipt in results:
+                if is_first and on_receipt is not None:
+                    on_receipt(self.receipt(source, receipt.sampler))
+                is_first = False
+                yield released
         entry.commit(self.receipt(source), None if noter is None else noter.marks)
 
     def _checked(self, blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:

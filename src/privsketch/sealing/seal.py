@@ -39,7 +39,7 @@ from privsketch.signing.trusted import found_key, pinned_keys
 from privsketch.sketching.build import cost_of_design, engine_sums
 from privsketch.sketching.sums import ExactSums
 from privsketch.tables.marks import noter_of
-from privsketch.tables.reading import checked_missing
+from privsketch.tables.reading import checked_missing, stops_nothing
 from privsketch.tables.untyped.format import FileFormat
 
 _LOST = (
@@ -129,12 +129,14 @@ def seal(
         warn_of([_LOST])  # people may make an error of it: before it is spent
     design = study.design
     missing_to_center = checked_missing(missing, design.schema)
+    format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes, n_records, unreadable)
     with entered(
         ledger,
         lambda: cost_of_design(design),
         what=what_of(study),
         source=holder,
         alone=lambda: cost_alone(study),
+        is_total=stops_nothing(design.schema, format, to_center=missing_to_center),
     ) as entry:
         noter = noter_of(entry.key, design.schema)
         found = engine_sums(
@@ -142,9 +144,7 @@ def seal(
             design,
             engine=engine,
             columns=columns,
-            format=FileFormat(
-                header, delimiter, decimal, encoding, sheet, quotes, n_records, unreadable
-            ),
+            format=format,
             missing_to_center=missing_to_center,
             n_threads=n_threads,
             n_workers=n_workers,

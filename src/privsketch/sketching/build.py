@@ -33,6 +33,7 @@ from privsketch.tables.reading import (
     naming_columns,
     part_blocks,
     read_parts,
+    stops_nothing,
 )
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 
@@ -159,16 +160,21 @@ def sketch(
     missing_to_center = checked_missing(missing, design.schema)
 
     is_public = design.count == "public"
-    with entered(ledger, lambda: cost_of_design(design), what="sketch", source=source) as entry:
+    format = FileFormat(header, delimiter, decimal, encoding, sheet, quotes, n_records, unreadable)
+    with entered(
+        ledger,
+        lambda: cost_of_design(design),
+        what="sketch",
+        source=source,
+        is_total=stops_nothing(design.schema, format, to_center=missing_to_center),
+    ) as entry:
         noter = noter_of(entry.key, design.schema)
         found = engine_sums(
             data,
             design,
             engine=engine,
             columns=columns,
-            format=FileFormat(
-                header, delimiter, decimal, encoding, sheet, quotes, n_records, unreadable
-            ),
+            format=format,
             missing_to_center=missing_to_center,
             n_threads=n_threads,
             n_workers=n_workers,

@@ -254,7 +254,13 @@ def private_bounds(
     source = None if source is None else checked_source(source)
     persons = () if person is None else (person,)
     chosen = Selection(schema.dim, (*chosen_names, *persons), None, format=format, schema=schema)
-    with entered(ledger, lambda: cost_of_budget(budget), what="bounds", source=source) as entry:
+    with entered(
+        ledger,
+        lambda: cost_of_budget(budget),
+        what="bounds",
+        source=source,
+        is_total=schema.is_total,
+    ) as entry:
         counts = _counts(data, chosen, n_threads, progress)
         account = Account(Shares(budget, {_SHARE: Fraction(1)}))
         # A record is in one cell of each column.

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from privsketch.errors import PrivsketchError, RecordError
+from privsketch.budget import NEIGHBOURS, Neighbours
+from privsketch.errors import PrivsketchError, RecordError, require_one_of
 from privsketch.schema.table import KINDS, Schema, column_from_json
 from privsketch.tables.cells import require_kind
 from privsketch.tables.encoding import require_person_kind
 from privsketch.tables.files import UNTYPED, expanded, file_kind, file_schema
 from privsketch.tables.untyped.format import PLAIN, FileFormat
+from privsketch.tables.untyped.lines import TextFile
 
 _PERSONS = r"(^|[^A-Za-z])(?i:id|uid|uuid|guid|ssn|mrn)$|[a-z]I[dD]$"
 _PERSON_WORDS = (
@@ -36,9 +39,20 @@ _OPEN = (
 )
 _ABOUT = (
     "Public facts about a table, written by people. Fill in what is null, delete columns that "
-    'should not count, and ask `privsketch schema check`. "missing" is "error", "drop" (leave such '
-    'records out) or "center"; "person" is the column that names persons, if a person may have '
-    "several rows. Notes are for you; they may stay."
+    'should not count, and ask `privsketch schema check`. "missing" says what becomes of missing '
+    'values: "drop" (leave such records out), "center" or "error". "unreadable": "missing" takes '
+    "cells that cannot be read for missing values, so that no record can stop a release. "
+    '"person" is the column that names persons, if a person may have several rows. Notes are for '
+    "you; they may stay."
+)
+# Rules by which nothing that one record says stops a release. Under "replace" none may be left out.
+_RULES: dict[str, dict[str, str]] = {
+    "add-remove": {"missing": "drop", "missing_person": "drop"},
+    "replace": {"missing": "center", "missing_person": "together"},
+}
+_NO_MIDDLE = (
+    '; a category or a flag needs "missing": "category", or "fill", and a cycle "fill": it has no '
+    "middle that a missing value could be put in"
 )
 _FIELDS = {
     "number": ("low", "high"),
@@ -48,11 +62,15 @@ _FIELDS = {
 }
 
 
-def drafted(path: Path, format: FileFormat = PLAIN) -> dict[str, Any]:
+def drafted(
+    path: Path, format: FileFormat = PLAIN, neighbours: Neighbours = "add-remove"
+) -> dict[str, Any]:
     """A schema with open places, as JSON values, from names and types of a file.
 
-    Of a folder, or of what a pattern matches, from the first one.
+    Of a folder, or of what a pattern matches, from the first one. Its rules are such that nothing
+    that one record says can stop a release under these `neighbours`.
     """
+    rules = _RULES[require_one_of("neighbours", neighbours, NEIGHBOURS)]
     path = expanded(path)[0]
     fields = file_schema(path, format)
     if isinstance(fields, int):
@@ -61,7 +79,20 @@ def drafted(path: Path, format: FileFormat = PLAIN) -> dict[str, Any]:
         columns = [_column(name, None) for name in fields.names]
     else:
         columns = [_column(field.name, _kind(field.type)) for field in fields]
-    return {"note": _ABOUT, "columns": columns, "missing": "error", "person": None}
+    if rules["missing"] == "center":
+        for column in columns:
+            if column["kind"] in ("category", "flag"):
+                column["missing"] = "category"
+            elif column["kind"] is None:
+                column["note"] += _NO_MIDDLE
+    return {
+        "note": _ABOUT,
+        "columns": columns,
+        "missing": rules["missing"],
+        "unreadable": "missing",
+        "person": None,
+        "missing_person": rules["missing_person"],
+    }
 
 
 def _column(name: str, kind: str | None) -> dict[str, Any]:
@@ -148,11 +179,15 @@ def _misfits(schema: Schema, path: Path, format: FileFormat) -> list[str]:
         if names.count(name) != 1:
             state = "is there more than once" if name in names else "is not there"
             found.append(f"{path}: column {name!r} {state}")
+    is_total = schema.unreadable == "missing"
     if file_kind(path) in UNTYPED:
+        if is_total and file_kind(path) == "csv":
+            found += _refusal(TextFile.of(path, format).require_mendable)
         return found
     for column in schema.columns:
         if names.count(column.name) == 1:
-            found += _refusal(require_kind, column, fields.field(column.name).type, str(path))
+            require = partial(require_kind, may_be_text=is_total)
+            found += _refusal(require, column, fields.field(column.name).type, str(path))
     person = schema.person
     if person is not None and names.count(person) == 1:
         found += _refusal(require_person_kind, fields.field(person).type, person, str(path))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from privsketch._typing import Block
-from privsketch.errors import RecordError
+from privsketch.errors import RecordError, TableError
 from privsketch.schema.table import Schema
 from privsketch.tables.encoding import encoded, require_kinds
 from privsketch.tables.files import UNTYPED, file_kind, file_rows, file_schema, record_files
@@ -152,13 +152,13 @@ class RecordFiles:
 def _require_distinct(carry: Sequence[str]) -> None:
     for name in carry:
         if list(carry).count(name) > 1:
-            raise RecordError(f"carry: column {name!r} is named twice")
+            raise TableError(f"carry: column {name!r} is named twice")
 
 
 def _require_apart(names: Sequence[str], carry: Sequence[str]) -> None:
     for name in carry:
         if name in names:
-            raise RecordError(
+            raise TableError(
                 f"carry: column {name!r} is part of the record: carried along, it would be "
                 "published as it is; leave it out of one of the two"
             )
@@ -178,7 +178,7 @@ def _selection(
     named = {path: schema for path, schema in schemas.items() if not isinstance(schema, int)}
     if carry and len(named) < len(schemas):
         path = next(path for path in schemas if path not in named)
-        raise RecordError(f"carry: {path} is an array, whose columns have no names to carry")
+        raise TableError(f"carry: {path} is an array, whose columns have no names to carry")
     if columns is not None:
         return Selection(len(columns), tuple(columns), None, carry, format)
     if not named:
@@ -187,13 +187,13 @@ def _selection(
     first, fields = next(iter(named.items()))
     is_unknown = any(file_kind(path) == "excel" or format.unreadable == "missing" for path in named)
     if format.header is False and is_unknown:
-        raise RecordError(
+        raise TableError(
             f"{first}: how many columns a file without a header has is not stated; name them with "
             "`columns=[...]`, from 0"
         )
     for path, other in named.items():
         if sorted(other.names) != sorted(fields.names):
-            raise RecordError(
+            raise TableError(
                 f"{path}: its columns are not those of {first}; name those that make a record "
                 "with `columns=[...]`"
             )
@@ -209,7 +209,7 @@ def _require_width(width: int, chosen: Selection) -> None:
     if schema is None:
         array_places(width, chosen)
     elif width != len(schema.columns) or schema.person is not None:
-        raise RecordError(
+        raise TableError(
             f"an array of {width} columns without names, and a schema of {len(schema.columns)}"
             + ("" if schema.person is None else " and one for persons, who need a name")
         )
@@ -217,7 +217,7 @@ def _require_width(width: int, chosen: Selection) -> None:
 
 def _some_columns(dim: int) -> int:
     if dim == 0:
-        raise RecordError("columns: none is left to make a record of")
+        raise TableError("columns: none is left to make a record of")
     return dim
 
 
@@ -226,7 +226,7 @@ def _require_numeric(schema: Any, names: Sequence[str], path: Path, may_carry: b
         require_numeric(schema, names, str(path))
     except RecordError as error:
         otherwise = ", or copy it unprotected with `carry=[...]`" if may_carry else ""
-        raise RecordError(
+        raise TableError(
             f"{error.text}; name the columns that make a record with `columns=[...]`{otherwise}"
         ) from None
 
@@ -265,7 +265,7 @@ def _same(first: Any, other: Any, path: Path) -> Any:
     """The schema that all files share."""
     if first is not None and first != other:
         misfit = next(a for a, b in zip(other, first, strict=True) if a != b)
-        raise RecordError(
+        raise TableError(
             f"{path}: column {misfit.name!r} is {misfit.type}, in the first file "
             f"{first.field(misfit.name).type}; carried columns need one type"
         )

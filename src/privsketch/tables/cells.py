@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Floats
-from privsketch.errors import RecordError
+from privsketch.errors import RecordError, TableError
 from privsketch.schema.columns import Column, Date, Rule
 from privsketch.schema.labels import NO_NUMBERS, Category, Flag, label_text
 from privsketch.tables.memory import as_floats, cell_number, is_missing_cell
@@ -160,7 +160,7 @@ def require_kind(column: Column, kind: Any, what: str, *, may_be_text: bool = Fa
     elif isinstance(column, Date):
         fits = is_text or types.is_timestamp(kind) or types.is_date(kind)
     if not (fits or types.is_null(kind)):
-        raise RecordError(
+        raise TableError(
             f"{what}: column {column.name!r} is {kind}, and a {column.KIND} in the schema"
         )
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Block, Floats
-from privsketch.errors import PrivsketchError, RecordError
+from privsketch.errors import PrivsketchError, RecordError, TableError
 from privsketch.schema.columns import Column
 from privsketch.schema.table import Schema
 from privsketch.tables.cells import (
@@ -271,7 +271,7 @@ def require_person_kind(kind: Any, name: str, what: str) -> None:
         *(types.is_binary, types.is_large_binary),
     )
     if not any(is_kind(kind) for is_kind in known):
-        raise RecordError(
+        raise TableError(
             f"{what}: column {name!r} names persons and is {kind}, not numbers or text"
         )
 
@@ -305,12 +305,12 @@ def array_batches(array: Any, chosen: Selection) -> Iterator[Any]:
     """Batches of a NumPy array, whose columns are those of the schema, in its order."""
     schema = _schema(chosen)
     if array.ndim != 2:
-        raise RecordError(
+        raise TableError(
             f"expected a table with rows and columns (2 dimensions), got {array.ndim}; reshape "
             "your data: array.reshape(-1, 1) for one column"
         )
     if schema.person is not None:
-        raise RecordError(
+        raise TableError(
             f"the schema names persons by column {schema.person!r}, and an array has no column "
             "names; give a table that has"
         )
@@ -319,11 +319,11 @@ def array_batches(array: Any, chosen: Selection) -> Iterator[Any]:
     elif array.shape[1] == len(schema.columns):
         places = list(range(array.shape[1]))
     else:
-        raise RecordError(f"table has {array.shape[1]} columns, the schema {len(schema.columns)}")
+        raise TableError(f"table has {array.shape[1]} columns, the schema {len(schema.columns)}")
     masks = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
     plain = np.asarray(array)
     if plain.dtype.kind not in "fiubOUSM":
-        raise RecordError(f"a column is of no kind that can be read ({plain.dtype.type.__name__})")
+        raise TableError(f"a column is of no kind that can be read ({plain.dtype.type.__name__})")
 
     def cells(column: int, rows: slice) -> Any:
         place = places[column]
@@ -343,7 +343,7 @@ def pandas_batches(frame: Any, chosen: Selection) -> Iterator[Any]:
     """Batches of a pandas frame, by the names of its columns."""
     schema = _schema(chosen)
     if getattr(frame, "ndim", 0) != 2:
-        raise RecordError("expected a table with rows and columns; use series.to_frame()")
+        raise TableError("expected a table with rows and columns; use series.to_frame()")
     labels = [str(label) for label in frame.columns]
     names = selected_names(labels, chosen, "table")
     places = [labels.index(name) for name in names]
@@ -378,7 +378,7 @@ def _rows_of_one_width(rows: Sequence[Any], chosen: Selection) -> list[list[Any]
     schema = _schema(chosen)
     places = [column for column in chosen.columns or () if isinstance(column, int)]
     if any(place < 0 for place in places):
-        raise RecordError(
+        raise TableError(
             "columns: count them from 0 with `unreadable='missing'`; how many cells a row has is "
             "what a record says"
         )
@@ -421,7 +421,7 @@ def sliced(batch: Any, dim: int) -> Iterator[Any]:
 
 def _schema(chosen: Selection) -> Schema:
     if chosen.schema is None:
-        raise RecordError("schema: there is none")
+        raise TableError("schema: there is none")
     return chosen.schema
 
 

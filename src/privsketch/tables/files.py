@@ -20,7 +20,7 @@ import numpy as np
 
 from privsketch._parallel import checked_threads
 from privsketch._typing import Block
-from privsketch.errors import RecordError
+from privsketch.errors import RecordError, TableError
 from privsketch.tables.encoding import array_batches, require_kinds
 from privsketch.tables.memory import (
     Rows,
@@ -85,7 +85,7 @@ def file_schema(path: Path, format: FileFormat = PLAIN) -> Any:
     if kind == "npy":
         array = _npy_array(path)
         if array.ndim != 2:
-            raise RecordError(f"{path}: expected 2 dimensions, rows and columns; got {array.ndim}")
+            raise TableError(f"{path}: expected 2 dimensions, rows and columns; got {array.ndim}")
         return array.shape[1]
     if kind in UNTYPED:
         names = (text_names if kind == "csv" else sheet_names)(path, format)
@@ -106,9 +106,9 @@ def file_kind(path: Path) -> str:
     kind = SUFFIXES.get(suffix(path))
     if kind is None:
         known = ", ".join([*sorted(SUFFIXES), *(f".csv{each}" for each in COMPRESSED)])
-        raise RecordError(f"{path}: unknown kind of file; expected one of {known}")
+        raise TableError(f"{path}: unknown kind of file; expected one of {known}")
     if not path.is_file():
-        raise RecordError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+        raise TableError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
     return kind
 
 
@@ -244,14 +244,14 @@ def expanded(path: str | os.PathLike[str]) -> list[Path]:
     if path.is_dir():
         return _in_folder(path)
     if path.exists() and not os.access(path, os.R_OK):  # readers would call it damaged
-        raise RecordError(f"{path}: {os.strerror(errno.EACCES)}")
+        raise TableError(f"{path}: {os.strerror(errno.EACCES)}")
     if path.exists() or not glob.has_magic(str(path)):
         return [path]  # reading it says what is wrong with it
     found = [Path(name) for name in sorted(glob.glob(str(path)))]
     if path.name[:1] not in ("_", "."):
         found = [each for each in found if _is_data(each)]
     if not found:
-        raise RecordError(f"{path}: no file matches this pattern")
+        raise TableError(f"{path}: no file matches this pattern")
     return [file for each in found for file in expanded(each)]
 
 
@@ -270,7 +270,7 @@ def require_new(file: Path, seen: set[object]) -> None:
     """Refuse a file that was seen already, under whatever name; it is seen then."""
     identity = file_identity(file)
     if identity in seen:
-        raise RecordError(f"{file}: the same file is given twice")
+        raise TableError(f"{file}: the same file is given twice")
     seen.add(identity)
 
 
@@ -278,22 +278,22 @@ def _in_folder(folder: Path) -> list[Path]:
     try:
         inside = sorted((each for each in folder.iterdir() if _is_data(each)), key=lambda p: p.name)
     except OSError as error:
-        raise RecordError(f"{folder}: {error.strerror or 'cannot be read'}") from None
+        raise TableError(f"{folder}: {error.strerror or 'cannot be read'}") from None
     for each in inside:
         if each.is_dir():
             if "=" in each.name:
-                raise RecordError(
+                raise TableError(
                     f"{folder}: a partitioned folder, with {each.name} in it: what folders are "
                     "named for is in no file. Write it as plain files, or name its folders one by "
                     "one, if that column is not needed"
                 )
-            raise RecordError(f"{folder}: a folder in it, {each.name}; name its folders one by one")
+            raise TableError(f"{folder}: a folder in it, {each.name}; name its folders one by one")
     if not inside:
-        raise RecordError(f"{folder}: no data file in this folder")
+        raise TableError(f"{folder}: no data file in this folder")
     first = inside[0]
     for each in inside:
         if file_kind(each) != file_kind(first):
-            raise RecordError(
+            raise TableError(
                 f"{folder}: files of several kinds, {first.name} and {each.name}; name those that "
                 "are meant, for instance with a pattern like *.parquet"
             )

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Block
-from privsketch.errors import RecordError
+from privsketch.errors import RecordError, TableError
 from privsketch.schema.table import Schema
 from privsketch.tables.marks import Noter
 from privsketch.tables.untyped.format import PLAIN, FileFormat
@@ -46,13 +46,13 @@ def own_errors(items: Iterable[_Item]) -> Iterator[_Item]:
 def array_blocks(array: Block, chosen: Selection) -> Iterator[Block]:
     """Blocks of a NumPy array."""
     if array.ndim != 2:
-        raise RecordError(
+        raise TableError(
             f"expected a table with rows and columns (2 dimensions), got {array.ndim}; reshape "
             "your data: array.reshape(-1, 1) for one column"
         )
     if array.dtype.kind not in "fiubO":
         kind = array.dtype.type.__name__  # of text, not how long the longest is
-        raise RecordError(f"a column is not numeric (array of {kind})")
+        raise TableError(f"a column is not numeric (array of {kind})")
     places = array_places(array.shape[1], chosen)
     if isinstance(array, np.matrix):  # which would multiply as such
         array = np.asarray(array)
@@ -76,17 +76,17 @@ def array_places(width: int, chosen: Selection) -> list[int] | None:
     """Numbers of the columns of an array to read; None for all of them."""
     if chosen.columns is None:
         if width != chosen.dim:
-            raise RecordError(wrong_width("table", width, chosen.dim))
+            raise TableError(wrong_width("table", width, chosen.dim))
         return None
     if any(isinstance(column, str) for column in chosen.columns):
-        raise RecordError("columns: an array has no column names; give column numbers")
+        raise TableError("columns: an array has no column names; give column numbers")
     return column_places([int(column) for column in chosen.columns], width)
 
 
 def pandas_blocks(frame: Any, chosen: Selection) -> Iterator[Block]:
     """Blocks of a pandas frame, whose index is not part of a record."""
     if getattr(frame, "ndim", 0) != 2:
-        raise RecordError("expected a table with rows and columns; use series.to_frame()")
+        raise TableError("expected a table with rows and columns; use series.to_frame()")
     labels = [str(label) for label in frame.columns]
     names = selected_names(labels, chosen, "table")
     columns = [_pandas_column(frame.iloc[:, labels.index(name)]) for name in names]
@@ -370,17 +370,17 @@ def selected_names(
     columns = chosen.columns if chosen.columns is not None else chosen.names
     if columns is None:
         if len(available) != chosen.dim:
-            raise RecordError(wrong_width(what, len(available), chosen.dim))
+            raise TableError(wrong_width(what, len(available), chosen.dim))
         names = list(available)
     else:
         numbers = [column for column in columns if isinstance(column, int)]
         column_places(numbers, len(available))
         names = [available[c] if isinstance(c, int) else c for c in columns]
         if len(set(names)) != len(names):
-            raise RecordError("columns: a column is named twice")
+            raise TableError("columns: a column is named twice")
     for name in (*names, *chosen.carried):
         if list(available).count(name) != 1:
-            raise RecordError(_misfit(available, name, chosen, what, may_show))
+            raise TableError(_misfit(available, name, chosen, what, may_show))
     return names
 
 
@@ -408,10 +408,10 @@ def column_places(columns: list[int], width: int) -> list[int]:
     """Column numbers from 0; negative ones count from the end."""
     for column in columns:
         if not -width <= column < width:
-            raise RecordError(f"columns: {column} is not a column of {width}")
+            raise TableError(f"columns: {column} is not a column of {width}")
     places = [column % width for column in columns]
     if len(set(places)) != len(places):
-        raise RecordError("columns: a column is named twice")
+        raise TableError("columns: a column is named twice")
     return places
 
 
@@ -440,4 +440,4 @@ def require_numeric_type(kind: Any, name: str, what: str) -> None:
         or types.is_boolean(kind)
         or types.is_decimal(kind)
     ):
-        raise RecordError(f"{what}: column {name!r} is not numeric but {kind}")
+        raise TableError(f"{what}: column {name!r} is not numeric but {kind}")

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._typing import Block, Floats
-from privsketch.errors import MissingError, ParameterError, RecordError
+from privsketch.errors import MissingError, ParameterError, RecordError, TableError
 from privsketch.schema.table import Schema
 from privsketch.tables.cells import Plain
 from privsketch.tables.device import is_device_table
@@ -212,7 +212,7 @@ def _require_sheet(data: Any, chosen: Selection) -> None:
     files = [data.path] if isinstance(data, FilePart) else _files_of(data)
     n_sheets = sum(file is not None and suffix(file) == ".xlsx" for file in files)
     if stated is None and n_sheets:
-        raise RecordError(f"{next(filter(None, files))}: {SHEET_FAULT}")
+        raise TableError(f"{next(filter(None, files))}: {SHEET_FAULT}")
     if stated is None:
         return
     if chosen.neighbours != "replace":
@@ -221,7 +221,7 @@ def _require_sheet(data: Any, chosen: Selection) -> None:
             "and counted with noise; leave it out"
         )
     if n_sheets != 1 or len(files) != 1:
-        raise RecordError(
+        raise TableError(
             "`n_records=` states how many records one Excel sheet has, which a sheet does not "
             "tell; leave it out for other tables, and give one sheet at a time"
         )
@@ -303,7 +303,7 @@ def part_persons(part: Any, chosen: Selection) -> Iterator[tuple[Block, Any]]:
     if chosen.schema is not None:
         schema = chosen.schema
         if chosen.format.n_records is not None:
-            raise RecordError(
+            raise TableError(
                 "`n_records=` with persons on a cluster: save the sheet as a .csv file, whose "
                 "empty rows are counted"
             )
@@ -376,19 +376,19 @@ def chosen_columns(
         if columns is None or tuple(columns) in (schema.names, schema.coordinates, own):
             return Selection(dim, None, tuple(own), format=format, schema=schema, **relation)
         if len(columns) != len(own):
-            raise RecordError(
+            raise TableError(
                 f"columns: the schema names {len(own)} of them, a person last; leave them out, or "
                 "say what the table calls each, in that order"
             )
         return Selection(dim, tuple(columns), None, format=format, schema=schema, **relation)
     if columns is not None:
         if isinstance(columns, str) or not isinstance(columns, Iterable):
-            raise RecordError("columns: expected a list of column names or column numbers")
+            raise TableError("columns: expected a list of column names or column numbers")
         columns = [c if isinstance(c, str) else _column_number(c) for c in columns]
         if len(columns) != dim:
-            raise RecordError(f"columns: {len(columns)} named, a record has dim={dim}")
+            raise TableError(f"columns: {len(columns)} named, a record has dim={dim}")
         if names is not None and columns != list(names) and set(columns) == set(names):
-            raise RecordError(
+            raise TableError(
                 "columns: the columns of the design in another order; leave them out, they are "
                 "found by their names wherever they stand"
             )
@@ -403,7 +403,7 @@ def chosen_columns(
 
 def _column_number(column: Any) -> int:
     if isinstance(column, bool) or not isinstance(column, int | np.integer):
-        raise RecordError("columns: expected a list of column names or column numbers")
+        raise TableError("columns: expected a list of column names or column numbers")
     return int(column)
 
 
@@ -430,12 +430,12 @@ def _blocks(
             require_new(file, seen)
             yield from of_file(file, chosen)
     elif kind == "dask":
-        raise RecordError(
+        raise TableError(
             f"cannot read records from a Dask {type(data).__name__} here: give one Dask DataFrame "
             "or Dask Array alone, with `engine='dask'` or without engine"
         )
     elif kind == "spark":
-        raise RecordError(
+        raise TableError(
             f"cannot read records from a Spark {type(data).__name__} here: give one Spark "
             "DataFrame alone to `sketch` or to `fit`; what reads rows on one machine, such as "
             "`predict`, needs a table that is there"
@@ -445,7 +445,7 @@ def _blocks(
         for part in stable_parts(data, held=held):
             yield from _blocks(part, chosen, of_file, seen, held=held)
     elif kind == "other":
-        raise RecordError(
+        raise TableError(
             f"cannot read records from {type(data).__name__}: expected an array, a table with an "
             "Arrow stream (pandas, polars, duckdb, pyarrow), a path, or an iterable of blocks"
         )
@@ -564,6 +564,11 @@ def count_records(data: Any) -> int | None:
 def _total(counts: Sequence[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
+
+
+def stops_nothing(schema: Schema | None, format: FileFormat, *, to_center: bool) -> bool:
+    """Whether nothing that one record says can stop a release."""
+    return schema.is_total if schema is not None else to_center and format.unreadable == "missing"
 
 
 def checked_missing(missing: str, schema: Schema | None = None) -> bool:

@@ -90,6 +90,13 @@ def create(file: Path, accounting: str) -> None:
     help="With zcdp: share of the limit kept apart for releases that have no rho, like masked "
     "sketches; 0 if left out.",
 )
+@click.option(
+    "--max-refusals",
+    type=int,
+    default=10,
+    show_default=True,
+    help="How often a release may be refused because of what records say.",
+)
 @click.option("--note", default="", help="For people.")
 @JSON
 def add(
@@ -100,6 +107,7 @@ def add(
     neighbours: str,
     person: str | None,
     without_rho: float,
+    max_refusals: int,
     note: str,
 ) -> None:
     """Add a data set with its limit, which stays as it is.
@@ -118,6 +126,7 @@ def add(
         neighbours=neighbours,  # type: ignore[arg-type]
         person=person,
         without_rho=without_rho,
+        max_refusals=max_refusals,
         note=note,
     )
     (added,) = (found for found in book.datasets() if found.name == name)
@@ -330,6 +339,11 @@ def _spent(found: DataSet, listed: Sequence[Entry]) -> list[str]:
         f"entries     {found.n_entries}, {float(share):.3g} % of the limit"
         + (f"; {found.n_open} reserved and never committed" if found.n_open else ""),
     ]
+    if found.n_refusals:
+        lines.append(
+            f"refusals    {found.n_refusals} because of what records say, of {found.max_refusals} "
+            "that may be"
+        )
     if found.alone.n_entries:
         told = (
             f"{found.limit.spent_text(found.alone)} of {found.alone.n_entries} ballots instead of "

@@ -27,7 +27,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from privsketch.errors import RecordError
+from privsketch.errors import RecordError, TableError
 from privsketch.tables.cells import UNREADABLE, Raw, marked_cells, readable
 from privsketch.tables.memory import Rows, Selection, chosen_rows, rows_per_block
 from privsketch.tables.untyped.conversion import NULLS
@@ -55,7 +55,7 @@ def sheet_rows(path: Path, chosen: Selection) -> Iterator[Rows]:
     import pyarrow as pa
 
     if chosen.neighbours == "replace" and chosen.format.n_records is None:
-        raise RecordError(f"{path}: {SHEET_FAULT}")
+        raise TableError(f"{path}: {SHEET_FAULT}")
     has_header = chosen.format.header is not False
     with _rows(path, chosen.format.sheet) as rows:
         available = _names(path, rows, chosen.format)
@@ -107,12 +107,12 @@ def _names(path: Path, rows: Iterator[list[Any]], format: FileFormat) -> list[st
         return sheet_names(path, format)
     first = next((row for row in rows if row), None)
     if first is None:
-        raise RecordError(f"{path}: no row with the names of columns")
+        raise TableError(f"{path}: no row with the names of columns")
     names = [_text(cell, "") or "" for cell in first]
     is_typed = any(not isinstance(cell, str) for cell in first)
     if format.header is None and (is_typed or may_be_record(names)):
         # It may be a record: neither use it as names nor show it.
-        raise RecordError(
+        raise TableError(
             f"{path}: the first row has numbers or dates where a header has names. Say which it "
             "is: `header=False` for a record (columns are then called 0, 1, ...), `header=True` "
             "for names"
@@ -152,7 +152,7 @@ def _rows(path: Path, sheet: str | None) -> Iterator[Iterator[list[Any]]]:
     try:
         import python_calamine as calamine
     except ImportError:
-        raise RecordError(
+        raise TableError(
             f"{path}: Excel files are read by python-calamine, which is not installed; pip install "
             "'privsketch[excel]'"
         ) from None
@@ -182,10 +182,10 @@ def _chosen_sheet(path: Path, names: Sequence[str], sheet: str | None) -> str:
     """The name of the sheet to read; no name is shown, for a sheet may be named after somebody."""
     if sheet is not None:
         if sheet not in names:
-            raise RecordError(f"{path}: it has no sheet of the name {sheet!r}")
+            raise TableError(f"{path}: it has no sheet of the name {sheet!r}")
         return sheet
     if len(names) != 1:
-        raise RecordError(
+        raise TableError(
             f"{path}: it has {'several sheets' if names else 'no sheet'}; name one with `sheet=...`"
         )
     return names[0]

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from privsketch.errors import RecordError
+from privsketch.errors import TableError
 from privsketch.tables.untyped.format import MULTIBYTE, PLAIN, FileFormat
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
@@ -57,7 +57,7 @@ class TextFile:
         is_tsv = plain.suffix.lower() == ".tsv"
         delimiter = format.delimiter or ("\t" if is_tsv else ",")
         if delimiter == format.decimal:
-            raise RecordError(
+            raise TableError(
                 f"{path}: `decimal={format.decimal!r}` is what separates its cells, too; say "
                 "`delimiter=';'`, or what else does"
             )
@@ -75,13 +75,13 @@ class TextFile:
         It depends on public facts alone.
         """
         if self.refuses_quotes:
-            raise RecordError(
+            raise TableError(
                 f"{self.path}: say whether cells of this .tsv file may be quoted: `quotes=True` "
                 "(as pandas and polars write it) or `quotes=False`; `unreadable='missing'` "
                 "refuses nothing that depends on a record"
             )
         if self.format.encoding in MULTIBYTE and ord(self.delimiter) >= _SECOND_BYTES:
-            raise RecordError(
+            raise TableError(
                 f"{self.path}: `delimiter={self.delimiter!r}` with "
                 f"`encoding={self.format.encoding!r}`: half of a damaged character could be taken "
                 "for it; convert the file to UTF-8, or use `unreadable='error'`"

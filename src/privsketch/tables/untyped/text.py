@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from privsketch.errors import RecordError
+from privsketch.errors import RecordError, TableError
 from privsketch.tables.memory import Rows, Selection, chosen_rows, selected_names
 from privsketch.tables.untyped.conversion import MISSING_WORDS, NULLS, numbers_in_text
 from privsketch.tables.untyped.format import PLAIN, FileFormat
@@ -90,10 +90,10 @@ def _beginning(file: TextFile, stream: Any) -> _Beginning:
         return _Beginning([str(place) for place in range(n_cells)], data, ends_in_cr)
     cells = file.cells(data[start:end])
     if file.refuses_quotes and any(cell.startswith('"') for cell in cells):
-        raise RecordError(f"{file.path}: {QUOTES_FAULT}")
+        raise TableError(f"{file.path}: {QUOTES_FAULT}")
     if header is None and may_be_record(cells):
         # It may be a record: neither use it as names nor show it.
-        raise RecordError(
+        raise TableError(
             f"{file.path}: the first line has numbers where a header has names. Say which it is: "
             "`header=False` for a record (columns are then called 0, 1, ...), `header=True` for "
             f"names{delimiter_hint(cells, file)}"
@@ -265,7 +265,7 @@ def text_columns(
         return named_columns(available, path, chosen)
     except RecordError as error:
         hint = delimiter_hint(available, TextFile.of(path, chosen.format))
-        raise RecordError(error.text + hint) from None
+        raise TableError(error.text + hint) from None
 
 
 def named_columns(
@@ -346,9 +346,7 @@ def _arrow_rows(file: TextFile, chosen: Selection, *, mend: bool = False) -> Gen
             available = numbered_columns(chosen)
         if not available:
             if header is not False:
-                raise RecordError(
-                    f"{path}: not valid {file.kind}: no header line with column names"
-                )
+                raise TableError(f"{path}: not valid {file.kind}: no header line with column names")
             if chosen.dim > 1 or chosen.carried or not beginning.rest:
                 return
             available = ["0"]
