@@ -94,8 +94,8 @@ class TextFile:
         compression = COMPRESSED.get(self.path.suffix.lower())
         stream = pa.input_stream(str(self.path), compression=compression)
         encoding = self.format.encoding
-        if mend:
-            return _Mended(stream, encoding)
+        if mend:  # decoders go on behind the one byte that they do not know: line ends stay
+            return _Decoded(stream, encoding, "replace")
         return stream if encoding == "utf-8" else _Decoded(stream, encoding)
 
     def cells(self, line: bytes) -> list[str]:
@@ -143,7 +143,7 @@ def _after_quote(data: bytes, place: int) -> int:
 
 
 class _Decoded:
-    """A stream of text of some encoding, in UTF-8."""
+    """A stream of text of some encoding, in UTF-8; `errors` as codecs have it."""
 
     def __init__(self, stream: Any, encoding: str, errors: str = "strict") -> None:
         self._stream, self._decoder = stream, codecs.getincrementaldecoder(encoding)(errors)
@@ -154,12 +154,9 @@ class _Decoded:
         while not (self._waiting or self._is_over):
             piece = bytes(self._stream.read(_PIECE))
             self._is_over = not piece
-            self._waiting = self._decoded(piece)
+            self._waiting = self._decoder.decode(piece, final=self._is_over).encode("utf-8")
         part, self._waiting = self._waiting[:size], self._waiting[size:]
         return part
-
-    def _decoded(self, piece: bytes) -> bytes:
-        return self._decoder.decode(piece, final=self._is_over).encode("utf-8")
 
     def close(self) -> None:
         self._stream.close()
@@ -169,38 +166,6 @@ class _Decoded:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _Mended(_Decoded):
-    """The same of any bytes: U+FFFD stands for those that the encoding does not know.
-
-    Decoders may look for the rest of a damaged character beyond the end of its line. So bytes are
-    decoded line by line, and of a line that cannot be, every byte that is no ASCII is unknown.
-    """
-
-    def __init__(self, stream: Any, encoding: str) -> None:
-        super().__init__(stream, encoding, "replace")
-        self._encoding = encoding if encoding in ("utf-8", *MULTIBYTE) else None
-        self._held = b""
-
-    def _decoded(self, piece: bytes) -> bytes:
-        if self._encoding is None:  # of units of one size, each of which is decoded by itself
-            return super()._decoded(piece)
-        data = self._held + piece
-        whole = len(data) if self._is_over else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        if not whole and len(data) > 64 * _PIECE:  # far beyond the longest line that is read
-            whole = len(data)
-        self._held = data[whole:]
-        try:
-            return data[:whole].decode(self._encoding).encode("utf-8")
-        except UnicodeDecodeError:
-            return b"".join(map(self._line, re.split(b"([\r\n])", data[:whole])))
-
-    def _line(self, line: bytes) -> bytes:
-        try:
-            return line.decode(self._encoding or "utf-8").encode("utf-8")
-        except UnicodeDecodeError:
-            return line.decode("ascii", "replace").encode("utf-8")
 
 
 # ---------------------------------------------------------------- what is refused
