@@ -436,7 +436,8 @@ def test_damaged_bytes_stay_in_their_line(tmp_path, encoding):
     codec = codecs.lookup(encoding)
     head, good = codec.encode("x,note\n")[0], codec.encode("0.5,z\n")[0]
     unit = {"utf-16-le": 2, "utf-32-be": 4}.get(encoding, 1)
-    asked = ps.Schema([ps.Number("x", -1, 1)], missing="center", unreadable="missing")
+    note = ps.Category("note", ["z"], missing="category")
+    asked = ps.Schema([ps.Number("x", -1, 1), note], missing="center", unreadable="missing")
     damages = [
         bytes(pair) for pair in itertools.product(range(0x7E, 0x100), range(0x20, 0x100, 17))
     ]
@@ -448,7 +449,9 @@ def test_damaged_bytes_stay_in_their_line(tmp_path, encoding):
             body.append(good)
     path = tmp_path / "t.csv"
     path.write_bytes(head + b"".join(body))
-    found = read_blocks(path, 1, schema=asked, format=FileFormat(encoding=encoding, quotes=False))
+    found = read_blocks(
+        path, asked.dim, schema=asked, format=FileFormat(encoding=encoding, quotes=False)
+    )
     values = np.concatenate([np.asarray(block) for block in found])[:, 0]
     assert len(values) == len(body)
     assert (values[1::2] == 0.5).all()
