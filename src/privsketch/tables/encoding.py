@@ -448,6 +448,9 @@ def _array(column: Column, cells: Any, unreadable: str) -> Any:
     cells = _own_type(cells)
     if cells.dtype == object:
         return cells_of_objects(column, cells, "table", unreadable=unreadable)
+    if cells.dtype.kind == "c" and unreadable == "missing":  # one makes all numbers complex
+        values = np.asarray(cells)
+        cells = np.where(values.imag == 0, values.real, np.nan)
     try:
         array = _of_cells(cells, column.name)
     except RecordError:
