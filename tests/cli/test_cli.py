@@ -687,10 +687,21 @@ def test_plan_has_all_columns_where_there_is_room(folder, monkeypatch):
     assert lines[0].split()[:3] == ["alternative", "map", "frequencies"]
     assert "noise-to-signal" in lines[0]
     assert "COLUMNS" not in told.stdout
+
+
+def test_plan_has_colours_where_the_terminal_has(folder, monkeypatch):
+    """And the same table without them; a dumb terminal is as wide as any other."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    plain = run(*plan_arguments()).stdout
+    assert "noise-to-signal" in plain.splitlines()[0]
     monkeypatch.setenv("FORCE_COLOR", "1")  # as a terminal has it
+    assert run(*plan_arguments()).stdout == plain
+    monkeypatch.setenv("TERM", "xterm-256color")
     coloured = run(*plan_arguments()).stdout
-    assert coloured != told.stdout
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == told.stdout
+    assert coloured != plain
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
 
 
 def narrow_studies():
