@@ -1,6 +1,5 @@
 """What several test files share: which tests are slow, noise left out or noted, small studies."""
 
-import importlib
 import importlib.util
 import os
 import shutil
@@ -8,13 +7,25 @@ import signal
 import sys
 from collections import defaultdict
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.testing import Tape, exact_answer, replaced_noise, without_noise
+from privsketch.testing import exact_answer, replaced_noise, without_noise
+from tests.chance import fixed_noise
+
+# What people set for themselves changes no test: those of terminals say what they need, and no
+# command of a test writes to somebody's ledger. `PRIVSKETCH_SCREENSHOTS` is for tests.
+OF_TERMINALS = {
+    *("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"),
+    *("TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+}
+for name in [*os.environ]:
+    ours = name.startswith("PRIVSKETCH_") and name != "PRIVSKETCH_SCREENSHOTS"
+    if ours or name in OF_TERMINALS:
+        del os.environ[name]
+os.environ["TERM"] = "dumb"
 
 # Tests of which no case is quick, in files that do not say it themselves.
 SLOW = {
@@ -219,30 +230,10 @@ def no_noise():
         yield
 
 
-@pytest.fixture
-def fixed_noise(monkeypatch):
-    """Noise and masks of the right law and size from a fixed seed: the same in every run.
-
-    For tests of what is made of noisy numbers. Those of the noise itself draw it.
-    """
-    rng, others = np.random.default_rng(0), Tape()
-
-    def draw(values, law):
-        if law.kind == "gaussian":
-            noise = law.scale * rng.normal(size=values.shape)
-        elif law.kind == "laplace":
-            noise = law.scale * rng.laplace(size=values.shape)
-        elif law.kind == "cube":
-            radius = law.scale * rng.gamma(law.n_components + 1)
-            noise = radius * rng.uniform(-1, 1, size=values.shape)
-        else:
-            return others.record(values, law)
-        return values + np.rint(noise).astype(np.int64), law.scale
-
-    for module in ("clustering.aggregate", "sketching.sums"):
-        source = SimpleNamespace(urandom=rng.bytes)
-        monkeypatch.setattr(importlib.import_module(f"privsketch.{module}"), "os", source)
-    with replaced_noise(draw):
+@pytest.fixture(name="fixed_noise")
+def _fixed_noise():
+    """Noise and masks are the same in every run of this test."""
+    with fixed_noise():
         yield
 
 

@@ -40,7 +40,7 @@ BUDGET = ("--epsilon", 1, "--delta", 1e-6)
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(1, 4))]
 )
-def test_within_two_percent_of_plain_k_means(folder, fixed_key, seed):
+def test_within_two_percent_of_plain_k_means(folder, fixed_key, fixed_noise, seed):
     """15,600 patients; what is kept of them is one complete row each. Measured: 1.0003."""
     records = study(folder, 15_600)
     succeeded(
