@@ -16,6 +16,7 @@ from privsketch.learning.uncertainty import concerns
 from privsketch.models.base import nearest
 from privsketch.report.html import report_page
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 CENTERS = np.array([[-0.6, -0.6], [-0.5, 0.5], [0.0, 0.0], [0.6, -0.5], [0.5, 0.6], [0.7, 0.0]])
 
 
