@@ -32,7 +32,7 @@ def deviations(n_comparisons=1, *, kind="gaussian", false_alarm=FALSE_ALARM):
 
 @contextmanager
 def fixed_noise():
-    """Noise and masks of the right law and size, from a fixed seed.
+    """Noise, masks and matrices of the right law and size, from a fixed seed.
 
     For tests of what is made of noisy numbers; those of the noise itself draw it.
     """
@@ -51,7 +51,7 @@ def fixed_noise():
         return values + np.rint(noise).astype(np.int64), law.scale
 
     with pytest.MonkeyPatch.context() as patch, replaced_noise(draw):
-        for module in ("clustering.aggregate", "sketching.sums"):
+        for module in ("clustering.aggregate", "projection.matrix", "sketching.sums"):
             source = SimpleNamespace(urandom=rng.bytes)
             patch.setattr(importlib.import_module(f"privsketch.{module}"), "os", source)
         yield
