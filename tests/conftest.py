@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from itertools import combinations
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -26,6 +27,10 @@ for name in [*os.environ]:
     if ours or name in OF_TERMINALS:
         del os.environ[name]
 os.environ["TERM"] = "dumb"
+
+# Hypothesis tries the same examples in every run, and has all the time that it takes.
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("same")
 
 # Tests of which no case is quick, in files that do not say it themselves.
 SLOW = {
