@@ -177,5 +177,6 @@ def test_models_of_the_total_are_learned_and_shown(world):
     assert report.headers["content-disposition"].startswith("attachment;")
     assert "sandbox" in report.headers["content-security-policy"]
     olga.post("/studies/heart/sources")
-    assert "No source is explained" in olga.wait("/studies/heart/sources")
+    # Noise may raise an alarm, if seldom: what is told is looked at where noise is fixed.
+    assert "Clusters of all sources" in olga.wait("/studies/heart/sources")
     assert_allowed(olga.get("/studies/heart/sources"))
