@@ -1,7 +1,12 @@
 """Commands as tests give them, and what they leave behind."""
 
+import re
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 from click.testing import CliRunner
 
@@ -34,6 +39,24 @@ def refused(folder, *arguments, code=USAGE):
     assert result.stderr.count("nothing was spent") == 1
     assert contents(folder) == before
     return lines[0]
+
+
+def wait_until_it_listens(process):
+    """Return once a command takes SIGTERM, or has ended: until then signals are for Python.
+
+    A busy machine may take seconds for that.
+    """
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.parent.parent.exists():  # not Linux
+        time.sleep(2)
+        return
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        with suppress(OSError):
+            caught = int(re.search(r"SigCgt:\s*([0-9a-f]+)", status.read_text())[1], 16)
+            if caught >> (signal.SIGTERM - 1) & 1:
+                return
+        time.sleep(0.005)
 
 
 def contents(folder):

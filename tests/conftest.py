@@ -8,11 +8,29 @@ import sys
 from collections import defaultdict
 from itertools import combinations
 
+import hypothesis
 import numpy as np
 import pytest
 
 import privsketch as ps
 from privsketch.testing import exact_answer, replaced_noise, without_noise
+from tests.chance import fixed_noise
+
+# What people set for themselves changes no test: those of terminals say what they need, and no
+# command of a test writes to somebody's ledger. `PRIVSKETCH_SCREENSHOTS` is for tests.
+OF_TERMINALS = {
+    *("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"),
+    *("TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+}
+for name in [*os.environ]:
+    ours = name.startswith("PRIVSKETCH_") and name != "PRIVSKETCH_SCREENSHOTS"
+    if ours or name in OF_TERMINALS:
+        del os.environ[name]
+os.environ["TERM"] = "dumb"
+
+# Hypothesis tries the same examples in every run, and has all the time that it takes.
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("same")
 
 # Tests of which no case is quick, in files that do not say it themselves.
 SLOW = {
@@ -214,6 +232,13 @@ def _new_tally(monkeypatch):
 def no_noise():
     """Releases made in this test are the exact integers, marked INSECURE in their receipts."""
     with without_noise():
+        yield
+
+
+@pytest.fixture(name="fixed_noise")
+def _fixed_noise():
+    """Noise and masks are the same in every run of this test."""
+    with fixed_noise():
         yield
 
 

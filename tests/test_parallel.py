@@ -59,7 +59,7 @@ def test_an_error_ends_what_has_not_begun():
         begun.append(int(block[0, 0]))
         if begun[-1] == 0:
             raise KeyError
-        threading.Event().wait(0.05)
+        threading.Event().wait(0.3)  # a busy machine has seconds to notice the error
 
     with pytest.raises(KeyError):
         list(in_threads(work, pieces(1000, 1, []), 2))

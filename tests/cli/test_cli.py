@@ -120,7 +120,7 @@ def test_the_whole_story(sketches):
         assert "one record" in told.stdout
 
 
-def test_the_clusters_of_a_clear_case_are_found(study):
+def test_the_clusters_of_a_clear_case_are_found(study, fixed_noise):
     write_table(study / "large.csv", n_records=20_000)
     run("sketch", "study.json", "large.csv", "-o", "large.sketch")
     assert run("learn", "large.sketch", "-o", "model.json", "--n-init", 1).exit_code == 0
@@ -128,7 +128,7 @@ def test_the_clusters_of_a_clear_case_are_found(study):
     assert np.allclose(np.sort(centers, axis=0), [[-2, -2, -2], [2, 2, 2]], atol=0.3)
 
 
-def test_the_number_of_clusters_may_come_from_the_sketch(study):
+def test_the_number_of_clusters_may_come_from_the_sketch(study, fixed_noise):
     write_table(study / "large.csv", n_records=20_000)
     run("sketch", "study.json", "large.csv", "-o", "large.sketch")
     learned = run("learn", "large.sketch", "-k", "auto", "--max-clusters", 4, "-o", "model.json")
@@ -137,7 +137,7 @@ def test_the_number_of_clusters_may_come_from_the_sketch(study):
     assert "precision   standard errors" in learned.stdout
 
 
-def test_the_same_sketch_gives_clusters_and_a_mixture(study):
+def test_the_same_sketch_gives_clusters_and_a_mixture(study, fixed_noise):
     arguments = design_arguments(task="gaussian-mixture", **{"covariance-type": "diag"})
     assert run(*arguments, "-o", "mixture.json").exit_code == 0
     write_table(study / "large.csv", n_records=20_000)
@@ -250,7 +250,7 @@ def test_designs_of_every_kind_can_be_made(folder, changes):
     assert "one record" in made.stdout
 
 
-def test_the_demo_tells_the_whole_story(folder, monkeypatch):
+def test_the_demo_tells_the_whole_story(folder, monkeypatch, fixed_noise):
     learn = ps.learn_gaussian_mixture
     one = lambda sketch, _, **more: learn(sketch, 1, **more)  # noqa: E731  is found at once
     monkeypatch.setattr(ps, "learn_gaussian_mixture", one)
@@ -268,7 +268,7 @@ def test_the_demo_tells_the_whole_story(folder, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_demo_is_as_good_as_it_says(folder):
+def test_the_demo_is_as_good_as_it_says(folder, fixed_noise):
     """Means of what was planted, in units, within a few standard errors."""
     from privsketch.cli.demo import _GROUPS, SCHEMA
 
@@ -687,10 +687,21 @@ def test_plan_has_all_columns_where_there_is_room(folder, monkeypatch):
     assert lines[0].split()[:3] == ["alternative", "map", "frequencies"]
     assert "noise-to-signal" in lines[0]
     assert "COLUMNS" not in told.stdout
+
+
+def test_plan_has_colours_where_the_terminal_has(folder, monkeypatch):
+    """And the same table without them; a dumb terminal is as wide as any other."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    plain = run(*plan_arguments()).stdout
+    assert "noise-to-signal" in plain.splitlines()[0]
     monkeypatch.setenv("FORCE_COLOR", "1")  # as a terminal has it
+    assert run(*plan_arguments()).stdout == plain
+    monkeypatch.setenv("TERM", "xterm-256color")
     coloured = run(*plan_arguments()).stdout
-    assert coloured != told.stdout
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == told.stdout
+    assert coloured != plain
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
 
 
 def narrow_studies():
@@ -769,7 +780,7 @@ def components(folder):
     return folder
 
 
-def test_principal_components_from_the_shell(components):
+def test_principal_components_from_the_shell(fixed_noise, components):
     merged = run("merge", "site-1.sketch", "site-2.sketch", "-o", "all.sketch")
     assert merged.exit_code == 0
     learned = run("learn", "all.sketch", "-k", "1", "-o", "pca-model.json", "--report", "r.html")

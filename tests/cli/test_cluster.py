@@ -458,6 +458,14 @@ def test_passes_are_shown_by_name_on_a_terminal_only(folder, monkeypatch):
     assert "4000 of 4000" in screen.getvalue()
 
 
+@pytest.mark.parametrize("name", ["FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"])
+def test_a_file_that_takes_colours_is_told_no_number_of_records(folder, monkeypatch, name):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv(name, "1")
+    write("data.parquet", some_records())
+    assert clustered("data.parquet", *STUDY, "--method", "lloyd", "-o", "model.json").stderr == ""
+
+
 def test_bars_count_records_and_passes(monkeypatch, folder):
     from rich.console import Console
 

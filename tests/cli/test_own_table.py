@@ -40,7 +40,7 @@ BUDGET = ("--epsilon", 1, "--delta", 1e-6)
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(1, 4))]
 )
-def test_within_two_percent_of_plain_k_means(folder, fixed_key, seed):
+def test_within_two_percent_of_plain_k_means(folder, fixed_key, fixed_noise, seed):
     """15,600 patients; what is kept of them is one complete row each. Measured: 1.0003."""
     records = study(folder, 15_600)
     succeeded(
@@ -54,7 +54,8 @@ def test_within_two_percent_of_plain_k_means(folder, fixed_key, seed):
     np.testing.assert_allclose(sorted(model.table()["age"]), [28, 45, 62, 74, 83], atol=3)
 
 
-def test_results_are_in_the_units_of_the_table(folder, fixed_key):
+def test_results_are_in_the_units_of_the_table(folder, fixed_key, no_noise):
+    """Without noise: that of 3000 patients moves the mean date of a group by a year at times."""
     study(folder, 3000)
     said = succeeded(
         *("cluster", "visits.csv", "--schema", "schema.json", "-k", N_GROUPS, *BUDGET),

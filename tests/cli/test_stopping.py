@@ -17,7 +17,7 @@ from privsketch.cli.stopping import Stop, stoppable
 from privsketch.errors import AccessError
 from privsketch.models.clusters import ClusterModel
 from privsketch.report import html
-from tests.commands import DATA, USAGE, modules_after, run
+from tests.commands import DATA, USAGE, modules_after, run, wait_until_it_listens
 
 PRIVSKETCH = Path(sys.executable).parent / "privsketch"
 NOTHING = "nothing was spent"
@@ -220,7 +220,7 @@ def test_the_signals_are_given_back():
 
 
 @pytest.mark.mostly_slow(quick_every=6)
-@pytest.mark.parametrize("after", [0.15, 0.3, 0.6, 0.9, 1.3, 1.8])
+@pytest.mark.parametrize("after", [0, 0.15, 0.45, 0.8, 1.2, 1.7])
 @pytest.mark.parametrize("engine", ["threads", "pool"])
 def test_real_interrupts(folder, after, engine):
     """benchmarks/interruptions.py has many more."""
@@ -231,6 +231,7 @@ def test_real_interrupts(folder, after, engine):
         text=True,
         start_new_session=True,
     )
+    wait_until_it_listens(process)
     time.sleep(after)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
@@ -410,7 +411,8 @@ def test_a_second_interrupt_ends_a_pool_all_the_same(folder):
             text=True,
             start_new_session=True,
         )
-        time.sleep(1.2)
+        wait_until_it_listens(process)
+        time.sleep(1)
         for _ in range(3):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGINT)
@@ -422,8 +424,9 @@ def test_a_second_interrupt_ends_a_pool_all_the_same(folder):
 def test_a_job_that_ignores_interrupts_goes_on(folder):
     line = f"trap '' INT; exec {PRIVSKETCH} sketch study.json data.npy -o out.sketch"
     process = subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE, start_new_session=True)
-    time.sleep(0.5)
-    os.killpg(process.pid, signal.SIGINT)
+    wait_until_it_listens(process)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 0
     assert ps.Sketch.load("out.sketch").design.dim == 3

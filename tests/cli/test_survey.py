@@ -80,7 +80,7 @@ def test_the_source_of_bounds_has_no_output_to_be_named_after(visits):
     assert json.loads(succeeded("bounds", *asked).stdout)["source"] is None
 
 
-def test_bounds_cost_what_was_asked_for(visits):
+def test_bounds_cost_what_was_asked_for(visits, fixed_noise):
     before = contents(visits)
     told = succeeded(
         "bounds", "data.csv", "--columns", "age,income", "--epsilon", "0.9", "--person", "patient"

@@ -353,8 +353,8 @@ def test_no_records_are_the_references(domain):
 
 @pytest.mark.mostly_slow(quick_every=3)
 @pytest.mark.parametrize(("kind", "delta"), [("cube", 0.0), ("laplace", 0.0), (None, 1e-6)])
-def test_it_finds_clear_clusters(kind, delta):
-    # Noise of standard deviation below 0.02 moves a center by 0.1 with a chance below 1e-6.
+def test_it_finds_clear_clusters(kind, delta, fixed_noise):
+    # Noise has a standard deviation below 0.02.
     rng = np.random.default_rng(0)
     places = np.array([[-0.7, -0.6], [0.0, 0.7], [0.7, -0.6]])
     table = np.repeat(places, 5000, axis=0) + 0.03 * rng.normal(size=(15_000, 2))

@@ -141,7 +141,7 @@ def test_many_columns_are_refused_before_anything_is_spent():
         )
 
 
-def test_a_domain_that_cuts_is_a_concern():
+def test_a_domain_that_cuts_is_a_concern(fixed_noise):
     rng = np.random.default_rng(0)
     inside, outside = rng.normal(0, 0.1, (4000, 2)), rng.normal(9, 0.1, (1000, 2))
     facts = {"epsilon": 1.0, "delta": 0.0, "domain": ps.Box(-1, 1), "n_records": 5000}
@@ -151,7 +151,7 @@ def test_a_domain_that_cuts_is_a_concern():
     assert model.fit(inside).concerns_ == ()
 
 
-def test_tight_clusters_far_below_a_cell_are_found():
+def test_tight_clusters_far_below_a_cell_are_found(fixed_noise):
     rng = np.random.default_rng(5)
     centers = np.array([[-0.6, -0.6], [0.1, 0.7], [0.75, -0.2]])
     records = centers[rng.choice(3, 6000, p=[0.6, 0.3, 0.1])] + 0.008 * rng.normal(size=(6000, 2))
@@ -170,7 +170,7 @@ def test_tight_clusters_far_below_a_cell_are_found():
     assert -model.score(records) < 1.5 * best
 
 
-def test_schemas_and_persons_are_respected():
+def test_schemas_and_persons_are_respected(fixed_noise):
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
         {

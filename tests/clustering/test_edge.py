@@ -1,10 +1,10 @@
 """The concern of a domain that cuts: from released means, there where due and nowhere else.
 
 Means of these records lie at 0.6 of the way to the edge. An alarm takes one that noise puts beyond
-0.95, by more than `sure` standard errors: a chance below 1e-4 in each run, and below 1e-7 for the
-two of five that a test does not allow. Where alarms are due they came in 3,318 of
-3,320 runs of these cases; the two others were rounds of Lloyd's, one of which had lost a cluster.
-At most one of five may be missing.
+0.95, by more than `sure` standard errors: a chance below 1e-4 in each run. Where alarms are due
+they came in 3,318 of 3,320 runs of these cases; the two others were rounds of Lloyd's, one of which
+had lost a cluster. A grid raises them in 74 of 80. So that no run of these tests is another one,
+their noise is fixed.
 """
 
 import math
@@ -22,9 +22,10 @@ from privsketch.clustering.run import clustered
 from privsketch.learning.uncertainty import on_the_edge
 
 METHODS = {"lloyd": lloyd, "pipeline": pipeline, "grid": grid}
-# Runs, and how many must raise a concern. A grid does in 74 of 80: fewer than six of ten in 4e-4.
+# Runs, and how many must raise a concern.
 RUNS = {"lloyd": 5, "pipeline": 5, "grid": 10}
 LEAST = {"lloyd": 4, "pipeline": 4, "grid": 6}
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 BOX = ps.Box(-1, 1, dim=2)
 
 

@@ -422,7 +422,7 @@ def test_whatever_the_noise_there_is_a_mixture(n, kind, delta):
     assert model.receipt.epsilon == pytest.approx(0.1, rel=1e-12)
 
 
-def test_enough_records_outweigh_the_noise(mixture):
+def test_enough_records_outweigh_the_noise(mixture, fixed_noise):
     table = np.tile(mixture, (10, 1))
     model = clustered(
         em.learn, table, 3, domain=ps.Ball(2, 1.5), budget=ps.Budget(4.0, 1e-6), random_state=1
@@ -531,7 +531,7 @@ def test_an_unknown_method_is_refused(mixture, spent):
     assert spent == []
 
 
-def test_the_estimator_has_all_attributes(mixture):
+def test_the_estimator_has_all_attributes(mixture, fixed_noise):
     model = fitted(mixture, epsilon=20.0)  # so much that no weight is 0
     assert model.get_params()["method"] == "em"
     again = clone(model)

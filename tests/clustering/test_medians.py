@@ -488,7 +488,7 @@ def test_vectors_point_from_the_center_to_the_records_of_its_cluster():
     np.testing.assert_allclose(sums, [[0.0, -1.0], [0.0, 0.0]], atol=1e-3)
 
 
-def test_the_length_is_a_small_quantile():
+def test_the_length_is_a_small_quantile(fixed_noise):
     rng = np.random.default_rng(0)
     records = rng.normal(size=(20_000, 3)) * 0.1
     passes = passes_of(records)
@@ -543,7 +543,7 @@ def with_outliers(n_records=10_000, seed=0):
 @pytest.mark.parametrize(
     "overrides", [{"neighbours": "replace"}, {"delta": 0.0, "domain": ps.Ball(radius=14.0)}]
 )
-def test_medians_are_nearer_than_means(overrides):
+def test_medians_are_nearer_than_means(overrides, fixed_noise):
     """Exact means cost a tenth more than medians here; noise changes that by 1 in 1000."""
     X = with_outliers()
     settings = {"epsilon": 2.0, "delta": 1e-6, "domain": ps.Box(-8, 8), "random_state": 0}
@@ -552,7 +552,7 @@ def test_medians_are_nearer_than_means(overrides):
     assert cost(X, model.cluster_centers_) < 0.95 * cost(X, means)
 
 
-def test_the_tree_finds_clusters():
+def test_the_tree_finds_clusters(fixed_noise):
     rng = np.random.default_rng(6)
     centers = rng.normal(size=(4, 6))
     centers *= 0.6 / np.linalg.norm(centers, axis=1, keepdims=True)
@@ -570,7 +570,7 @@ def test_the_tree_finds_clusters():
     assert model.model_.method == "partition-tree"
 
 
-def test_many_columns():
+def test_many_columns(fixed_noise):
     rng = np.random.default_rng(0)
     centers = rng.normal(size=(4, 30))
     centers *= 0.8 / np.linalg.norm(centers, axis=1, keepdims=True)

@@ -326,7 +326,7 @@ def cost(records, centers):
     return float(squared.min(axis=1).mean())
 
 
-def test_centers_are_far_better_than_random_ones():
+def test_centers_are_far_better_than_random_ones(fixed_noise):
     rng = np.random.default_rng(6)
     records, centers = mixture(20_000, 4, 8, rng)
     found = clustered(

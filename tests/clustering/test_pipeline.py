@@ -408,7 +408,7 @@ def test_counts_follow_what_was_measured_as_far_as_it_is_not_noise():
 
 @pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (4.0, 0.0)])
-def test_clusters_in_many_columns_are_found(epsilon, delta):
+def test_clusters_in_many_columns_are_found(epsilon, delta, fixed_noise):
     rng = np.random.default_rng(0)
     centers = rng.normal(size=(8, 60))
     centers *= 0.8 / np.linalg.norm(centers, axis=1, keepdims=True)

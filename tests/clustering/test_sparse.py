@@ -573,7 +573,7 @@ def cost(table, centers):
 
 
 @pytest.mark.slow
-def test_sparse_centers_are_nearly_those_without_noise():
+def test_sparse_centers_are_nearly_those_without_noise(fixed_noise):
     table, means = topics(20_000, 800, 3, np.random.default_rng(4))
     options = {
         "domain": ps.Box(0, 1, dim=800),

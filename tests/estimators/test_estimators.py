@@ -11,6 +11,7 @@ import privsketch as ps
 from tests.contract import contract, require_function_of_the_release, three_blobs
 from tests.kmeans import private_kmeans
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 ESTIMATORS = [
     ps.PrivateKMeans(
         n_clusters=3, epsilon=5.0, delta=1e-6, domain=ps.Box(-20, 20), options={"n_init": 1}

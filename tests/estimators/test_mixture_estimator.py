@@ -9,6 +9,7 @@ import privsketch as ps
 from privsketch.estimators.mixture import PrivateGaussianMixture
 from tests.contract import contract, require_function_of_the_release, three_blobs
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 ESTIMATORS = [
     PrivateGaussianMixture(2, epsilon=5.0, delta=1e-6, domain=ps.Box(-20, 20), n_init=1),
     PrivateGaussianMixture(

@@ -12,6 +12,7 @@ from privsketch.estimators import pca as module
 from privsketch.estimators.pca import PrivatePCA
 from tests.contract import contract, require_function_of_the_release
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 ESTIMATORS = [
     PrivatePCA(1, epsilon=5.0, delta=1e-6, domain=ps.Ball(radius=30.0)),
     PrivatePCA("auto", epsilon=5.0, delta=0.0, domain=ps.Ball(radius=30.0), center=True),

@@ -422,7 +422,7 @@ def test_pipelines_with_classifiers(choices, last):
     assert step.receipt_.epsilon == 200.0
 
 
-def test_pipeline_with_kmeans():
+def test_pipeline_with_kmeans(fixed_noise):
     X, y = blobs()
     first = estimator(n_components=20, epsilon=60.0, random_state=0)
     model = make_pipeline(first, KMeans(2, n_init=3, random_state=0)).fit(X)

@@ -17,6 +17,7 @@ import privsketch as ps
 from privsketch.errors import ParameterError, RecordError
 from privsketch.estimators import kmeans as estimator_file
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 FACTS = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0, "n_records": 3000}
 BOX = ps.Box(low=-2, high=2)
 

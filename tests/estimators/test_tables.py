@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 import privsketch as ps
 from tests.visits import COLUMNS, N_GROUPS, SCHEMA, visits
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}
 RECORDS = ps.Schema([ps.Number(c.name, c.low, c.high, c.scale, fill=c.low) for c in COLUMNS[:3]])
 

@@ -6,6 +6,7 @@ import pytest
 
 import privsketch as ps
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 LEARNERS = {
     "k-means": lambda sketch: ps.learn_kmeans(sketch, 1, n_init=1),
     "mixture": lambda sketch: ps.learn_gaussian_mixture(

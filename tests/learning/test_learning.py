@@ -9,6 +9,8 @@ from privsketch.design.cautions import cautions
 from privsketch.models.base import nearest
 from privsketch.report.clusters import picture_of
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
+
 
 def mixture(k, dim, n, seed, width=1.0, spread=1.5):
     rng = np.random.default_rng(seed)

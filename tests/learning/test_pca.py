@@ -26,6 +26,7 @@ from privsketch.learning.pca.search import Search, carried_components, noise_edg
 from privsketch.learning.pca.uncertainty import Spread, summarise
 from tests.oracles import missed_variance
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 N_RECORDS = 1e5
 
 

@@ -7,6 +7,7 @@ import privsketch as ps
 from privsketch.learning.pca.learner import TOO_FEW, learn_pca
 from privsketch.report.html import report_page
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 DEVIATIONS = np.array([0.3, 0.2, 0.05, 0.05])
 SIZE = 2000  # records of a holder
 N_RELEASES = 320

@@ -16,6 +16,7 @@ from privsketch.learning.uncertainty import concerns
 from privsketch.models.base import nearest
 from privsketch.report.html import report_page
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 CENTERS = np.array([[-0.6, -0.6], [-0.5, 0.5], [0.0, 0.0], [0.6, -0.5], [0.5, 0.6], [0.7, 0.0]])
 
 
@@ -204,7 +205,8 @@ def test_missing_values_in_the_middle_are_a_reason(feature_map, share):
     table.loc[rng.random(len(table)) < share, "age"] = np.nan
     columns = [ps.Number("age", 0, 100), ps.Number("dose", 0, 100)]
     schema = ps.Schema(columns, missing="center")
-    model, _ = learned(table, domain=schema, epsilon=3.0, feature_map=feature_map)
+    # At an epsilon of 3 cells take the true cluster for missing values in one of 20 releases.
+    model, _ = learned(table, domain=schema, epsilon=10.0, feature_map=feature_map)
     told = [text for text in model.concerns if "middle of 'age'" in text]
     assert len(told) == (share > 0)
     assert not any("middle of 'dose'" in text for text in model.concerns)

@@ -18,6 +18,7 @@ from privsketch.report import html
 from privsketch.report.html import report_page, save_report
 from tests.pages import Page
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 ATTACK = "<script>alert(1)</script>"
 SHARES = {"start": Fraction(1, 4), "radius 0": Fraction(1, 8), "round 0": Fraction(5, 8)}
 

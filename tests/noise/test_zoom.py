@@ -17,7 +17,7 @@ from privsketch.noise.mechanism import choose
 from privsketch.noise.zoom import draw_zoom, zoom_law
 from privsketch.testing import questions
 
-FALSE_ALARM = 1e-6
+FALSE_ALARM = 1e-7  # of one comparison
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,11 @@ def test_draws_follow_the_law(epsilon):
     # What is added does not depend on the first noise: signs agree in half of the cases.
     signs = np.sign(second - 7) * np.sign(first - second)
     n_signs = int((signs != 0).sum())
-    assert abs(int((signs > 0).sum()) - n_signs / 2) < 5 * math.sqrt(n_signs) / 2
-    # A coin that is right on average only where epsilon is small is found out.
+    assert abs(int((signs > 0).sum()) - n_signs / 2) < 6 * math.sqrt(n_signs) / 2  # 2e-9
+    # A coin that is right on average only where epsilon is small is found out: at 2.5 its
+    # statistic is 15 deviations above the bound, at 1 it would be 2.
     wrong = np.where(np.random.default_rng(0).random(n) < 0.25, 0, discrete_laplace(n, 2 / epsilon))
-    assert epsilon < 1 or not chi_square(Counter(wrong), {z: added(z, b) for z in steps}, n)
+    assert epsilon < 2 or not chi_square(Counter(wrong), {z: added(z, b) for z in steps}, n)
 
 
 def test_heavy_cells_keep_their_closer_look_secret():

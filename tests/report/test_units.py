@@ -13,8 +13,10 @@ from privsketch.report.fields import Parts, center_rows, field_text, share_text,
 from privsketch.report.html import PAGE_VERSION, report_page
 from privsketch.report.tables import MAX_PARTS, part_table
 from privsketch.schema.units import digits, field_errors, field_values, step_text
+from tests.chance import fixed_noise
 from tests.pages import Page
 
+pytestmark = pytest.mark.usefixtures("fixed_noise")
 ATTACK = "<script>alert(1)</script>"
 KINDS = ("k-means", "mixture", "components", "lloyd")
 
@@ -73,7 +75,8 @@ def study(kind, schema):
 
 @pytest.fixture(scope="module")
 def studies():
-    return {kind: study(kind, schema_of()) for kind in KINDS}
+    with fixed_noise():
+        return {kind: study(kind, schema_of()) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")

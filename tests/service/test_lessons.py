@@ -31,10 +31,10 @@ def ask_for(lessons, n_questions):
         lessons.ask(question(number, ("b",)), "t", [b"x"])
 
 
-def waited(lessons, one):
-    for _ in range(300):
+def waited(lessons, one, states=("done", "failed")):
+    for _ in range(1200):
         found = lessons.look(one)
-        if found is not None and found.is_over:
+        if found is not None and found.state in states:
             return found
         time.sleep(0.05)
     raise AssertionError(found)
@@ -90,7 +90,7 @@ def test_a_process_that_dies_is_told_without_details(make):
 def test_closing_stops_what_is_at_work(make):
     lessons = make(command=SLEEPS)
     lessons.ask(question(2), "t", [b"x"])
-    time.sleep(0.3)
+    waited(lessons, question(2), ["running"])
     lessons.close()
     assert waited(lessons, question(2)).state == "failed"
     lessons.ask(question(3), "t", [b"x"])
@@ -177,5 +177,6 @@ def test_models_of_the_total_are_learned_and_shown(world):
     assert report.headers["content-disposition"].startswith("attachment;")
     assert "sandbox" in report.headers["content-security-policy"]
     olga.post("/studies/heart/sources")
-    assert "No source is explained" in olga.wait("/studies/heart/sources")
+    # Noise may raise an alarm, if seldom: what is told is looked at where noise is fixed.
+    assert "Clusters of all sources" in olga.wait("/studies/heart/sources")
     assert_allowed(olga.get("/studies/heart/sources"))

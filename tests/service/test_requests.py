@@ -283,7 +283,7 @@ def served(tmp_path):
     place = str(tmp_path / "collector.db")
     world = World(place)
     settings = Settings(
-        head_seconds=0.5, body_seconds=0.3, body_rate=1e6, member_rate=1e6, member_burst=1e6
+        head_seconds=1.0, body_seconds=1.0, body_rate=1e6, member_rate=1e6, member_burst=1e6
     )
     with serving(place, settings) as address:
         yield world, urlsplit(address).port

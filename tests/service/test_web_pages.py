@@ -49,7 +49,7 @@ class Browser:
 
     def wait(self, path):
         """A page once what it waits for is there."""
-        for _ in range(600):
+        for _ in range(3000):
             text = self.text(path)
             if 'http-equiv="refresh"' not in text:
                 return text

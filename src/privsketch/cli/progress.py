@@ -5,6 +5,7 @@ The number of records may be private: nothing shown here is written to a file.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,6 +98,10 @@ def spinner(text: str) -> Iterator[None]:
 
 
 def _console() -> Console:
+    """The holder's terminal, if there is one.
+
+    Variables such as FORCE_COLOR say that a file takes colours. They do not make it a terminal.
+    """
     from rich.console import Console
 
-    return Console(stderr=True)
+    return Console(stderr=True, force_terminal=sys.stderr.isatty())
