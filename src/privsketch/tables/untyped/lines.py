@@ -180,8 +180,8 @@ class LineGuard:
 
     def __init__(self, file: TextFile, *, ends_in_cr: bool, check: Callable[[], bool]) -> None:
         self._file, self._check = file, check
-        # What is no end of a line here, in a file whose first line ends in another way.
-        self._odd, self._pair = (b"\n", b"") if ends_in_cr else (b"\r", b"\r\n")
+        # What is no end of a line by itself, in a file whose first line ends in another way.
+        self._ends_in_lf, self._odd = not ends_in_cr, b"\n" if ends_in_cr else b"\r"
         self._starts = [end + b'"' for end in (b"\n", b"\r", file.delimiter.encode())]
         self._is_known = False
         self._last = b"\n"
@@ -197,7 +197,7 @@ class LineGuard:
         if self._file.has_quotes and self._check():
             return ""
         name, other = ("line feed", "carriage returns")
-        if self._odd == b"\r":
+        if self._ends_in_lf:
             name, other = ("carriage return", "line feeds")
         return (
             f"not valid {self._file.kind}: a {name} outside of quotes, where lines end in {other}; "
@@ -211,13 +211,14 @@ class LineGuard:
 
     def _has_odd(self, before: bytes, block: bytes) -> bool:
         """Whether there is one that is no part of a pair; one at the end waits for what follows."""
-        if not self._pair:
+        if not self._ends_in_lf:
             return self._odd in block
-        waits = before == self._odd
-        if self._odd not in block:
-            return waits and block[:1] != b"\n"
-        n_odd = block.count(self._odd) - block.endswith(self._odd) + waits
-        return n_odd != block.count(self._pair) + (waits and block[:1] == b"\n")
+        if before == b"\r" and block[:1] != b"\n":
+            return True
+        if b"\r" not in block:
+            return False
+        letters = np.frombuffer(block, dtype=np.uint8)
+        return bool(((letters[:-1] == ord("\r")) & (letters[1:] != ord("\n"))).any())
 
 
 # ---------------------------------------------------------------- what is mended
