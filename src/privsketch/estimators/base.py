@@ -120,11 +120,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         table = validated(self, X, reset=True, sparse=sparse)
         return table, domain.with_dim(table.shape[1]), int(table.shape[1])
 
-    def _points(self, X: Any) -> tuple[Floats, npt.NDArray[np.bool_]] | None:
-        """Points of X with a schema, and which rows it does not leave out; None without one."""
-        schema = schema_of(self.domain)
-        return None if schema is None else read_points(X, schema)
-
     def _warn(self, domain: Domain | Schema, budget: Budget, n_records: float | None) -> None:
         """Say what domain and budget make one think about once more, before anything is spent."""
         warn_of(stated_cautions(domain, budget, n_records, self._columns()))
@@ -201,6 +196,18 @@ class PrivateLearner(PrivateEstimator):
             "ledger": Counted(self.ledger),
         }
 
+    def _keep(self, model: Any) -> None:
+        """Keep the model with the domain it was learned for: `predict` and others go by both."""
+        self.model_, self._fitted_domain = model, self.domain
+
+    def _points(self, X: Any) -> tuple[Floats, npt.NDArray[np.bool_]] | None:
+        """Points of X with a schema, and which rows it does not leave out; None without one.
+
+        The schema is that of `fit`: a model knows no other.
+        """
+        schema = schema_of(self._fitted_domain)
+        return None if schema is None else read_points(X, schema)
+
     def _completed(self, X: Any) -> npt.NDArray[Any]:
         """X as a table for a fitted estimator, missing values filled as they were in `fit`."""
         check_is_fitted(self, "model_")
@@ -217,8 +224,8 @@ class PrivateLearner(PrivateEstimator):
     def _filled(self, table: Any) -> npt.NDArray[Any]:
         """A table, or a matrix of SciPy, as an array, missing values filled as in `fit`."""
         rows = np.asarray(table.toarray() if hasattr(table, "tocsr") else table)
-        if self.missing == "center" and isinstance(self.domain, Box | Ball):
-            center = self.domain.with_dim(rows.shape[1]).center_vector
+        if self.missing == "center" and isinstance(self._fitted_domain, Box | Ball):
+            center = self._fitted_domain.with_dim(rows.shape[1]).center_vector
             rows = np.where(np.isfinite(rows), rows, center)
         return rows
 

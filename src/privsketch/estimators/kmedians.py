@@ -95,7 +95,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
             names=self._columns(),
             **facts,
         )
-        self.model_ = replace(model, columns=self._columns())
+        self._keep(replace(model, columns=self._columns()))
         self.receipt_ = model.receipt
         self.cluster_centers_ = centers_of(model)
         self.weights_ = model.weights

@@ -154,7 +154,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
 
     def _with(self, model: GaussianMixtureModel) -> Self:
         """What models of both methods have."""
-        self.model_ = model
+        self._keep(model)
         self.weights_ = model.weights
         self.means_ = model.means
         self.covariances_ = model.covariances
