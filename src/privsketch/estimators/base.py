@@ -141,7 +141,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(repr=False, eq=False, kw_only=True)
 class PrivateLearner(PrivateEstimator):
-    """An estimator whose `fit` pays once and keeps a model."""
+    """An estimator whose `fit` pays once and keeps a model.
+
+    `predict` and others go by the model and the domain it was learned for, `_fitted_domain`.
+    """
 
     neighbours: Neighbours = "add-remove"
     n_records: float | None = None
@@ -195,10 +198,6 @@ class PrivateLearner(PrivateEstimator):
             "random_state": self.random_state,
             "ledger": Counted(self.ledger),
         }
-
-    def _keep(self, model: Any) -> None:
-        """Keep the model with the domain it was learned for: `predict` and others go by both."""
-        self.model_, self._fitted_domain = model, self.domain
 
     def _points(self, X: Any) -> tuple[Floats, npt.NDArray[np.bool_]] | None:
         """Points of X with a schema, and which rows it does not leave out; None without one.

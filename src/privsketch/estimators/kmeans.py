@@ -210,7 +210,8 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
                 **own,
             )
             self.sketch_ = None
-        self._keep(replace(model, columns=self._columns()))
+        self.model_ = replace(model, columns=self._columns())
+        self._fitted_domain = self.domain
         self.receipt_ = model.receipt
         self.method_ = model.method
         self.cluster_centers_ = centers_of(model)

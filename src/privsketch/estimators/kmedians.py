@@ -95,7 +95,8 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
             names=self._columns(),
             **facts,
         )
-        self._keep(replace(model, columns=self._columns()))
+        self.model_ = replace(model, columns=self._columns())
+        self._fitted_domain = self.domain
         self.receipt_ = model.receipt
         self.cluster_centers_ = centers_of(model)
         self.weights_ = model.weights

@@ -154,7 +154,8 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
 
     def _with(self, model: GaussianMixtureModel) -> Self:
         """What models of both methods have."""
-        self._keep(model)
+        self.model_ = model
+        self._fitted_domain = self.domain
         self.weights_ = model.weights
         self.means_ = model.means
         self.covariances_ = model.covariances
