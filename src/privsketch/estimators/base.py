@@ -347,10 +347,18 @@ def _numbers_of_objects(X: Any) -> Any:
         return X
     if hasattr(X, "tocsr"):
         return X
+    is_array = True
     try:
         array = np.asarray(X)
     except ValueError:  # ragged: scikit-learn says so
         return X
+    except Exception:  # of a library, which may quote what it stumbles over
+        is_array = False
+    if not is_array:
+        raise RecordError(
+            f"X: {type(X).__name__} cannot be read as a table of numbers; give an array or a data "
+            "frame, or describe the table by domain=ps.Schema([...])"
+        )
     if array.dtype.kind in "mMUS":
         raise RecordError(_NOT_NUMERIC)
     return _object_numbers(array) if array.dtype == object and array.ndim == 2 else X

@@ -23,7 +23,13 @@ from privsketch._typing import Floats
 from privsketch.errors import RecordError
 from privsketch.schema.columns import Column, Date, Rule
 from privsketch.schema.labels import NO_NUMBERS, Category, Flag, label_text
-from privsketch.tables.memory import as_floats, cell_number, is_missing_cell
+from privsketch.tables.memory import (
+    as_floats,
+    cell_number,
+    is_missing_cell,
+    plain_array,
+    plain_kind,
+)
 from privsketch.tables.untyped.text import MISSING_WORDS, NULLS
 
 Bits = npt.NDArray[np.bool_]
@@ -88,8 +94,7 @@ def looked_at(column: Column, array: Any, *, decimal: str | None = None) -> Pars
 def _parsed(column: Column, array: Any) -> Parsed:
     import pyarrow as pa
 
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = plain_array(array)
     if pa.types.is_null(array.type):
         return np.full(len(array), np.nan), None
     if isinstance(column, Category):
@@ -122,8 +127,7 @@ def require_kind(column: Column, kind: Any, what: str) -> None:
 
     if isinstance(column, Raw):
         return
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = plain_kind(kind)
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
     is_text, is_flag = _is_text(kind), types.is_boolean(kind)
     fits = is_number or is_flag
@@ -140,7 +144,7 @@ def require_kind(column: Column, kind: Any, what: str) -> None:
 def _is_text(kind: Any) -> bool:
     import pyarrow.types as types
 
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _numbers(array: Any) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ from privsketch.tables.memory import (
     array_places,
     is_missing_cell,
     opened_stream,
+    plain_array,
+    plain_kind,
     rows_per_block,
     selected_names,
 )
@@ -34,13 +36,19 @@ from privsketch.tables.untyped.text import MISSING_WORDS
 
 # Persons of some rows: whole numbers, or an Arrow array of bytes.
 Persons = npt.NDArray[np.int64] | Any
+_Read = TypeVar("_Read")
 
 
 def encoded(batch: Any, schema: Schema, what: str = "table") -> tuple[Block, Persons | None]:
     """Records (n, dim) of a batch's rows that are not left out, and whose they are."""
+    return guarded(lambda: _encoded(batch, schema, what), what)
+
+
+def guarded(read: Callable[[], _Read], what: str = "table") -> _Read:
+    """What a function reads; errors of libraries, which may quote a record, become ours."""
     failure = ""
     try:
-        return _encoded(batch, schema, what)
+        return read()
     except (PrivsketchError, MemoryError):
         raise
     except Exception as error:  # of a library, which may quote what it stumbles over
@@ -108,10 +116,8 @@ def persons_of(array: Any, name: str, what: str) -> tuple[Persons, npt.NDArray[n
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    array = plain_array(array)
     kind = array.type
-    if pa.types.is_dictionary(kind):
-        array = array.dictionary_decode()
-        kind = array.type
     require_person_kind(kind, name, what)
     if pa.types.is_null(kind):
         return np.zeros(len(array), dtype=np.int64), np.ones(len(array), dtype=np.bool_)
@@ -189,11 +195,10 @@ def require_person_kind(kind: Any, name: str, what: str) -> None:
     """Refuse an Arrow type that names no persons."""
     import pyarrow.types as types
 
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = plain_kind(kind)
     known = (
         *(types.is_integer, types.is_floating, types.is_null),
-        *(types.is_string, types.is_large_string, types.is_string_view),
+        *(types.is_string, types.is_large_string),
         *(types.is_binary, types.is_large_binary),
     )
     if not any(is_kind(kind) for is_kind in known):
