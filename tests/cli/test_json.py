@@ -353,7 +353,8 @@ def test_no_command_replaces_a_file_unasked(files, name, arguments):
     result = run(*name.split(), *arguments)
     assert result.exit_code not in (0, USAGE), result.output
     assert [path.read_bytes() for path, _ in decoys] == [content for _, content in decoys]
-    assert any(word in result.stderr for word in ("exists", "not empty"))
+    if name not in ("seal", "tally"):  # which may be refused for having been done before
+        assert any(word in result.stderr for word in ("exists", "not empty"))
 
 
 # ---------------------------------------------------------------- what answers hold
