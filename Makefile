@@ -10,6 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Five hospitals, their sketches, a model and a report: half a minute.
 demo: $(VENV)/demo.done
+	rm -rf demo-output
 	$(RUN)/privsketch demo --output demo-output
 
 # The same hospitals with the noise of one among them: every part in a process and folder of its own.

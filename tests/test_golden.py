@@ -173,6 +173,6 @@ PRINTS = {
     ),
     "masked": (
         "aceb63fab2355da7b29c9296b2e8bd86d4e41748cf2e1d9cdac36abc4b730e77",
-        "d283f4253ba7ac90d878b7545798e3cc8489bce3cf6c97976bc47f2125d4f03f",
+        "591e42b290073d947b75d74df04dcbf9ec62ccac6b26590ae7945ad555fb0acb",
     ),
 }

@@ -296,7 +296,7 @@ def test_the_commands_of_the_demo_can_be_typed(folder):
     for words in typed:
         if words[0] == "learn":
             in_folder = [f"out/{word}" if "." in word else word for word in words]
-            assert run(*in_folder).exit_code == 0
+            assert run(*in_folder, "--force").exit_code == 0
 
 
 # ---------------------------------------------------------------- help
@@ -594,9 +594,15 @@ def test_files_of_value_are_not_replaced_unawares(study):
     assert run("learn", "s1.sketch", "-o", "s1.sketch").exit_code == DATA
     assert run("learn", "s1.sketch", "--report", "site-1.csv").exit_code == DATA
     assert {path.name: path.read_bytes() for path in study.iterdir()} == contents
-    for _ in range(2):  # models and reports may be replaced by newer ones
-        result = run("learn", "s1.sketch", "-o", "model.json", "--report", "report.html")
-        assert result.exit_code == 0
+    for output in (["-o", "model.json"], ["--report", "report.html"]):
+        learn = ["learn", "s1.sketch", "--n-init", 1, *output]
+        assert run(*learn).exit_code == 0
+        before = (study / output[1]).read_bytes()
+        assert "--force" in refused_in_one_line(study, *learn, code=DATA)
+        assert (study / output[1]).read_bytes() == before
+        assert run(*learn, "--force").exit_code == 0
+    for output in (["-o", "s1.sketch"], ["--report", "site-1.csv"]):  # which are no results of it
+        assert run("learn", "s1.sketch", *output, "--force").exit_code == DATA
 
 
 def test_a_holder_can_insist_on_the_design_agreed_upon(study):
@@ -790,7 +796,7 @@ def test_principal_components_from_the_shell(fixed_noise, components):
     assert "pca" in (components / "r.html").read_text().lower()
     for file in ("pca.json", "all.sketch", "pca-model.json"):
         assert run("inspect", file).exit_code == 0
-    again = run("learn", "all.sketch", "-k", "auto", "--method", "convex", "-o", "pca-model.json")
+    again = run("learn", "all.sketch", "-k", "auto", "--method", "convex", "-o", "auto.json")
     assert again.exit_code == 0, again.output
 
 

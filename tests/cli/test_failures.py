@@ -338,6 +338,41 @@ def test_an_answer_that_nobody_takes_is_a_failure(folder, arguments):
     assert "Traceback" not in ended.stderr
 
 
+# Commands that spend, with all files they write: some follow after the first words.
+WRITING = {
+    "sketch": (SKETCH, ["out.sketch"]),
+    "cluster": ([*CLUSTER, "--report", "out.html"], ["out.json", "out.html"]),
+    "release": (
+        [*RELEASE, "--publish-matrix", "matrix.npy"],
+        ["out.npy", "out.receipt.json", "matrix.npy"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_words_that_nobody_takes_stop_no_result(folder, name):
+    arguments, written = WRITING[name]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [PRIVSKETCH, *map(str, arguments)], stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert [file for file in written if not Path(file).exists()] == []
+
+
+def test_an_answer_for_machines_that_nobody_takes_is_a_failure(folder):
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [PRIVSKETCH, *map(str, SKETCH), "--json"], stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    assert ended.returncode == DATA
+    assert f"out.sketch was written before that: {COUNTS}" in ended.stderr
+
+
 def unread(*arguments):
     """A command whose standard output is read to its first line."""
     running = subprocess.Popen(

@@ -312,6 +312,51 @@ def test_every_command_fails_by_the_schema_of_failures(files, name):
     assert result.stderr.count("nothing was spent") == 1
 
 
+# Options and arguments that name a file to write.
+OUTPUTS = ("-o", "--report", "--publish-matrix", "--token-file")
+NEW_FILES = {"ledger create": 0, "keygen": 0, "collector backup": 0}
+
+
+def with_decoys(name, arguments):
+    """The arguments with other names for all outputs, under which something lies already."""
+    arguments = [str(ADDRESS.get(one, one)) for one in arguments]
+    places = [n + 1 for n, one in enumerate(arguments) if one in OUTPUTS]
+    places += [NEW_FILES[name]] if name in NEW_FILES else []
+    if name in ("push", "pull"):  # of a member who is known; a pulled folder is kept up to date
+        places = []
+    decoys = []
+    for place in places:
+        path = Path(f"decoy-{name.replace(' ', '-')}-{arguments[place]}")
+        arguments[place] = str(path)
+        if name == "demo":
+            path.mkdir(exist_ok=True)
+            path = path / "model.json"
+        earlier = Path("model.json").read_bytes() if path.suffix == ".json" else b"<!doctype html>"
+        path.write_bytes(earlier)
+        decoys.append((path, earlier))
+    return arguments, decoys
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        pytest.param(name, arguments, id=f"{name}-{n}")
+        for name, runs in EXAMPLES.items()
+        for n, arguments in enumerate(runs)
+        if "-o" in arguments or "--report" in arguments or name in NEW_FILES
+    ],
+)
+def test_no_command_replaces_a_file_unasked(files, name, arguments):
+    arguments, decoys = with_decoys(name, arguments)
+    if not decoys:
+        pytest.skip("writes into a folder of its own")
+    result = run(*name.split(), *arguments)
+    assert result.exit_code not in (0, USAGE), result.output
+    assert [path.read_bytes() for path, _ in decoys] == [content for _, content in decoys]
+    if name not in ("seal", "tally"):  # which may be refused for having been done before
+        assert any(word in result.stderr for word in ("exists", "not empty"))
+
+
 # ---------------------------------------------------------------- what answers hold
 
 

@@ -35,12 +35,6 @@ def test_the_stream_is_philox():
     assert first.tolist() == [((int(word) >> 12) + 0.5) / 2**52 for word in words]
 
 
-def test_streams_of_different_purpose_differ():
-    assert not np.intersect1d(
-        PublicStream(7, 0).uniform(1000), PublicStream(7, 1).uniform(1000)
-    ).size
-
-
 def test_series_agree_with_the_mathematical_library():
     u = PublicStream(3, 0).uniform(20_000)
     assert np.abs(natural_log(u) - np.log(u)).max() < 1e-14

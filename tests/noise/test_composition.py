@@ -381,6 +381,24 @@ def test_a_composition_tells_what_is_best(receipts):
     assert "2 sources" in ps.compose(elsewhere).describe()
 
 
+def test_a_numerical_bound_is_best_only_if_asked_for(receipts):
+    count = 300  # of so many pure releases, "pld" is the least of all
+    parts = [receipts["cube"]] * count
+    proven, asked = ps.compose(parts, delta=1e-6), ps.compose(parts, delta=1e-6, numerical=True)
+    assert asked.bounds == proven.bounds
+    assert [bound.name for bound in asked.bounds if bound.is_numerical] == ["pld"]
+    assert asked.best.name == "pld"
+    assert proven.best.name in ("zcdp", "rdp")
+    assert proven.best.epsilon > asked.best.epsilon
+    for told, best in ((proven, proven.best.name), (asked, "pld")):
+        lines = told.describe().splitlines()
+        assert [line.split()[0] for line in lines if "<- best" in line] == [best]
+        assert "numerical" in next(line for line in lines if line.startswith("pld"))
+        answer = told.to_json()
+        assert answer["best"] == best
+        assert [bound["name"] for bound in answer["bounds"] if bound["is_numerical"]] == ["pld"]
+
+
 def test_without_dp_accounting_its_bounds_are_left_out(receipts, monkeypatch):
     monkeypatch.setattr("privsketch.noise.composition.find_spec", lambda name: None)
     found = ps.compose([receipts["gaussian"], receipts["cube"]])

@@ -121,7 +121,7 @@ METHODS = {
     help="File of the model, JSON; - for standard output. Needed unless --dry-run is there.",
 )
 @click.option("--report", type=PATH, help="File of an HTML report.")
-@click.option("--title", help="Of the report.")
+@click.option("--title", help="Title of the report.")
 @click.option(
     "--dry-run",
     is_flag=True,

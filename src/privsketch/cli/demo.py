@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import privsketch as ps
+from privsketch.cli.output import require_empty
 from privsketch.cli.progress import record_bar, spinner
 from privsketch.cli.shell.answer import answer, say, wants_json
 from privsketch.cli.shell.facts import model_facts
@@ -117,6 +118,7 @@ def site_table(site: int, n_patients: int) -> Any:
 
 def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> None:
     """Run the whole story, of `n_records` patients a site, and leave its files in `folder`."""
+    require_empty(folder, "a demo replaces no file")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -238,8 +240,7 @@ def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> 
 
 
 def _new_ledger(path: Path) -> ps.Ledger:
-    """A ledger for the visits of one site; that of an earlier demo goes."""
-    path.unlink(missing_ok=True)
+    """A ledger for the visits of one site."""
     ledger = ps.Ledger.create(path)
     ledger.add("visits", epsilon=LIMIT, delta=LIMIT_DELTA, person=SCHEMA.person)
     return ledger

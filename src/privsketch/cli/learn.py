@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", type=PATH, help="File of the model, JSON; - for standard output.")
 @click.option("--report", type=PATH, help="File of an HTML report.")
-@click.option("--title", help="Of the report.")
+@click.option("--title", help="Title of the report.")
 @choice(
     "--decoder",
     ["joint", "cl-ompr"],
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     help="Most searches; fewer are made if one explains the sketch.",
 )
 @click.option("--seed", "random_state", type=int, help="Public seed of the searches.")
+@click.option("--force", is_flag=True, help="Replace an earlier model and an earlier report.")
 @JSON
 def learn(
     sketch_file: Path,
@@ -66,6 +67,7 @@ def learn(
     output: Path | None,
     report: Path | None,
     title: str | None,
+    force: bool,
     **choices: Any,
 ) -> None:
     """Learn clusters, a mixture or principal components from a sketch, at no further cost.
@@ -89,7 +91,7 @@ def learn(
             is_old_result = any(_starts_with(path, start) for start in starts)
             if path.exists() and not is_standard(path) and not is_old_result:
                 raise AccessError(f"{path} exists, and is no earlier result of this kind; move it")
-            require_free(path, True, "")
+            require_free(path, force, "it would be replaced")
     released = load_sketch(sketch_file)
     require_possible(released)
     task = task or released.design.task

@@ -355,11 +355,12 @@ def compare(
     if report is not None:
         require_free(report, force, "it would be replaced")
     found = ps.compare(load_sketches(sketches, signed_by), allow_weights=allow_weights)
-    say(found.describe(), report)
-    if report is not None:
+    if report is not None:  # before any words, whose reader may leave
         from privsketch.report.sources import save_comparison
 
         write(lambda path: save_comparison(found, path), report)
+    say(found.describe(), report)
+    if report is not None:
         say_written(report)
     if wants_json():
         answer(written=[] if report is None else [report], **found.to_json())

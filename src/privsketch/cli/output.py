@@ -165,6 +165,14 @@ def require_free(path: Path, force: bool, reason: str) -> None:
             raise AccessError(f"{signature} exists; it signs another file (--force to lose it)")
 
 
+def require_empty(folder: Path, reason: str) -> None:
+    """Refuse a folder for new files that has some already."""
+    from privsketch.errors import AccessError
+
+    if folder.is_dir() and any(folder.iterdir()):
+        raise AccessError(f"{folder}: not empty; {reason}, so use a new folder")
+
+
 def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:
     """Refuse a result in the place of records, among them, or of another result."""
     from privsketch.errors import AccessError

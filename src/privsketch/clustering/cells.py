@@ -19,6 +19,7 @@ from privsketch.clustering.run import Passes, Run, shares_of
 from privsketch.design.cells import noise_of_cells, plan_cells
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.cells import MAX_CELL_COLUMNS
+from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.decoder import CellSolution, decode_cells
 from privsketch.learning.uncertainty import coordinates_cut, edge_concern
@@ -32,7 +33,6 @@ _MAX_ALONG, _MAX_PARTS = 8, 1000  # parts along an axis, and of one cell
 # Most parts in all: as many as leave their noise below that of the cells, or few, and no more than
 # a decoder looks at in some seconds.
 _GROWTH, _FEW, _MANY = 1.5, 4000, 20_000
-_PURPOSE_CELLS = 6  # streams of the public seed: frequencies 0, 1 and 4, learners 2, 3 and 5
 
 
 def cluster(run: Run, n_clusters: int) -> ClusterModel:
@@ -70,9 +70,8 @@ def cluster(run: Run, n_clusters: int) -> ClusterModel:
         counts = np.concatenate([counts[~heavy], parts])
         variance = np.concatenate([variance[~heavy], of_parts])
         shape, grids = None, grid.grids(along)
-    key = np.array([run.seed, _PURPOSE_CELLS], np.uint64)
     boxes = Boxes(low, high, counts, variance, shape=shape, grids=grids)
-    found = decode_cells(boxes, n_clusters, np.random.Generator(np.random.Philox(key=key)))
+    found = decode_cells(boxes, n_clusters, public_generator(run.seed, Purpose.CELLS_DECODER))
     told = f"{' x '.join(map(str, grid.shape))} cells"
     if heavy.any():
         told += f", {int(heavy.sum())} of them in {len(counts) - int((~heavy).sum())} parts"

@@ -14,6 +14,7 @@ from privsketch.comparison.explain import Explanation, explain, plain_fit
 from privsketch.comparison.observation import Observation
 from privsketch.comparison.reference import Features, Reference
 from privsketch.design.recipe import Design
+from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.problem import Atoms, Problem, problem_of
 from privsketch.sketching.merge import merge
@@ -23,7 +24,6 @@ MAX_FEATURES = 1500  # that are looked at; more tell little more
 _LONGEST = 3.0  # of a frequency at a scale, which one of a hundred exceeds
 N_INIT = 3  # searches at most; the first one misses a cluster in one of twelve references
 MAX_WORK = 4 * 10**6  # components x features x columns of all searches: some seconds
-_PURPOSE_COMPARISON = 5  # streams of the public seed: frequencies 0 and 1, learners 2 and 3
 # Of alarms, by trial on honest studies (benchmarks/compare_sites.py).
 EXPLAINED = 0.9  # share of what own shares leave that the changes must explain
 MINOR = 0.1  # share of that which a column may have without a reason of its own
@@ -104,8 +104,7 @@ def n_components(design: Design) -> int:
 
 def public_rng(design: Design) -> np.random.Generator:
     """Randomness that follows from the design."""
-    key = np.array([design.frequencies.seed, _PURPOSE_COMPARISON], np.uint64)
-    return np.random.Generator(np.random.Philox(key=key))
+    return public_generator(design.frequencies.seed, Purpose.COMPARISON)
 
 
 def _without_tail(problem: Problem, design: Design) -> Problem:

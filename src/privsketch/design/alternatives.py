@@ -279,10 +279,9 @@ class Candidate:
     """A design, what is different about it, and whether it may be recommended.
 
     `Design.plan` has already weighed noise and sizes, by more than the forecast tells: larger
-    sketches share sampling errors, searches in smaller ones fail more often, and harmonics of
-    signs disturb fits (seed mixture, pure epsilon = 0.2: squared error 1.025 with signs, 1.016
-    without, where forecasts say the reverse). What it does not weigh is time: structured
-    frequencies and masks contend with what it chose, the others are for comparison.
+    sketches share sampling errors, and searches in smaller ones fail more often. What it does not
+    weigh is time: structured frequencies and masks contend with what it chose, the others are for
+    comparison.
     """
 
     name: str

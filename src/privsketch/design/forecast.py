@@ -36,6 +36,7 @@ from privsketch.design.size import (
     band_share,
     center_error,
     energy_share,
+    harmonic_variance,
     kmeans_unknowns,
     mixture_unknowns,
     richest_shape,
@@ -44,6 +45,7 @@ from privsketch.design.size import (
 from privsketch.domain import Domain
 from privsketch.errors import require_count
 from privsketch.features.onebit import SIGN_VARIANCE
+from privsketch.features.radii import RadialLaw
 from privsketch.noise.sums import MAX_RECORDS
 
 GOOD, TOO_MUCH = 1.15, 1.5  # RSSE: end of a good range, middle of a hopeless one
@@ -170,12 +172,20 @@ def forecast(design: Design, *, n_holders: int = 1, noises: float | None = None)
 def expected_range(
     design: Design, n_records: float, n_holders: int = 1, noises: float | None = None
 ) -> tuple[float, float]:
-    """Least and largest RSSE to expect of this design with that many records per holder."""
-    found = [
-        excess(design, reference, n_records, n_holders, noises=noises)
-        for reference in references(design.domain, design.n_components)
-    ]
-    return 1 + min(found) / SCATTER, 1 + max(found) * SCATTER
+    """Least and largest RSSE to expect of this design with that many records per holder.
+
+    Of signs, the least is for a search that ends near the right centers, the largest for one that
+    takes their harmonics for white noise.
+    """
+    data = list(references(design.domain, design.n_components))
+    least = [excess(design, each, n_records, n_holders, noises=noises) for each in data]
+    most = least
+    if design.mapping.dithered:
+        most = [
+            excess(design, each, n_records, n_holders, noises=noises, sees_all=True)
+            for each in data
+        ]
+    return 1 + min(least) / SCATTER, 1 + max(most) * SCATTER
 
 
 def excess(
@@ -185,6 +195,8 @@ def excess(
     n_holders: int = 1,
     calibration: Calibration = CALIBRATION,
     noises: float | None = None,
+    *,
+    sees_all: bool = False,
 ) -> float:
     """Expected RSSE - 1 for one kind of data.
 
@@ -192,6 +204,7 @@ def excess(
     matrices and measurements agree on a factor of 1.5 to 2 for seed mixtures and 1
     for distant clusters. Beyond a turning point, the sooner the more unknowns, the
     search loses clusters, and each costs its squared distance to the next one.
+    `sees_all` counts the harmonics of signs in all features, not in the band of the width alone.
     """
     k, dim = design.n_components, design.dim
     most = calibration.lost * reference.separation**2
@@ -212,7 +225,8 @@ def excess(
         dim=dim,
         n_records=n_records * n_holders,
         n_features=design.n_features,
-        variance=_variance(design, n_records, n_holders, noises),
+        variance=_variance(design, n_records, n_holders, noises)
+        + _harmonics(design, reference, n_records * n_holders, sees_all=sees_all),
         n_unknowns=_unknowns(design),
         band=band_share(law, radii, width, dim),
         squared_band=squared_band_share(law, radii, width, dim),
@@ -248,6 +262,42 @@ def _variance(design: Design, n_records: float, n_holders: int, noises: float) -
     sampling = math.pi**2 / 16 if design.mapping.dithered else 0.5
     alpha, beta = feature_and_record_rate(design)
     return noises * design.noise_std**2 + sampling * n_holders * n_records / (alpha * beta)
+
+
+def _harmonics(design: Design, reference: Reference, n_records: float, *, sees_all: bool) -> float:
+    """Variance that the harmonics of signs add per real component; 0 for other maps.
+
+    Learners of mixtures take them out of the sums once they are near the right one.
+    """
+    if not design.mapping.dithered or (design.task != "kmeans" and not sees_all):
+        return 0.0
+    return harmonic_variance(
+        design.frequencies.law,
+        design.frequencies.radial_law,
+        design.dim,
+        n_components=design.n_components,
+        n_records=n_records,
+        width=reference.width,
+        spread=reference.spread,
+        in_band=not sees_all,
+    )
+
+
+def harmonics_in_search(
+    law: str, radii: RadialLaw, domain: Domain, n_components: int, n_records: float
+) -> float:
+    """Variance that the harmonics of signs add to what a search sees, for touching clusters."""
+    touching = next(references(domain, n_components))
+    return harmonic_variance(
+        law,
+        radii,
+        len(domain.half_widths),
+        n_components=n_components,
+        n_records=n_records,
+        width=touching.width,
+        spread=touching.spread,
+        in_band=False,
+    )
 
 
 def _unknowns(design: Design) -> int:

@@ -27,10 +27,11 @@ from typing import Literal, get_args
 from privsketch.errors import ParameterError
 from privsketch.noise.calibration import cube_variance, icassp_noise
 from privsketch.noise.mechanism import NoiseKind
+from privsketch.noise.sums import SIGNAL_OF_WAVES
 
 Reference = Literal["law", "records"]
 Sampling = Literal["poisson", "without-replacement"]
-ICASSP_SIGNAL = 0.35  # |z|^2 of the papers' mixtures and frequencies, features of norm 1
+ICASSP_SIGNAL = SIGNAL_OF_WAVES  # |z|^2 of the papers' mixtures and frequencies, features of norm 1
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from privsketch.design.noise_to_signal import ICASSP_SIGNAL, NoiseToSignal
 from privsketch.errors import ParameterError
+from privsketch.noise.calibration import sums_share
 
 CLP_UNKNOWNS = 1000.0  # CLP: noise-to-signal at most m / (1000 k d), for m >= 2 k d
 CLP_LEAST_SIZE = 2.0  # m / (k d), as above
@@ -148,11 +149,26 @@ def regime(
     )
 
 
+def gamma_star(n_records: float, epsilon: float) -> float:
+    """Share of a Laplace budget for the sums when the count takes the rest, by CLP Lemma 28.
+
+    u = 1 - gamma solves u^3 + 2 A u - A = 0 with A = 1 / (n epsilon)^2: one real root
+    in (0, 1/2), found by bisection because the closed form cancels at both ends. Plans use
+    `noise.calibration.sums_share`, which drops no term.
+    """
+    a = 1.0 / (n_records * epsilon) ** 2
+    low, high = 0.0, 0.5
+    for _ in range(200):
+        u = (low + high) / 2
+        low, high = (u, high) if u**3 + 2 * a * u - a < 0 else (low, u)
+    return 1.0 - high
+
+
 def gamma_star_closed_form(n_records: float, epsilon: float) -> float:
-    """Share of a Laplace budget for the sums, as CLP's Appendix E prints it.
+    """The same as CLP's Appendix E prints it.
 
     Cardano's root of u^3 + 2 A u - A = 0, u = 1 - gamma, A = 1 / (n eps)^2. It cancels for
-    n eps far from 1; plans use the safe root, `noise.calibration.gamma_star`.
+    n eps far from 1.
     """
     a = 1 / (n_records * epsilon) ** 2
     e = math.cbrt((27 * a + 3 * math.sqrt(81 * a**2 + 96 * a**3)) / 2)
@@ -167,7 +183,7 @@ def gamma_of_bound(
     signal_share: float = ICASSP_SIGNAL,
     feature_rate: float = 1.0,
 ) -> float:
-    """The share that really minimises the bound of Lemma 27, for Laplace noise, add-remove.
+    """The share that really minimises the bound of Lemma 27, for Fourier features, add-remove.
 
     With B + C / gamma^2 = 1 + the ratio of the sums, u = 1 - gamma is the one root in (0, 1) of
     u^3 + 2 A u - A - (A B / C) (1 - u)^3. CLP drops A B / C for being far below 1, but it
@@ -175,12 +191,9 @@ def gamma_of_bound(
     noise. Where sketches are useful, u is about (|z|^2 / m)^(1/3) / (2 m^(2/3)), whatever n and
     epsilon, and the printed split gives the count too little (docs/theory.md).
     """
-    a = 1 / (n_records * epsilon) ** 2
-    b = 1 - 1 / n_records + 1 / (n_records * feature_rate * signal_share)
-    c = 8 * a * n_features**2 / signal_share
-    low, high = 0.0, 1.0
-    for _ in range(200):
-        u = (low + high) / 2
-        rises = u**3 + 2 * a * u - a - a * b / c * (1 - u) ** 3
-        low, high = (u, high) if rises < 0 else (low, u)
-    return 1.0 - high
+    return sums_share(
+        n_records,
+        epsilon,
+        noise=8 * n_features**2 / signal_share,
+        scatter=1 / (feature_rate * signal_share),
+    )

@@ -47,6 +47,14 @@ VISIBLE = 0.075
 LARGEST_RANGE = 2048.0
 
 
+def main_band(domain: Domain, n_components: int) -> RadialLaw:
+    """The scales where clusters are likely, whatever noise and size are."""
+    dim = len(domain.half_widths)
+    high = WIDEST * domain.spread
+    fold = max(MAIN_RANGE, MAIN_RANGE_PER_CLUSTER * n_components ** (1.0 / dim))
+    return RadialLaw((high / min(fold, LARGEST_RANGE), high))
+
+
 def default_radii(
     domain: Domain,
     n_components: int,
@@ -69,10 +77,8 @@ def default_radii(
         one by one and no cluster of a few numbers explains, so that there is no tail.
     """
     dim = len(domain.half_widths)
-    high = WIDEST * domain.spread
-    fold = max(MAIN_RANGE, MAIN_RANGE_PER_CLUSTER * n_components ** (1.0 / dim))
-    end = high / min(fold, LARGEST_RANGE)
-    plain = RadialLaw((end, high))
+    plain = main_band(domain, n_components)
+    end, high = plain.scales
     few = dim <= FEW_COLUMNS
     share, cost = (TAIL_SHARE_OF_FEW, COST_OF_FEW) if few else (TAIL_SHARE, COST)
 

@@ -21,6 +21,15 @@ unknowns are fitted together. Of the 2 m numbers only those in the band of the w
 centers are: they act like N = 2 m B^2 / E[(x exp(-x))^2], m or a little more for likely widths, and
 the error grows by 1 / (1 - P / N): exact Fisher matrices (tests/design) and measured errors
 (benchmarks/forecast.py) follow this. A search among m <= P features fails nevertheless.
+
+Signs (one-bit features) are square waves: in units of their first harmonic, what learners read, a
+record adds exp(i t) - exp(-3 i t) / 3 + exp(5 i t) / 5 - ... at the phase t = w.x + u. With the
+dither u taken back, the wave of order h has the sum (n / h) phi(h w) and a phase of
+(+-h - 1) u, phi being the characteristic function of the records. u is uniform and public, so
+these sums are noise to a learner that does not know of them: of variance
+n^2 |phi(h w)|^2 / (2 h^2) per real component, uncorrelated between orders and features. They grow
+with n as the signal does. For k clusters of width s whose centers spread by S, E|phi(h w)|^2 is
+exp(-h^2 |w|^2 s^2) (1 / k + (1 - 1 / k) exp(-h^2 |w|^2 S^2)) (`harmonic_variance`).
 """
 
 from __future__ import annotations
@@ -37,6 +46,7 @@ from privsketch.budget import Budget
 from privsketch.errors import ParameterError
 from privsketch.features.maps import FeatureMap, TableContribution
 from privsketch.features.masks import Masks
+from privsketch.features.onebit import HARMONICS
 from privsketch.features.radii import RadialLaw
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise
@@ -110,6 +120,42 @@ def noise_variance(
     return noise.sums_law.variance / (feature_map.amplitude * noise.factor * rate) ** 2
 
 
+def harmonic_variance(
+    law: str,
+    radii: RadialLaw,
+    dim: int,
+    *,
+    n_components: int,
+    n_records: float,
+    width: float,
+    spread: float,
+    in_band: bool,
+) -> float:
+    """Variance that the harmonics of signs add, per real component, in squared records.
+
+    Its mean over all features, or over those of the band where the width is seen, each as far as
+    it tells where centers are: by x exp(-x), as in `band_share`. A fit that is nearly right has
+    the error of the band. A search sees all features: most of the variance is in the lowest, and
+    small sketches lose clusters to it (`forecast.expected_range`).
+    """
+    whole = math.hypot(width, spread)
+
+    def mean_square(order: int) -> float:
+        """Of the characteristic function at so many times the frequencies."""
+        sizes = (order * width, 1 / n_components), (order * whole, 1 - 1 / n_components)
+        if not in_band:
+            return sum(share * energy_share(law, radii, size, dim) for size, share in sizes)
+        band = band_share(law, radii, width, dim)
+        total = 0.0
+        for size, share in sizes:
+            # E[x exp(-x - c x)] is the band of a width that is sqrt(1 + c) times as large.
+            larger = math.hypot(width, size)
+            total += share * band_share(law, radii, larger, dim) * (width / larger) ** 2
+        return total / band if band > 0 else 0.0
+
+    return n_records**2 / 2 * sum(mean_square(order) / order**2 for order in HARMONICS)
+
+
 def relative_error(
     n_features: npt.ArrayLike,
     n_unknowns: int,
@@ -140,13 +186,15 @@ def choose_size(
     n_records: float,
     masks: Masks | None = None,
     noises: float = 1.0,
+    harmonics: float = 0.0,
     all_features: bool = False,
 ) -> Size:
     """The size and noise of least predicted error; what is given stays as given.
 
     Masks that keep a number of features keep the same share of them at every size here. With
     `all_features`, sizes below `largest` are left out. `noises` is the variance of the noise over
-    that of one release, for a total of all records.
+    that of one release, for a total of all records; `harmonics` that of signs, which is the same
+    for every size.
     """
     kinds = [noise] if noise is not None else [k for k in _PREFERENCE if _allowed(k, budget)]
     found: list[Size] = []
@@ -164,28 +212,33 @@ def choose_size(
             refused = error
             continue
         power = 1 if kind == "gaussian" else 2
-        variances = variance * (sizes / at_most) ** power
+        variances = variance * (sizes / at_most) ** power + harmonics
         errors = relative_error(sizes, n_unknowns, variances, n_records, largest)
         chosen = int(np.flatnonzero(errors <= TOLERANCE * errors.min())[-1])
         size = Size(int(sizes[chosen]), kind, float(errors[chosen]))
         if kind == "gaussian" and n_features is None:
-            size = _doubled(size, n_unknowns, variance / at_most, n_records, largest)
+            size = _doubled(size, n_unknowns, variance / at_most, harmonics, n_records, largest)
         found.append(size)
     if not found and refused is not None:
         raise refused
     return min(found, key=lambda size: size.error)
 
 
-def _doubled(size: Size, n_unknowns: int, variance: float, n_records: float, largest: int) -> Size:
-    """Twice the features, as long as Gaussian noise, `variance` per feature, makes it worth it."""
+def _doubled(
+    size: Size, n_unknowns: int, variance: float, harmonics: float, n_records: float, largest: int
+) -> Size:
+    """Twice the features, as long as Gaussian noise, `variance` per feature, makes it worth it.
 
-    def error(m: int) -> float:
-        return float(relative_error(m, n_unknowns, m * variance, n_records, largest))
+    Harmonics alone do not: they fall with every feature, and no sketch would be large enough.
+    """
+
+    def error(m: int, more: float = 0.0) -> float:
+        return float(relative_error(m, n_unknowns, m * variance + more, n_records, largest))
 
     m = size.n_features
     while 2 * m <= MAX_FEATURES and error(2 * m) < (1 - WORTH) * error(m):
         m *= 2
-    return replace(size, n_features=m, error=error(m))
+    return replace(size, n_features=m, error=error(m, harmonics))
 
 
 def _allowed(kind: NoiseKind, budget: Budget) -> bool:

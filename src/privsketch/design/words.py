@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from privsketch.design.cautions import cautions
+from privsketch.design.forecast import harmonics_in_search
 from privsketch.design.recipe import Design
 from privsketch.design.size import (
     carried_clusters,
@@ -43,6 +44,10 @@ def kmeans_cost(design: Design) -> float:
     """
     k, dim = design.n_components, design.dim
     largest, n_unknowns = largest_size("kmeans", k, dim)
+    harmonics = 0.0
+    if design.mapping.dithered:
+        law, radii = design.frequencies.law, design.frequencies.radial_law
+        harmonics = harmonics_in_search(law, radii, design.domain, k, design.n_records)
     alone = choose_size(
         largest=largest,
         n_unknowns=n_unknowns,
@@ -52,11 +57,12 @@ def kmeans_cost(design: Design) -> float:
         noise=None,
         count=design.count,
         n_records=design.n_records,
+        harmonics=harmonics,
     )
     error = relative_error(
         design.n_features,
         kmeans_unknowns(k, dim),
-        design.noise_std**2,
+        design.noise_std**2 + harmonics,
         design.n_records,
         largest,
     )

@@ -121,11 +121,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             table = validated(self, X, reset=True, sparse=sparse)
         return table, domain.with_dim(table.shape[1]), int(table.shape[1])
 
-    def _points(self, X: Any) -> tuple[Floats, npt.NDArray[np.bool_]] | None:
-        """Points of X with a schema, and which rows it does not leave out; None without one."""
-        schema = schema_of(self.domain)
-        return None if schema is None else read_points(X, schema)
-
     def _warn(self, domain: Domain | Schema, budget: Budget, n_records: float | None) -> None:
         """Say what domain and budget make one think about once more, before anything is spent."""
         warn_of(stated_cautions(domain, budget, n_records, self._columns()))
@@ -147,7 +142,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(repr=False, eq=False, kw_only=True)
 class PrivateLearner(PrivateEstimator):
-    """An estimator whose `fit` pays once and keeps a model."""
+    """An estimator whose `fit` pays once and keeps a model.
+
+    `predict` and others go by the model and the domain it was learned for, `_fitted_domain`.
+    """
 
     neighbours: Neighbours = "add-remove"
     n_records: float | None = None
@@ -202,6 +200,14 @@ class PrivateLearner(PrivateEstimator):
             "ledger": Counted(self.ledger),
         }
 
+    def _points(self, X: Any) -> tuple[Floats, npt.NDArray[np.bool_]] | None:
+        """Points of X with a schema, and which rows it does not leave out; None without one.
+
+        The schema is that of `fit`: a model knows no other.
+        """
+        schema = schema_of(self._fitted_domain)
+        return None if schema is None else read_points(X, schema)
+
     def _completed(self, X: Any) -> npt.NDArray[Any]:
         """X as a table for a fitted estimator, missing values filled as they were in `fit`."""
         check_is_fitted(self, "model_")
@@ -218,8 +224,8 @@ class PrivateLearner(PrivateEstimator):
     def _filled(self, table: Any) -> npt.NDArray[Any]:
         """A table, or a matrix of SciPy, as an array, missing values filled as in `fit`."""
         rows = np.asarray(table.toarray() if hasattr(table, "tocsr") else table)
-        if self.missing == "center" and isinstance(self.domain, Box | Ball):
-            center = self.domain.with_dim(rows.shape[1]).center_vector
+        if self.missing == "center" and isinstance(self._fitted_domain, Box | Ball):
+            center = self._fitted_domain.with_dim(rows.shape[1]).center_vector
             rows = np.where(np.isfinite(rows), rows, center)
         return rows
 
@@ -342,10 +348,18 @@ def _numbers_of_objects(X: Any) -> Any:
         return X
     if hasattr(X, "tocsr"):
         return X
+    is_array = True
     try:
         array = np.asarray(X)
     except ValueError:  # ragged: scikit-learn says so
         return X
+    except Exception:  # of a library, which may quote what it stumbles over
+        is_array = False
+    if not is_array:
+        raise RecordError(
+            f"X: {type(X).__name__} cannot be read as a table of numbers; give an array or a data "
+            "frame, or describe the table by domain=ps.Schema([...])"
+        )
     if array.dtype.kind in "mMUS":
         raise RecordError(_NOT_NUMERIC)
     return _object_numbers(array) if array.dtype == object and array.ndim == 2 else X

@@ -211,6 +211,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
             )
             self.sketch_ = None
         self.model_ = replace(model, columns=self._columns())
+        self._fitted_domain = self.domain
         self.receipt_ = model.receipt
         self.method_ = model.method
         self.cluster_centers_ = centers_of(model)
@@ -303,7 +304,7 @@ class PrivateKMeans(ClusterMixin, PrivateLearner):  # type: ignore[misc]
         release that nobody paid for: publish scores of other records only.
         """
         check_is_fitted(self, "model_")
-        is_plain = schema_of(self.domain) is None
+        is_plain = schema_of(self._fitted_domain) is None
         blocks = self._row_blocks(X) if is_plain else [self._completed(X)]
         return sum(self.model_.score(block) for block in blocks)
 

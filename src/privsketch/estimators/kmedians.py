@@ -96,6 +96,7 @@ class PrivateKMedians(ClusterMixin, PrivateLearner):  # type: ignore[misc]
             **facts,
         )
         self.model_ = replace(model, columns=self._columns())
+        self._fitted_domain = self.domain
         self.receipt_ = model.receipt
         self.cluster_centers_ = centers_of(model)
         self.weights_ = model.weights

@@ -155,6 +155,7 @@ class PrivateGaussianMixture(DensityMixin, PrivateLearner):  # type: ignore[misc
     def _with(self, model: GaussianMixtureModel) -> Self:
         """What models of both methods have."""
         self.model_ = model
+        self._fitted_domain = self.domain
         self.weights_ = model.weights
         self.means_ = model.means
         self.covariances_ = model.covariances

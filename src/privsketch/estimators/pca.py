@@ -130,6 +130,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateLearn
         self._warn(domain, budget, self._public_records(table, domain))
         model = learn_pca(self._released(table, design), self.n_components)
         self.model_ = model
+        self._fitted_domain = self.domain
         self.components_ = model.components
         self.explained_variance_ = model.explained_variance
         self.explained_variance_ratio_ = model.explained_variance_ratio

@@ -23,6 +23,19 @@ from privsketch.receipt import Receipt, compose_sequential
 from privsketch.schema.table import Schema, domain_of_rows
 from privsketch.tables.reading import checked_missing, read_points
 
+_DRAWN_BY = (
+    "domain",
+    "n_components",
+    "epsilon",
+    "delta",
+    "protect",
+    "bound",
+    "bound_norm",
+    "noise",
+    "calibration",
+    "random_state",
+)
+
 
 @documented
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -34,6 +47,9 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     call draws new noise and charges epsilon and delta again, for the records of its table.
     Noise hides a record behind the domain, not behind other records: it does not shrink with
     their number. docs/projection.md.
+
+    A parameter that is changed after `fit` counts from the next `transform` on, which then draws
+    anew as `fit` does: another matrix, unless `random_state` is given.
 
     Parameters
     ----------
@@ -130,9 +146,15 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         the checks of X counts a fresh matrix as used all the same.
         """
         check_is_fitted(self, "projection_")
+        budget, domain = self._public_facts("replace")
         self._check_choices()
-        points = self._points(X)
-        table = validated(self, X, reset=False) if points is None else points[0]
+        if isinstance(domain, Schema):
+            table = read_points(X, domain)[0]
+        else:
+            table = validated(self, X, reset=False)
+        if self._drawn_by != self._drawing_choices():
+            self._warn(domain, budget, len(table))
+            self._draw(domain, table.shape[1])
         return self._release(table, self._next_projection())
 
     def fit_transform(self, X: Any, y: object = None) -> Floats:
@@ -147,12 +169,10 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         budget, domain = self._public_facts("replace")
         self._check_choices()
         if isinstance(domain, Schema):
-            found: Domain = domain_of_rows(domain, self.protect, self.bound)
             seen(self, X)
             table = read_points(X, domain)[0]
         else:
             table = validated(self, X, reset=True)
-            found = domain
         if len(table) == 0:
             raise RecordError(
                 "X: the table has no records; the number of records is public and must be at "
@@ -165,20 +185,21 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         # The columns are those of X from here on: an older matrix must not meet them.
         self.__dict__.pop("projection_", None)
         self._warn(domain, budget, len(table))
-        self.projection_ = Projection.draw(
-            found.with_dim(table.shape[1]),
-            self.n_components,
-            epsilon=self.epsilon,  # type: ignore[arg-type]
-            delta=self.delta,  # type: ignore[arg-type]
-            protect=self.protect,
-            bound=self.bound,
-            bound_norm=self.bound_norm,
-            noise=self.noise,
-            calibration=self.calibration,
-            random_state=self.random_state,
-        )
+        self._draw(domain, table.shape[1])
         self.receipts_: tuple[Receipt, ...] = ()
         return np.asarray(table)
+
+    def _draw(self, domain: Domain | Schema, dim: int) -> None:
+        """Draw matrix and noise for records of so many coordinates."""
+        if isinstance(domain, Schema):
+            domain = domain_of_rows(domain, self.protect, self.bound)
+        choices = self._drawing_choices()
+        self.projection_ = Projection.draw(**{**choices, "domain": domain.with_dim(dim)})
+        self._drawn_by = choices
+
+    def _drawing_choices(self) -> dict[str, Any]:
+        """Parameters that matrix and noise follow from; the others say how to read a table."""
+        return {name: getattr(self, name) for name in _DRAWN_BY}
 
     def _check_choices(self) -> None:
         """Refuse what a release would stumble over when its matrix counts as used already."""
@@ -226,8 +247,12 @@ class PrivateProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             raise AttributeError("receipt_: nothing was charged yet; transform releases a table")
         if len(parts) == 1:
             return parts[0]
-        whole = compose_sequential(f"{len(parts)} releases of projected records", parts, None)
-        return replace(whole, unit=parts[0].unit)
+        if len({part.unit for part in parts}) > 1:
+            raise AttributeError(
+                "receipt_: the releases since fit protect different units, and their costs have no "
+                "sum; receipts_ has each"
+            )
+        return compose_sequential(f"{len(parts)} releases of projected records", parts, None)
 
     @property
     def description_(self) -> ReleaseDescription:

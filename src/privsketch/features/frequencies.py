@@ -44,7 +44,7 @@ from privsketch.features.quadratic import (
     vector_resolution,
 )
 from privsketch.features.radii import RadialLaw, Tail
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 
 DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
 FOURIER_LAWS = (*DENSE_LAWS, "structured")
@@ -53,7 +53,6 @@ LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW)
 MAX_FEATURES = 2**20  # two numbers each: 16 MB of a sketch file
 MAX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not ask for more than a machine has
 FREQUENCY_MAX = 2**15 - 1  # the largest 16-bit integer
-_PURPOSE_FREQUENCIES, _PURPOSE_DITHER = 0, 1  # part of the format (docs/format.md)
 _ROW_BLOCK_VALUES = 2**20  # 8 MB of float64
 
 
@@ -172,7 +171,7 @@ def _unrounded(recipe: Frequencies, domain: Domain) -> Iterator[npt.NDArray[np.f
     """Unrounded frequencies in blocks of rows: turns per half-width, or vectors."""
     if recipe.law in QUADRATIC_LAWS:
         return unrounded_vectors(
-            PublicStream(recipe.seed, _PURPOSE_FREQUENCIES),
+            PublicStream(recipe.seed, Purpose.FREQUENCIES),
             recipe.law,
             recipe.n_features,
             len(domain.half_widths),
@@ -191,7 +190,7 @@ def _turns(
     """
     half_widths = domain.half_widths
     dim, count = len(half_widths), recipe.n_features
-    stream = PublicStream(recipe.seed, _PURPOSE_FREQUENCIES)
+    stream = PublicStream(recipe.seed, Purpose.FREQUENCIES)
     radius, scale = recipe.radial_law.drawn(stream.uniform(count), stream.uniform(count))
     even = dim + dim % 2
     rows = max(1, block_values // even)
@@ -245,7 +244,7 @@ def _integers(
 def _offsets(recipe: Frequencies) -> npt.NDArray[np.uint32]:
     offsets = np.zeros(recipe.n_features, dtype=np.uint32)
     if recipe.dithered:
-        uniform = PublicStream(recipe.seed, _PURPOSE_DITHER).uniform(recipe.n_features)
+        uniform = PublicStream(recipe.seed, Purpose.OFFSETS).uniform(recipe.n_features)
         offsets[:] = np.floor(uniform * 2.0**recipe.turn_bits)
     offsets.flags.writeable = False
     return offsets

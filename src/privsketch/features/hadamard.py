@@ -38,7 +38,7 @@ from privsketch.domain import Domain
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.fixedpoint import RECORD_BITS
 from privsketch.features.radii import RadialLaw
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 
 TURN_BITS = 32  # a turn is 2^32: phases wrap as 32-bit integers do
 # Blocks below this size have too few directions: with P = 2, all frequencies are along the axes.
@@ -50,7 +50,6 @@ MIN_STEPS = 2.0
 # A quarter turn per unit of a quantised coordinate, the limit of dense frequencies too; it
 # leaves entries of the matrix within 32 bits.
 MAX_INTEGER_NORM = 2.0**30
-_PURPOSE_STRUCTURED = 4  # streams of the public seed: frequencies 0, 1; learners 2, 3
 _ROW_BLOCK_VALUES = 2**20  # 4 MB of int32
 
 _Integer = TypeVar("_Integer", np.int32, np.int64)
@@ -154,7 +153,7 @@ def draw_blocks(
             "use smaller scales or dense frequencies",
         )
     n_blocks = -(-n_features // size)
-    uniform = PublicStream(seed, _PURPOSE_STRUCTURED).uniform(n_blocks * 4 * size)
+    uniform = PublicStream(seed, Purpose.STRUCTURED_FREQUENCIES).uniform(n_blocks * 4 * size)
     for_scale, for_radius, for_signs1, for_signs2 = uniform.reshape(n_blocks, 4, size).swapaxes(
         0, 1
     )

@@ -11,10 +11,47 @@ Noise never comes from here: it has no seed.
 
 from __future__ import annotations
 
+from enum import IntEnum, unique
+
 import numpy as np
 
 from privsketch._elementary import cosine_sine, natural_log
 from privsketch._typing import Floats
+
+
+@unique
+class Purpose(IntEnum):
+    """What a public stream is for: no two uses of one seed share a word.
+
+    Numbers of frequencies, offsets, structured frequencies and projections are part of the file
+    format (docs/format.md). Those of decoders fix which model a sketch gives. None is used again
+    for something else.
+    """
+
+    FREQUENCIES = 0
+    OFFSETS = 1
+    KMEANS_DECODER = 2
+    MIXTURE_DECODER = 3
+    STRUCTURED_FREQUENCIES = 4
+    PCA_DECODER = 5
+    CELLS_DECODER = 6
+    COMPARISON = 7
+    COST_RATIO = 8
+    PROJECTION = 101
+    DIRECTIONS = 201
+    SPREAD = 202
+    TREE_TRIALS = 301
+    SPARSE_SKETCH = 401
+    SPARSE_TREES = 402
+    # Checks that kernels make of themselves.
+    CHECK_HADAMARD = 501
+    CHECK_DENSE = 502
+    CHECK_DECODER = 503
+    CHECK_QUANTISER = 504
+    CHECK_NEAREST = 505
+    CHECK_CUDA_SUMS = 506
+    CHECK_CUDA_RECORDS = 507
+    CHECK_PAIRS = 508
 
 
 class PublicStream:
@@ -24,13 +61,14 @@ class PublicStream:
     ----------
     seed : int
         0 <= seed < 2**64, stored in the design.
-    purpose : int
+    purpose : Purpose
         Keeps streams for different uses apart: they share the seed, not a word.
+    part : int
+        Number of a stream among several for one purpose, such as that of a trial.
     """
 
-    def __init__(self, seed: int, purpose: int) -> None:
-        key = np.array([seed, purpose], dtype=np.uint64)
-        self._words = np.random.Philox(key=key)
+    def __init__(self, seed: int, purpose: Purpose, part: int = 0) -> None:
+        self._words = _words(seed, purpose, part)
 
     def uniform(self, count: int) -> Floats:
         """Numbers in (0, 1): the top 52 bits of a word, plus one half, times 2^-52."""
@@ -44,6 +82,17 @@ class PublicStream:
         with r = sqrt(-2 ln u). An odd count drops the last one.
         """
         return normal_pairs(self.uniform(2 * ((count + 1) // 2)).reshape(-1, 2))[:count]
+
+
+def public_generator(seed: int, purpose: Purpose) -> np.random.Generator:
+    """NumPy's generator over the words of a public stream, for searches that draw many laws."""
+    return np.random.Generator(_words(seed, purpose))
+
+
+def _words(seed: int, purpose: Purpose, part: int = 0) -> np.random.Philox:
+    # Parts differ in the top word of the counter, which no stream reaches by counting.
+    counter = np.array([0, 0, 0, part], dtype=np.uint64)
+    return np.random.Philox(key=np.array([seed, purpose], dtype=np.uint64), counter=counter)
 
 
 def normal_pairs(uniforms: Floats) -> Floats:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from privsketch._typing import Floats
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import (
     DOUBLE,
@@ -37,7 +37,6 @@ from privsketch.kernels.builder import (
     polynomial,
 )
 
-_PURPOSE_CHECK = 503  # keeps the stream apart from those of designs, which use other purposes
 ATOMS = 2  # handled together: they share the loads of the frequencies
 NUMBERS = ("tiles", "pairs", "dim", "widths")
 INPUTS = (
@@ -128,7 +127,7 @@ def _check(evaluation: Evaluation, own_widths: bool) -> None:
         "by_center": (n_atoms, dim, shape.lanes),
         "by_variance": (n_atoms, widths, shape.lanes),
     }
-    stream = PublicStream(0, _PURPOSE_CHECK)
+    stream = PublicStream(0, Purpose.CHECK_DECODER)
     numbers = {
         name: (2 * stream.uniform(math.prod(size)) - 1).reshape(size)
         for name, size in sizes.items()

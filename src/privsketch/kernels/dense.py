@@ -27,7 +27,7 @@ from privsketch._typing import Bits, Integers
 from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase, table_index
 from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.quadratic import quadratic_values, value_shift
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import (
     I8,
@@ -46,7 +46,6 @@ from privsketch.kernels.features import FEATURES, Feature, mask_bytes, mask_of_v
 Quantised = npt.NDArray[np.int16]
 _CACHED_VALUES = 2**17  # 256 KB of 16-bit numbers, read again for every tile: second-level cache
 _CHECK_TURN_BITS = 26  # 10 bits below the table's index are rounded, 6 above a turn are dropped
-_PURPOSE_CHECK = 502  # keeps the stream apart from those of designs, which use other purposes
 Mode = Literal["whole", "masked", "listed"]
 ARGUMENTS: dict[str, Kind | Array] = {
     "records": Array(I32),  # pairs of 16-bit columns
@@ -283,7 +282,7 @@ def _check(code: machine.Code, each: FeatureMap, mode: Mode) -> None:
     the other all others, so that every part of the code meets every phase. Then there are more
     records than 32-bit sums hold, at the ends of the table.
     """
-    stream, tile, records = PublicStream(0, _PURPOSE_CHECK), tile_size(), _shape().records
+    stream, tile, records = PublicStream(0, Purpose.CHECK_DENSE), tile_size(), _shape().records
     most = FEATURES[each.name].most
     second = np.repeat([False, True, False, True], [records, records, 1, 1])
     seconds = np.arange(2 * most + 3) // records % 2 == 1

@@ -18,7 +18,7 @@ from privsketch.errors import ParameterError
 from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase
 from privsketch.features.hadamard import TURN_BITS, StructuredBlocks, fwht
 from privsketch.features.maps import FeatureMap, feature_map
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.butterflies import kernel_module
 from privsketch.kernels.dense import Quantised
@@ -27,7 +27,6 @@ from privsketch.kernels.layout import Transform, orders
 
 _CACHED_VALUES = 2**17  # quantised values that are read again for every block
 _MIN_ROWS = 256  # in a call, which leaves its sums in memory at the end
-_PURPOSE_CHECK = 501  # keeps the stream apart from those of designs, which use other purposes
 
 
 class StructuredKernel:
@@ -173,7 +172,7 @@ def _compile(map_name: str, size: int, masked: bool) -> _Kernel:
 
 def _check(kernel: _Kernel, each: FeatureMap, masked: bool) -> None:
     """Compares the kernel with the table on every phase, and with the definition on records."""
-    size, stream = 1 << kernel.transform.bits, PublicStream(0, _PURPOSE_CHECK)
+    size, stream = 1 << kernel.transform.bits, PublicStream(0, Purpose.CHECK_HADAMARD)
 
     def sums(
         blocks: StructuredBlocks, offsets: npt.NDArray[np.uint32], x: Quantised, kept: Bits

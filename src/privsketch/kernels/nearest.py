@@ -25,7 +25,7 @@ import numpy.typing as npt
 from privsketch._parallel import cached_once
 from privsketch._typing import Integers, Whole
 from privsketch.errors import RecordError
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import (
     DOUBLE,
@@ -69,7 +69,6 @@ ARRAYS = (
     "counts",  # (k,), or of bins
 )
 _NEVER = math.inf  # score of what fills up the last of these groups: not below any other
-_PURPOSE_CHECK = 505  # keeps the stream apart from those of designs, which use other purposes
 
 
 class Clusters(Protocol):
@@ -242,7 +241,7 @@ def _check(code: machine.Code, mode: Mode, norm: Norm) -> None:
 
     Coordinates are few, so that there are ties, and large.
     """
-    stream = PublicStream(0, _PURPOSE_CHECK)
+    stream = PublicStream(0, Purpose.CHECK_NEAREST)
 
     def numbers(*shape: int, most: int) -> Whole:
         return np.rint((stream.uniform(int(np.prod(shape))) * 2 - 1) * most).reshape(shape)

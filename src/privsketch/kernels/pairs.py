@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from privsketch._typing import Floats, Indices
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import FLOAT, I64, Array, Kind, Routine, Value, fma
 from privsketch.kernels.decoder import ATOMS, NUMBERS, AtomWriter, Evaluation, Shape, shape_of
 
-_PURPOSE_CHECK = 504  # keeps the stream apart from others
 MERGE_INPUTS = (
     "frequencies",  # (dim, features), in turns per unit
     "exponents",  # (widths, features)
@@ -71,7 +70,7 @@ def _check_merges(merges: Evaluation) -> None:
         "centers": (n_pairs, dim),
         "variances": (n_pairs, widths),
     }
-    stream = PublicStream(1, _PURPOSE_CHECK)
+    stream = PublicStream(1, Purpose.CHECK_PAIRS)
     numbers = {
         name: (2 * stream.uniform(math.prod(size)) - 1).reshape(size)
         for name, size in sizes.items()
@@ -140,7 +139,7 @@ def _phases_module(shape: Shape) -> Any:
 def _check_phases(phases: Evaluation) -> None:
     """Compares the function with its definition."""
     n_atoms, n_features = 3, 2 * phases.shape.lanes
-    stream = PublicStream(2, _PURPOSE_CHECK)
+    stream = PublicStream(2, Purpose.CHECK_PAIRS)
     numbers = (2 * stream.uniform((2 * n_atoms + 2) * n_features) - 1).astype(np.float32)
     real, imaginary, own = np.split(numbers.reshape(-1, n_features), (n_atoms, 2 * n_atoms))
     found = np.zeros((2, n_atoms, n_features), np.float32)

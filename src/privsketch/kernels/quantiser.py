@@ -33,7 +33,7 @@ from privsketch.features.fixedpoint import (
     missing_value,
     too_fine,
 )
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import (
     DOUBLE,
@@ -60,7 +60,6 @@ LANES = 8  # of all vectors; where registers are narrower, LLVM takes several
 MIN_LINE = 64  # numbers, so that its beginning and end cost little
 _CACHED_VALUES = 2**16  # 512 KB of float64, read again at once: second-level cache
 _WHOLE = 1.5 * 2.0**52  # added to a small number, it leaves its nearest integer in the low bits
-_PURPOSE_CHECK = 504  # keeps the stream apart from those of designs, which use other purposes
 Layout = Literal["rows", "columns"]
 Output = Literal["integers", "wholes", "both"]
 Quantised = npt.NDArray[np.int16]
@@ -288,7 +287,7 @@ def _check(code: machine.Code, number: str, layout: Layout, output: Output) -> N
     Numbers of columns are such that there are lines of several rows, shorter ones, some below a
     vector, and vectors that overlap.
     """
-    stream = PublicStream(0, _PURPOSE_CHECK)
+    stream = PublicStream(0, Purpose.CHECK_QUANTISER)
     for n, dim in ((67, 1), (21, 3), (13, 10), (9, 67)):
         # Units of the last box are powers of two, so that there are halves of them.
         half = 1 + 3 * stream.uniform(dim) if dim < 67 else np.full(dim, 4.0)
@@ -338,7 +337,7 @@ def _public_records(stream: PublicStream, n: int, dim: int, number: str) -> Bloc
 
 def _check_cut(code: machine.Code, with_integers: bool) -> None:
     """The same for records inside and outside of a ball, and at its edge."""
-    stream, n = PublicStream(0, _PURPOSE_CHECK), 40
+    stream, n = PublicStream(0, Purpose.CHECK_QUANTISER), 40
     for dim in (1, 3, 10, 67):
         known = CompiledQuantiser(Ball(dim=dim, radius=1.0))
         largest = known.definition.largest

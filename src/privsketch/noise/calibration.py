@@ -155,17 +155,33 @@ def cube_variance(n_components: int, linf_sensitivity: int, epsilon: float) -> f
     return (n_components + 1) * (n_components + 2) * ratio * ratio / 3
 
 
-def gamma_star(n_records: float, epsilon: float) -> float:
-    """Share of a Laplace budget for the sums when the count takes the rest (CLP Lemma 28).
+def sums_share(n_records: float, epsilon: float, *, noise: float, scatter: float) -> float:
+    """Share of a Laplace budget for the sums when the count takes the rest.
 
-    u = 1 - gamma solves u^3 + 2 A u - A = 0 with A = 1 / (n epsilon)^2: one real root
-    in (0, 1/2), found by bisection because the closed form cancels at both ends.
+    It minimises the bound of CLP Lemma 27 for sums that are divided by the count,
+    (1 + A / u^2) (B + C / (1 - u)^2) with u the share of the count: A = 1 / (n epsilon)^2 is the
+    count's, B = 1 + (scatter - 1) / n that of finitely many records, C = A noise that of the sums.
+    Where its derivative is 0, u^3 + 2 A u - A = (B / noise) (1 - u)^3. The left side rises
+    and the right one falls, so that there is one root in (0, 1). CLP Lemma 28 drops the right
+    side, which is allowed for sketches that are all noise only (docs/theory.md).
+
+    Parameters
+    ----------
+    noise : float
+        Squared Laplace noise of all sums at epsilon = 1, over the squared sums of one record on
+        average.
+    scatter : float
+        Squared norm of a record over that of the average, masks included.
     """
     a = 1.0 / (n_records * epsilon) ** 2
-    low, high = 0.0, 0.5
+    beside = (1.0 + (scatter - 1.0) / n_records) / noise
+    low, high = 0.0, 1.0
     for _ in range(200):
         u = (low + high) / 2
-        low, high = (u, high) if u**3 + 2 * a * u - a < 0 else (low, u)
+        rest = 1.0 - u
+        # By products alone, which are the same everywhere: holders must agree on a scale.
+        rises = u * u * u + 2 * a * u - a - beside * rest * rest * rest
+        low, high = (u, high) if rises < 0 else (low, u)
     return 1.0 - high
 
 

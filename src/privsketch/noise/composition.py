@@ -5,7 +5,8 @@ up too and is turned into an epsilon at a delta once, at the end (Bun and Steink
 Kamath and Steinke, 2020). dp-accounting does the same by Renyi divergences of many orders, and by
 distributions of privacy losses: of all releases that cost (epsilon, delta), one pair of
 distributions dominates (Kairouz, Oh and Viswanath, 2015). No such distribution is proven for
-discrete Gaussian vectors, which enter by their rho.
+discrete Gaussian vectors, which enter by their rho. Distributions are composed by Fourier
+transforms of floats, whose errors were measured and not proven: that bound is a numerical one.
 """
 
 from __future__ import annotations
@@ -47,12 +48,15 @@ class CostBound:
     epsilon, delta : float
     how : str
         In words.
+    is_numerical : bool
+        Whether it rests on floats whose errors were measured, not proven.
     """
 
     name: str
     epsilon: float
     delta: float
     how: str
+    is_numerical: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,17 +70,24 @@ class Composition:
         At which bounds other than the basic one are taken.
     bounds : tuple of CostBound
         Each of them holds by itself.
+    numerical : bool
+        Whether `best` may be a numerical bound.
     """
 
     receipts: tuple[Receipt, ...]
     delta: float
     bounds: tuple[CostBound, ...]
+    numerical: bool = False
 
     @property
     def best(self) -> CostBound:
-        """The least epsilon among bounds whose delta is not above the one asked for."""
-        fitting = [bound for bound in self.bounds if bound.delta <= self.delta]
-        return min(fitting or self.bounds, key=lambda bound: bound.epsilon)
+        """The least epsilon among bounds whose delta is not above the one asked for.
+
+        Numerical bounds are left out unless they were asked for.
+        """
+        bounds = [bound for bound in self.bounds if self.numerical or not bound.is_numerical]
+        fitting = [bound for bound in bounds if bound.delta <= self.delta]
+        return min(fitting or bounds, key=lambda bound: bound.epsilon)
 
     @property
     def receipt(self) -> Receipt:
@@ -123,10 +134,14 @@ class Composition:
         }
 
 
-def compose(receipts: Iterable[Receipt], *, delta: float | None = None) -> Composition:
+def compose(
+    receipts: Iterable[Receipt], *, delta: float | None = None, numerical: bool = False
+) -> Composition:
     """What releases about the same records cost together.
 
-    Every bound holds whatever the later releases made of the earlier ones.
+    Later releases may be chosen after earlier ones were seen, as long as their costs were fixed
+    beforehand. Where costs themselves are chosen on the way, a `Ledger` decides, by rules that
+    hold then.
 
     Parameters
     ----------
@@ -134,6 +149,8 @@ def compose(receipts: Iterable[Receipt], *, delta: float | None = None) -> Compo
         Of releases about the same records; neighbours and unit must be the same.
     delta : float, optional
         At which epsilon is asked for; the sum of all deltas if left out.
+    numerical : bool
+        Let `best` be the numerical bound "pld" too, where that is the least.
 
     Examples
     --------
@@ -160,7 +177,7 @@ def compose(receipts: Iterable[Receipt], *, delta: float | None = None) -> Compo
     bounds = [basic]
     if 0 < delta < 1 and spent < 1:
         bounds += _with_delta([leaf for part in parts for leaf in _leaves(part)], float(delta))
-    return Composition(parts, float(delta), tuple(bounds))
+    return Composition(parts, float(delta), tuple(bounds), bool(numerical))
 
 
 def _short_up(value: float) -> str:
@@ -196,10 +213,10 @@ def _with_delta(parts: Sequence[Receipt], delta: float) -> Iterator[CostBound]:
     if _has_dp_accounting() and any(part.delta == 0 or part.rho is None for part in parts):
         epsilon = _by_losses(parts, delta)
         if math.isfinite(epsilon):
-            how = "distributions of the privacy loss, by dp-accounting"
+            how = "numerical: distributions of the privacy loss, by dp-accounting"
             if any(part.delta > 0 and part.rho is not None for part in parts):
                 how += ", and rho of Gaussian noise"
-            yield CostBound("pld", epsilon, delta, how)
+            yield CostBound("pld", epsilon, delta, how, is_numerical=True)
 
 
 def _has_dp_accounting() -> bool:

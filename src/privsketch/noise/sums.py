@@ -2,7 +2,8 @@
 
 - Gaussian: the count rides along as one more integer, weight * n, in one release.
 - Cube: the count rides along as one more component of the cube.
-- Laplace: the count has a share of epsilon of its own (CLP Lemma 4).
+- Laplace: the count has a share of epsilon of its own (CLP Lemma 4), which minimises the bound of
+  CLP Lemma 27 for sums that are divided by it.
 - Without a count, the whole budget goes to the sums: k-means needs none.
 - Under "replace" the number of records is public and never noised.
 
@@ -26,7 +27,7 @@ from privsketch.errors import MANY, ParameterError
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import Contribution, RepeatedContribution
 from privsketch.features.masks import Masks
-from privsketch.noise.calibration import gamma_star, round_down
+from privsketch.noise.calibration import round_down, sums_share
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 from privsketch.noise.mechanism import (
     HEADROOM,
@@ -49,9 +50,13 @@ MIN_SHARE = 8  # least scale of a part of Gaussian noise: sums are then Gaussian
 MAX_RECORDS = int(MANY)
 MAX_WEIGHT = HEADROOM // MAX_RECORDS - 1  # of what a record adds to one number
 COUNT_SHARE_OF_SENSITIVITY = 0.1  # the count's weight; costs 0.5 % of the Gaussian scale
-# Second moments are divided by the count, so an error of it is one of every variance. As a share of
-# epsilon it costs the sums 2 % of Laplace noise.
+# Second moments are divided by the count, so an error of it is one of every variance, and of no
+# direction: the bound of Lemma 27, which is about the sums as a whole, would give it too much. As a
+# share of epsilon it costs the sums 2 % of Laplace noise.
 COUNT_SHARE_OF_MOMENTS = 0.02
+# Of the squared norm of a record, what the average of records keeps: that of the papers' mixtures
+# and frequencies. A tenth of it would halve the count's share.
+SIGNAL_OF_WAVES = 0.35
 MEAN_SHARE_OF_SENSITIVITY = 0.25  # the mean's weight; costs 3 % of Gaussian, 25 % of Laplace noise
 
 
@@ -196,15 +201,31 @@ def saturating_multiply(values: Integers, factor: int) -> Integers:
     return np.where(np.abs(np.clip(values, -limit - 1, limit + 1)) > limit, beyond, product)
 
 
-def split_epsilon(epsilon: float, n_records: float, least: float = 0.0) -> tuple[float, float]:
-    """Shares of epsilon for Laplace sums and count (CLP Lemma 28), adding up exactly.
+def count_share(
+    contribution: Contribution, epsilon: float, n_records: float, masks: Masks | None = None
+) -> float:
+    """Share of a Laplace budget for the count, from public facts alone.
 
-    The count's share is at least `least`.
+    Noise and signal are those without masks: what these leave out of the sums they leave out of
+    both (CLP section 6.2).
     """
-    share = max(1.0 - gamma_star(n_records, epsilon), least) * epsilon
+    if contribution.divided_by_count:
+        return COUNT_SHARE_OF_MOMENTS
+    # Of cells, what records leave that are spread over all of them: the least there can be.
+    signal = SIGNAL_OF_WAVES if contribution.signed else 1.0 / contribution.n_values
+    squared = signal * contribution.l2_squared(None, "add-remove")
+    noise = 2 * contribution.n_values * contribution.l1(None) ** 2 / squared
+    rate = 1.0 if masks is None else masks.total_rate(contribution.n_values // 2)
+    scatter = 1.0 / (rate * signal)
+    return 1.0 - sums_share(n_records, epsilon, noise=noise, scatter=scatter)
+
+
+def split_epsilon(epsilon: float, for_count: float) -> tuple[float, float]:
+    """Epsilons of Laplace sums and of a count that has this share, adding up exactly."""
+    share = for_count * epsilon
     digits = 6 - math.ceil(math.log10(share))
-    for_count = Fraction(math.floor(share * 10.0**digits)) / Fraction(10) ** digits
-    return round_down(exact(epsilon) - for_count), round_down(for_count)
+    of_count = Fraction(math.floor(share * 10.0**digits)) / Fraction(10) ** digits
+    return round_down(exact(epsilon) - of_count), round_down(of_count)
 
 
 def plan_sum_noise(
@@ -346,8 +367,9 @@ def _plan_sum_noise(
     elif kind == "laplace":
         for_sums = epsilon
         if released:
-            least = COUNT_SHARE_OF_MOMENTS if contribution.divided_by_count else 0.0
-            for_sums, for_count = split_epsilon(epsilon, max(n_records / times, 1.0), least)
+            # Several records of a person multiply the noise of both, as fewer records do.
+            share = count_share(one, epsilon, max(n_records / times, 1.0), masks)
+            for_sums, for_count = split_epsilon(epsilon, share)
             count_law = laplace_law(times, 1, for_count, neighbours)
         sums_law = laplace_noise(contribution, components, for_sums, neighbours, masks, mean_l1)
     else:

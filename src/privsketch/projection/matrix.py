@@ -22,7 +22,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from privsketch._typing import Floats, Integers
-from privsketch.features.stream import PublicStream, normal_pairs
+from privsketch.features.stream import PublicStream, Purpose, normal_pairs
 
 UNIT_BITS = 16  # with the 20 bits of a coordinate 36: 17 are left for sums over columns below 2^53
 UNIT = 2.0**UNIT_BITS
@@ -31,7 +31,6 @@ ENTRY_ERROR = 0.52
 # The chance that one entry comes from a uniform number too small for that to hold. Of 128 random
 # bits a number above 2^-69 has 59 left, far more than needed.
 ENTRY_FAILURE = 2.0**-69
-_PURPOSE = 101  # keeps the stream apart from those of frequencies
 MARGIN = 1 + 1e-8  # of eigenvalues, whose rounding errors are about 1e-15 times their size
 EXACT_COMPONENTS = 20  # up to here all 2^(k - 1) sign vectors are looked at
 EXACT_COLUMNS = 16  # and up to here all corners of a box
@@ -76,7 +75,7 @@ class Matrix:
 
 def public_matrix(dim: int, n_components: int, seed: int) -> Matrix:
     """The matrix of a public seed: the same everywhere, for good."""
-    normal = PublicStream(seed, _PURPOSE).normal(dim * n_components)
+    normal = PublicStream(seed, Purpose.PROJECTION).normal(dim * n_components)
     return Matrix(_rounded(normal, dim, n_components), is_public=True)
 
 

@@ -113,8 +113,14 @@ def step_table(receipt: Receipt) -> str:
 def _share(step: Receipt, whole: Receipt) -> float:
     """The part of the whole cost that a step had."""
     if whole.composition == "concentrated":
-        return rho_of_budget(step.epsilon, step.delta) / rho_of_budget(whole.epsilon, whole.delta)
+        return _rho(step) / _rho(whole)
     return float(exact(step.epsilon) / exact(whole.epsilon))
+
+
+def _rho(receipt: Receipt) -> float:
+    """The rho of a step; a choice has one without a delta, and masks have none of their own."""
+    known = receipt.rho
+    return rho_of_budget(receipt.epsilon, receipt.delta) if known is None else known
 
 
 def _named(step: Receipt) -> tuple[str, str]:

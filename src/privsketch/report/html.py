@@ -55,6 +55,11 @@ def report_page(
             raise ParameterError("report: this model was not learned from a sketch")
         content = center_content(model, with_plots=with_plots)
         return _page(content, _center_parts(model, content, made), title)
+    if sketch is None and isinstance(model, GaussianMixtureModel) and model.residual is None:
+        raise ParameterError(
+            "report: expected a mixture of a sketch; method 'em' made no sketch, and its model has "
+            "no report"
+        )
     if sketch is None:
         raise ParameterError("report: give the sketch that the model was learned from")
     content = _content(model, sketch, with_plots)

@@ -13,6 +13,7 @@ from privsketch.schema.columns import Column, Cycle, Date, Number
 from privsketch.schema.labels import OTHER, Category, Flag
 from privsketch.survey.counts import ValueCounts
 from privsketch.tables.cells import looked_at, texts_of
+from privsketch.tables.memory import plain_array, plain_kind
 from privsketch.tables.untyped.conversion import Bits
 
 # What a text that is no number looks like, the first that fits.
@@ -97,9 +98,7 @@ class CellCounts:
         import pyarrow.compute as pc
         import pyarrow.types as types
 
-        n_wrong, kind = int(wrong.sum()), array.type
-        if types.is_dictionary(kind):
-            kind = kind.value_type
+        n_wrong, kind = int(wrong.sum()), plain_kind(array.type)
         is_text = types.is_string(kind) or types.is_large_string(kind)
         if not is_text:
             told = "text or other things" if types.is_struct(kind) else str(kind)
@@ -156,9 +155,7 @@ def _plain_texts(array: Any) -> Any:
 
     if types.is_struct(array.type):
         array = array.field(0)
-    if types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    return texts_of(array)
+    return texts_of(plain_array(array))
 
 
 def bounds_of(column: Column) -> tuple[float, float]:

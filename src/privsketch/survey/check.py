@@ -12,6 +12,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from privsketch.survey.conversions import NARROW, looks_like
 from privsketch.survey.counts import PersonCounts, quantile
 from privsketch.survey.result import Check, ColumnCheck
 from privsketch.tables.cells import Raw
-from privsketch.tables.encoding import filtered, persons_of
+from privsketch.tables.encoding import filtered, guarded, persons_of
 from privsketch.tables.files import expanded, file_names
 from privsketch.tables.kinds import kind_of
 from privsketch.tables.memory import Selection
@@ -105,7 +106,7 @@ def check(
     if chosen is not None:
         try:
             for batch, mark in read_cells(data, chosen):
-                look.add(batch, mark)
+                guarded(partial(look.add, batch, mark))
                 if progress is not None:
                     progress(batch.num_rows)
         except RecordError as error:

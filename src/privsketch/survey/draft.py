@@ -18,6 +18,7 @@ from privsketch.schema.table import KINDS, Schema, column_from_json
 from privsketch.tables.cells import require_kind
 from privsketch.tables.encoding import require_person_kind
 from privsketch.tables.files import UNTYPED, expanded, file_kind, file_schema
+from privsketch.tables.memory import plain_kind
 from privsketch.tables.untyped.format import PLAIN, FileFormat
 from privsketch.tables.untyped.lines import TextFile
 
@@ -117,13 +118,14 @@ def _kind(kind: Any) -> str | None:
 
     if types.is_dictionary(kind):
         return "category"
+    kind = plain_kind(kind)
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return "number"
     if types.is_boolean(kind):
         return "flag"
     if types.is_timestamp(kind) or types.is_date(kind):
         return "date"
-    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    is_text = types.is_string(kind) or types.is_large_string(kind)
     return "category" if is_text else None
 
 

@@ -24,6 +24,7 @@ from privsketch.tables.memory import (
     Selection,
     array_places,
     own_errors,
+    plain_array,
     require_numeric,
     selected_names,
 )
@@ -254,7 +255,7 @@ def _plain(batch: Any, schema: Any) -> Any:
     import pyarrow as pa
 
     columns = [
-        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        plain_array(column) if pa.types.is_dictionary(column.type) else column
         for column in batch.columns
     ]
     cast = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]

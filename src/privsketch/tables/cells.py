@@ -23,7 +23,13 @@ from privsketch._typing import Floats
 from privsketch.errors import RecordError, TableError
 from privsketch.schema.columns import Column, Date, Rule
 from privsketch.schema.labels import NO_NUMBERS, Category, Flag, label_text
-from privsketch.tables.memory import as_floats, cell_number, is_missing_cell
+from privsketch.tables.memory import (
+    as_floats,
+    cell_number,
+    is_missing_cell,
+    plain_array,
+    plain_kind,
+)
 from privsketch.tables.untyped.conversion import (
     MISSING_WORDS,
     Bits,
@@ -113,8 +119,7 @@ def _parsed(column: Column, array: Any, *, is_text: bool = False, decimal: str =
     """Values of cells, and which cannot be read; `is_text`: numbers may stand in texts."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = plain_array(array)
     if pa.types.is_null(array.type):
         return np.full(len(array), np.nan), None
     if isinstance(column, Category):
@@ -150,8 +155,7 @@ def require_kind(column: Column, kind: Any, what: str, *, may_be_text: bool = Fa
 
     if isinstance(column, Raw):
         return
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = plain_kind(kind)
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
     is_text, is_flag = _is_text(kind), types.is_boolean(kind)
     fits = is_number or is_flag or (is_text and may_be_text)
@@ -168,7 +172,7 @@ def require_kind(column: Column, kind: Any, what: str, *, may_be_text: bool = Fa
 def _is_text(kind: Any) -> bool:
     import pyarrow.types as types
 
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _numbers(array: Any) -> Floats:

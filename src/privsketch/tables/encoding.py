@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,8 @@ from privsketch.tables.memory import (
     array_places,
     is_missing_cell,
     opened_stream,
+    plain_array,
+    plain_kind,
     rows_per_block,
     selected_names,
 )
@@ -42,18 +44,35 @@ from privsketch.tables.untyped.conversion import MISSING_WORDS
 
 # Persons of some rows: whole numbers, or an Arrow array of bytes.
 Persons = npt.NDArray[np.int64] | Any
+_Read = TypeVar("_Read")
 
 
 def encoded(batch: Any, schema: Schema, what: str = "table") -> tuple[Block, Persons | None]:
     """Records (n, dim) of a batch's rows that are not left out, and whose they are."""
+    if schema.unreadable == "missing":
+        return guarded(lambda: _encoded_any(batch, schema, what), what)
+    return guarded(lambda: _encoded(batch, schema, what), what)
+
+
+def _encoded_any(batch: Any, schema: Schema, what: str) -> tuple[Block, Persons | None]:
+    """The same whatever bytes stand in texts, which stop libraries."""
+    try:
+        return _encoded(batch, schema, what)
+    except (PrivsketchError, MemoryError):
+        raise
+    except Exception:
+        return _encoded(_with_valid_text(batch), schema, what)
+
+
+def guarded(read: Callable[[], _Read], what: str = "table") -> _Read:
+    """What a function reads; errors of libraries, which may quote a record, become ours."""
     failure = ""
-    for mends in (False, True) if schema.unreadable == "missing" else (False,):
-        try:
-            return _encoded(_with_valid_text(batch) if mends else batch, schema, what)
-        except (PrivsketchError, MemoryError):
-            raise
-        except Exception as error:  # of a library, which may quote what it stumbles over
-            failure = type(error).__name__
+    try:
+        return read()
+    except (PrivsketchError, MemoryError):
+        raise
+    except Exception as error:  # of a library, which may quote what it stumbles over
+        failure = type(error).__name__
     raise RecordError(f"{what}: it cannot be read by the schema ({failure}): damaged text?")
 
 
@@ -61,12 +80,11 @@ def _with_valid_text(batch: Any) -> Any:
     """The same batch; bytes of texts that are no UTF-8 become U+FFFD, text by text."""
     import pyarrow as pa
 
+    texts_or_bytes = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
     def valid(array: Any) -> Any:
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-        bytes_ = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
-        if not any(is_kind(array.type) for is_kind in (*kinds, *bytes_)):
+        array = plain_array(array)
+        if array.type not in texts_or_bytes:
             return array
         cells = array.cast(pa.large_binary(), safe=False).to_pylist()
         texts = [None if cell is None else cell.decode("utf-8", "replace") for cell in cells]
@@ -165,10 +183,8 @@ def persons_of(
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    array = plain_array(array)
     kind = array.type
-    if pa.types.is_dictionary(kind):
-        array = array.dictionary_decode()
-        kind = array.type
     require_person_kind(kind, name, what)
     if pa.types.is_null(kind):
         nobodies = np.zeros(len(array), dtype=np.int64)
@@ -263,11 +279,10 @@ def require_person_kind(kind: Any, name: str, what: str) -> None:
     """Refuse an Arrow type that names no persons."""
     import pyarrow.types as types
 
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = plain_kind(kind)
     known = (
         *(types.is_integer, types.is_floating, types.is_null),
-        *(types.is_string, types.is_large_string, types.is_string_view),
+        *(types.is_string, types.is_large_string),
         *(types.is_binary, types.is_large_binary),
     )
     if not any(is_kind(kind) for is_kind in known):

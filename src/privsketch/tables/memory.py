@@ -120,6 +120,9 @@ def _numbers(cells: Any, name: str) -> npt.NDArray[Any]:
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise RecordError(f"table: column {name!r} is not numeric but {cells.dtype}") from None
     require_numeric_type(array.type, name, "table")
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    array = plain_array(array)
     return np.asarray(as_floats(array).to_numpy(zero_copy_only=False))
 
 
@@ -231,12 +234,44 @@ def _batch_block(batch: Any, names: Sequence[str]) -> Block:
 
     columns = []
     for name in names:
-        column = batch.column(name)
+        column = plain_array(batch.column(name))
         kind = column.type
         if column.null_count or not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
             column = column if kind == pa.float32() else as_floats(column)
         columns.append(_arrow_numbers(column))
     return _columns_block(columns)
+
+
+def plain_kind(kind: Any) -> Any:
+    """The Arrow type that cells of a type are read in.
+
+    Dictionaries, runs, views and extensions say how cells are kept, not what they are: a column of
+    labels is text, whatever library exports it.
+    """
+    import pyarrow as pa
+
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_kind(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_kind(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+def plain_array(array: Any) -> Any:
+    """An Arrow array in the type that `plain_kind` names. Arrow itself decodes no views."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_array(array.storage)
+    if pa.types.is_dictionary(kind):
+        return plain_array(array.dictionary).take(array.indices)
+    if pa.types.is_run_end_encoded(kind):
+        return plain_array(pc.run_end_decode(array))
+    return array if plain_kind(kind) == kind else array.cast(plain_kind(kind))
 
 
 def as_floats(array: Any) -> Any:
@@ -433,6 +468,7 @@ def require_numeric_type(kind: Any, name: str, what: str) -> None:
     """Refuse an Arrow type that is not numeric."""
     import pyarrow.types as types
 
+    kind = plain_kind(kind)
     if not (
         types.is_null(kind)  # a column without any value
         or types.is_integer(kind)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ from privsketch.errors import MissingError, ParameterError, RecordError, TableEr
 from privsketch.schema.table import Schema
 from privsketch.tables.cells import Plain
 from privsketch.tables.device import is_device_table
-from privsketch.tables.encoding import BATCH_READERS, all_encoded, encoded
+from privsketch.tables.encoding import BATCH_READERS, all_encoded, encoded, guarded
 from privsketch.tables.files import (
     UNTYPED,
     count_in_file,
@@ -340,7 +341,8 @@ def read_points(data: Any, schema: Schema) -> tuple[Floats, npt.NDArray[np.bool_
     """
     plain = replace(schema, person=None, max_records=1, missing_person="error")
     chosen = chosen_columns(plain.dim, None, None, schema=plain)
-    parts = list(own_errors(all_encoded(batch, plain) for batch in _pieces(data, chosen)))
+    found = (guarded(partial(all_encoded, batch, plain)) for batch in _pieces(data, chosen))
+    parts = list(own_errors(found))
     if not parts:
         return np.empty((0, plain.dim)), np.empty(0, dtype=np.bool_)
     return np.concatenate([p for p, _ in parts]), np.concatenate([kept for _, kept in parts])

@@ -17,6 +17,7 @@ import numpy as np
 
 from privsketch._typing import Floats
 from privsketch.errors import AccessError
+from privsketch.tables.memory import plain_kind
 
 KINDS = {
     ".parquet": "parquet",
@@ -88,8 +89,7 @@ def require_carried(path: Path, names: Sequence[str], carried: Any) -> None:
 def _is_binary(column: Any) -> bool:
     import pyarrow.types as types
 
-    if types.is_dictionary(column):
-        column = column.value_type
+    column = plain_kind(column)
     return bool(
         types.is_binary(column)
         or types.is_large_binary(column)

@@ -30,10 +30,11 @@ from privsketch.cli.demo import (
     step,
     write_tables,
 )
+from privsketch.cli.output import require_empty
 from privsketch.cli.progress import spinner
 from privsketch.cli.shell.answer import answer, say, wants_json
 from privsketch.cli.shell.facts import model_facts
-from privsketch.errors import AccessError, PrivsketchError
+from privsketch.errors import PrivsketchError
 from privsketch.report.html import save_report
 
 EPSILON = 0.05  # little enough that five whole noises are felt
@@ -84,8 +85,7 @@ class Person:
 
 def run_sealed_demo(folder: Path, n_records: int) -> None:
     """The whole story, of `n_records` patients a site; files stay in `folder`."""
-    if folder.exists() and any(folder.iterdir()):
-        raise AccessError(f"{folder}: not empty; ballots are cast once, so use a new folder")
+    require_empty(folder, "ballots are cast once")
     started = time.perf_counter()
     say("Five hospitals want the noise of one release, and trust nobody with their sums.")
     say("Two tellers, who need not trust each other, add up what neither of them can read.")

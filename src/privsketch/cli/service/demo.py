@@ -37,12 +37,13 @@ from privsketch.cli.demo import (
     step,
     write_tables,
 )
+from privsketch.cli.output import require_empty
 from privsketch.cli.progress import spinner
 from privsketch.cli.sealing.demo import ALONE, TELLERS, Person
 from privsketch.cli.sealing.demo import EPSILON as SEALED_EPSILON
 from privsketch.cli.shell.answer import answer, say, wants_json
 from privsketch.cli.shell.facts import model_facts
-from privsketch.errors import AccessError, PrivsketchError
+from privsketch.errors import PrivsketchError
 from privsketch.formats import write_file
 
 OWNER = "olga"
@@ -57,8 +58,7 @@ def run_collector_demo(folder: Path, n_records: int) -> None:
     """The whole story, of `n_records` patients a site; files stay in `folder`."""
     from privsketch.service.store.engine import Store  # says which packages are missing
 
-    if folder.exists() and any(folder.iterdir()):
-        raise AccessError(f"{folder}: not empty; ballots are cast once, so use a new folder")
+    require_empty(folder, "ballots are cast once")
     started = time.perf_counter()
     say("Five hospitals report to a collector. It never sees a record, and it has pages.")
     machine = Person(folder / "collector")

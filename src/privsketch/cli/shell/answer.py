@@ -133,10 +133,27 @@ def wants_json() -> bool:
 
 
 def say(text: str = "", *, err: bool = False, **style: Any) -> None:
-    """Words for people; not said where a machine asked."""
-    if not wants_json():
+    """Words for people; not said where a machine asked.
+
+    Where the result is written already, a reader who leaves (`| head -1`) misses words and stops
+    nothing: a report or a matrix may have to follow.
+    """
+    if wants_json():
+        return
+    try:
         with nullcontext() if err else standard_output():
             click.secho(readable(text), err=err, **style)
+    except UnreadError:
+        if not _has_written():
+            raise
+
+
+def _has_written() -> bool:
+    """Whether the result of a command that spends stands under its name."""
+    context = click.get_current_context(silent=True)
+    stop = None if context is None else context.find_root().obj
+    spending = getattr(stop, "spending", None)
+    return spending is not None and spending.written is not None
 
 
 def readable(text: str) -> str:

@@ -19,7 +19,7 @@ from privsketch.clustering.run import Passes
 from privsketch.clustering.tree.projection import projected_radius
 from privsketch.design.plan import plan_design
 from privsketch.domain import enclosing_ball
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.learning.pca.learner import learn_pca
 from privsketch.ledger.entry import STEP
 from privsketch.noise.account import Account, part_receipt
@@ -28,7 +28,6 @@ from privsketch.tables.kinds import OnSpark
 
 _UNIT = 2.0**14  # of the coordinates of a direction
 _TAIL = 1e-6  # chance that a record is cut: of a million records one
-_PURPOSE, _PURPOSE_SPREAD = 201, 202  # keep these streams apart from those of frequencies
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,9 @@ def all_directions(dim: int) -> Subspace:
 
 def random_directions(dim: int, n_directions: int, seed: int) -> Subspace:
     """Public random directions: nothing is charged."""
-    normal = PublicStream(seed, _PURPOSE).normal(dim * n_directions).reshape(dim, n_directions)
+    normal = (
+        PublicStream(seed, Purpose.DIRECTIONS).normal(dim * n_directions).reshape(dim, n_directions)
+    )
     reach = projected_radius(dim, n_directions, _TAIL) * math.sqrt(n_directions / dim)
     return Subspace(np.linalg.qr(normal)[0], n_directions, reach=min(reach, 1.0))
 
@@ -68,7 +69,7 @@ def spread_directions(n: int, dim: int, seed: int) -> Floats:
     The first of three or more is none: a center there serves records that no other one does.
     """
     size = n - 1 if n > 2 else n
-    normal = PublicStream(seed, _PURPOSE_SPREAD).normal(size * dim).reshape(size, dim)
+    normal = PublicStream(seed, Purpose.SPREAD).normal(size * dim).reshape(size, dim)
     if size <= dim:
         normal = np.linalg.qr(normal.T)[0].T
     directions = normal / np.linalg.norm(normal, axis=1, keepdims=True)

@@ -24,12 +24,10 @@ from privsketch.clustering.tree.method import MAX_CANDIDATES, MAX_LOSS, TreeSett
 from privsketch.clustering.tree.projection import MAX_DIMENSIONS, RADIUS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps
 from privsketch.domain import Ball
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels.nearest import nearest
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.noise.account import Account
-
-_PURPOSE = 401  # keeps these streams apart from those of frequencies and of trials
 
 
 def start_by_sketch(
@@ -42,7 +40,7 @@ def start_by_sketch(
     # Enough directions for k clusters to lie apart; more of them make the sketch larger.
     dimensions = settings.n_dimensions or min(MAX_DIMENSIONS, max(8, 3 * n_clusters // 2 + 1))
     tail = settings.fail_prob / n_records
-    data = Projected.draw(passes, dimensions, PublicStream(run.seed, _PURPOSE), tail)
+    data = Projected.draw(passes, dimensions, PublicStream(run.seed, Purpose.SPARSE_SKETCH), tail)
 
     def blocks() -> Iterator[Whole]:
         for block in passes.blocks("sketch"):
@@ -69,7 +67,7 @@ def start_by_trees(
     swaps, trees = account.shares.part("swaps"), account.shares.part("candidates")
     each = 1 if swaps.neighbours == "add-remove" else 2
     settings = settings.filled(n_clusters, passes.dim, n_records, swaps.epsilon / each)
-    stream = PublicStream(seed, _PURPOSE + 1)
+    stream = PublicStream(seed, Purpose.SPARSE_TREES)
     levels = settings.n_levels or 1
     data = Projected.draw(
         passes, settings.n_dimensions or 1, stream, settings.fail_prob / n_records

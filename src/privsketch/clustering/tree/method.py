@@ -33,7 +33,7 @@ from privsketch.clustering.tree.swap import (
 )
 from privsketch.domain import Box
 from privsketch.errors import ParameterError, require_count
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 
@@ -49,7 +49,6 @@ _TASKS = {"squares": "k-means", "distances": "k-medians"}
 MAX_CANDIDATES = 512  # the paper has up to n log n; a pass compares k times as many sets; by trial
 # Of the squared diameter: the squared radius, which few records are away from all centers.
 MAX_LOSS = 0.25
-_PURPOSE = 301  # keeps the streams of trials apart from those of frequencies
 
 
 @dataclass(frozen=True)
@@ -196,7 +195,7 @@ def _trial(
 
     Charges: the shares of the trial.
     """
-    stream = PublicStream(seed, _PURPOSE + number)
+    stream = PublicStream(seed, Purpose.TREE_TRIALS, number)
     dimensions, levels = settings.n_dimensions or 1, settings.n_levels or 1
     tail = settings.fail_prob / max(n_records, 1.0)
     data = Projected.draw(passes, dimensions, stream, tail)

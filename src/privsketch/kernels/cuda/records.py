@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from privsketch.domain import Ball, Box, Domain
 from privsketch.features.fixedpoint import FAR, RECORD_BITS, RECORD_MAX, Quantiser, missing_value
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import (
     DOUBLE,
@@ -39,7 +39,6 @@ from privsketch.kernels.cuda.code import DeviceRoutine, ptx_of
 from privsketch.kernels.cuda.driver import Function, Memory, Stream, brought, copied, device
 
 THREADS, BLOCKS_EACH = 256, 8  # of a block; blocks for each multiprocessor
-_PURPOSE_CHECK = 505  # keeps the stream apart from others
 # Number types that a device reads, by NumPy's codes; integers with and without a sign.
 KINDS: dict[str, Kind] = {"f2": I16, "f4": FLOAT, "f8": DOUBLE, "b1": I8}
 KINDS |= {f"{sign}{size}": Kind(f"i{8 * size}") for sign in "iu" for size in (1, 2, 4, 8)}
@@ -272,7 +271,7 @@ def _columns(listed: bool) -> Function:
 
 def _columns_agree(listed: bool, function: Function) -> bool:
     """Compares sums of columns with NumPy's, of more records than threads have at a time."""
-    stream, dim = PublicStream(0, _PURPOSE_CHECK), 7
+    stream, dim = PublicStream(0, Purpose.CHECK_CUDA_RECORDS), 7
     n = 3 * device().multiprocessors * THREADS // dim + 5
     x = (stream.uniform(n * dim) * 2**16 - 2**15).astype(np.int16).reshape(n, dim)
     rows = np.arange(0, n, 2 if listed else 1, dtype=np.int32)
@@ -318,7 +317,7 @@ def _agrees(code: str, is_ball: bool) -> bool:
 def check_records(code: str) -> npt.NDArray[Any]:
     """(n, 5) public records inside, at the edge of and outside [-1, 1]^5; or whole numbers."""
     n, dim = 600, 5
-    uniform = (PublicStream(0, _PURPOSE_CHECK).uniform(n * dim) * 2 - 1).reshape(n, dim)
+    uniform = (PublicStream(0, Purpose.CHECK_CUDA_RECORDS).uniform(n * dim) * 2 - 1).reshape(n, dim)
     sizes = np.repeat([0.1, 0.6, 1.0, 3.0, 100.0, 1e4], n // 6)[:, np.newaxis]
     if code[0] != "f":
         bits = 1 if code == "b1" else 8 * int(code[1]) - (code[0] == "i")

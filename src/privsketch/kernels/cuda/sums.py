@@ -19,7 +19,7 @@ from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase
 from privsketch.features.fourier import MEAN_SQUARE
 from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.quadratic import VALUE_BITS, quadratic_values, value_shift
-from privsketch.features.stream import PublicStream
+from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.cuda.code import ptx_of
 from privsketch.kernels.cuda.driver import Function, Stream, brought, copied, device
@@ -33,7 +33,6 @@ from privsketch.kernels.cuda.features import (
 from privsketch.kernels.dense import ReferenceKernel
 
 MAX_DIM = 512  # beyond, the digits of 16 features do not fit the registers
-_PURPOSE_CHECK = 506  # keeps the stream apart from others
 MAX_BLOCKS = 2**16 - 1  # of features that have records of their own: the second axis of a grid
 # What the device's sums mean: a factor, and what a record adds too much to both sums.
 MEANS = {"fourier": (1, (MEAN_SQUARE, 0)), "one-bit": (2, (1, 1)), "quadratic": (1, (0, 0))}
@@ -204,7 +203,7 @@ def _agrees(map_name: str, shape: Shape, function: Function) -> bool:
     once several have them. Of three parts with lists the first has every other record, the second
     none, the third all.
     """
-    each, stream = feature_map(map_name), PublicStream(0, _PURPOSE_CHECK)
+    each, stream = feature_map(map_name), PublicStream(0, Purpose.CHECK_CUDA_SUMS)
     turn_bits = 32 - shape.shift if each.has_table else 0
     n = (rounds_at_once(map_name, shape) + 1) * shape.records + 3
     rows = [np.arange(0, n, 2), np.arange(0), np.arange(n)] if shape.listed else [np.arange(n)]

@@ -24,6 +24,7 @@ from privsketch.design.size import carried_clusters
 from privsketch.design.validity import require_features
 from privsketch.errors import ParameterError, require_count, require_one_of
 from privsketch.features.frequencies import public_seed
+from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.sketches import kmeans_of_cells
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.kmeans.number import choose_size
@@ -37,7 +38,6 @@ from privsketch.sketching.sketch import Sketch
 
 DEFAULT_STARTS = 6  # at most: one that explains the sketch ends the search; by trial
 LARGE = 10**7  # clusters x features x columns; a search then takes many seconds
-_PURPOSE_DECODER = 2  # features/frequencies.py uses 0 and 1
 MIN_SAMPLES, TRIAL_SAMPLES = 500, 200  # per cluster
 MAX_NUMBERS, MAX_DISTANCES = 60_000, 600_000  # of a round, beyond what is needed
 WHOLE = 0.9  # share of a component in one cluster from which on it is not divided
@@ -92,7 +92,7 @@ def learn_kmeans(
         n_clusters = design.n_components
     check_choices(n_clusters, max_clusters, decoder, n_init)
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
-    rng = np.random.Generator(np.random.Philox(key=np.array([seed, _PURPOSE_DECODER], np.uint64)))
+    rng = public_generator(seed, Purpose.KMEANS_DECODER)
     if design.cells is not None:
         if decoder != "joint":
             raise ParameterError("decoder", decoder, "a sketch of cells has one of its own")

@@ -24,6 +24,7 @@ from privsketch._typing import Floats
 from privsketch.design.recipe import Design
 from privsketch.design.size import band_share, energy_share
 from privsketch.features.onebit import SIGN_VARIANCE
+from privsketch.features.stream import Purpose, public_generator
 from privsketch.models.base import nearest
 from privsketch.models.clusters import ClusterModel, CostRatio, Density
 from privsketch.sketching.sketch import Sketch
@@ -139,7 +140,7 @@ def _logarithm(value: float) -> float:
 
 def _costs(model: ClusterModel, density: Density, design: Design) -> tuple[float, float]:
     """Squared distance of a record of the density to its center, and to the mean of all."""
-    rng = np.random.Generator(np.random.Philox(key=0))  # public, and the same for all
+    rng = public_generator(0, Purpose.COST_RATIO)  # public, and the same for all
     shares = np.cumsum(density.mixture_weights)
     label = np.searchsorted(shares, (np.arange(N_SAMPLES) + 0.5) / N_SAMPLES)
     label = np.minimum(label, len(shares) - 1)

@@ -15,6 +15,7 @@ from privsketch.design.validity import require_cells
 from privsketch.errors import ParameterError, require_count
 from privsketch.features.frequencies import public_seed
 from privsketch.features.onebit import SIGN_VARIANCE
+from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.mixture import decode_mixture_of_cells
 from privsketch.learning.cells.sketches import boxes_of
 from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture
@@ -36,7 +37,6 @@ from privsketch.sketching.sketch import Sketch
 MISFIT = 1.5  # residual over its expectation above which the records are no such mixture
 NARROW = 0.05  # share of the mixture outside the domain that is worth a word
 LARGE = 10**7  # parameters x features; a search then takes many seconds
-_PURPOSE_MIXTURE = 3  # streams of the public seed: frequencies 0 and 1, k-means 2
 
 
 def learn_gaussian_mixture(
@@ -84,8 +84,7 @@ def learn_gaussian_mixture(
     if n_init is None:
         n_init = DEFAULT_STARTS if n_unknowns * design.n_features <= LARGE else 1
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
-    key = np.array([seed, _PURPOSE_MIXTURE], np.uint64)
-    rng = np.random.Generator(np.random.Philox(key=key))
+    rng = public_generator(seed, Purpose.MIXTURE_DECODER)
     if design.cells is not None:
         found = decode_mixture_of_cells(boxes_of(sketch), n_components, covariance_type, rng)
         return _as_model(sketch, found)

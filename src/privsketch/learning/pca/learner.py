@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
-
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.errors import ParameterError, require_count, require_one_of
 from privsketch.features.frequencies import public_seed
+from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.pca.decoder import METHODS, PCASolution, decode_pca
 from privsketch.learning.pca.problem import problem_of_pca
 from privsketch.models.components import PCAModel
@@ -20,7 +19,6 @@ COSTLY = 0.05  # share of the variance lost to noise that is worth a word
 EDGE = 0.98  # of the largest total variance that records of the domain can have
 NARROW = 0.03  # root mean square distance from the center over the radius
 TOO_FEW = "there are too few records to say anything: the components describe noise"
-_PURPOSE_PCA = 5  # streams of the public seed: frequencies 0, 1, 4; other learners 2, 3
 
 
 def learn_pca(
@@ -74,11 +72,10 @@ def learn_pca(
     if number is not None:
         require_components(number, design.dim, design.n_values)
     seed = design.frequencies.seed if random_state is None else public_seed(random_state)
-    key = np.array([seed, _PURPOSE_PCA], np.uint64)
     solution = decode_pca(
         problem,
         number,
-        np.random.Generator(np.random.Philox(key=key)),
+        public_generator(seed, Purpose.PCA_DECODER),
         method=method,
         planned_components=design.n_components,
     )
