@@ -4,10 +4,13 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
 from tests.commands import DATA, INTEGRITY, USAGE, contents, refused, run, succeeded
+from tests.workbooks import write_workbook
 
 SCHEMA = ps.Schema(
     [ps.Number("age", 18, 100), ps.Number("income", 0, 500_000)], missing="drop", person="patient"
@@ -112,3 +115,69 @@ def test_what_cannot_be_bought_costs_nothing(visits, spent, arguments, words, co
     assert words in line
     assert "nothing was spent" in line
     assert spent == []
+
+
+# ---------------------------------------------------------------- rules that no record can break
+
+
+def test_a_draft_is_total_under_either_relation(folder):
+    pq.write_table(pa.table({"x": [1.0], "label": ["a"], "flag": [True]}), folder / "t.parquet")
+    for neighbours in ("add-remove", "replace"):
+        output = folder / f"{neighbours}.json"
+        succeeded(
+            *("schema", "draft", folder / "t.parquet", "-o", output, "--neighbours", neighbours)
+        )
+        content = json.loads(output.read_text())
+        content["columns"][0] |= {"low": 0, "high": 1}
+        content["columns"][1] |= {"values": ["a"]}
+        content["person"] = "id"
+        output.write_text(json.dumps(content))
+        schema = ps.Schema.load(output)
+        assert schema.is_total
+        schema.charged(ps.Budget(1.0, 1e-6, neighbours))
+        assert "careful" not in succeeded("schema", "check", output).stdout
+
+
+def test_a_schema_that_one_record_can_stop_is_told(folder):
+    columns = [{"kind": "number", "name": "x", "low": 0, "high": 1}]
+    content = {"columns": columns, "missing": "error", "person": "id"}
+    (folder / "s.json").write_text(json.dumps(content))
+    told = succeeded("schema", "check", folder / "s.json").stdout
+    assert told.count("one record can stop a release") == 3
+    assert '"unreadable": "missing"' in told
+    answer = json.loads(succeeded("schema", "check", folder / "s.json", "--json").stdout)
+    assert len(answer["stops"]) == 3
+
+
+def test_a_total_schema_and_a_tsv_file_that_does_not_state_its_quotes(folder):
+    columns = [{"kind": "number", "name": "x", "low": 0, "high": 1}]
+    content = {"columns": columns, "missing": "drop", "unreadable": "missing"}
+    (folder / "s.json").write_text(json.dumps(content))
+    (folder / "t.tsv").write_text("x\ty\n1\t2\n")
+    refused(folder, "schema", "check", folder / "s.json", folder / "t.tsv", code=DATA)
+    assert "--quotes" in run("schema", "check", folder / "s.json", folder / "t.tsv").stdout
+    succeeded("schema", "check", folder / "s.json", folder / "t.tsv", "--quotes")
+
+
+def test_options_of_a_table_that_nothing_stops(folder):
+    (folder / "t.csv").write_text("x,y\n" + "0.5,0.5\n" * 50 + "abc,?\n1,2,3\n")
+    facts = ["--box", "-1", "1", "--epsilon", "5", "--delta", "1e-6", "-k", "2"]
+    told = refused(folder, "cluster", folder / "t.csv", *facts, "-o", folder / "m.json", code=DATA)
+    assert "not numeric" in told or "cells" in told
+    lenient = ["--missing", "center", "--unreadable", "missing"]
+    succeeded("cluster", folder / "t.csv", *facts, *lenient, "-o", folder / "m.json")
+
+
+def test_a_sheet_states_its_number_of_records(folder):
+    pytest.importorskip("python_calamine")
+    write_workbook(folder / "t.xlsx", {"a": [["x", "y"], *[[0.5, 0.5]] * 40, [], [0.1, 0.2]]})
+    facts = ["--box", "-1", "1", "--epsilon", "4", "--components", "2", "--missing", "center"]
+    told = refused(folder, "release", folder / "t.xlsx", *facts, "-o", folder / "r.csv", code=DATA)
+    assert "--n-records" in told
+    succeeded("release", folder / "t.xlsx", *facts, "--n-records", "44", "-o", folder / "r.csv")
+    assert len((folder / "r.csv").read_text().splitlines()) == 45
+    more = ["-o", folder / "s.csv", "--n-records", "41"]
+    assert (
+        "more than the stated"
+        in refused(folder, "release", folder / "t.xlsx", *facts, *more, code=DATA).stderr
+    )

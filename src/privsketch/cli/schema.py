@@ -14,6 +14,7 @@ import click
 from privsketch.cli.options import PATH, choice, file_options
 from privsketch.cli.output import require_free, say, say_written, write
 from privsketch.cli.shell.answer import JSON, answer, remark
+from privsketch.cli.shell.failure import shell_words
 from privsketch.cli.shell.group import Group
 
 if TYPE_CHECKING:
@@ -118,7 +119,9 @@ def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) ->
             say(f"careful      one record can stop a release: {text}", None)
         facts = {"schema": described.to_json(), "dim": described.dim, "stops": stops}
         failing, format = RecordError, FileFormat(**written)
-        found = [text for path in data for text in misfits(described, path, format)]
+        words = shell_words(click.get_current_context().command)
+        unfit = [text for path in data for text in misfits(described, path, format)]
+        found = [RecordError(text).told(words) for text in unfit]
     for text in found:
         say(f"open         {text}", None)
     answer(ready=not found, open=found, **facts)

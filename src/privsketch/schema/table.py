@@ -196,11 +196,6 @@ class Schema:
         return not self.stops()
 
     @property
-    def joins_unknown(self) -> bool:
-        """Whether rows that name no person are together the rows of one."""
-        return self.person is not None and self.missing_person == "together"
-
-    @property
     def is_numeric(self) -> bool:
         """Whether all columns are numbers, so that a record has a coordinate for each."""
         return all(isinstance(column, Number) for column in self.columns)
@@ -235,7 +230,8 @@ class Schema:
 
     def charged(self, budget: Budget) -> Budget:
         """The budget, for what this schema protects; refused where the two do not go together."""
-        if budget.neighbours == "add-remove" and self.joins_unknown:
+        joins = self.person is not None and self.missing_person == "together"
+        if budget.neighbours == "add-remove" and joins:
             raise ParameterError(
                 "`missing_person='together'` with `neighbours='add-remove'`: without one of the "
                 "persons who are not named, another row of theirs may count; use 'drop'"

@@ -164,7 +164,7 @@ def _open_fields(column: Any, place: int) -> list[str]:
 
 
 def misfits(schema: Schema, path: Path, format: FileFormat = PLAIN) -> list[str]:
-    """What of a schema files do not have, by their names and types alone."""
+    """What of a schema files do not have, by their names and types alone; parameters are marked."""
     return [text for file in expanded(path) for text in _misfits(schema, file, format)]
 
 
@@ -200,5 +200,5 @@ def _refusal(require: Callable[..., None], *facts: Any) -> list[str]:
     try:
         require(*facts)
     except RecordError as error:
-        return [str(error)]
+        return [error.text]
     return []

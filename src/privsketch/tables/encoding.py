@@ -105,7 +105,7 @@ def _encoded(batch: Any, schema: Schema, what: str) -> tuple[Block, Persons | No
                 f"{what}: column {schema.person!r}: a row names no person; a row is never a person "
                 "by itself. Leave such rows out with missing_person='drop' in the schema"
             )
-        if schema.joins_unknown:
+        if schema.missing_person == "together":
             persons = _joined_unknown(persons, nobody)
         else:
             kept &= ~nobody

@@ -218,13 +218,13 @@ def _require_sheet(data: Any, chosen: Selection) -> None:
         return
     if chosen.neighbours != "replace":
         raise ParameterError(
-            "`n_records=` with `neighbours='add-remove'`: the number of records is private there, "
-            "and counted with noise; leave it out"
+            "n_records= (--n-records) of a sheet with `neighbours='add-remove'`: the number of "
+            "records is private there; leave it out"
         )
     if n_sheets != 1 or len(files) != 1:
         raise TableError(
-            "`n_records=` states how many records one Excel sheet has, which a sheet does not "
-            "tell; leave it out for other tables, and give one sheet at a time"
+            "n_records= (--n-records) states how many records one Excel sheet has, which a sheet "
+            "does not tell; leave it out for other tables, and give one sheet at a time"
         )
 
 
@@ -244,8 +244,8 @@ def filled_up(blocks: Iterable[Block], chosen: Selection) -> Iterator[Block]:
         n_missing -= len(block)
         if n_missing < 0:
             raise RecordError(
-                f"the sheet has more than the stated `n_records={chosen.format.n_records}`; rows "
-                "above the first record count where there is no header"
+                f"the sheet has more than the stated {chosen.format.n_records} records; rows above "
+                "the first record count where there is no header"
             )
         yield block
     step = rows_per_block(chosen.dim)
@@ -305,8 +305,8 @@ def part_persons(part: Any, chosen: Selection) -> Iterator[tuple[Block, Any]]:
         schema = chosen.schema
         if chosen.format.n_records is not None:
             raise TableError(
-                "`n_records=` with persons on a cluster: save the sheet as a .csv file, whose "
-                "empty rows are counted"
+                "n_records= (--n-records) with persons on a cluster: save the sheet as a .csv "
+                "file, whose empty rows are counted"
             )
         yield from own_errors(encoded(batch, schema) for batch in _pieces(part, chosen))
 

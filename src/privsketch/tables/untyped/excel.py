@@ -36,8 +36,8 @@ from privsketch.tables.untyped.text import column_words, may_be_record, named_co
 
 MAX_COLUMNS = 16_384  # of a sheet
 SHEET_FAULT = (
-    "say how many records the sheet has, `n_records=`, which is public under "
-    "`neighbours='replace'`: records without any value at its end are not stored"
+    "say how many records the sheet has: n_records=, or --n-records. Their number is public here "
+    "(neighbours 'replace'), and records without any value at the end of a sheet are not stored"
 )
 _NULLS = frozenset(NULLS)
 
