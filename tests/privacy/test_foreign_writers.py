@@ -313,6 +313,12 @@ def test_removing_the_last_record_of_a_sheet_removes_no_other(tmp_path):
     assert counts[0] - counts[1] == 1
 
 
+def test_rows_of_a_sheet_that_a_model_is_asked_about_stay_where_they_are(tmp_path):
+    asked = ps.Schema([ps.Number("x", -1, 1), ps.Number("y", -1, 1)], missing="center")
+    points = ps.encode(written("openpyxl", all_missing(2), tmp_path), asked)
+    assert (points == ps.encode(all_missing(2), asked)).all()
+
+
 IN_MEMORY = {
     "pandas": lambda table: table,
     "polars": lambda table: by_polars(table),

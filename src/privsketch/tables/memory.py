@@ -335,9 +335,9 @@ class Selection:
     `carried` are columns that come along beside the record (tables/carried.py). `format` is
     what the caller says of how files are written. With a `schema`, `names` are its columns,
     persons at the end, and `dim` is that of encoded records. A `noter` sees all records that are
-    read, those of persons that will not count included. `neighbours` are those of the release,
-    and `to_center` says that missing values of a table without a schema go to the middle: both
-    decide what an empty row of a sheet is.
+    read, those of persons that will not count included. `neighbours` are those of the release, None
+    where nothing is released, and `to_center` says that missing values of a table without a schema
+    go to the middle: both decide what an empty row of a sheet is.
     """
 
     dim: int
@@ -347,7 +347,7 @@ class Selection:
     format: FileFormat = PLAIN
     schema: Schema | None = None
     noter: Noter | None = field(default=None, compare=False)
-    neighbours: str = "add-remove"
+    neighbours: str | None = "add-remove"
     to_center: bool = False
 
     @property
@@ -363,8 +363,10 @@ class Selection:
         Under "replace" the number of records is stated. A rule that refuses missing values sees
         empty rows, one that drops them, or a row without a person, leaves them out anyway.
         """
-        if self.neighbours == "replace" or self.schema is None:
-            return self.neighbours != "replace" and self.to_center
+        if self.neighbours != "add-remove":
+            return False
+        if self.schema is None:
+            return self.to_center
         rules = {self.schema.rule(column) for column in self.schema.columns}
         return self.schema.person is None and not rules & {"error", "drop"}
 

@@ -340,7 +340,7 @@ def read_points(data: Any, schema: Schema) -> tuple[Floats, npt.NDArray[np.bool_
     For tables in memory that are asked about: as sensitive as the records themselves.
     """
     plain = replace(schema, person=None, max_records=1, missing_person="error")
-    chosen = chosen_columns(plain.dim, None, None, schema=plain)
+    chosen = chosen_columns(plain.dim, None, None, schema=plain, neighbours=None)
     found = (guarded(partial(all_encoded, batch, plain)) for batch in _pieces(data, chosen))
     parts = list(own_errors(found))
     if not parts:
@@ -360,7 +360,7 @@ def chosen_columns(
     format: FileFormat = PLAIN,
     schema: Schema | None = None,
     *,
-    neighbours: str = "add-remove",
+    neighbours: str | None = "add-remove",
     to_center: bool = False,
 ) -> Selection:
     """Which columns make a record of `dim` numbers.

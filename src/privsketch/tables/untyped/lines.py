@@ -53,8 +53,7 @@ class TextFile:
     @classmethod
     def of(cls, path: Path, format: FileFormat = PLAIN) -> TextFile:
         """By its name, which may end in .gz or .zst, and by what is said of it."""
-        plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
-        is_tsv = plain.suffix.lower() == ".tsv"
+        is_tsv = _is_tsv(path)
         delimiter = format.delimiter or ("\t" if is_tsv else ",")
         if delimiter == format.decimal:
             raise TableError(
@@ -67,7 +66,7 @@ class TextFile:
     @property
     def kind(self) -> str:
         """What errors call it."""
-        return "CSV" if self.has_quotes else "TSV"
+        return "TSV" if _is_tsv(self.path) else "CSV"
 
     def require_mendable(self) -> None:
         """Refuse what is not stated, or cannot be told apart, where no record may stop a release.
@@ -126,6 +125,11 @@ class TextFile:
             else:
                 return place + (found[0] == b"\r" and data[place : place + 1] == b"\n"), n_cells
         return -1, n_cells
+
+
+def _is_tsv(path: Path) -> bool:
+    plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    return plain.suffix.lower() == ".tsv"
 
 
 def _after_quote(data: bytes, place: int) -> int:
