@@ -1,11 +1,13 @@
 """A sealed study with all its people, as tests need one; keys are thrown away with it."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 import privsketch as ps
 from privsketch.sealing.ballots import make_ballot
+from privsketch.sealing.lists import check_ballots
 from privsketch.sealing.splitting import as_words, with_checks
 
 DESIGN = {
@@ -32,17 +34,13 @@ class People:
     def __post_init__(self):
         self.holders = [ps.Key.generate(f"site {n:03}") for n in range(self.n_holders)]
         self.tellers = [ps.Key.generate(f"teller {n}") for n in range(self.n_tellers)]
-        self.study_keys = [
-            ps.Key.generate(f"teller {n}", for_study=True) for n in range(self.n_tellers)
-        ]
         self.owner = ps.Key.generate("owner")
+        enrolled = [ps.Card.teller(self.design, key=key) for key in self.tellers]
+        self.study_keys = [key for _, key in enrolled]
         self.cards = [
             ps.Card.holder(self.design, key=key, accept_alone=self.accept_alone)
             for key in self.holders
-        ] + [
-            ps.Card.teller(self.design, key=key, study_key=fresh.public)
-            for key, fresh in zip(self.tellers, self.study_keys, strict=True)
-        ]
+        ] + [card for card, _ in enrolled]
 
     def made(self, **more):
         """A study that nobody has accepted yet."""
@@ -66,11 +64,23 @@ class People:
             data, study, key=self.holders[holder], accept_alone=100.0, trusted=self.trusted
         )
 
+    def checked(self, study, ballots):
+        """What all tellers have checked."""
+        return [check_ballots(study, ballots, key=key)[0] for key in self.study_keys]
+
     def closed(self, study, ballots):
-        return ps.ClosedList.of(study, ballots, key=self.owner)
+        checked = self.checked(study, ballots)
+        return ps.ClosedList.of(study, ballots, key=self.owner, checked=checked)
+
+    def tally(self, study, ballots, closed_list, teller, **more):
+        """The tally of one teller, after all of them have checked the ballots."""
+        checked = self.checked(study, [ballots] if isinstance(ballots, Path) else ballots)
+        key = self.study_keys[teller]
+        return ps.tally(study, ballots, closed_list, key=key, checked=checked, **more)
 
     def tallies(self, study, ballots, closed_list):
-        return [ps.tally(study, ballots, closed_list, key=key) for key in self.study_keys]
+        tellers = range(len(self.study_keys))
+        return [self.tally(study, ballots, closed_list, teller) for teller in tellers]
 
 
 def integers(rng, study, extreme=False):

@@ -16,8 +16,10 @@ from privsketch.sealing import tally as tally_module
 from privsketch.sealing.join import joined
 from privsketch.sealing.once import state_folder, teller_slot
 from privsketch.sealing.splitting import Place, as_words, last_share, words_from_bytes
+from privsketch.signing.keys import signature_within_rules
 from tests.sealed import GAUSSIAN, PURE, People, cast, integers
 from tests.sealing.test_splitting import DEVIATIONS, byte_statistic
+from tests.sealing.test_studies import forged_list
 
 N_WORDS = 40_000
 
@@ -85,8 +87,9 @@ def test_a_share_that_two_ballots_have_is_not_tallied(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(splitting, "_random", lambda n_bytes: b"7" * n_bytes)
         twins = [cast(study, integers(rng, study), key) for key in people.holders]
+    closed = forged_list(study, [(one.holder, one.digest) for one in twins], people.owner)
     with pytest.raises(StudyError, match="same secret"):
-        people.tallies(study, twins, people.closed(study, twins))
+        people.tallies(study, twins, closed)
 
 
 # ---------------------------------------------------------------- tallies
@@ -99,11 +102,12 @@ def test_a_level_that_one_teller_mixes_up_is_found(monkeypatch):
     assert study.n_levels == 2
     _, ballots = ballots_of(people, study)
     closed = people.closed(study, ballots)
-    first = ps.tally(study, ballots, closed, key=people.study_keys[0])
-    share = tally_module.level_share
+    first = people.tally(study, ballots, closed, 0)
+    share, checked = tally_module.level_share, people.checked(study, ballots)
     with monkeypatch.context() as patch:
         patch.setattr(tally_module, "level_share", lambda *arguments: share(*arguments[:-1], 1))
-        second = ps.tally(study, ballots, closed, key=people.study_keys[1])
+        patch.setattr(tally_module, "is_whole", lambda checks: True)  # it would see it itself
+        second = ps.tally(study, ballots, closed, key=people.study_keys[1], checked=checked)
     assert study.sharing.level_of(4) == second.level == 0
     with pytest.raises(MergeError, match="do not add up"):
         joined(study, [first, second])
@@ -154,10 +158,10 @@ def test_a_key_without_its_state_tallies_nothing():
     people = People()
     study = people.open_study()
     _, ballots = ballots_of(people, study)
-    closed = people.closed(study, ballots)
+    closed, checked = people.closed(study, ballots), people.checked(study, ballots)
     shutil.rmtree(state_folder())
-    with pytest.raises(StudyError, match="not accepted on this machine"):
-        people.tallies(study, ballots, closed)
+    with pytest.raises(StudyError, match="not made on this machine"):
+        ps.tally(study, ballots, closed, key=people.study_keys[0], checked=checked)
 
 
 # ---------------------------------------------------------------- people
@@ -180,7 +184,7 @@ def test_tellers_with_the_names_of_those_who_are_pinned(tmp_path):
     mixed = People()
     mixed.cards = [*others.cards[1:], next(c for c in people.cards if c.name == "teller 0")]
     half = mixed.made()
-    half.add_signature(others.tellers[1].signature(half.to_bytes(), "study"))
+    half.add_signature(signature_within_rules(others.tellers[1], half.to_bytes(), "study"))
     with pytest.raises(StudyError, match="not signed by 'teller 0'"):
         ps.seal(np.zeros((5, 2)), half, key=people.holders[0], accept_alone=10.0)
 

@@ -24,7 +24,7 @@ from privsketch.sealing.ballots import Ballot, shape_of
 from privsketch.sealing.cards import Card
 from privsketch.sealing.files import kind_of_bytes, signer_of_json
 from privsketch.sealing.lists import CHECKED, CLOSED, CheckedBallots, ClosedList
-from privsketch.sealing.splitting import WORD_BYTES, content_bytes
+from privsketch.sealing.splitting import N_CHECKS, WORD_BYTES, content_bytes
 from privsketch.sealing.study import SealedStudy
 from privsketch.sealing.tally import Tally
 from privsketch.service.members import Member
@@ -157,7 +157,8 @@ def max_bytes(study: Study, kept: Sequence[Kept], roles: Collection[str]) -> int
     places = range(len(sealed.tellers))
     shares = [content_bytes(shape_of(sealed), is_last=n == places[-1]) for n in places]
     ballot = sum(OVERHEAD + share for share in shares)
-    return max(ballot, _LINE * len(sealed.holders)) + _SMALL
+    checks = 2 * N_CHECKS * WORD_BYTES * sealed.n_levels  # in hex digits
+    return max(ballot, (_LINE + checks) * len(sealed.holders)) + _SMALL
 
 
 def kind_of(data: bytes) -> str:
@@ -242,6 +243,14 @@ def _check_closed(study: Study, kept: Sequence[Kept], member: Member, data: byte
     there = {one.digest for one in kept if one.kind == "ballot"}
     if not set(found.ballots.values()) <= there:
         raise StudyError("closed list: it names ballots that are not in this mailbox")
+    # Afterwards it is too late for them, and tellers do not tally without.
+    checked = {one.signer for one in kept if one.kind == "checked"}
+    missing = [card.name for card in sealed.tellers if card.key.fingerprint not in checked]
+    if missing:
+        raise StudyError(
+            f"closed list: not checked by {', '.join(missing)}; all tellers say which ballots they "
+            "can open before a list is closed"
+        )
     signer = key_fingerprint(signer_of_json(data, CLOSED, "closed list"))
     people = [*sealed.tellers] if sealed.owner is None else []
     names = {card.key.fingerprint: card.name for card in people}
