@@ -7,8 +7,10 @@ import numpy as np
 
 import privsketch as ps
 from privsketch.sealing.ballots import make_ballot
+from privsketch.sealing.files import signed_json
 from privsketch.sealing.lists import check_ballots
 from privsketch.sealing.splitting import as_words, with_checks
+from privsketch.sealing.void import VoidStudy
 
 DESIGN = {
     "n_components": 2,
@@ -94,3 +96,27 @@ def integers(rng, study, extreme=False):
 def cast(study, values, key):
     """A ballot of these values, whatever records they are of."""
     return make_ballot(study, with_checks(as_words(np.asarray(values)), study.weights), key)
+
+
+def forged_list(study, pairs, key):
+    """A closed list of these pairs of holders and ballots, whoever may sign one."""
+    content = {"study": study.digest, "ballots": [list(pair) for pair in pairs]}
+    return ps.ClosedList.from_bytes(signed_json("closed-list", content, key))
+
+
+def list_of(study, ballots, key):
+    """A closed list of all of these ballots, whatever tellers have found."""
+    return forged_list(study, [(one.holder, one.digest) for one in ballots], key)
+
+
+def forged_void(study, teller, study_key):
+    """A teller's word that it has published nothing, true or not."""
+    statement = "published nothing, destroyed the key"
+    content = {"study": study.digest, "study_key": study_key, "statement": statement}
+    return VoidStudy.from_bytes(signed_json("void-study", content, teller))
+
+
+def random_words(rng, study):
+    """What is no ballot: words of which none follows from the others."""
+    shape = study.n_levels, study.n_words
+    return rng.integers(2**64, size=shape, dtype=np.uint64)

@@ -17,9 +17,8 @@ from privsketch.sealing.join import joined
 from privsketch.sealing.once import state_folder, teller_slot
 from privsketch.sealing.splitting import Place, as_words, last_share, words_from_bytes
 from privsketch.signing.keys import signature_within_rules
-from tests.sealed import GAUSSIAN, PURE, People, cast, integers
+from tests.sealed import GAUSSIAN, PURE, People, cast, integers, list_of
 from tests.sealing.test_splitting import DEVIATIONS, byte_statistic
-from tests.sealing.test_studies import forged_list
 
 N_WORDS = 40_000
 
@@ -87,7 +86,7 @@ def test_a_share_that_two_ballots_have_is_not_tallied(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(splitting, "_random", lambda n_bytes: b"7" * n_bytes)
         twins = [cast(study, integers(rng, study), key) for key in people.holders]
-    closed = forged_list(study, [(one.holder, one.digest) for one in twins], people.owner)
+    closed = list_of(study, twins, people.owner)
     with pytest.raises(StudyError, match="same secret"):
         people.tallies(study, twins, closed)
 

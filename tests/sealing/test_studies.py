@@ -26,7 +26,18 @@ from privsketch.sealing.void import VoidStudy, settle, void_study
 from privsketch.signing.keys import signature_within_rules
 from privsketch.signing.trusted import pin
 from privsketch.testing import without_noise
-from tests.sealed import DESIGN, GAUSSIAN, PURE, REPLACE, People, cast, integers
+from tests.sealed import (
+    DESIGN,
+    GAUSSIAN,
+    PURE,
+    REPLACE,
+    People,
+    cast,
+    forged_list,
+    forged_void,
+    integers,
+    list_of,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -449,11 +460,6 @@ def test_of_two_ballots_of_one_holder_one_counts(people, study, ballots):
 # ---------------------------------------------------------------- tellers tally
 
 
-def forged_list(study, pairs, key):
-    content = {"study": study.digest, "ballots": [list(pair) for pair in pairs]}
-    return ps.ClosedList.from_bytes(signed_json("closed-list", content, key))
-
-
 def test_a_teller_checks_the_list_itself(people, study, ballots):
     pairs = [(ballot.holder, ballot.digest) for ballot in ballots]
     mine = {"key": people.study_keys[0], "checked": people.checked(study, ballots)}
@@ -560,7 +566,7 @@ def test_a_secret_that_is_used_twice_is_refused(people, study, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(splitting, "_random", lambda n_bytes: b"x" * n_bytes)
         ballots = [cast(study, integers(RNG, study), key) for key in people.holders]
-    closed = forged_list(study, [(one.holder, one.digest) for one in ballots], people.owner)
+    closed = list_of(study, ballots, people.owner)
     with pytest.raises(StudyError, match="the same secret"):
         people.tally(study, ballots, closed, 0)
 
@@ -691,7 +697,7 @@ def test_a_ballot_without_check_words_is_found(people, study, ballots):
     words[:, -2] = 2  # as if two ballots were in it
     ballots[0] = make_ballot(study, words, people.holders[0])
     assert ballots[0].holder not in people.closed(study, ballots).ballots
-    closed = forged_list(study, [(one.holder, one.digest) for one in ballots], people.owner)
+    closed = list_of(study, ballots, people.owner)
     with pytest.raises(StudyError, match=r"'site 000'.*does not add up.*No key was used"):
         people.tallies(study, ballots, closed)
 
@@ -828,17 +834,7 @@ def test_no_void_counts_where_something_was_published(people, study, ledger, tmp
     ballots = [sealed_with(people, study, ledger)]
     ballots += [people.seal(study, records(n), n) for n in range(1, 4)]
     tallies = people.tallies(study, ballots, people.closed(study, ballots))
-    liar = VoidStudy.from_bytes(
-        signed_json(
-            "void-study",
-            {
-                "study": study.digest,
-                "study_key": people.study_keys[0].fingerprint,
-                "statement": "published nothing, destroyed the key",
-            },
-            people.tellers[0],
-        )
-    )
+    liar = forged_void(study, people.tellers[0], people.study_keys[0].fingerprint)
     named = {"voids": [liar], "trusted": people.tellers[0].public}
     box, before = tmp_path / "box", costs(ledger)
     box.mkdir()
