@@ -176,7 +176,7 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
         for row in rows if entries else ():
             say(row)
     say(f"\nhead        {book.head}")
-    say("            kept elsewhere, it shows whether a line is missing: ledger check --head")
+    say("            keep it elsewhere: it shows a missing line (ledger check --head)")
     if report is not None:
         say_written(report)
 
@@ -185,12 +185,11 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
 @click.argument("file", type=PATH)
 @click.option(
     "--head",
-    "earlier",
     metavar="HASH",
     help="The head that this ledger had once: it must be that of a line still.",
 )
 @JSON
-def check(file: Path, earlier: str | None) -> None:
+def check(file: Path, head: str | None) -> None:
     """Check that a ledger is whole.
 
     The file, every line's hash, every sum, every limit; exit code 5 if anything is wrong. The
@@ -199,30 +198,30 @@ def check(file: Path, earlier: str | None) -> None:
 
     \b
     privsketch ledger check budget.ledger
-    privsketch ledger check budget.ledger --head 5f3c...
+    privsketch ledger check budget.ledger --head HASH
     """
     from privsketch.errors import AccessError, FileError
 
-    head: str | None = None
+    last: str | None = None
     n_lines = 0
     try:
         book = _opened(file)
-        problems = book.check(head=earlier)
+        problems = book.check(head=head)
         if not problems:
             exported = book.export()
-            head, n_lines = exported["head"], exported["n_lines"]
+            last, n_lines = exported["head"], exported["n_lines"]
     except AccessError:  # it could not be looked at: nothing is known of it
         raise
     except FileError as error:
         problems = [str(error)]
-    answer(ledger=file, is_whole=not problems, problems=problems, head=head, n_lines=n_lines)
+    answer(ledger=file, is_whole=not problems, problems=problems, head=last, n_lines=n_lines)
     for text in problems:
         say(f"problem     {text}")
     if problems:
         raise FileError(f"{file}: not a whole ledger; do not use it, and bring back a copy")
-    kept = "" if earlier is None else "; the head that was kept is that of a line"
+    kept = "" if head is None else "; the head that was kept is that of a line"
     say(f"whole       {n_lines} lines, all hashes, sums and limits hold{kept}")
-    say(f"head        {head}")
+    say(f"head        {last}")
 
 
 @ledger.command()
