@@ -116,7 +116,7 @@ def test_one_liar_takes_no_cost_back(study):
     forged_void(found, liar, ps.Key.load("a.study.key").fingerprint).save("a.void")
     settle = ["study", "settle", "s.study", "--holder", "h0", *where]
     told = refused(study, *settle, "--void", "a.void", code=INTEGRITY)
-    assert "'b' have not said" in told
+    assert "'b' did not say" in told
     assert "that you have pinned a teller is not enough" in told
     Path("away").mkdir()
     Path("b.tally").rename("b.under another name")

@@ -341,7 +341,7 @@ def test_a_ledger_counts_a_ballot_and_takes_it_back(study):
     assert run(*settle, "--total", "total.sketch", "--trust", "a").exit_code == USAGE
     # Teller a is pinned, which is not enough.
     told = refused(study, *settle, "--void", "a.void", code=INTEGRITY)
-    assert "'b' have not said" in told
+    assert "'b' did not say" in told
     assert "--trust" in told
     succeeded(*settle, "--void", "a.void", "--trust", "a")
     assert not ps.Ledger("l.ledger").total("visits").epsilon

@@ -13,8 +13,10 @@ import privsketch as ps
 from privsketch.errors import MergeError, StudyError
 from privsketch.sealing import splitting
 from privsketch.sealing import tally as tally_module
+from privsketch.sealing.cards import teller_card
 from privsketch.sealing.join import joined
-from privsketch.sealing.once import state_folder, teller_slot
+from privsketch.sealing.lists import check_ballots
+from privsketch.sealing.once import kept, state_folder, teller_slot
 from privsketch.sealing.splitting import Place, as_words, last_share, words_from_bytes
 from privsketch.signing.keys import signature_within_rules
 from tests.sealed import GAUSSIAN, PURE, People, cast, integers, list_of
@@ -161,6 +163,36 @@ def test_a_key_without_its_state_tallies_nothing():
     shutil.rmtree(state_folder())
     with pytest.raises(StudyError, match="not made on this machine"):
         ps.tally(study, ballots, closed, key=people.study_keys[0], checked=checked)
+
+
+def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
+    """Planted: a key need not be born here. Its teller accepts again, and tallies another list."""
+    people = People()
+    study = people.open_study()
+    values, ballots = ballots_of(people, study)
+    lists = [people.closed(study, chosen) for chosen in (ballots[:3], ballots[1:])]
+    totals = [joined(study, people.tallies(study, ballots, lists[0])).values]
+    shutil.rmtree(state_folder())
+    for again in (ps.SealedStudy.from_bytes(study.to_bytes()), study):  # without signatures, with
+        for key in people.tellers:
+            with pytest.raises(StudyError, match="not made on this machine"):
+                again.accept(key)
+    with pytest.raises(StudyError, match="not made on this machine"):
+        check_ballots(study, ballots, key=people.study_keys[0])
+    # Another card for the same key is no birth either.
+    teller_card(GAUSSIAN, people.tellers[0], people.study_keys[0].public)
+    assert kept(teller_slot(people.study_keys[0].fingerprint, "born")) is None
+    for module in ("study", "study_keys"):
+        monkeypatch.setattr(f"privsketch.sealing.{module}.require_born", lambda key: None)
+    with pytest.raises(StudyError, match="your signature lies beside this study"):
+        study.accept(people.tellers[0])
+    again = ps.SealedStudy.from_bytes(study.to_bytes())
+    for key in people.tellers:
+        again.accept(key)
+    totals.append(joined(again, people.tallies(again, ballots, lists[1])).values)
+    level = study.sharing.level_of(3)
+    with np.errstate(over="ignore"):
+        assert (totals[0] - totals[1] == values[0][level] - values[3][level]).all()
 
 
 # ---------------------------------------------------------------- people

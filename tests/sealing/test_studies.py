@@ -803,8 +803,8 @@ def test_pins_are_no_names_and_one_of_several_is_not_enough(people, study, ledge
     void = void_study(study, key=people.tellers[0], study_key_file=None)
     before = costs(ledger)
     for how, match in (
-        ({"voids": [void]}, "'teller 1' have not said .* pinned a teller is not enough"),
-        ({"voids": []}, "'teller 0', 'teller 1' have not said"),
+        ({"voids": [void]}, "'teller 1' did not say .* pinned a teller is not enough"),
+        ({"voids": []}, "'teller 0', 'teller 1' did not say"),
         ({"voids": [void], "trusted": "teller 1"}, "does not say that it is void"),
         ({"voids": [void], "trusted": people.holders[1].public}, "no teller"),
     ):

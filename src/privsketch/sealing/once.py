@@ -68,9 +68,9 @@ def require_born(key: str) -> None:
     if kept(teller_slot(key, "born")) is None:
         raise StudyError(
             "the key for this study was not made on this machine by this user, or what was kept of "
-            "it here is lost, so that nobody can know what it has signed; go where it was made "
-            "(privsketch enrol --teller). If that is gone, enrol again, which makes a new key, and "
-            "have the study made anew"
+            "it is lost: nobody knows here what it has signed. Go where it was made (privsketch "
+            "enrol --teller). If that is gone, enrol again, which makes a new key, and have the "
+            "study made anew"
         )
 
 

@@ -254,7 +254,7 @@ def _require_void(
         return True
     if missing:
         raise StudyError(
-            f"{', '.join(map(repr, missing))} have not said that the study is void, and all but "
+            f"{', '.join(map(repr, missing))} did not say that the study is void, and all but "
             "one teller may cheat: give the words of all, or name one whose word you take "
             "(privsketch study settle --trust); that you have pinned a teller is not enough"
         )
