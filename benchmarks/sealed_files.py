@@ -106,23 +106,23 @@ def made() -> dict[str, Example]:
     )
     holders = [ps.Key.generate(f"site {n}") for n in range(4)]
     tellers = [ps.Key.generate(f"teller {n}") for n in range(2)]
-    fresh = [ps.Key.generate(f"teller {n}", for_study=True) for n in range(2)]
-    spare = ps.Key.generate("teller 1", for_study=True)
+    enrolled = [ps.Card.teller(design, key=key) for key in tellers]
+    fresh = [study_key for _, study_key in enrolled]
     cards = [ps.Card.holder(design, key=key, accept_alone=10.0) for key in holders]
-    for key, study_key in zip(tellers, fresh, strict=True):
-        cards.append(ps.Card.teller(design, key=key, study_key=study_key.public))
+    cards += [card for card, _ in enrolled]
     study = ps.SealedStudy(design, cards=cards, min_holders=3, colluding=1)
     for key in tellers:
         study.accept(key)
     sums = exact_sums([np.random.default_rng(0).uniform(-1, 1, (100, 2))], design, n_threads=1)
     ballots = [sealed_sums(study, sums, key, key.name) for key in holders]
-    closed = ps.ClosedList.of(study, ballots, key=tellers[0])
-    tallies = [ps.tally(study, ballots, closed, key=key) for key in fresh]
+    checks = [check_ballots(study, ballots, key=key)[0] for key in fresh]
+    checked = checks[1]
+    closed = ps.ClosedList.of(study, ballots, key=tellers[0], checked=checks)
+    tallies = [ps.tally(study, ballots, closed, key=key, checked=checks) for key in fresh]
     ps.join(study, tallies)  # as they are, they join
-    checked, _ = check_ballots(study, ballots, key=fresh[1])
     ended = ps.SealedStudy(
         design,
-        cards=[*cards[:5], ps.Card.teller(design, key=tellers[1], study_key=spare.public)],
+        cards=[*cards[:5], ps.Card.teller(design, key=tellers[1])[0]],
         min_holders=3,
         colluding=1,
     )

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
+from privsketch.sealing.lists import check_ballots
 from privsketch.sealing.seal import sealed_sums
 from privsketch.sealing.study import SealedStudy
 from privsketch.sketching.sums import ExactSums, exact_sums
@@ -52,10 +53,10 @@ def made_study(
     )
     holders = [ps.Key.generate(f"site {n}") for n in range(n_holders)]
     tellers = [ps.Key.generate(f"teller {n}") for n in range(n_tellers)]
-    fresh = [ps.Key.generate(f"teller {n}", for_study=True) for n in range(n_tellers)]
+    enrolled = [ps.Card.teller(design, key=key) for key in tellers]
+    fresh = [study_key for _, study_key in enrolled]
     cards = [ps.Card.holder(design, key=key, accept_alone=1000.0) for key in holders]
-    for key, study_key in zip(tellers, fresh, strict=True):
-        cards.append(ps.Card.teller(design, key=key, study_key=study_key.public))
+    cards += [card for card, _ in enrolled]
     start = time.perf_counter()
     owner = ps.Key.generate("owner")
     study = ps.SealedStudy(design, cards=cards, owner=owner.public)
@@ -97,14 +98,20 @@ def main() -> None:
         said("seal one ballot, median", float(np.median(took)), "limit 0.05 s")
         said("seal one ballot, slowest", max(took))
         print(f"a ballot has {size} bytes, all of them {size * n_holders / 2**20:.0f} MB")
+        checked = []
+        for number, key in enumerate(fresh):
+            start = time.perf_counter()
+            checked.append(check_ballots(study, [mailbox], key=key)[0])
+            size = len(checked[-1].to_bytes())
+            said(f"checks of teller {number}", time.perf_counter() - start, f"{size} bytes")
         start = time.perf_counter()
-        closed = ps.ClosedList.of(study, [mailbox], key=owner)
+        closed = ps.ClosedList.of(study, [mailbox], key=owner, checked=checked)
         said("close the list", time.perf_counter() - start)
         before, slowest, most = peak(), 0.0, 0.0
         tallies = []
         for number, key in enumerate(fresh):
             start, worked = time.perf_counter(), time.process_time()
-            tallies.append(ps.tally(study, mailbox, closed, key=key))
+            tallies.append(ps.tally(study, mailbox, closed, key=key, checked=checked))
             slowest = max(slowest, time.perf_counter() - start)
             most = max(most, time.process_time() - worked)
             cpu = f"processor {time.process_time() - worked:.3f} s"

@@ -1,12 +1,16 @@
 """A sealed study with all its people, as tests need one; keys are thrown away with it."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 import privsketch as ps
 from privsketch.sealing.ballots import make_ballot
+from privsketch.sealing.files import signed_json
+from privsketch.sealing.lists import check_ballots
 from privsketch.sealing.splitting import as_words, with_checks
+from privsketch.sealing.void import VoidStudy
 
 DESIGN = {
     "n_components": 2,
@@ -32,17 +36,13 @@ class People:
     def __post_init__(self):
         self.holders = [ps.Key.generate(f"site {n:03}") for n in range(self.n_holders)]
         self.tellers = [ps.Key.generate(f"teller {n}") for n in range(self.n_tellers)]
-        self.study_keys = [
-            ps.Key.generate(f"teller {n}", for_study=True) for n in range(self.n_tellers)
-        ]
         self.owner = ps.Key.generate("owner")
+        enrolled = [ps.Card.teller(self.design, key=key) for key in self.tellers]
+        self.study_keys = [key for _, key in enrolled]
         self.cards = [
             ps.Card.holder(self.design, key=key, accept_alone=self.accept_alone)
             for key in self.holders
-        ] + [
-            ps.Card.teller(self.design, key=key, study_key=fresh.public)
-            for key, fresh in zip(self.tellers, self.study_keys, strict=True)
-        ]
+        ] + [card for card, _ in enrolled]
 
     def made(self, **more):
         """A study that nobody has accepted yet."""
@@ -66,11 +66,23 @@ class People:
             data, study, key=self.holders[holder], accept_alone=100.0, trusted=self.trusted
         )
 
+    def checked(self, study, ballots):
+        """What all tellers have checked."""
+        return [check_ballots(study, ballots, key=key)[0] for key in self.study_keys]
+
     def closed(self, study, ballots):
-        return ps.ClosedList.of(study, ballots, key=self.owner)
+        checked = self.checked(study, ballots)
+        return ps.ClosedList.of(study, ballots, key=self.owner, checked=checked)
+
+    def tally(self, study, ballots, closed_list, teller, **more):
+        """The tally of one teller, after all of them have checked the ballots."""
+        checked = self.checked(study, [ballots] if isinstance(ballots, Path) else ballots)
+        key = self.study_keys[teller]
+        return ps.tally(study, ballots, closed_list, key=key, checked=checked, **more)
 
     def tallies(self, study, ballots, closed_list):
-        return [ps.tally(study, ballots, closed_list, key=key) for key in self.study_keys]
+        tellers = range(len(self.study_keys))
+        return [self.tally(study, ballots, closed_list, teller) for teller in tellers]
 
 
 def integers(rng, study, extreme=False):
@@ -84,3 +96,27 @@ def integers(rng, study, extreme=False):
 def cast(study, values, key):
     """A ballot of these values, whatever records they are of."""
     return make_ballot(study, with_checks(as_words(np.asarray(values)), study.weights), key)
+
+
+def forged_list(study, pairs, key):
+    """A closed list of these pairs of holders and ballots, whoever may sign one."""
+    content = {"study": study.digest, "ballots": [list(pair) for pair in pairs]}
+    return ps.ClosedList.from_bytes(signed_json("closed-list", content, key))
+
+
+def list_of(study, ballots, key):
+    """A closed list of all of these ballots, whatever tellers have found."""
+    return forged_list(study, [(one.holder, one.digest) for one in ballots], key)
+
+
+def forged_void(study, teller, study_key):
+    """A teller's word that it has published nothing, true or not."""
+    statement = "published nothing, destroyed the key"
+    content = {"study": study.digest, "study_key": study_key, "statement": statement}
+    return VoidStudy.from_bytes(signed_json("void-study", content, teller))
+
+
+def random_words(rng, study):
+    """What is no ballot: words of which none follows from the others."""
+    shape = study.n_levels, study.n_words
+    return rng.integers(2**64, size=shape, dtype=np.uint64)

@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import re
+import socket
 import sqlite3
 import struct
 import threading
@@ -863,11 +864,64 @@ def test_what_has_no_end_is_refused(folder, monkeypatch):
     monkeypatch.setattr(formats, "MAX_JSON_BYTES", 1000)
     monkeypatch.setattr(formats, "MAX_VALUES", 1000)
     os.symlink("/dev/zero", "site-1.sketch")
-    with pytest.raises(FileError, match="larger than any"):
+    with pytest.raises(AccessError, match="not a plain file"):
         ps.load("site-1.sketch")
+    with open("/dev/zero", "rb") as stream, pytest.raises(FileError, match="larger than any"):
+        formats.read_file(f"/dev/fd/{stream.fileno()}")
     (folder / "large").write_bytes(bytes(9001))
     with pytest.raises(FileError, match="larger than any"):
         ps.load("large")
+
+
+def test_what_is_no_plain_file_is_refused_at_once(folder):
+    """Opening a pipe waits for somebody who writes; whoever shares a folder can put one there."""
+    os.mkfifo("pipe")
+    os.symlink("pipe", "link")
+    os.symlink("/dev/stdin", "standard")  # of this process, under a name that anybody can give
+    os.mkdir("inside")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        for name in ("pipe", "link", "inside", "socket", "/dev/null", "gone", "nul\0"):
+            with pytest.raises(AccessError):
+                formats.read_file(name)
+            assert formats.beginning_of(name, 8) == b""
+    reading, writing = os.pipe()
+    try:
+        before = os.dup(0)
+        os.dup2(reading, 0)
+        with pytest.raises(AccessError, match="not a plain file"):
+            formats.read_file("standard")
+    finally:
+        os.dup2(before, 0)
+        for handle in (before, reading, writing):
+            os.close(handle)
+    (folder / "file").write_bytes(b"bytes")
+    os.symlink("file", "to-file")
+    assert formats.read_file("to-file") == b"bytes"
+    assert formats.beginning_of("to-file", 3) == b"byt"
+
+
+def test_a_pipe_that_was_handed_over_is_read(folder, sketch):
+    """As shells do it for `<(command)`; more than fits into a pipe at once."""
+    data = sketch.to_bytes() + bytes(300_000)
+    reading, writing = os.pipe()
+
+    def write():
+        with open(writing, "wb") as stream:
+            stream.write(data)
+
+    writer = threading.Thread(target=write)
+    with open(reading, "rb"):
+        writer.start()
+        found = formats.read_file(f"/dev/fd/{reading}")
+        writer.join()
+    assert found == data
+    n_open = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+    for name in ("gone", ".", "/dev/null"):
+        with pytest.raises(AccessError):
+            formats.read_file(name)
+    if n_open:
+        assert len(os.listdir("/proc/self/fd")) == n_open
 
 
 UNPRINTABLE = ["\x1b[2J", "\x9b31m", "one\nscale       0", "\u202egnp", "\u2028", "\x7f"]

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from privsketch.sealing.ballots import Ballot
     from privsketch.sealing.cards import Card
     from privsketch.sealing.join import join
-    from privsketch.sealing.lists import ClosedList
+    from privsketch.sealing.lists import CheckedBallots, ClosedList, check_ballots
     from privsketch.sealing.seal import seal
     from privsketch.sealing.study import SealedStudy
     from privsketch.sealing.tally import Tally, tally
@@ -79,6 +79,7 @@ _HOMES = {
     "Design": "design.recipe",
     "Distances": "projection.distances",
     "GaussianMixtureModel": "models.mixture",
+    "CheckedBallots": "sealing.lists",
     "ClosedList": "sealing.lists",
     "ClusterModel": "models.clusters",
     "CostRatio": "models.clusters",
@@ -106,6 +107,7 @@ _HOMES = {
     "Sketch": "sketching.sketch",
     "Tally": "sealing.tally",
     "check": "survey.check",
+    "check_ballots": "sealing.lists",
     "compose": "noise.composition",
     "cluster_released": "projection.kmeans",
     "compare": "comparison.compare",
@@ -142,6 +144,7 @@ __all__ = [
     "Design",
     "Distances",
     "GaussianMixtureModel",
+    "CheckedBallots",
     "ClosedList",
     "ClusterModel",
     "Composition",
@@ -169,6 +172,7 @@ __all__ = [
     "Sketch",
     "Tally",
     "check",
+    "check_ballots",
     "cluster_released",
     "compose",
     "compare",

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import secrets
 import stat
 import struct
@@ -19,7 +20,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from privsketch.errors import AccessError, FileError, ParameterError
 
@@ -36,6 +37,8 @@ _NAMES = ("columns", "record")  # fields that hold those of columns
 _SPACES = "\u00a0\u202f\u2009"  # that do not break a line, and a thin one
 _PREAMBLE = struct.Struct("<8sII")
 _DIGEST_BYTES = 32  # SHA-256
+# Names of descriptors that a process was handed, by a shell for instance.
+_HANDED = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]{1,9}", re.ASCII)
 LEDGER_ID = 0x70736B6C  # "pskl", at byte 68 of a ledger: file(1) and SQLite's tools show it
 _SQLITE = b"SQLite format 3\0"
 _ID_PLACE = slice(68, 72)
@@ -223,17 +226,60 @@ def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[n
     return header, np.frombuffer(payload, dtype="<i8").astype(np.int64)
 
 
-def read_file(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a file of ours, unless it is larger than any such file can be."""
-    path = Path(path)
-    largest = MAX_JSON_BYTES + 8 * MAX_VALUES
+@contextmanager
+def plain_file(path: str | os.PathLike[str], *, or_handed: bool = False) -> Iterator[BinaryIO]:
+    """A plain file, opened to be read; pipes, devices and folders are refused, and nothing waits.
+
+    Anybody may have put something under a name in a shared folder, and opening a pipe waits for
+    somebody who writes. What is looked at is what was opened. `or_handed` allows for a pipe that
+    this process was handed as a descriptor: /dev/stdin, and /dev/fd/N of `<(command)`.
+    """
+    is_handed = or_handed and _is_handed(path)
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOCTTY", 0)
     try:
-        with open(path, "rb") as stream:
-            # Pipes and devices have no size beforehand, and may have no end.
-            size = os.fstat(stream.fileno()).st_size
-            data = stream.read(largest + 1) if size <= largest else b""
+        handle = os.open(path, flags if is_handed else flags | getattr(os, "O_NONBLOCK", 0))
+    except (OSError, ValueError) as error:
+        raise AccessError(_unreadable(path, error)) from None
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise AccessError(f"{path}: is a folder, not a file")
+        if not stat.S_ISREG(mode) and not is_handed:
+            raise AccessError(
+                f"{path}: not a plain file; write what it gives to one, or hand it over as "
+                "/dev/stdin"
+            )
+        with open(handle, "rb", closefd=False) as stream:
+            yield stream
     except OSError as error:
-        raise AccessError(f"{path}: {error.strerror or 'cannot be read'}") from None
+        raise AccessError(_unreadable(path, error)) from None
+    finally:
+        os.close(handle)
+
+
+def _is_handed(path: str | os.PathLike[str]) -> bool:
+    return _HANDED.fullmatch(str(path)) is not None
+
+
+def _unreadable(path: str | os.PathLike[str], error: Exception) -> str:
+    return f"{path}: {getattr(error, 'strerror', None) or 'cannot be read'}"
+
+
+def beginning_of(path: str | os.PathLike[str], n_bytes: int) -> bytes:
+    """The first bytes of a plain file; none of whatever else is there."""
+    if _is_handed(path):  # they might not be there again
+        return b""
+    with suppress(AccessError), plain_file(path) as stream:
+        return stream.read(n_bytes)
+    return b""
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a plain file of ours, unless it is larger than any such file can be."""
+    largest = MAX_JSON_BYTES + 8 * MAX_VALUES
+    with plain_file(path, or_handed=True) as stream:
+        size = os.fstat(stream.fileno()).st_size  # 0 for what has none beforehand
+        data = stream.read(largest + 1) if size <= largest else b""
     if max(size, len(data)) > largest:
         raise FileError(f"{path}: {max(size, len(data))} bytes is larger than any privsketch file")
     return data

@@ -409,7 +409,7 @@ def test_a_file_that_cannot_be_read_is_no_wrong_option(folder, monkeypatch, argu
         Path(name).write_text("a,b,c\n1,2,3\n")
         Path(name).chmod(0)
     monkeypatch.setattr(os, "access", refusing(os.access, names))
-    monkeypatch.setattr("privsketch.formats.open", refusing_to_open(names), raising=False)
+    monkeypatch.setattr(os, "open", refusing_to_open(os.open, names))
     monkeypatch.setattr("sqlite3.connect", no_connection)
     code, said, _ = failed(*arguments)
     assert code == DATA
@@ -422,11 +422,11 @@ def refusing(access, names):
     )
 
 
-def refusing_to_open(names):
+def refusing_to_open(open_file, names):
     def opened(path, *mode, **more):
         if os.path.abspath(path) in names:
             raise PermissionError(13, "Permission denied", str(path))
-        return open(path, *mode, **more)
+        return open_file(path, *mode, **more)
 
     return opened
 

@@ -74,13 +74,13 @@ EXAMPLES = {
         ["my.ledger", "visits", "--entries", "--report", "spending.html"],
         ["rho.ledger", "--entries"],
     ],
-    "ledger check": [["my.ledger"], ["rho.ledger"]],
+    "ledger check": [["my.ledger"], ["rho.ledger", "--head", "@head"]],
     "ledger export": [["my.ledger"], ["rho.ledger", "-o", "export.json"]],
     "keygen": [["new.key", "--no-passphrase"]],
     "sign": [["study.json", "--key", "my.key"]],
     "verify": [
         ["signed.json", "--trust", "my.pub"],
-        ["s.study", "h0.ballot", "--key", "a.study.key", "--trust", "a.pub", "-o", "a.checked"],
+        ["s.study", "h0.ballot", "--key", "a.study.key", "--trust", "a.pub", "-o", "c.checked"],
         ["s.study", "h0.ballot", "a.tally", "s.closed", "a.checked", "--trust", "b.pub"],
     ],
     "trust": [["my.pub"], ["--list"], ["--forget", "my"]],
@@ -117,7 +117,7 @@ EXAMPLES = {
     "rehearse": [["s.study"]],
     "study void": [["v.study", "--key", "e.key", "--study-key", "e.study.key", "-o", "e.void"]],
     "study settle": [
-        ["v.study", "--holder", "h0", "--void", "e.void", *VISITS],
+        ["v.study", "--holder", "h0", "--void", "e.void", "--trust", "e", *VISITS],
         ["s.study", "--holder", "h0", "--total", "total.sketch", *VISITS],
     ],
     "serve": [["--check", *STORE]],
@@ -236,6 +236,9 @@ def make_sealed():
     for n, ledger in ((0, VISITS), (1, [])):
         key = ["--key", f"h{n}.key", "--accept-alone", 9, "--trust", "a.pub"]
         succeeded("seal", "s.study", "data.npy", *key, *ledger, "-o", f"h{n}.ballot")
+    for name in "ab":
+        key = ["--key", f"{name}.study.key", "--trust", "a.pub", "-o", f"{name}.checked"]
+        succeeded("verify", "s.study", "h0.ballot", "h1.ballot", *key)
     succeeded("close", "s.study", "h0.ballot", "h1.ballot", "--key", "a.key", "-o", "s.closed")
     succeeded("tally", *TALLY, "--key", "a.study.key", "-o", "a.tally")
 
@@ -248,6 +251,7 @@ def files(tmp_path_factory):
         patch.chdir(folder)
         patch.setenv("PRIVSKETCH_HOME", str(folder / "home"))
         make_files()
+        ADDRESS["@head"] = ps.Ledger("rho.ledger").head
         with serving(str(folder / "collector.db")) as address:
             ADDRESS["@heart"] = f"{address}/studies/heart"
             yield folder

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -138,6 +139,35 @@ def test_a_ledger_that_was_edited_fails_the_check(path):
     answer = run("ledger", "check", path, "--json")
     assert answer.exit_code == 5
     assert not validated("ledger-check", answer)["is_whole"]
+
+
+def test_a_head_shows_that_an_older_copy_was_brought_back(path, tmp_path):
+    older = tmp_path / "older.ledger"
+    shutil.copy(path, older)
+    Ledger(path).reserve("visits", Cost(0.01), what="one more")
+    shown = succeeded("ledger", "show", path).stdout
+    head = Ledger(path).head
+    assert f"head        {head}" in shown
+    assert "ledger check --head" in shown
+    assert f"head        {head}" in succeeded("ledger", "check", path).stdout
+    assert "is that of a line" in succeeded("ledger", "check", path, "--head", head).stdout
+    succeeded("ledger", "check", older)
+    shutil.copy(older, path)
+    result = run("ledger", "check", path, "--head", head, "--json")
+    assert result.exit_code == INTEGRITY
+    (problem,) = validated("ledger-check", result)["problems"]
+    assert "an older copy was brought back" in problem
+    assert "enter again what was released since" in problem
+    assert "--head" in refused(tmp_path, "ledger", "check", path, "--head", "abc")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes say something else here")
+def test_a_ledger_that_others_can_read_is_told(path):
+    assert "others" not in succeeded("ledger", "show", path).stderr
+    path.chmod(0o644)
+    told = succeeded("ledger", "show", path).stderr
+    assert told.startswith("careful     ")
+    assert f"chmod 600 {path}" in told
 
 
 def test_files_that_are_no_ledgers(tmp_path):

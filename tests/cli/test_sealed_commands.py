@@ -52,6 +52,14 @@ def tally(name, *more):
     return ["tally", "s.study", ".", *arguments, *more]
 
 
+def check(*names):
+    """All tellers check the ballots of these holders, or of all."""
+    ballots = [f"{one}.ballot" for one in names or HOLDERS]
+    for name in TELLERS:
+        arguments = ["--key", f"{name}.study.key", "-o", f"{name}.checked"]
+        run("verify", "s.study", *ballots, *arguments)
+
+
 def close(*ballots):
     return ["close", "s.study", *(ballots or ["."]), "--key", "owner.key", "-o", "s.closed"]
 
@@ -93,7 +101,12 @@ def test_a_study_says_what_is_next(study):
     assert steps("--me", "h2.pub") == ["h2: seal your records (privsketch seal)"]
     for name in HOLDERS:
         seal(name)
-    assert steps() == ["owner: close the list when all are in (privsketch close)"]
+    assert [text[:5] for text in steps()] == ["a: ch", "b: ch", "owner"]
+    assert steps("--me", "a.pub") == [
+        "a: check the ballots when all are in (privsketch verify --key)"
+    ]
+    check()
+    assert steps() == ["owner: close the list when all are in and checked (privsketch close)"]
     succeeded(*close())
     assert [text[:1] for text in steps()] == ["a", "b"]
     for name in TELLERS:
@@ -120,6 +133,7 @@ def test_a_void_study_says_what_is_next(study):
 def test_keys_and_ballots_are_destroyed_when_a_study_has_ended(study):
     for name in HOLDERS:
         seal(name)
+    check()
     succeeded(*close())
     succeeded(*tally("a"))
     destroy = ["study", "destroy", "s.study", ".", "--study-key", "a.study.key"]
@@ -145,6 +159,7 @@ def test_keys_and_ballots_are_destroyed_when_a_study_has_ended(study):
 def test_lists_and_tallies_are_verified_by_anybody(study):
     for name in HOLDERS:
         seal(name)
+    check()
     succeeded(*close(*(f"{name}.ballot" for name in HOLDERS[:3])))
     for name in TELLERS:
         succeeded(*tally(name))
@@ -231,6 +246,7 @@ def test_a_study_key_has_the_passphrase_of_its_teller(study, monkeypatch):
 
     monkeypatch.setattr(lock, "_COST", {"n": 16, "r": 1, "p": 1})
     Path("secret").write_text("correct horse\n")
+    Path("secret").chmod(0o600)
     with_it = ["--passphrase-file", "secret"]
     succeeded("keygen", "c.key", *with_it)
     succeeded("enrol", "design.json", "--key", "c.key", "--teller", "-o", "c.card", *with_it)
@@ -281,8 +297,9 @@ def test_a_bad_ballot_spoils_nothing(study):
     result = run("verify", "s.study", *ballots, "--key", "a.study.key", "-o", "a.checked", "--json")
     assert result.exit_code == INTEGRITY
     assert [one["is_valid"] for one in json.loads(result.stdout)["files"]] == [True] * 4 + [False]
-    assert "h3.ballot" in refused(study, *close(), code=INTEGRITY)
-    assert "1 of 2 tellers" in refused(study, *close(), "--checked", "a.checked", code=INTEGRITY)
+    assert "not checked by 'b'" in refused(study, *close(), code=INTEGRITY)
+    one = ["--checked", "a.checked"]
+    assert "not checked by 'b'" in refused(study, *close(), *one, code=INTEGRITY)
     run("verify", "s.study", *ballots, "--key", "b.study.key", "-o", "b.checked")
     both = ["--checked", "a.checked", "--checked", "b.checked"]
     told = json.loads(succeeded(*close(), *both, "--json").stdout)
@@ -292,6 +309,7 @@ def test_a_bad_ballot_spoils_nothing(study):
 def test_one_list_for_a_study_key(study):
     for name in HOLDERS:
         seal(name)
+    check()
     succeeded(*close())
     first = succeeded(*tally("a"))
     assert "over 4 ballots" in first.output
@@ -323,8 +341,15 @@ def test_a_ledger_counts_a_ballot_and_takes_it_back(study):
     assert not Path("a.study.key").exists()
     settle = ["study", "settle", "s.study", "--holder", "h0", "--ledger", "l.ledger"]
     assert run(*settle).exit_code == USAGE
-    succeeded(*settle, "--void", "a.void")
+    assert run(*settle, "--void", "a.void", "--tally", "a.tally").exit_code == USAGE
+    assert run(*settle, "--total", "total.sketch", "--trust", "a").exit_code == USAGE
+    # Teller a is pinned, which is not enough.
+    told = refused(study, *settle, "--void", "a.void", code=INTEGRITY)
+    assert "'b' did not say" in told
+    assert "--trust" in told
+    succeeded(*settle, "--void", "a.void", "--trust", "a")
     assert not ps.Ledger("l.ledger").total("visits").epsilon
+    assert not ps.Ledger("l.ledger").total_alone("visits").epsilon
 
 
 def test_a_ballot_that_a_ledger_refuses_is_not_made(study):
@@ -347,6 +372,7 @@ def test_a_rehearsal_costs_nothing_and_touches_no_key(study):
 def test_what_belongs_to_another_study_is_told(study):
     for name in HOLDERS:
         seal(name)
+    check()
     succeeded(*close())
     for name in TELLERS:
         succeeded(*tally(name))
@@ -366,6 +392,7 @@ def test_what_belongs_to_another_study_is_told(study):
 def test_everything_can_be_inspected(study):
     for name in HOLDERS:
         seal(name)
+    check()
     succeeded(*close())
     succeeded(*tally("a"))
     for file, word in (

@@ -45,6 +45,7 @@ def test_the_walk_through_runs_as_it_stands(tmp_path, monkeypatch):
     for name in (*SITES, *TELLERS, "owner"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "pass").write_text(f"correct horse of {name}\n")
+        (tmp_path / name / "pass").chmod(0o600)
     for path, name in zip(write_tables(tmp_path, 400), SITES, strict=True):
         shutil.move(path, tmp_path / name / f"visits{path.suffix}")
     SCHEMA.save(tmp_path / "owner" / "schema.json")

@@ -43,6 +43,7 @@ def quick_lock(monkeypatch):
 def passphrase(folder, monkeypatch, quick_lock):
     """The passphrase lies in a file that the environment names."""
     (folder / "pass").write_text(PASSPHRASE + "\n")
+    (folder / "pass").chmod(0o600)
     monkeypatch.setenv("PRIVSKETCH_PASSPHRASE_FILE", "pass")
 
 
@@ -167,6 +168,8 @@ def test_keygen_overwrites_nothing(folder, passphrase, taken):
 def test_keygen_refuses(folder, passphrase, arguments, words, code):
     (folder / "short").write_text("1234567\n")
     (folder / "binary").write_bytes(b"\xff\xfe secret")
+    for name in ("short", "binary"):
+        (folder / name).chmod(0o600)
     told = failed(folder, "keygen", *arguments, words=words, code=code)
     assert "1234567" not in told.output
 
@@ -175,6 +178,7 @@ def test_keygen_refuses(folder, passphrase, arguments, words, code):
 def test_a_passphrase_is_the_same_from_everywhere(folder, encoding):
     """In UTF-8 with or without a mark, by file and by standard input, whatever the shell speaks."""
     (folder / "marked").write_bytes(b"\xef\xbb\xbf" + "grüne Wiese\r\n".encode())
+    (folder / "marked").chmod(0o600)
     assert given_passphrase("h3.key", Path("marked")) == "grüne Wiese"
     code = (
         "from pathlib import Path; from privsketch.cli.keys.options import given_passphrase\n"
@@ -188,6 +192,8 @@ def test_a_passphrase_is_the_same_from_everywhere(folder, encoding):
 
 
 def test_a_passphrase_is_not_cut(folder):
+    for name in ("long", "longest"):
+        (folder / name).touch(mode=0o600)
     (folder / "long").write_text("a" * 4097)
     failed(folder, "keygen", "h3.key", "--passphrase-file", "long", words="more than 4096 bytes")
     (folder / "longest").write_text("a" * 4095 + "\n" + "b" * 9000)
@@ -205,6 +211,31 @@ def test_a_key_without_a_passphrase_is_asked_for_and_told(folder):
     assert not found["has_passphrase"]
     assert "can sign as h4" in found["cautions"][0]
     assert ps.Key.load("h3.key").name == "h3"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes say something else here")
+def test_a_passphrase_that_others_can_read_is_refused(study, folder, monkeypatch):
+    signing = ("sign", "study.json", "--key", "site-1.key", "--force")
+    for mode in (0o640, 0o604, 0o644, 0o622):
+        (folder / "pass").chmod(mode)
+        told = failed(folder, *signing, words="chmod 600 pass", code=INTEGRITY)
+        assert PASSPHRASE not in told.output
+        failed(folder, "keygen", "new.key", words="chmod 600 pass", code=INTEGRITY)
+    (folder / "link").symlink_to("pass")
+    monkeypatch.setenv("PRIVSKETCH_PASSPHRASE_FILE", "link")
+    failed(folder, *signing, words="chmod 600 link", code=INTEGRITY)
+    (folder / "pass").chmod(0o400)
+    succeeded(*signing)
+
+
+def test_passphrases_from_a_pipe_that_a_shell_hands_over(study, folder):
+    """`--passphrase-file <(pass show site-1)` is nobody else's."""
+    reading, writing = os.pipe()
+    os.write(writing, PASSPHRASE.encode() + b"\n")
+    os.close(writing)
+    with open(reading, "rb"):
+        descriptor = ["--passphrase-file", f"/dev/fd/{reading}"]
+        succeeded("sign", "study.json", "--key", "site-1.key", "--force", *descriptor)
 
 
 def test_passphrases_from_standard_input_and_from_a_descriptor(study, folder):

@@ -2,8 +2,11 @@
 
 import copy
 import json
+import os
 import pickle
+import shutil
 import sqlite3
+import warnings
 from fractions import Fraction
 
 import pytest
@@ -263,6 +266,51 @@ def edited(ledger, *statements):
         connection.execute(statement)
     connection.commit()
     connection.close()
+
+
+def test_a_head_that_was_kept_shows_a_rollback(ledger, tmp_path):
+    """An older copy is a whole ledger: nothing in it says that lines are missing."""
+    beginning = Ledger.create(tmp_path / "empty.ledger").head
+    heads = [ledger.head]
+    older = tmp_path / "older.ledger"
+    for n in range(3):
+        if n == 2:
+            shutil.copy(ledger.path, older)
+        ledger.reserve("visits", Cost(0.1), what=str(n))
+        heads.append(ledger.head)
+    assert len(set(heads)) == 4
+    assert ledger.export()["head"] == heads[-1]
+    for head in heads:
+        assert ledger.check(head=head) == []
+    copy = Ledger(older)
+    assert copy.check() == []
+    assert [bool(copy.check(head=head)) for head in heads] == [False, False, False, True]
+    assert "an older copy was brought back" in copy.check(head=heads[-1])[0]
+    copy.reserve("visits", Cost(0.1), what="2")  # goes on, as if nothing had been
+    assert copy.check() == []
+    assert copy.check(head=heads[-1])
+    assert ledger.check(head=beginning)  # of another ledger
+    assert Ledger(tmp_path / "empty.ledger").check(head=beginning) == []
+    for bad in ("", "0" * 63, "G" * 64, heads[0].upper(), 7):
+        with pytest.raises(ParameterError, match="head"):
+            ledger.check(head=bad)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes say something else here")
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o666])
+def test_a_ledger_that_others_can_read_or_write_is_told_once(ledger, mode):
+    ledger.path.chmod(mode)
+    with pytest.warns(ps.PrivsketchWarning, match="others than its owner.*chmod 600"):
+        Ledger(ledger.path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Ledger(ledger.path)
+
+
+def test_a_ledger_of_its_owner_alone_is_not_told(ledger):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Ledger(ledger.path)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from privsketch.errors import AccessError, FileError, ParameterError, StudyError
 from privsketch.noise.mechanism import REPLACED
 from privsketch.sealing import splitting
 from privsketch.sealing.ballots import make_ballot
+from privsketch.sealing.cards import teller_card
 from privsketch.sealing.lists import check_ballots
 from privsketch.sealing.splitting import as_words, with_checks
 from privsketch.sealing.void import void_study
@@ -51,7 +52,7 @@ def test_a_key_that_tallied_is_not_given_up_elsewhere(people, study, ballots, mo
     with pytest.raises(StudyError, match="has tallied"):
         void_study(study, key=people.tellers[0], study_key_file=None)
     monkeypatch.setenv("PRIVSKETCH_HOME", os.environ["PRIVSKETCH_HOME"] + "-elsewhere")
-    with pytest.raises(StudyError, match="not accepted on this machine"):
+    with pytest.raises(StudyError, match="not made on this machine"):
         void_study(study, key=people.tellers[0], study_key_file=None)
 
 
@@ -88,11 +89,7 @@ def test_a_card_with_a_key_that_nobody_can_have_is_refused(people, kind, bad):
     keys = {**fresh.public.keys, kind: bad}
     signature = sign_message(fresh._secrets["ed25519"], _statement("teller 0", keys))
     with pytest.raises(ParameterError, match="nobody can seal"):
-        ps.Card.teller(
-            people.design,
-            key=people.tellers[0],
-            study_key=PublicKey("teller 0", keys, signature),
-        )
+        teller_card(people.design, people.tellers[0], PublicKey("teller 0", keys, signature))
 
 
 def test_where_nothing_can_be_kept_nothing_is_spent(people, tmp_path, monkeypatch):
@@ -129,16 +126,15 @@ def test_ballots_with_one_secret_are_left_out_before_any_key_is_used(
 
 def test_a_list_waits_for_all_tellers(people, study, ballots):
     checked = [check_ballots(study, ballots, key=key)[0] for key in people.study_keys]
-    with pytest.raises(StudyError, match="1 of 2 tellers"):
-        ps.ClosedList.of(study, ballots, key=people.owner, checked=checked[:1])
+    for some, missing in ((checked[:1], "'teller 1'"), ([], "'teller 0', 'teller 1'")):
+        with pytest.raises(StudyError, match=f"not checked by {missing}"):
+            ps.ClosedList.of(study, ballots, key=people.owner, checked=some)
     assert ps.ClosedList.of(study, ballots, key=people.owner, checked=checked).ballots
 
 
 def test_a_holder_who_casts_two_ballots_stops_nobody(people, study, ballots):
     second = cast(study, integers(np.random.default_rng(2), study), people.holders[0])
     checked = [check_ballots(study, [second, *ballots], key=key)[0] for key in people.study_keys]
-    with pytest.raises(StudyError, match="second ballot"):
-        people.closed(study, [second, *ballots])
     lists = [
         ps.ClosedList.of(study, given, key=people.owner, checked=checked)
         for given in ([second, *ballots], [*ballots, second])

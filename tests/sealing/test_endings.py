@@ -9,7 +9,7 @@ import privsketch as ps
 from privsketch.errors import AccessError, FileError, ParameterError, StudyError
 from privsketch.sealing.destroy import destroy
 from privsketch.sealing.join import joined
-from privsketch.sealing.tally import is_destroyed
+from privsketch.sealing.study_keys import is_destroyed
 from privsketch.sealing.void import void_study
 from privsketch.signing.keys import destroy_key
 from tests.sealed import People, cast, integers
@@ -134,7 +134,7 @@ def test_after_a_void_a_key_that_has_not_tallied_is_used_up(people, study, mailb
     closed = people.closed(study, [mailbox])
     destroy(study, study_key_files=[tmp_path / "0.key"], voids=[void])
     with pytest.raises(StudyError, match="is void"):  # a copy of the key
-        ps.tally(study, mailbox, closed, key=people.study_keys[0])
+        people.tally(study, mailbox, closed, 0)
     # It may say so, too: it has published nothing.
     void_study(study, key=people.tellers[0], study_key_file=tmp_path / "0.key")
 
@@ -143,7 +143,7 @@ def test_a_key_that_tallied_before_the_void_is_destroyed_and_says_nothing_else(
     people, study, mailbox, tmp_path
 ):
     closed = people.closed(study, [mailbox])
-    ps.tally(study, mailbox, closed, key=people.study_keys[0])
+    people.tally(study, mailbox, closed, 0)
     void = void_study(study, key=people.tellers[1], study_key_file=None)
     destroy(study, study_key_files=[tmp_path / "0.key"], voids=[void])
     assert not (tmp_path / "0.key").exists()

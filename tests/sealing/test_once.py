@@ -56,7 +56,7 @@ def test_processes_that_tally_different_lists_publish_one(tmp_path):
         child = os.fork()
         if child == 0:
             try:
-                one = ps.tally(study, ballots, lists[number % 2], key=people.study_keys[0])
+                one = people.tally(study, ballots, lists[number % 2], 0)
                 one.save(tmp_path / f"{number}.tally")
             finally:
                 os._exit(0)
@@ -117,8 +117,9 @@ def test_where_it_is_kept(monkeypatch, tmp_path, home):
 def test_a_holder_that_trusts_nobody_becomes_a_teller():
     """Its own key is the teller that it trusts; nobody is pinned."""
     people = People()
-    own, fresh = people.holders[0], ps.Key.generate("site 000", for_study=True)
-    people.cards.append(ps.Card.teller(GAUSSIAN, key=own, study_key=fresh.public))
+    own = people.holders[0]
+    card, fresh = ps.Card.teller(GAUSSIAN, key=own)
+    people.cards.append(card)
     people.tellers.append(own)
     people.study_keys.append(fresh)
     study = people.open_study()
@@ -127,6 +128,5 @@ def test_a_holder_that_trusts_nobody_becomes_a_teller():
         ps.seal(np.zeros((5, 2)), study, key=people.holders[1], accept_alone=10.0)
     others = [people.seal(study, np.zeros((5, 2)), n) for n in (1, 2, 3)]
     closed = people.closed(study, [ballot, *others])
-    order = sorted(people.study_keys, key=lambda key: key.name)
-    tallies = [ps.tally(study, [ballot, *others], closed, key=key) for key in order]
+    tallies = people.tallies(study, [ballot, *others], closed)
     assert ps.join(study, tallies).sources[0] == "site 000"

@@ -13,10 +13,13 @@ import privsketch as ps
 from privsketch.errors import MergeError, StudyError
 from privsketch.sealing import splitting
 from privsketch.sealing import tally as tally_module
+from privsketch.sealing.cards import teller_card
 from privsketch.sealing.join import joined
-from privsketch.sealing.once import state_folder, teller_slot
+from privsketch.sealing.lists import check_ballots
+from privsketch.sealing.once import kept, state_folder, teller_slot
 from privsketch.sealing.splitting import Place, as_words, last_share, words_from_bytes
-from tests.sealed import GAUSSIAN, PURE, People, cast, integers
+from privsketch.signing.keys import signature_within_rules
+from tests.sealed import GAUSSIAN, PURE, People, cast, integers, list_of
 from tests.sealing.test_splitting import DEVIATIONS, byte_statistic
 
 N_WORDS = 40_000
@@ -85,8 +88,9 @@ def test_a_share_that_two_ballots_have_is_not_tallied(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(splitting, "_random", lambda n_bytes: b"7" * n_bytes)
         twins = [cast(study, integers(rng, study), key) for key in people.holders]
+    closed = list_of(study, twins, people.owner)
     with pytest.raises(StudyError, match="same secret"):
-        people.tallies(study, twins, people.closed(study, twins))
+        people.tallies(study, twins, closed)
 
 
 # ---------------------------------------------------------------- tallies
@@ -99,11 +103,12 @@ def test_a_level_that_one_teller_mixes_up_is_found(monkeypatch):
     assert study.n_levels == 2
     _, ballots = ballots_of(people, study)
     closed = people.closed(study, ballots)
-    first = ps.tally(study, ballots, closed, key=people.study_keys[0])
-    share = tally_module.level_share
+    first = people.tally(study, ballots, closed, 0)
+    share, checked = tally_module.level_share, people.checked(study, ballots)
     with monkeypatch.context() as patch:
         patch.setattr(tally_module, "level_share", lambda *arguments: share(*arguments[:-1], 1))
-        second = ps.tally(study, ballots, closed, key=people.study_keys[1])
+        patch.setattr(tally_module, "is_whole", lambda checks: True)  # it would see it itself
+        second = ps.tally(study, ballots, closed, key=people.study_keys[1], checked=checked)
     assert study.sharing.level_of(4) == second.level == 0
     with pytest.raises(MergeError, match="do not add up"):
         joined(study, [first, second])
@@ -154,10 +159,40 @@ def test_a_key_without_its_state_tallies_nothing():
     people = People()
     study = people.open_study()
     _, ballots = ballots_of(people, study)
-    closed = people.closed(study, ballots)
+    closed, checked = people.closed(study, ballots), people.checked(study, ballots)
     shutil.rmtree(state_folder())
-    with pytest.raises(StudyError, match="not accepted on this machine"):
-        people.tallies(study, ballots, closed)
+    with pytest.raises(StudyError, match="not made on this machine"):
+        ps.tally(study, ballots, closed, key=people.study_keys[0], checked=checked)
+
+
+def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
+    """Planted: a key need not be born here. Its teller accepts again, and tallies another list."""
+    people = People()
+    study = people.open_study()
+    values, ballots = ballots_of(people, study)
+    lists = [people.closed(study, chosen) for chosen in (ballots[:3], ballots[1:])]
+    totals = [joined(study, people.tallies(study, ballots, lists[0])).values]
+    shutil.rmtree(state_folder())
+    for again in (ps.SealedStudy.from_bytes(study.to_bytes()), study):  # without signatures, with
+        for key in people.tellers:
+            with pytest.raises(StudyError, match="not made on this machine"):
+                again.accept(key)
+    with pytest.raises(StudyError, match="not made on this machine"):
+        check_ballots(study, ballots, key=people.study_keys[0])
+    # Another card for the same key is no birth either.
+    teller_card(GAUSSIAN, people.tellers[0], people.study_keys[0].public)
+    assert kept(teller_slot(people.study_keys[0].fingerprint, "born")) is None
+    for module in ("study", "study_keys"):
+        monkeypatch.setattr(f"privsketch.sealing.{module}.require_born", lambda key: None)
+    with pytest.raises(StudyError, match="your signature lies beside this study"):
+        study.accept(people.tellers[0])
+    again = ps.SealedStudy.from_bytes(study.to_bytes())
+    for key in people.tellers:
+        again.accept(key)
+    totals.append(joined(again, people.tallies(again, ballots, lists[1])).values)
+    level = study.sharing.level_of(3)
+    with np.errstate(over="ignore"):
+        assert (totals[0] - totals[1] == values[0][level] - values[3][level]).all()
 
 
 # ---------------------------------------------------------------- people
@@ -180,7 +215,7 @@ def test_tellers_with_the_names_of_those_who_are_pinned(tmp_path):
     mixed = People()
     mixed.cards = [*others.cards[1:], next(c for c in people.cards if c.name == "teller 0")]
     half = mixed.made()
-    half.add_signature(others.tellers[1].signature(half.to_bytes(), "study"))
+    half.add_signature(signature_within_rules(others.tellers[1], half.to_bytes(), "study"))
     with pytest.raises(StudyError, match="not signed by 'teller 0'"):
         ps.seal(np.zeros((5, 2)), half, key=people.holders[0], accept_alone=10.0)
 

@@ -94,6 +94,7 @@ class StudyMachine(RuleBasedStateMachine):
         with killed_at(step, after):
             self.study.accept(self.people.tellers[teller])
         if self.study.is_open and self.lists is None:
+            self.checked = self.people.checked(self.study, self.ballots)
             self.lists = [
                 self.people.closed(self.study, [self.ballots[n] for n in chosen])
                 for chosen in LISTS
@@ -120,7 +121,9 @@ class StudyMachine(RuleBasedStateMachine):
         key = self.people.study_keys[teller]
         try:
             with killed_at(step, after) as kill:
-                found = ps.tally(self.study, self.ballots, self.lists[chosen], key=key)
+                found = ps.tally(
+                    self.study, self.ballots, self.lists[chosen], key=key, checked=self.checked
+                )
         except StudyError:
             assert self.void[teller] or self.other_use(teller, chosen)
             return
@@ -199,7 +202,8 @@ def a_study():
     rng = np.random.default_rng(0)
     ballots = [cast(study, integers(rng, study), key) for key in people.holders]
     lists = [people.closed(study, [ballots[n] for n in chosen]) for chosen in LISTS[:2]]
-    return people.study_keys[0], study, ballots, lists
+    terms = {"key": people.study_keys[0], "checked": people.checked(study, ballots)}
+    return terms, study, ballots, lists
 
 
 @pytest.fixture(scope="module")
@@ -213,12 +217,12 @@ def moments(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PRIVSKETCH_HOME", str(tmp_path_factory.mktemp("home")))
-        key, study, ballots, lists = a_study()
+        terms, study, ballots, lists = a_study()
         patch.setattr(once.os, "link", linked)
         before = sys.gettrace()
         at_lines(lambda count: now.__setitem__(0, count))
         try:
-            ps.tally(study, ballots, lists[0], key=key)
+            ps.tally(study, ballots, lists[0], **terms)
         finally:
             sys.settrace(before)
     assert len(found) == 2
@@ -233,25 +237,25 @@ def test_a_process_that_is_killed_leaves_one_list_at_most(
 ):
     """kill -9 around the moments that matter; then another list is tried, and the same again."""
     monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "home"))
-    key, study, ballots, (first, second) = a_study()
+    terms, study, ballots, (first, second) = a_study()
     output = tmp_path / "a.tally"
     child = os.fork()
     if child == 0:
         try:
             die_at(moments[which] + lines)
-            ps.tally(study, ballots, first, key=key).save(output)
+            ps.tally(study, ballots, first, **terms).save(output)
         finally:
             os._exit(0)
     os.waitpid(child, 0)
     published = output.read_bytes() if output.exists() else None
-    use = once.kept(once.teller_slot(key.fingerprint, "use"))
+    use = once.kept(once.teller_slot(terms["key"].fingerprint, "use"))
     assert (use is None) == (which == 0 and lines <= 0)
     if use is None:
         assert published is None
-        ps.tally(study, ballots, second, key=key)
+        ps.tally(study, ballots, second, **terms)
         return
     with pytest.raises(StudyError, match="tallies once, ever"):
-        ps.tally(study, ballots, second, key=key)
-    again = ps.tally(study, ballots, first, key=key).to_bytes()
+        ps.tally(study, ballots, second, **terms)
+    again = ps.tally(study, ballots, first, **terms).to_bytes()
     assert published in (None, again)
     assert not list(Path(tmp_path / "home").rglob("*.part")) or published is None

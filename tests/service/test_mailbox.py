@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from privsketch.sealing.ballots import make_ballot
 from privsketch.sealing.lists import check_ballots
 from privsketch.sealing.void import void_study
 from privsketch.service import mailbox
@@ -12,19 +13,19 @@ from privsketch.service.studies import make_study
 from privsketch.service.verify import verify_store
 from tests.collector import World, serving
 from tests.commands import succeeded
-from tests.sealed import GAUSSIAN, People, cast, integers
+from tests.sealed import GAUSSIAN, People, cast, integers, list_of, random_words
 from tests.service.test_web_pages import Browser
 
 
 @pytest.fixture
-def people():
+def people(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "home"))
     return People()
 
 
 @pytest.fixture
-def sealed(world, people, tmp_path, monkeypatch):
+def sealed(world, people):
     """A sealed study "lungs", whose people are members; no key is known beforehand."""
-    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "home"))
     make_study(world.store, "lungs", GAUSSIAN.to_bytes(), owner="olga", sealed=True)
     for keys, role in ((people.holders, "site"), (people.tellers, "teller")):
         for key in keys:
@@ -86,6 +87,9 @@ def test_a_study_from_cards_to_the_total(sealed, people):
     last = sealed.ask("olga", "GET", "/studies/lungs/events").json()[-2:]
     assert [one["act"] for one in last] == ["set aside", "uploaded"]
     closed = people.closed(study, ballots)
+    assert put(sealed, "olga", closed) == 422  # one teller has not checked
+    second = check_ballots(study, ballots, key=people.study_keys[1])[0]
+    assert put(sealed, "teller 1", second) == 201
     assert put(sealed, "olga", closed) == 201
     assert state(sealed) == "closed"
     assert put(sealed, first, ballots[0]) == 200
@@ -96,7 +100,7 @@ def test_a_study_from_cards_to_the_total(sealed, people):
     assert state(sealed) == "tallied"
     joined = ps.join(study, tallies)
     assert np.array_equal(sealed.total(study="lungs").values, joined.values)
-    assert verify_store(sealed.store).n_uploads == 6 + 1 + 2 + 4 + 2 + 1 + 2
+    assert verify_store(sealed.store).n_uploads == 6 + 1 + 2 + 4 + 3 + 1 + 2
 
 
 def test_files_of_others_and_out_of_turn_are_refused(sealed, people):
@@ -113,8 +117,7 @@ def test_files_of_others_and_out_of_turn_are_refused(sealed, people):
     assert put(sealed, second, people.cards[1]) == 200
     assert put(sealed, second, ps.Card.holder(GAUSSIAN, key=stranger, accept_alone=1.0)) == 423
     assert put(sealed, "olga", people.made()) == 423
-    short = ps.ClosedList.of(study, ballots, key=people.owner)
-    assert put(sealed, "olga", short) == 422  # names ballots that are not here
+    assert put(sealed, "olga", people.closed(study, ballots)) == 422  # ballots that are not here
     assert put(sealed, "olga", b"\x89privsb\n" + bytes(500)) == 403
     assert put(sealed, second, ballots[1].to_bytes()[:-1]) == 422
     assert put(sealed, second, GAUSSIAN.to_bytes()) == 415
@@ -138,6 +141,8 @@ def test_pages_say_what_is_expected_and_show_the_total_once_it_is_tallied(sealed
     assert "1 of 4 sites" in first.text(page)
     for key, ballot in zip(people.holders[1:], ballots[1:], strict=True):
         assert put(sealed, key.name, ballot) == 201
+    for key, one in zip(people.tellers, people.checked(study, ballots), strict=True):
+        assert put(sealed, key.name, one) == 201
     closed = people.closed(study, ballots)
     assert put(sealed, "olga", closed) == 201
     assert "Tally with your study key" in olga.text(page)
@@ -149,6 +154,25 @@ def test_pages_say_what_is_expected_and_show_the_total_once_it_is_tallied(sealed
     assert "one of the 2 tellers is honest" in text
     assert "Learn from the total" in olga.text(f"{page}/models")
     assert olga.get(f"{page}/total.sketch").content == sealed.total(study="lungs").to_bytes()
+
+
+def test_a_list_with_a_ballot_that_does_not_add_up_is_refused(sealed, people):
+    """There is one list at a collector: tellers would refuse this one, and nothing else came."""
+    study = opened(sealed, people)
+    ballots = ballots_of(study, people)
+    words = random_words(np.random.default_rng(1), study)
+    ballots[0] = make_ballot(study, words, people.holders[0])
+    for key, ballot in zip(people.holders, ballots, strict=True):
+        assert put(sealed, key.name, ballot) == 201
+    for key, one in zip(people.tellers, people.checked(study, ballots), strict=True):
+        assert put(sealed, key.name, one) == 201
+    assert put(sealed, "olga", list_of(study, ballots, people.owner)) == 422
+    closed = people.closed(study, ballots)
+    assert list(closed.ballots) == [ballot.holder for ballot in ballots[1:]]
+    assert put(sealed, "olga", closed) == 201
+    for key, tally in zip(people.tellers, people.tallies(study, ballots, closed), strict=True):
+        assert put(sealed, key.name, tally) == 201
+    assert state(sealed) == "tallied"
 
 
 def test_a_study_is_void_before_the_first_tally(sealed, people):
@@ -263,7 +287,6 @@ def test_random_files_change_nothing(sealed, people):
 
 def test_commands_work_on_what_was_pulled(tmp_path, monkeypatch, people):
     """Each of them in a folder of its own, with the collector between them."""
-    monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "home"))
     place = str(tmp_path / "collector.db")
     world = World(place)
     make_study(world.store, "lungs", GAUSSIAN.to_bytes(), owner="olga", sealed=True)
@@ -293,6 +316,8 @@ def test_commands_work_on_what_was_pulled(tmp_path, monkeypatch, people):
         ballots = ballots_of(study, people)
         for key, ballot in zip(people.holders, ballots, strict=True):
             handed_in(key.name, ballot, ".ballot")
+        for key, one in zip(people.tellers, people.checked(study, ballots), strict=True):
+            handed_in(key.name, one, ".checked")
         handed_in("olga", people.closed(study, ballots), ".closed")
         monkeypatch.chdir(tmp_path)
         for number, key in enumerate(people.study_keys):

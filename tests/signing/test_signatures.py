@@ -326,6 +326,33 @@ def test_a_key_binds_names_to_keys_by_itself_alone(key, kind):
         key.signature(b"{}", kind)
 
 
+KINDS_OF_STUDIES = (
+    *("card", "study", "ballot", "checked-ballots", "closed-list", "tally", "void-study"),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_STUDIES)
+def test_files_of_sealed_studies_are_signed_where_their_rules_are_kept(key, kind):
+    """A study is accepted once for a study key, ever: not by a signature beside that rule."""
+    with pytest.raises(ParameterError, match=r"SealedStudy\.accept"):
+        key.signature(b"{}", kind)
+
+
+def test_every_kind_that_sealed_studies_sign_is_among_them():
+    import re
+    from pathlib import Path
+
+    import privsketch.sealing as room
+    from privsketch.sealing import files, lists, study, void
+    from privsketch.signing.signature import SEALED_KINDS
+
+    assert set(SEALED_KINDS) == set(KINDS_OF_STUDIES)
+    named = {study.KIND, void.KIND, lists.CHECKED, lists.CLOSED, *files._MAGIC}
+    for file in Path(room.__file__).parent.glob("*.py"):
+        named |= set(re.findall(r'(?:signed_json|packed)\(\s*"([a-z-]+)"', file.read_text()))
+    assert named == set(SEALED_KINDS)
+
+
 def test_a_signature_is_not_replaced_by_accident(study):
     before = signature_path("study.json").read_bytes()
     other = ps.Key.generate("other")

@@ -5,6 +5,7 @@ That files are read rightly is the matter of tests/privacy/test_neighbouring_tab
 
 import datetime
 import gzip
+import os
 import sys
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.clustering.choose import cluster_by
-from privsketch.errors import MissingError
+from privsketch.errors import MissingError, RecordError
 from privsketch.tables.carried import RecordFiles
 from privsketch.tables.files import expanded, record_files
 from privsketch.tables.reading import count_records, read_blocks
@@ -549,3 +550,16 @@ def test_help_says_how_files_are_written():
         page = run(name, "--help").stdout
         for option in ("--no-header", "--delimiter", "--decimal", "--encoding", "--sheet"):
             assert option in page
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_in_a_folder_of_data_is_refused(tmp_path):
+    """Reading it would wait for somebody who writes."""
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    os.mkfifo(tmp_path / "b.csv")
+    design = ps.Design.plan(
+        n_components=1, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0), random_state=0
+    )
+    for path in (tmp_path, tmp_path / "*.csv"):
+        with pytest.raises(RecordError, match=r"b\.csv: a pipe or a device"):
+            ps.sketch(path, design)

@@ -77,7 +77,7 @@ class Spending:
 
 
 @contextmanager
-def _shown_warnings() -> Iterator[None]:
+def shown_warnings() -> Iterator[None]:
     """Warnings of ours as lines on stderr, for the holder: they may be about the records.
 
     Answers for machines, which may be handed on, do not have them.
@@ -139,7 +139,7 @@ def reported_spending(*, adaptive: bool = False) -> Iterator[Spending]:
         from privsketch.noise.mechanism import watched_noise
 
         with (
-            _shown_warnings(),
+            shown_warnings(),
             watched_entries(spending.reserved),
             watched_noise(spending.noise_drawn),
         ):

@@ -7,7 +7,9 @@ was reserved is spent for good: whatever happens in between, nobody can say that
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -25,7 +27,13 @@ from privsketch.budget import (
     exact,
     is_name,
 )
-from privsketch.errors import BudgetError, FileError, ParameterError, require_one_of
+from privsketch.errors import (
+    BudgetError,
+    FileError,
+    ParameterError,
+    PrivsketchWarning,
+    require_one_of,
+)
 from privsketch.formats import canonical_json, reading
 from privsketch.ledger import store
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount, Limit, Total
@@ -45,6 +53,12 @@ from privsketch.ledger.marks import Marks, Match, close_ones, recognised
 
 MAX_NAME = 200
 MAX_NOTE = 10_000
+_HEAD = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_TOLD: set[Path] = set()  # ledgers whose holder was warned, once for a process
+_OPEN_TO_OTHERS = (
+    "others than its owner may read or write this ledger, and it is for its holder alone: whoever "
+    "reads it may find out whether a row is among the records"
+)
 
 
 class Ledger:
@@ -81,6 +95,9 @@ class Ledger:
         self._path = Path(path).absolute()  # the same file wherever the process goes
         with store.opened(self._path) as log:
             self._accounting = log.accounting
+        if self._path not in _TOLD and store.is_open_to_others(self._path):
+            _TOLD.add(self._path)
+            warnings.warn(f"{path}: {_OPEN_TO_OTHERS}; chmod 600 {path}", PrivsketchWarning, 2)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], accounting: Accounting = "basic") -> Ledger:
@@ -444,16 +461,30 @@ class Ledger:
         nothing = Amount(Fraction(0), Fraction(0), None)
         return Reservation("", name, nothing, *_noticed(name, marks, _readable(kept))).cautions
 
-    def check(self) -> list[str]:
+    @property
+    def head(self) -> str:
+        """Hash of the last line, 64 hex digits: kept elsewhere, it shows later what is missing."""
+        with store.opened(self._path) as log:
+            return log.head[1]
+
+    def check(self, *, head: str | None = None) -> list[str]:
         """What is wrong with the file, in sentences; empty if nothing is.
 
         SQLite's own check, the chain of hashes over all lines, every cost, and at every entry
         whether the limit was kept.
+
+        Parameters
+        ----------
+        head : str, optional
+            The `head` at an earlier time, which was kept elsewhere. It must be that of a line
+            still: else an older copy was brought back, or the file was written anew.
         """
         from privsketch.ledger.verify import problems
 
+        if head is not None and (not isinstance(head, str) or not _HEAD.fullmatch(head)):
+            raise ParameterError("head", head, "expected the 64 hex digits that `check` has shown")
         with store.opened(self._path) as log:
-            return problems(log)
+            return problems(log, head)
 
     def export(self) -> dict[str, Any]:
         """All data sets and entries with their receipts, as JSON; neither marks nor the key."""

@@ -239,6 +239,11 @@ def opened(path: Path, *, write: bool = False) -> Iterator[Log]:
             connection.close()  # undoes what was not committed
 
 
+def is_open_to_others(path: Path) -> bool:
+    """Whether others than the owner may read or write a ledger, where systems say so."""
+    return os.name == "posix" and bool(os.stat(path).st_mode & 0o066)
+
+
 def _take_turn(connection: sqlite3.Connection, write: bool) -> None:
     """Begin to read or write, however many others do.
 

@@ -1,8 +1,8 @@
 """What is wrong with a ledger: its lines are read again from the first, and believed in nothing.
 
-Hashes show damage and edits by hand. They do not show that somebody who can compute them wrote the
-whole file anew, or took lines off its end: an export that was kept elsewhere has the hash of the
-last line at its time.
+Hashes show damage and edits by hand. They do not show by themselves that somebody who can compute
+them wrote the whole file anew, or took lines off its end, as an older copy has it. A head that was
+kept elsewhere does: the hash of the last line at its time is that of a line for ever.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from privsketch.ledger.marks import Marks
 from privsketch.ledger.store import KEY_BYTES, Line, Log, amount_of, content_of
 
 
-def problems(log: Log) -> list[str]:
-    """All that is found, in sentences."""
+def problems(log: Log, head: str | None = None) -> list[str]:
+    """All that is found, in sentences; `head` is the hash of what was the last line once."""
     found = log.faults()
     if found:
         return found  # pages are damaged: what else is read means nothing
     if not isinstance(log.key, bytes) or len(log.key) != KEY_BYTES:
         found.append("the key has an impossible length")
-    replay = _Replay(log)
+    replay, is_known = _Replay(log), head in (None, log.beginning)
     for line, faults in log.chained():
         found += faults
+        is_known |= line.hash == head
         try:
             found += [f"line {line.number}: {text}" for text in replay.faults(line)]
         except (PrivsketchError, ValueError, TypeError, KeyError, ZeroDivisionError):
@@ -41,6 +42,11 @@ def problems(log: Log) -> list[str]:
             Marks.from_bytes(marks)
         except PrivsketchError:
             found.append(f"data set {name!r}: marks of impossible length")
+    if not is_known:
+        found.append(
+            "no line has the head that was kept: an older copy was brought back, or the file "
+            "was written anew; enter again what was released since"
+        )
     return found
 
 

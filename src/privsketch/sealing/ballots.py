@@ -13,13 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
+
 from privsketch.errors import FileError, PrivsketchError, StudyError
 from privsketch.formats import canonical_json, read_file, write_file
 from privsketch.noise.mechanism import OWN, REPLACED
 from privsketch.receipt import Receipt
 from privsketch.sealing.cards import Card
 from privsketch.sealing.files import digits, packed, unpacked, whole
-from privsketch.sealing.splitting import Place, Words, content_bytes, share_of, split
+from privsketch.sealing.splitting import Place, Words, check_shares, content_bytes, share_of, split
 from privsketch.sealing.study import MAX_HOLDERS, SealedStudy
 from privsketch.signing.envelope import OVERHEAD, SUITE
 from privsketch.signing.keys import Key, PublicKey
@@ -218,24 +220,19 @@ def each_source(
 
 def each_ballot(
     sources: Iterable[BallotSource] | str | os.PathLike[str],
-    wanted: Container[str] | None = None,
+    wanted: Container[str],
     *,
     is_verified: bool = False,
 ) -> Iterator[tuple[str, Ballot]]:
-    """Ballots with what they are called, one at a time.
+    """Ballots with what they are called, one at a time: those whose digests are `wanted`.
 
-    If there are digests of those that are `wanted`, other files are not looked at: a mailbox may
-    hold anything. Signatures are not looked at again if those of these digests were.
+    Other files are not looked at: a mailbox may hold anything. Signatures are not looked at again
+    if those of these digests were.
     """
     for what, source in each_source(sources):
         if isinstance(source, Ballot):
-            if wanted is None or source.digest in wanted:
+            if source.digest in wanted:
                 yield what, source
-            continue
-        if wanted is None:
-            yield what, Ballot(read_file(source), what)
-            continue
-        if not os.path.isfile(source):  # a folder, a pipe that nobody writes to
             continue
         try:
             data = read_file(source)
@@ -268,6 +265,13 @@ def info_of(study: SealedStudy, holder: PublicKey, teller: Card) -> bytes:
     parts = (SUITE.encode("ascii"), holder.identity, keys)
     suite, by, to = (hashlib.sha256(part).digest() for part in parts)
     return _INFO + suite + bytes.fromhex(study.digest) + by + to
+
+
+def ballot_checks(study: SealedStudy, content: bytes, holder: PublicKey, teller: int) -> Words:
+    """What a teller publishes of a ballot, by what it got: two words for every level."""
+    levels = range(study.n_levels)
+    shares = [level_share(study, content, holder, teller, level) for level in levels]
+    return check_shares(np.stack(shares), study.weights)
 
 
 def level_share(

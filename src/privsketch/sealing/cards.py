@@ -16,6 +16,7 @@ from privsketch.design.recipe import Design
 from privsketch.errors import FileError, ParameterError
 from privsketch.formats import read_file, require_fields, write_file
 from privsketch.sealing.files import digits, read_signed_json, signed_json
+from privsketch.sealing.once import mark_born
 from privsketch.signing.documents import written
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import spoken
@@ -87,28 +88,22 @@ class Card:
         )
 
     @classmethod
-    def teller(cls, design: Design, *, key: Key, study_key: PublicKey) -> Card:
-        """The card of somebody who tallies.
+    def teller(cls, design: Design, *, key: Key) -> tuple[Card, Key]:
+        """The card of somebody who tallies, and a new key for this study.
+
+        The key is born on this machine, under this user, which is written down: the study is
+        accepted and tallied here and nowhere else. Save it, and keep it out of backups.
 
         Parameters
         ----------
         design : Design
         key : Key
             The teller's own.
-        study_key : PublicKey
-            Of a key that was made for this study: `Key.generate(name, for_study=True)`.
         """
-        _require_study_key(study_key, key.public)
-        return cls._signed(
-            key,
-            {
-                "role": "teller",
-                "design": design.fingerprint,
-                "key": key.public.to_json(),
-                "accept_alone": None,
-                "study_key": study_key.to_json(),
-            },
-        )
+        study_key = Key.generate(key.name, for_study=True)
+        card = teller_card(design, key, study_key.public)
+        mark_born(study_key.fingerprint)
+        return card, study_key
 
     @classmethod
     def _signed(cls, key: Key, content: dict[str, Any]) -> Card:
@@ -197,6 +192,21 @@ class Card:
     def load(cls, path: str | os.PathLike[str]) -> Card:
         """Read a card written by `save`."""
         return cls.from_bytes(read_file(path), os.fspath(path))
+
+
+def teller_card(design: Design, key: Key, study_key: PublicKey) -> Card:
+    """The card of a teller with this key for the study, wherever that was born."""
+    _require_study_key(study_key, key.public)
+    return Card._signed(
+        key,
+        {
+            "role": "teller",
+            "design": design.fingerprint,
+            "key": key.public.to_json(),
+            "accept_alone": None,
+            "study_key": study_key.to_json(),
+        },
+    )
 
 
 def checked_alone(value: object) -> float:

@@ -20,7 +20,7 @@ from privsketch.sealing.ballots import SUFFIX, Ballot
 from privsketch.sealing.join import TallySource, all_tallies
 from privsketch.sealing.once import ballot_slot, gone_slot, keep_once, kept
 from privsketch.sealing.study import SealedStudy
-from privsketch.sealing.tally import mark_destroyed, use_up
+from privsketch.sealing.study_keys import mark_destroyed, use_up
 from privsketch.sealing.void import VoidStudy
 from privsketch.signing.keys import destroy_key, fingerprint_of_file
 
@@ -111,9 +111,8 @@ def _ballot_files(study: SealedStudy, sources: Iterable[Name]) -> list[Path]:
             continue
         for file in sorted(source.glob(f"*{SUFFIX}")):
             try:
-                if file.is_file():
-                    Ballot.load(file).require_of(study, str(file))
-                    found.append(file)
+                Ballot.load(file).require_of(study, str(file))
+                found.append(file)
             except PrivsketchError:
                 continue  # of another study, or nobody's
     return list(dict.fromkeys(found))

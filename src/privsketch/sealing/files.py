@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from privsketch.errors import FileError, SignatureError
 from privsketch.formats import MAX_JSON_BYTES, canonical_json, parse_json
 from privsketch.signing.documents import VERSION, content, written
-from privsketch.signing.keys import Key
+from privsketch.signing.keys import Key, signature_within_rules
 from privsketch.signing.signature import KEY_BYTES, SIGNATURE_BYTES, is_signature, signed_message
 
 _MAGIC = {"ballot": b"\x89privsb\n", "tally": b"\x89privst\n"}
@@ -48,7 +48,7 @@ def signed_json(kind: str, content: dict[str, Any], key: Key) -> bytes:
     """The bytes of a JSON file, signed."""
     whole = {**content, "signer": key.public.identity.hex(), "signature": "0" * 128}
     body = written(kind, whole)[:-_BEHIND_BYTES]
-    signature = key.signature(body, kind).signature
+    signature = signature_within_rules(key, body, kind).signature
     return written(kind, {**whole, "signature": signature.hex()})
 
 
@@ -91,7 +91,7 @@ def packed(kind: str, header: dict[str, Any], content: bytes, key: Key) -> bytes
             key.public.identity,
         ]
     )
-    return body + key.signature(body, kind).signature
+    return body + signature_within_rules(key, body, kind).signature
 
 
 def unpacked(

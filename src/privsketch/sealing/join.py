@@ -9,7 +9,15 @@ from typing import NamedTuple
 from privsketch._typing import Integers
 from privsketch.errors import MergeError, StudyError
 from privsketch.noise.mechanism import REPLACED
-from privsketch.sealing.splitting import N_CHECKS, added, as_integers, without_checks
+from privsketch.sealing.lists import CheckedBallots, ClosedList
+from privsketch.sealing.splitting import (
+    N_CHECKS,
+    Words,
+    added,
+    as_integers,
+    check_shares,
+    without_checks,
+)
 from privsketch.sealing.study import SealedStudy
 from privsketch.sealing.tally import Tally
 from privsketch.sketching.joined import joined_sketch
@@ -85,6 +93,22 @@ def all_tallies(study: SealedStudy, tallies: Iterable[TallySource]) -> dict[int,
     return found
 
 
+def fits_checks(
+    study: SealedStudy, tally: Tally, closed: ClosedList, checked: Iterable[CheckedBallots]
+) -> bool:
+    """Whether a tally is what its teller has published of the ballots of a list, added up.
+
+    True where that is not known of all of them. Noise of tellers changes neither of these words.
+    """
+    published: dict[str, Words] = {}
+    for one in checked:
+        published.update(one.shares)
+    if not set(closed.ballots.values()) <= set(published):
+        return True
+    expected = added([published[digest][[tally.level]] for digest in closed.ballots.values()])
+    return bool((check_shares(tally.words[None], study.weights) == expected).all())
+
+
 def joined(study: SealedStudy, tallies: Iterable[TallySource]) -> Joined:
     """The integers of the total, once everything about the tallies was found right."""
     found = all_tallies(study, tallies)
@@ -99,8 +123,9 @@ def joined(study: SealedStudy, tallies: Iterable[TallySource]) -> Joined:
     values = without_checks(words, study.weights, len(first.holders))
     if values is None:
         raise MergeError(
-            "the tallies do not add up: a ballot or a tally is not what it should be; the total is "
-            "noise, and nobody can say whose fault it is"
+            "the tallies do not add up: the total is noise. A teller is wrong; privsketch verify "
+            "names one whose tally is not the sum of what it has checked (STUDY *.closed *.checked "
+            "*.tally)"
         )
     integers = as_integers(values)
     n_values = study.n_words - N_CHECKS - study.counts_records

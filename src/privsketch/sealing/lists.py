@@ -1,52 +1,92 @@
 """Which ballots count: what tellers can open, and the list that is closed.
 
-Before a list is closed, every teller says which ballots it can open, so that a bad one spoils
-nothing. The list names ballots by their digests; all tellers must tally the same one. Different
-lists would reveal nothing, but give no total either.
+Before a list is closed, every teller says which ballots it can open, and publishes its shares of
+their check words, so that a ballot of which no total could be made is left out before any key is
+used. The list names ballots by their digests; all tellers must tally the same one. Different lists
+would reveal nothing, but give no total either.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from privsketch.errors import FileError, PrivsketchError, StudyError
 from privsketch.formats import canonical_json, read_file, write_file
 from privsketch.noise.mechanism import REPLACED, is_replaced
-from privsketch.sealing.ballots import Ballot, BallotSource, each_ballot, each_source
+from privsketch.sealing.ballots import Ballot, BallotSource, ballot_checks, each_ballot, each_source
 from privsketch.sealing.files import digits, read_signed_json, signed_json
+from privsketch.sealing.splitting import (
+    N_CHECKS,
+    WORD_BYTES,
+    Words,
+    is_whole,
+    words_from_bytes,
+    words_to_bytes,
+)
 from privsketch.sealing.study import MAX_HOLDERS, SealedStudy
+from privsketch.sealing.study_keys import require_teller
+from privsketch.signing.documents import hex_bytes
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import key_fingerprint, spoken
 
 CHECKED, CLOSED = "checked-ballots", "closed-list"
+SUFFIX = ".checked"
 _FIELDS = ("study", "ballots")
 _LIST_LABEL = b"privsketch closed-list v1\0"
 
 
-@dataclass(frozen=True)
 class CheckedBallots:
-    """Which ballots a teller can open, signed with its study key.
+    """Which ballots a teller can open, and its shares of their check words; signed by it.
+
+    Over all tellers these shares add up to 0 and 1 for a ballot that is one, whatever it is of,
+    and any other is named before a key is used. `check_ballots` makes it.
+
+    Parameters
+    ----------
+    data : bytes
+        Of a .checked file; its signature must be right.
+    what : str
+        What errors call it.
 
     Attributes
     ----------
     study : str
         Digest of the study.
-    ballots : tuple of str
-        Digests of ballots, sorted.
     teller : str
         Fingerprint of the study key.
+    shares : dict of str to uint64
+        By the digest of a ballot, (n_levels, 2): shares of the second check word less the weighted
+        values, and of the word that counts ballots.
     """
 
-    study: str
-    ballots: tuple[str, ...]
-    teller: str
-    _data: bytes
-    _identity: bytes
+    def __init__(self, data: bytes, what: str = "checked ballots") -> None:
+        self._identity, found = read_signed_json(data, CHECKED, _FIELDS, what)
+        self.study, self._data = digits(found["study"], 64, what), data
+        self.teller = key_fingerprint(self._identity)
+        self.shares: dict[str, Words] = {}
+        for pair in _listed(found["ballots"], what):
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise FileError(f"{what}: unknown or missing fields")
+            words = hex_bytes(pair[1], None, what)
+            if not words or len(words) % (N_CHECKS * WORD_BYTES):
+                raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+            shares = words_from_bytes(words, len(words) // WORD_BYTES).reshape(-1, N_CHECKS)
+            self.shares[digits(pair[0], 64, what)] = shares
+        if list(self.shares) != sorted(self.shares) or len(self.shares) != len(found["ballots"]):
+            raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+
+    def __repr__(self) -> str:
+        return f"CheckedBallots({len(self.shares)} ballots, teller={self.teller!r})"
+
+    @property
+    def ballots(self) -> tuple[str, ...]:
+        """Digests of the ballots, sorted."""
+        return tuple(self.shares)
 
     def to_bytes(self) -> bytes:
         """The bytes of the file."""
@@ -55,12 +95,7 @@ class CheckedBallots:
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "checked ballots") -> CheckedBallots:
         """The same from `to_bytes`; FileError for any other bytes."""
-        signer, found = read_signed_json(data, CHECKED, _FIELDS, what)
-        names = tuple(digits(one, 64, what) for one in _listed(found["ballots"], what))
-        if list(names) != sorted(set(names)):
-            raise FileError(f"{what}: not as privsketch writes it; the file was altered")
-        study = digits(found["study"], 64, what)
-        return cls(study, names, key_fingerprint(signer), data, signer)
+        return cls(data, what)
 
     def require_of(self, study: SealedStudy, what: str = "checked ballots") -> int:
         """The number of the teller; an error unless it is one of this study."""
@@ -69,10 +104,12 @@ class CheckedBallots:
         number = study.study_key_of(self._identity)
         if number is None:
             raise StudyError(f"{what}: signed by somebody who is no teller of this study")
+        if any(len(one) != study.n_levels for one in self.shares.values()):
+            raise StudyError(f"{what}: not as many shares as ballots of this study have levels")
         return number
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, for whoever closes the list."""
+        """Write it to a file, for whoever closes the list and for all tellers."""
         write_file(path, self._data)
 
     @classmethod
@@ -81,33 +118,123 @@ class CheckedBallots:
         return cls.from_bytes(read_file(path), os.fspath(path))
 
 
+CheckedSource = CheckedBallots | str | os.PathLike[str]
+
+
 def check_ballots(
     study: SealedStudy, ballots: Iterable[BallotSource], *, key: Key
 ) -> tuple[CheckedBallots, list[str]]:
     """Which ballots a teller can open with its study key, and what is wrong with the others.
 
-    Charges: nothing. No word is added up.
+    Charges: nothing. What it says of a ballot are shares of two constants, and nothing else.
+
+    Parameters
+    ----------
+    study : SealedStudy
+        That this teller has accepted, here.
+    ballots : list of Ballot or path
+        A folder stands for all ballots in it.
+    key : Key
+        The teller's key for this study.
     """
-    _require_study_key(study, key)
+    number = require_teller(study, key)
     found: dict[bytes, dict[str, str]] = {}  # what they are called, by contents and digests
+    shares: dict[str, Words] = {}
     problems = []
     for what, source in each_source(ballots):
         try:
-            if not isinstance(source, Ballot) and not os.path.isfile(source):
-                raise FileError(f"{what}: no file")
             ballot = source if isinstance(source, Ballot) else Ballot.load(source)
             if ballot.sampler == REPLACED and not is_replaced():
                 raise StudyError(f"{what}: its noise was replaced for a test")
-            secret = hashlib.sha256(ballot.opened(study, key, what)).digest()
-            found.setdefault(secret, {})[ballot.digest] = what
+            content, holder = ballot.opened(study, key, what), ballot.require_of(study, what).key
+            found.setdefault(hashlib.sha256(content).digest(), {})[ballot.digest] = what
+            shares[ballot.digest] = ballot_checks(study, content, holder, number)
         except PrivsketchError as error:
             problems.append(str(error))
     good = [next(iter(names)) for names in found.values() if len(names) == 1]
     # A tally would refuse them, after other tellers' keys were used up.
     twins = [what for names in found.values() if len(names) > 1 for what in names.values()]
     problems += [f"{what}: it has the same secret as another ballot" for what in twins]
-    content = {"study": study.digest, "ballots": sorted(good)}
-    return CheckedBallots.from_bytes(signed_json(CHECKED, content, key)), problems
+    pairs = [[digest, words_to_bytes(shares[digest]).hex()] for digest in sorted(good)]
+    content_of = {"study": study.digest, "ballots": pairs}
+    return CheckedBallots(signed_json(CHECKED, content_of, key)), problems
+
+
+def checked_in(study: SealedStudy, folder: str | os.PathLike[str]) -> list[CheckedBallots]:
+    """What tellers of this study have checked, by the files in a folder; other files are nobody's.
+
+    Anybody may have put a file there: one that no teller of this study signed counts as none.
+    """
+    found = []
+    for file in sorted(Path(folder).glob(f"*{SUFFIX}")):
+        try:
+            one = CheckedBallots.load(file)
+            one.require_of(study, str(file))
+        except PrivsketchError:
+            continue
+        found.append(one)
+    return found
+
+
+def published_shares(
+    study: SealedStudy, checked: Iterable[CheckedSource]
+) -> dict[int, dict[str, Words]]:
+    """What tellers have published of ballots: by their number, then by a ballot's digest.
+
+    A teller may look again when more ballots have come; whoever says two things of one is wrong.
+    """
+    found: dict[int, dict[str, Words]] = {}
+    for source in checked:
+        one = source if isinstance(source, CheckedBallots) else CheckedBallots.load(source)
+        number = one.require_of(study)
+        mine = found.setdefault(number, {})
+        for digest, shares in one.shares.items():
+            if (mine.setdefault(digest, shares) != shares).any():
+                raise StudyError(
+                    f"{study.tellers[number].name!r} has published two different shares of one "
+                    "ballot, and signed both: this teller is wrong. No key was used"
+                )
+    return found
+
+
+def require_all_checked(study: SealedStudy, numbers: Container[int]) -> None:
+    """Refuse to go on before all of these tellers have checked the ballots."""
+    missing = [card.name for place, card in enumerate(study.tellers) if place not in numbers]
+    if missing:
+        raise StudyError(
+            f"not checked by {', '.join(map(repr, missing))}: all tellers say which ballots they "
+            "can open before a list is closed and tallied (privsketch verify STUDY BALLOTS --key "
+            "STUDY-KEY -o NAME.checked); a bad ballot would end the study without a total"
+        )
+
+
+class Agreed(NamedTuple):
+    """Digests of ballots that all tellers can open: those that add up, and those that do not."""
+
+    good: frozenset[str]
+    unfit: frozenset[str]
+
+
+def agreed(study: SealedStudy, checked: Iterable[CheckedSource]) -> Agreed:
+    """Which ballots all tellers can open, and whose shares of check words add up to 0 and 1.
+
+    Others are no ballots, or a teller has published something wrong of them; nobody can say which.
+    """
+    published = published_shares(study, checked)
+    require_all_checked(study, published)
+    common = set.intersection(*(set(shares) for shares in published.values()))
+    good = {
+        digest
+        for digest in common
+        if is_whole([published[place][digest] for place in range(len(study.tellers))])
+    }
+    return Agreed(frozenset(good), frozenset(common - good))
+
+
+UNFIT = (
+    "what all tellers published of it does not add up, so that this ballot or a teller is wrong, "
+    "and nobody can say which"
+)
 
 
 class ClosedList:
@@ -152,39 +279,27 @@ class ClosedList:
         ballots: Iterable[BallotSource],
         *,
         key: Key,
-        checked: Iterable[CheckedBallots] = (),
+        checked: Iterable[CheckedSource],
     ) -> ClosedList:
-        """Close the list with these ballots; those that a teller cannot open are left out.
+        """Close the list with those of these ballots that all tellers can open and that add up.
 
         Parameters
         ----------
         study : SealedStudy
         ballots : list of Ballot or path
-            A folder stands for all ballots in it.
+            A folder stands for all ballots in it; files that are anything else are left out.
         key : Key
             Of the owner, or of a teller if the study has no owner.
-        checked : list of CheckedBallots
-            What tellers can open; without any, a file that is no ballot of this study is an error.
+        checked : list of CheckedBallots or path
+            Of all tellers: `agreed` says which ballots are left out.
         """
         study.require_open()
         _require_closer(study, key.public.identity, "key")
-        wanted: set[str] | None = None
-        tellers = set()
-        for one in checked:
-            tellers.add(one.require_of(study))
-            wanted = set(one.ballots) if wanted is None else wanted & set(one.ballots)
-        if tellers and len(tellers) < len(study.tellers):
-            raise StudyError(
-                f"checked: of {len(tellers)} of {len(study.tellers)} tellers; a ballot that one of "
-                "the others cannot open would end the study without a total"
-            )
         found: dict[str, str] = {}
-        for what, ballot in each_ballot(ballots, wanted):
+        for what, ballot in each_ballot(ballots, agreed(study, checked).good):
             holder = ballot.require_of(study, what).key.fingerprint
-            other = found.setdefault(holder, ballot.digest)
-            if other != ballot.digest and wanted is None:
-                raise StudyError(f"{what}: a second ballot of a holder; leave one of the two out")
-            found[holder] = min(other, ballot.digest)  # whoever casts two has no say in which
+            # Whoever casts two has no say in which.
+            found[holder] = min(found.get(holder, ballot.digest), ballot.digest)
         _require_turnout(study, len(found))
         order = [card.key.fingerprint for card in study.holders]
         content = {
@@ -245,12 +360,6 @@ def _listed(value: Any, what: str) -> list[Any]:
     if not isinstance(value, list) or len(value) > MAX_HOLDERS:
         raise FileError(f"{what}: unknown or missing fields")
     return value
-
-
-def _require_study_key(study: SealedStudy, key: Key) -> None:
-    card = study.tellers[study.teller_of(key.public)]
-    if card.study_key != key.public:
-        raise StudyError("ballots are opened with the study key, not with the long-lived one")
 
 
 def _require_closer(study: SealedStudy, identity: bytes, what: str) -> PublicKey:

@@ -1,8 +1,9 @@
 """What may happen once, ever: written down under a name that nothing has, and found again.
 
-A teller's study key accepts one study and is used up by one list; a holder casts one ballot in a
-study. All of it is on disk before anything that depends on it leaves this machine, and what was
-written first stays, whoever tries again: another process, another list, after a crash.
+A teller's study key is born on one machine, accepts one study there and is used up by one list; a
+holder casts one ballot in a study. All of it is on disk before anything that depends on it leaves
+this machine, and what was written first stays, whoever tries again: another process, another list,
+after a crash. A machine that does not know of a key's birth knows nothing of what it has done.
 
 The folder belongs to the user, not to a key's file: a copy of a key on the same machine remembers
 what the key has done. It must not be brought back from a backup.
@@ -17,7 +18,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
-from privsketch.errors import AccessError, FileError
+from privsketch.errors import AccessError, FileError, StudyError
 from privsketch.formats import read_file, temporary_beside
 from privsketch.signing.documents import sync_folder
 
@@ -52,6 +53,25 @@ def state_folder() -> Path:
 def teller_slot(key: str, name: str) -> Path:
     """Where something about a study key is kept, by the key's fingerprint."""
     return state_folder() / "tellers" / f"{key}.{name}"
+
+
+def mark_born(key: str) -> None:
+    """Write down that a study key was made here, by its fingerprint; before anybody has it."""
+    keep_once(teller_slot(key, "born"), b"born")
+
+
+def require_born(key: str) -> None:
+    """Refuse a study key, by its fingerprint, whose life this machine has not seen from the first.
+
+    Where it was lost what a key has done, it could accept and tally a second time.
+    """
+    if kept(teller_slot(key, "born")) is None:
+        raise StudyError(
+            "the key for this study was not made on this machine by this user, or what was kept of "
+            "it is lost: nobody knows here what it has signed. Go where it was made (privsketch "
+            "enrol --teller). If that is gone, enrol again, which makes a new key, and have the "
+            "study made anew"
+        )
 
 
 def ballot_slot(study: str, holder: str) -> Path:

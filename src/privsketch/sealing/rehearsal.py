@@ -86,14 +86,14 @@ def _played(study: SealedStudy, n_ballots: int, told: Callable[[str], None]) -> 
     holders = [Key.generate(card.name) for card in study.holders]
     known = {key.name: key for key in holders}
     tellers = [known.get(card.name) or Key.generate(card.name) for card in study.tellers]
-    fresh = [Key.generate(card.name, for_study=True) for card in study.tellers]
     owner = Key.generate("owner of the rehearsal")
     cards = [
         Card.holder(design, key=key, accept_alone=float(card.accept_alone or study.alone))
         for key, card in zip(holders, study.holders, strict=True)
     ]
-    for key, one in zip(tellers, fresh, strict=True):
-        cards.append(Card.teller(design, key=key, study_key=one.public))
+    enrolled = [Card.teller(design, key=key) for key in tellers]
+    cards += [card for card, _ in enrolled]
+    fresh = [key for _, key in enrolled]
     played = SealedStudy(
         design,
         cards=cards,
@@ -116,7 +116,7 @@ def _played(study: SealedStudy, n_ballots: int, told: Callable[[str], None]) -> 
     checked = [check_ballots(played, ballots, key=one)[0] for one in fresh]
     closed = ClosedList.of(played, ballots, key=owner, checked=checked)
     told("tellers tally")
-    tallies = [tally(played, ballots, closed, key=one) for one in fresh]
+    tallies = [tally(played, ballots, closed, key=one, checked=checked) for one in fresh]
     told("tallies join")
     total = join(played, tallies)
     exact = sum(design.sum_noise.weighted(found.sums, found.n_records) for found in sums)

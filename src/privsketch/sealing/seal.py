@@ -232,10 +232,10 @@ def _own_ballot(study: SealedStudy, mailbox: Path, key: PublicKey) -> Ballot | N
     found: dict[str, Ballot] = {}
     for file in sorted(mailbox.glob(f"*{SUFFIX}")):
         try:
-            one = Ballot.load(file) if file.is_file() else None
+            one = Ballot.load(file)
         except PrivsketchError:
             continue  # whatever it is, this key has not signed it
-        if one is not None and (one.study, one.holder) == (study.digest, key.fingerprint):
+        if (one.study, one.holder) == (study.digest, key.fingerprint):
             one.require_of(study, str(file))
             found[one.digest] = one
     if len(found) > 1:

@@ -6,7 +6,9 @@ are, and so is what one unknown mask is taken off. Tellers add their shares up o
 sums add up to the sum of all words.
 
 A seed makes masks and nothing else, those of one ballot, one teller and one level each with a key
-of its own. Two words for each level are checks (`with_checks`): they find mix-ups, not malice.
+of its own. Two words for each level are checks (`with_checks`): a 1, and a public linear function
+of the values. What a teller publishes of them before the tally (`check_shares`) is its share of two
+constants, 0 and 1, so that it says nothing, and whatever does not add up to them is no ballot.
 """
 
 from __future__ import annotations
@@ -169,6 +171,23 @@ def with_checks(values: Words, weights: Words) -> Words:
     """Values (n_levels, n_values) with a word 1, which counts ballots, and their weighted sum."""
     ones = np.ones((len(values), 1), dtype=np.uint64)
     return np.concatenate([values, ones, weighted(values, weights)[:, None]], axis=1)
+
+
+def check_shares(shares: Words, weights: Words) -> Words:
+    """What a teller publishes of its shares of a ballot, (n_levels, n_words): (n_levels, 2).
+
+    Its share of the second check word less the weighted values, and of the word that counts: over
+    all tellers they add up to 0 and 1. Both are linear, and the noise of a teller, which comes
+    later, changes neither.
+    """
+    rest = shares[:, -1] - weighted(shares[:, :-N_CHECKS], weights)
+    return np.stack([rest, shares[:, -2]], axis=1)
+
+
+def is_whole(checks: Sequence[Words], modulus: int = MODULUS) -> bool:
+    """Whether what all tellers published of a ballot adds up to 0 and 1, at every level."""
+    total = added(checks, modulus)
+    return bool((total[:, 0] == 0).all() and (total[:, 1] == 1).all())
 
 
 def add_teller_noise(words: Words, noise: Words, weights: Words) -> Words:

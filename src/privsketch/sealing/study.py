@@ -32,10 +32,10 @@ from privsketch.noise.sharing.plan import Sharing, plan_sharing
 from privsketch.noise.sums import SHARING_KINDS
 from privsketch.sealing.cards import Card
 from privsketch.sealing.files import digits, read_json
-from privsketch.sealing.once import keep_once, teller_slot
+from privsketch.sealing.once import keep_once, kept, require_born, teller_slot
 from privsketch.sealing.splitting import N_CHECKS, WORD_BYTES, Words, check_weights
 from privsketch.signing.documents import alike, read_small, written
-from privsketch.signing.keys import Key, PublicKey
+from privsketch.signing.keys import Key, PublicKey, signature_within_rules
 from privsketch.signing.signature import Signature, signed_message, spoken
 
 KIND = "study"
@@ -96,8 +96,8 @@ class SealedStudy:
     >>> holders = [ps.Key.generate(f"site {i}") for i in range(5)]
     >>> cards = [ps.Card.holder(design, key=key, accept_alone=0.25) for key in holders]
     >>> for name in ("A", "B"):
-    ...     own, fresh = ps.Key.generate(name), ps.Key.generate(name, for_study=True)
-    ...     cards.append(ps.Card.teller(design, key=own, study_key=fresh.public))
+    ...     card, study_key = ps.Card.teller(design, key=ps.Key.generate(name))
+    ...     cards.append(card)
     >>> study = ps.SealedStudy(design, cards=cards, noise="holders", min_holders=4, colluding=1)
     >>> len(study.holders), len(study.tellers), round(study.alone, 2), study.accepted
     (5, 2, 0.21, ())
@@ -308,20 +308,29 @@ class SealedStudy:
         Parameters
         ----------
         key : Key
-            The teller's long-lived key. This machine must be the one that will tally.
+            The teller's long-lived key. This machine must be the one on which the teller enrolled,
+            and which will tally.
         """
-        card = self.tellers[self.teller_of(key.public)]
+        number = self.teller_of(key.public)
+        card = self.tellers[number]
         if card.key.identity != key.public.identity or card.study_key is None:
             raise StudyError("a study is accepted with the teller's long-lived key")
-        kept = keep_once(
-            teller_slot(card.study_key.fingerprint, "study"), self.digest.encode("ascii")
-        )
-        if kept != self.digest.encode("ascii"):
+        require_born(card.study_key.fingerprint)
+        slot = teller_slot(card.study_key.fingerprint, "study")
+        if kept(slot) is None and number in self._signers():
             raise StudyError(
-                "the study key of this card was used for another study, "
-                f"{spoken(kept.decode('ascii')[:32])}; a key is for one study: enrol with a new one"
+                "your signature lies beside this study, and what was kept here of it is lost, so "
+                "that nobody can know whether its key has tallied. Enrol again, which makes a new "
+                "key, and have the study made anew"
             )
-        signature = key.signature(self.to_bytes(), KIND)
+        accepted = keep_once(slot, self.digest.encode("ascii"))
+        if accepted != self.digest.encode("ascii"):
+            other = spoken(accepted.decode("ascii")[:32])
+            raise StudyError(
+                f"the study key of this card was used for another study, {other}; a key is for one "
+                "study: enrol with a new one"
+            )
+        signature = signature_within_rules(key, self.to_bytes(), KIND)
         self.add_signature(signature)
         return signature
 

@@ -1,15 +1,16 @@
 """`tally`: a teller adds up what it cannot read; once for a study key, ever.
 
-A teller checks everything itself. The list is written down before any word is computed, and the
-tally before it is handed out: a repeat gives the stored bytes, another list is refused, and a
-process that is killed in between can go on with the same list only.
+A teller checks everything itself, that the check words of every ballot add up over all tellers
+too. The list is written down before any word is computed, and the tally before it is handed out: a
+repeat gives the stored bytes, another list is refused, and a process that is killed in between can
+go on with the same list only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,14 @@ from privsketch.sealing.ballots import (
     samplers_of,
 )
 from privsketch.sealing.files import digits, packed, unpacked, whole
-from privsketch.sealing.lists import ClosedList
+from privsketch.sealing.lists import (
+    UNFIT,
+    CheckedSource,
+    ClosedList,
+    checked_in,
+    published_shares,
+    require_all_checked,
+)
 from privsketch.sealing.once import keep_once, kept, teller_slot
 from privsketch.sealing.splitting import (
     N_CHECKS,
@@ -36,15 +44,17 @@ from privsketch.sealing.splitting import (
     Words,
     add_teller_noise,
     as_words,
+    check_shares,
+    is_whole,
     words_from_bytes,
     words_to_bytes,
 )
 from privsketch.sealing.study import MAX_HOLDERS, SealedStudy
+from privsketch.sealing.study_keys import VOID, require_teller
 from privsketch.signing.keys import Key
 from privsketch.signing.signature import key_fingerprint, spoken
 
 _FIELDS = ("study", "teller", "list", "level", "holders", "sampler")
-_VOID = b"void"
 SUFFIX = ".tally"
 _MAX_LEVELS = 2**16
 
@@ -112,6 +122,10 @@ class Tally:
             raise StudyError(f"{what}: not as long as tallies of this study are")
         return number
 
+    def is_signed_in(self, study: SealedStudy) -> bool:
+        """Whether a teller of this study has signed it as one of it, whatever else is wrong."""
+        return self.study == study.digest and study.study_key_of(self._identity) is not None
+
     def describe(self) -> str:
         """The tally in plain words."""
         return "\n".join(
@@ -147,12 +161,14 @@ def tally(
     closed_list: ClosedList | str | os.PathLike[str],
     *,
     key: Key,
+    checked: Iterable[CheckedSource] | None = None,
     mailbox: str | os.PathLike[str] | None = None,
 ) -> Tally:
     """Add up one teller's shares of the ballots that count; once for a study key, ever.
 
     Charges: nothing by itself. A repeat with the same list gives the same bytes, and any other list
-    is refused, on this machine and under this user: study keys stay on it, and out of backups.
+    is refused, on this machine and under this user: study keys stay on it, and out of backups. A
+    ballot whose check words do not add up over all tellers is named before the key is used.
 
     Parameters
     ----------
@@ -163,8 +179,10 @@ def tally(
     closed_list : ClosedList or path
     key : Key
         The teller's key for this study.
+    checked : list of CheckedBallots or path, optional
+        What all other tellers have published of the ballots; what lies in the mailbox if left out.
     mailbox : path, optional
-        A folder of tallies: one of this key is looked for there before anything is done.
+        A folder: a tally of this key is looked for there before anything is done.
 
     Returns
     -------
@@ -173,7 +191,7 @@ def tally(
     chosen = closed_list if isinstance(closed_list, ClosedList) else ClosedList.load(closed_list)
     is_one = isinstance(ballots, str | os.PathLike | Ballot)
     sources: list[BallotSource] = [ballots] if is_one else list(ballots)  # type: ignore[list-item,arg-type]
-    number = _require_accepted(study, key)
+    number = require_teller(study, key)
     chosen.require_of(study)
     use, done = (teller_slot(key.fingerprint, name) for name in ("use", "tally"))
     _require_unused(kept(use), chosen)
@@ -187,7 +205,9 @@ def tally(
         return Tally.from_bytes(stored)
     if not study.is_over():
         raise StudyError(f"ballots are cast until {study.last_day}; tally on a later day (UTC)")
-    sampler = _open_all(study, sources, chosen, key)
+    if checked is None:
+        checked = [] if mailbox is None else checked_in(study, mailbox)
+    sampler = _open_all(study, sources, chosen, key, published_shares(study, checked))
     _require_unused(keep_once(use, _use_of(chosen)), chosen)
     words = _summed(study, sources, chosen, key, number)
     if study.noise == "tellers":
@@ -210,63 +230,15 @@ def tally(
     return Tally.from_bytes(keep_once(done, packed("tally", header, words_to_bytes(words), key)))
 
 
-def mark_void(key: str) -> None:
-    """Use a study key up, by its fingerprint, without a tally; an error if there may be one."""
-    if keep_once(teller_slot(key, "use"), _VOID) != _VOID:
-        raise StudyError("this study key has tallied, or was about to; the study is not void")
-
-
-def is_marked_void(key: str) -> bool:
-    """Whether a study key was given up on this machine."""
-    return kept(teller_slot(key, "use")) == _VOID
-
-
-def use_up(key: str) -> None:
-    """Leave a study key without a use, by its fingerprint; what it was used for stays known."""
-    keep_once(teller_slot(key, "use"), _VOID)
-
-
-def mark_destroyed(key: str) -> None:
-    """Write down that the file of a study key was destroyed here."""
-    keep_once(teller_slot(key, "destroyed"), b"destroyed")
-
-
-def is_destroyed(key: str) -> bool:
-    """Whether the file of a study key was destroyed on this machine."""
-    return kept(teller_slot(key, "destroyed")) is not None
-
-
 def _use_of(chosen: ClosedList) -> bytes:
     return b"list " + chosen.digest.encode("ascii")
-
-
-def _require_accepted(study: SealedStudy, key: Key) -> int:
-    """The number of the teller, which has accepted this study with this key, on this machine."""
-    number = study.teller_of(key.public)
-    if study.tellers[number].study_key != key.public:
-        raise StudyError("ballots are opened with the study key, not with the long-lived one")
-    study.require_open()
-    require_accepted(study, key.fingerprint)
-    return number
-
-
-def require_accepted(study: SealedStudy, study_key: str) -> None:
-    """Refuse a study key, by its fingerprint, that has not accepted this study on this machine."""
-    accepted = kept(teller_slot(study_key, "study"))
-    if accepted is None:
-        raise StudyError(
-            "this study was not accepted on this machine, by this user, so that nobody can know "
-            "here whether its key has tallied before; go where it was accepted"
-        )
-    if accepted != study.digest.encode("ascii"):
-        raise StudyError("this study key was accepted for another study")
 
 
 def _require_unused(use: bytes | None, chosen: ClosedList) -> None:
     """Refuse a key that was used for anything but this list."""
     if use is None or use == _use_of(chosen):
         return
-    if use == _VOID:
+    if use == VOID:
         raise StudyError("this study key was given up: the study is void")
     raise StudyError(
         "this study key has tallied another list, or was about to: a key tallies once, ever. Two "
@@ -274,21 +246,46 @@ def _require_unused(use: bytes | None, chosen: ClosedList) -> None:
     )
 
 
-def _open_all(study: SealedStudy, sources: list[BallotSource], chosen: ClosedList, key: Key) -> str:
+def _open_all(
+    study: SealedStudy,
+    sources: list[BallotSource],
+    chosen: ClosedList,
+    key: Key,
+    published: dict[int, dict[str, Words]],
+) -> str:
     """Refuse a list that cannot be tallied, before the key is used up by it; who drew its noise."""
     waiting, samplers = dict(chosen.ballots), [OWN]
+    number, level = study.teller_of(key.public), study.sharing.level_of(len(chosen.ballots))
+    require_all_checked(study, {number, *published})
+    others = [shares for place, shares in published.items() if place != number]
     seen: set[bytes] = set()
+    unfit: list[str] = []
     for what, ballot in each_ballot(sources, frozenset(waiting.values())):
         if waiting.get(ballot.holder) != ballot.digest:
             continue
-        content = ballot.opened(study, key, what)
+        content, holder = ballot.opened(study, key, what), ballot.require_of(study, what)
         # Equal contents of two ballots: somebody's generator repeats itself, or a mask is used
         # twice. Its difference to another ballot would show.
         if hashlib.sha256(content).digest() in seen:
             raise StudyError(f"{what}: it has the same secret as another ballot; it is not tallied")
         seen.add(hashlib.sha256(content).digest())
+        if not all(ballot.digest in shares for shares in others):
+            raise StudyError(
+                f"{what}: not all other tellers have said that they can open it; wait for what "
+                "they have checked, or close a list without it"
+            )
+        # What this teller adds up is its own; what it published of that need not be looked at.
+        own = level_share(study, content, holder.key, number, level)
+        checks = [check_shares(own[None], study.weights)]
+        if not is_whole(checks + [shares[ballot.digest][[level]] for shares in others]):
+            unfit.append(holder.name)
         samplers.append(ballot.sampler)
         del waiting[ballot.holder]
+    if unfit:
+        raise StudyError(
+            f"the ballot of {', '.join(map(repr, unfit))}: {UNFIT}. No key was used; close the "
+            "list again without it (privsketch close leaves it out)"
+        )
     if waiting:
         raise StudyError(
             f"{len(waiting)} ballots of the list are missing, or are not those of the list"
@@ -315,13 +312,18 @@ def _summed(
     return total
 
 
+def tallies_in(folder: Path) -> Iterator[tuple[Path, Tally]]:
+    """Tallies that lie in a folder, each signed by the key that it names; other files are none."""
+    for file in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            yield file, Tally.load(file)
+        except PrivsketchError:
+            continue
+
+
 def _own_tally(study: SealedStudy, mailbox: Path, key: Key, chosen: ClosedList) -> bytes | None:
     """The tally of this key that lies in the mailbox; an error if it is of another list."""
-    for file in sorted(mailbox.glob(f"*{SUFFIX}")):
-        try:
-            found = Tally.load(file)
-        except PrivsketchError:
-            continue  # whatever it is, this key has not signed it
+    for file, found in tallies_in(mailbox):
         if found.teller != key.fingerprint:
             continue
         if found.study != study.digest or found.closed_list != chosen.digest:

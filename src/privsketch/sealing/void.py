@@ -1,26 +1,39 @@
 """The end of a study without a total: tellers published nothing, and have given their keys up.
 
-Without the share of one honest teller all other shares are uniform. So one teller whom a holder
-trusts is enough for that holder; and all tellers together are enough for everybody.
+Without the share of one honest teller all other shares are uniform. So the word of all tellers is
+enough, one of whom is honest, and that of one whom a holder names. It is not enough that a teller
+is pinned: all but one may cheat, and a lie would have a ledger forget what was spent. What a ballot
+costs alone is there for tellers who all cheat, and is taken back by the word of a teller that the
+holder names, and by nothing else.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
 
-from privsketch.errors import FileError, ParameterError, StudyError
-from privsketch.formats import read_file, write_file
+from privsketch.errors import AccessError, FileError, ParameterError, PrivsketchError, StudyError
+from privsketch.formats import SKETCH_MAGIC, beginning_of, read_file, write_file
 from privsketch.ledger.entry import LedgerName, named
-from privsketch.receipt import Receipt
-from privsketch.sealing.files import digits, read_signed_json, signed_json
-from privsketch.sealing.seal import Trusted, entries_of_ballot
+from privsketch.sealing.files import digits, kind_of_bytes, read_signed_json, signed_json
+from privsketch.sealing.join import TallySource, all_tallies
+from privsketch.sealing.seal import entries_of_ballot
 from privsketch.sealing.study import SealedStudy
-from privsketch.sealing.tally import is_marked_void, mark_destroyed, mark_void, require_accepted
-from privsketch.signing.keys import Key, destroy_key, fingerprint_of_file
+from privsketch.sealing.study_keys import (
+    is_marked_void,
+    mark_destroyed,
+    mark_void,
+    require_accepted,
+)
+from privsketch.sealing.tally import Tally, tallies_in
+from privsketch.signing.keys import Key, PublicKey, destroy_key, fingerprint_of_file
 from privsketch.signing.signature import key_fingerprint, spoken
-from privsketch.signing.trusted import found_key, pinned_keys
+from privsketch.signing.trusted import found_key
+from privsketch.sketching.sketch import Sketch
 
 KIND = "void-study"
 _FIELDS = ("study", "study_key", "statement")
@@ -82,19 +95,27 @@ class VoidStudy:
 
 
 def void_study(
-    study: SealedStudy, *, key: Key, study_key_file: str | os.PathLike[str] | None
+    study: SealedStudy,
+    *,
+    key: Key,
+    study_key_file: str | os.PathLike[str] | None,
+    mailbox: str | os.PathLike[str] | None = None,
 ) -> VoidStudy:
     """Give a study key up, destroy its file, and say so; refused if it may have tallied.
 
-    Where the study was accepted: elsewhere nobody knows whether the key has tallied.
-    `study_key_file` is None only where there never was a file. Whoever was interrupted may say it
-    again, without the file.
+    Where the key was born and the study accepted: elsewhere nobody knows whether the key has
+    tallied; and where no tally of it lies in the `mailbox`. `study_key_file` is None only where
+    there never was a file. Whoever was interrupted may say it again, without the file.
     """
     card = study.tellers[study.teller_of(key.public)]
     if card.key.identity != key.public.identity or card.study_key is None:
         raise StudyError("a study is given up with the teller's long-lived key")
     fingerprint = card.study_key.fingerprint
     require_accepted(study, fingerprint)
+    if mailbox is not None:
+        own = [file for file, one in tallies_in(Path(mailbox)) if one.teller == fingerprint]
+        if own:
+            raise StudyError(f"{own[0]}: a tally of this study key; the study is not void")
     is_gone = study_key_file is None or (
         is_marked_void(fingerprint) and not os.path.lexists(study_key_file)
     )
@@ -118,13 +139,12 @@ def _require_file_of(study_key_file: str | os.PathLike[str], fingerprint: str) -
         raise ParameterError(f"{study_key_file}: not the study key of this teller; it stays")
 
 
-def is_void(study: SealedStudy, voids: Iterable[VoidStudy], trusted: Trusted | None = None) -> bool:
-    """Whether a holder may take its costs back: one trusted teller says so, or all of them."""
-    said = {void.require_of(study) for void in voids}
-    keys = pinned_keys() if trusted is None else [found_key(item) for item in trusted]
-    known = {key.identity for key in keys}
-    is_trusted = any(study.tellers[number].key.identity in known for number in said)
-    return is_trusted or len(said) == len(study.tellers)
+class Settled(NamedTuple):
+    """How the entries of a ballot were ended: how many, and what they count from now on."""
+
+    n_entries: int
+    is_free: bool
+    is_alone_free: bool
 
 
 def settle(
@@ -132,27 +152,132 @@ def settle(
     holder: str,
     *,
     ledger: LedgerName,
-    receipt: Receipt | None = None,
+    total: Sketch | None = None,
     voids: Iterable[VoidStudy] = (),
-    trusted: Trusted | None = None,
-) -> int:
-    """End the entries of a holder's ballot in a ledger: with the receipt of the total, or void.
+    tallies: Iterable[TallySource] = (),
+    trusted: PublicKey | str | os.PathLike[str] | None = None,
+    mailbox: str | os.PathLike[str] | None = None,
+) -> Settled:
+    """End the entries of a holder's ballot in a ledger, which count as reserved until then.
 
-    How many entries were ended; each counts as reserved until then.
+    Parameters
+    ----------
+    study : SealedStudy
+    holder : str
+        The name on the roster.
+    ledger : (path, name)
+    total : Sketch, optional
+        The total, which has the holder's ballot: its receipt is added.
+    voids : list of VoidStudy
+        The study is void, by the words of all tellers, or of the one that is `trusted`: the
+        ballot costs nothing.
+    tallies : list of Tally or path
+        Of all tellers, over a list without this ballot: it costs nothing but "alone".
+    trusted : PublicKey, path or name, optional
+        With voids: the one teller whose word the holder takes; then "alone" is taken back as well.
+        It is named at this call, and has no default: pinned keys serve other purposes.
+    mailbox : path, optional
+        With voids: the folder of the study, in which no tally and no total of it may lie.
     """
     found = named(ledger)
+    given, counted = list(voids), list(tallies)
+    is_free, is_alone_free = False, False
+    if total is not None:
+        _require_in(study, holder, total)
+    elif counted:
+        _require_left_out(study, holder, counted)
+        is_free = True
+    else:
+        is_alone_free = _require_void(study, given, trusted)
+        if mailbox is None:
+            raise ParameterError("mailbox", None, "expected the folder of the study", _LOOK)
+        _require_nothing_published(study, Path(mailbox))
+        is_free = True
     if found is None:
-        return 0
-    given = list(voids)
-    if receipt is None and not is_void(study, given, trusted):
-        raise StudyError(
-            "a study is void for a holder when a teller that it trusts says so, or all of them do"
-        )
+        return Settled(0, is_free, is_alone_free)
     book, _ = found
     waiting = entries_of_ballot(study, holder, ledger, "reserved")
     for entry in waiting:
-        if receipt is None:
+        if is_alone_free:
             book.commit(entry.id, void=True)
-        else:
-            book.commit(entry.id, receipt=receipt.to_json())
-    return len(waiting)
+        elif is_free:
+            nothing = Fraction(0)
+            free = replace(entry.cost, epsilon=nothing, delta=nothing, rho=nothing)
+            book.commit(entry.id, cost=free)  # "alone" stays
+        elif total is not None:
+            book.commit(entry.id, receipt=total.receipt.to_json())
+    return Settled(len(waiting), is_free, is_alone_free)
+
+
+_LOOK = "a study of which a tally or a total was published is not void"
+
+
+def _require_in(study: SealedStudy, holder: str, total: Sketch) -> None:
+    """Refuse what is not the total of this study, or one without this holder's ballot."""
+    if not any(one.study == study.fingerprint for one in total.shared):
+        raise StudyError("this is not the total of this study")
+    if holder not in total.sources:
+        raise StudyError(
+            f"the total has no ballot of {holder!r}: it was left out. It costs nothing but alone, "
+            "once, if the tallies of all tellers say so (privsketch study settle --tally)"
+        )
+
+
+def _require_left_out(study: SealedStudy, holder: str, tallies: list[TallySource]) -> None:
+    """Refuse unless all tellers have used their keys, and none of them for this holder's ballot.
+
+    One of them is honest and tallies once, ever: its share of this ballot is in nothing.
+    """
+    places = [place for place, card in enumerate(study.holders) if card.name == holder]
+    if not places:
+        raise StudyError(f"{holder!r} is not on the roster of this study")
+    for number, one in all_tallies(study, tallies).items():
+        if places[0] in one.holders:
+            raise StudyError(
+                f"{study.tellers[number].name!r} has tallied the ballot of {holder!r}: its cost "
+                "stays; settle it by the total (privsketch study settle --total)"
+            )
+
+
+def _require_void(
+    study: SealedStudy,
+    voids: list[VoidStudy],
+    trusted: PublicKey | str | os.PathLike[str] | None,
+) -> bool:
+    """Whether the teller that a holder names says so; an error unless it does or all tellers do."""
+    said = {void.require_of(study) for void in voids}
+    missing = [card.name for place, card in enumerate(study.tellers) if place not in said]
+    if trusted is not None:
+        key = found_key(trusted)
+        if study.teller_of(key) not in said:
+            raise StudyError(f"{key.name!r}, whose word you take, does not say that it is void")
+        return True
+    if missing:
+        raise StudyError(
+            f"{', '.join(map(repr, missing))} did not say that the study is void, and all but "
+            "one teller may cheat: give the words of all, or name one whose word you take "
+            "(privsketch study settle --trust); that you have pinned a teller is not enough"
+        )
+    return False
+
+
+def _require_nothing_published(study: SealedStudy, mailbox: Path) -> None:
+    """Refuse where a tally or a total of this study lies, under whatever name."""
+    if not mailbox.is_dir():
+        raise AccessError(f"{mailbox}: no folder, so that no tally can be looked for")
+    for file in sorted(mailbox.iterdir()):
+        start, what = beginning_of(file, len(SKETCH_MAGIC)), ""
+        try:
+            if kind_of_bytes(start) == "tally":
+                one = Tally.load(file)
+                what = "a tally" if one.is_signed_in(study) else ""
+            elif start == SKETCH_MAGIC:
+                shared = Sketch.load(file).shared
+                what = "a total" if any(one.study == study.fingerprint for one in shared) else ""
+        except PrivsketchError:
+            continue  # whatever it is, it tells nothing
+        if what:
+            raise StudyError(
+                f"{file}: {what} of this study, which is not void then, whoever says so; the cost "
+                "stays. Settle it by the total (privsketch study settle --total)"
+            )

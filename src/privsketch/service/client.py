@@ -324,7 +324,11 @@ def _put_aside(folder: Path, chain: Iterable[Event]) -> None:
         return
     endings = ("*.card", "*.checked", "sketches/*.sketch")
     for file in [file for ending in endings for file in sorted(folder.glob(ending))]:
-        if hashlib.sha256(read_file(file)).hexdigest() in aside:
+        try:
+            digest = hashlib.sha256(read_file(file)).hexdigest()
+        except FileError:  # a folder, a pipe: nothing that was pulled
+            continue
+        if digest in aside:
             for one in (file, file.with_name(f"{file.name}.sig")):
                 try:
                     (folder / _ASIDE).mkdir(exist_ok=True)

@@ -23,8 +23,8 @@ from privsketch.noise.mechanism import REPLACED
 from privsketch.sealing.ballots import Ballot, shape_of
 from privsketch.sealing.cards import Card
 from privsketch.sealing.files import kind_of_bytes, signer_of_json
-from privsketch.sealing.lists import CHECKED, CLOSED, CheckedBallots, ClosedList
-from privsketch.sealing.splitting import WORD_BYTES, content_bytes
+from privsketch.sealing.lists import CHECKED, CLOSED, CheckedBallots, ClosedList, agreed
+from privsketch.sealing.splitting import N_CHECKS, WORD_BYTES, content_bytes
 from privsketch.sealing.study import SealedStudy
 from privsketch.sealing.tally import Tally
 from privsketch.service.members import Member
@@ -43,7 +43,7 @@ _KINDS = {
     "void-study": "void",  # sealing/void, which is slow to import and rarely needed
 }
 KINDS = (*_KINDS.values(), "ballot", "tally")
-DECISIVE = ("study", "accept", "closed")  # whose bytes say how far a study is
+DECISIVE = ("study", "accept", "checked", "closed")  # whose bytes say how far a study is
 _FORMAT = re.compile(rb'\{\n  "format": "privsketch-([a-z-]{1,40})",\n', re.ASCII)
 _TURNS = {
     "enrolling": ("card", "study"),
@@ -157,7 +157,8 @@ def max_bytes(study: Study, kept: Sequence[Kept], roles: Collection[str]) -> int
     places = range(len(sealed.tellers))
     shares = [content_bytes(shape_of(sealed), is_last=n == places[-1]) for n in places]
     ballot = sum(OVERHEAD + share for share in shares)
-    return max(ballot, _LINE * len(sealed.holders)) + _SMALL
+    checks = 2 * N_CHECKS * WORD_BYTES * sealed.n_levels  # in hex digits
+    return max(ballot, (_LINE + checks) * len(sealed.holders)) + _SMALL
 
 
 def kind_of(data: bytes) -> str:
@@ -242,6 +243,12 @@ def _check_closed(study: Study, kept: Sequence[Kept], member: Member, data: byte
     there = {one.digest for one in kept if one.kind == "ballot"}
     if not set(found.ballots.values()) <= there:
         raise StudyError("closed list: it names ballots that are not in this mailbox")
+    # Tellers would refuse it, and there is one list: afterwards it is too late for another.
+    checked = [CheckedBallots(one) for one in _content(kept, "checked")]
+    if not set(found.ballots.values()) <= agreed(sealed, checked).good:
+        raise StudyError(
+            "closed list: it names ballots that a teller cannot open, or that do not add up"
+        )
     signer = key_fingerprint(signer_of_json(data, CLOSED, "closed list"))
     people = [*sealed.tellers] if sealed.owner is None else []
     names = {card.key.fingerprint: card.name for card in people}

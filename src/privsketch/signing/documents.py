@@ -13,10 +13,10 @@ import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from privsketch.errors import AccessError, FileError, ParameterError
-from privsketch.formats import parse_json, require_fields
+from privsketch.formats import parse_json, plain_file, require_fields
 
 VERSION = 1
 MAX_BYTES = 64 * 2**10  # of such a file; keys for sealing take a few thousand
@@ -112,31 +112,23 @@ def fingerprint_digits(text: str) -> str:
 def read_small(path: str | os.PathLike[str], *, secret: bool = False) -> bytes:
     """All bytes of a small plain file; a secret one must be its owner's alone."""
     what = os.fspath(path)
-    try:
-        # Opening a pipe would wait for somebody to write.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    except (OSError, ValueError) as error:
-        raise AccessError(
-            f"{what}: {getattr(error, 'strerror', None) or 'cannot be read'}"
-        ) from None
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise AccessError(f"{what}: not a plain file")
-        if secret and os.name == "posix" and found.st_mode & 0o077:
-            raise FileError(
-                f"{what}: others than its owner may read it, and should not; chmod 600 {what}, and "
-                "think about a new key if it lay there for long"
-            )
-        with open(handle, "rb", closefd=False) as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise AccessError(f"{what}: {error.strerror or 'cannot be read'}") from None
-    finally:
-        os.close(handle)
+    with plain_file(path) as stream:
+        if secret:
+            require_own(stream, what, "think about a new key if it lay there for long")
+        data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise FileError(f"{what}: larger than any file of keys or signatures")
     return data
+
+
+def require_own(stream: BinaryIO, what: str, advice: str) -> None:
+    """Refuse a file, as it was opened, that others than its owner may read or write."""
+    mode = os.fstat(stream.fileno()).st_mode
+    if os.name == "posix" and not stat.S_ISCHR(mode) and mode & 0o077:  # a terminal is no file
+        raise FileError(
+            f"{what}: others than its owner may read it, and should not; chmod 600 {what}, and "
+            f"{advice}"
+        )
 
 
 def write_new(path: str | os.PathLike[str], data: bytes) -> None:

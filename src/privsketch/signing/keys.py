@@ -34,6 +34,7 @@ from privsketch.signing.lock import new_lock, require_lock, require_passphrase, 
 from privsketch.signing.signature import (
     KEY_BYTES,
     OWN_KINDS,
+    SEALED_KINDS,
     SIGNATURE_BYTES,
     Signature,
     is_signature,
@@ -278,11 +279,17 @@ class Key:
         return target
 
     def signature(self, data: bytes, kind: str) -> Signature:
-        """The signature of the bytes of a file of that kind."""
-        if kind in OWN_KINDS:  # names and further keys are bound by signatures of these kinds
-            raise ParameterError("kind", kind, "files of keys and signatures are not signed")
-        signed = sign_message(self._secrets[_IDENTITY], signed_message(kind, data))
-        return Signature(kind, self.name, self._public.identity, signed)
+        """The signature of the bytes of a file of that kind.
+
+        Files of sealed studies are signed by what makes them, such as `SealedStudy.accept`: some
+        may be signed once, ever.
+        """
+        if kind in SEALED_KINDS:
+            raise ParameterError(
+                "kind", kind, "files of sealed studies are signed by what makes them, which keeps "
+                "the rules", "a study is accepted by SealedStudy.accept (privsketch accept)",
+            )  # fmt: skip
+        return signature_within_rules(self, data, kind)
 
     def save(self, path: str | os.PathLike[str], *, passphrase: str | None) -> None:
         """Write the key to a new file that only its owner may read, under a passphrase.
@@ -329,6 +336,14 @@ class Key:
         return cls.from_bytes(
             read_small(path, secret=True), passphrase=passphrase, what=os.fspath(path)
         )
+
+
+def signature_within_rules(key: Key, data: bytes, kind: str) -> Signature:
+    """The signature of a file by code that keeps the rules of its kind: see `sealing`."""
+    if kind in OWN_KINDS:  # names and further keys are bound by signatures of these kinds
+        raise ParameterError("kind", kind, "files of keys and signatures are not signed")
+    signed = sign_message(key._secrets[_IDENTITY], signed_message(kind, data))
+    return Signature(kind, key.name, key.public.identity, signed)
 
 
 def is_locked(path: str | os.PathLike[str]) -> bool:

@@ -252,6 +252,8 @@ def expanded(path: str | os.PathLike[str]) -> list[Path]:
         found = [each for each in found if _is_data(each)]
     if not found:
         raise TableError(f"{path}: no file matches this pattern")
+    for each in found:
+        _require_plain(each)
     return [file for each in found for file in expanded(each)]
 
 
@@ -288,6 +290,7 @@ def _in_folder(folder: Path) -> list[Path]:
                     "one, if that column is not needed"
                 )
             raise TableError(f"{folder}: a folder in it, {each.name}; name its folders one by one")
+        _require_plain(each)
     if not inside:
         raise TableError(f"{folder}: no data file in this folder")
     first = inside[0]
@@ -298,6 +301,12 @@ def _in_folder(folder: Path) -> list[Path]:
                 "are meant, for instance with a pattern like *.parquet"
             )
     return inside
+
+
+def _require_plain(path: Path) -> None:
+    """Refuse what was found in a folder, and is no file: reading a pipe waits for a writer."""
+    if path.exists() and not path.is_dir() and not path.is_file():
+        raise RecordError(f"{path}: a pipe or a device among the files; take it out")
 
 
 def _is_data(path: Path) -> bool:

@@ -199,11 +199,9 @@ def verify(
 
 def _is_study(file: Path) -> bool:
     """Whether a file begins as studies do."""
-    try:
-        with file.open("rb") as stream:
-            return b'"privsketch-study"' in stream.read(64)
-    except OSError:
-        return False
+    from privsketch.formats import beginning_of
+
+    return b'"privsketch-study"' in beginning_of(file, 64)
 
 
 @click.command()

@@ -76,7 +76,8 @@ def sign_result(signer: Key | None, output: Path, data: bytes, kind: str) -> lis
 
 def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False) -> str:
     """The passphrase of a key: from a file, or asked for on a terminal, twice for a new one."""
-    from privsketch.errors import AccessError
+    from privsketch.errors import AccessError, FileError
+    from privsketch.signing.documents import require_own
 
     if file is not None:
         try:
@@ -86,12 +87,13 @@ def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False)
             if is_standard(file):
                 data = sys.stdin.buffer.readline(_MAX_LINE + 1)
             else:
-                with file.open("rb") as stream:
+                with file.open("rb") as stream:  # pipes too: <(pass show site-1)
+                    require_own(stream, str(file), "change the passphrase if it lay there for long")
                     data = stream.readline(_MAX_LINE + 1)
             if len(data) > _MAX_LINE:  # cut, it would be another one
                 raise AccessError(f"{file}: its first line has more than {_MAX_LINE} bytes")
             line = data.decode("utf-8-sig")
-        except AccessError:
+        except FileError:
             raise
         except OSError as error:
             raise AccessError(f"{file}: {error.strerror or 'cannot be read'}") from None

@@ -22,6 +22,7 @@ from privsketch.cli.output import (
 )
 from privsketch.cli.shell.answer import JSON, answer, say, wants_json
 from privsketch.cli.shell.group import Group
+from privsketch.cli.spending import shown_warnings
 
 if TYPE_CHECKING:
     from privsketch.ledger.book import Ledger
@@ -116,9 +117,7 @@ def add(
     privsketch ledger add budget.ledger visits --epsilon 3 --delta 1e-6
     privsketch ledger add budget.ledger stays --epsilon 1 --delta 0 --person id
     """
-    from privsketch.ledger.book import Ledger
-
-    book = Ledger(file)
+    book = _opened(file)
     book.add(
         name,
         epsilon=epsilon,
@@ -153,12 +152,10 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
     privsketch ledger show budget.ledger
     privsketch ledger show budget.ledger visits --entries
     """
-    from privsketch.ledger.book import Ledger
-
     if report is not None:
         require_file(report, "a report is a page of its own")
         require_free(report, force, "it would be replaced")
-    book = Ledger(file)
+    book = _opened(file)
     chosen, listed = _chosen(book, name)
     if report is not None:
         from privsketch.formats import write_file
@@ -171,6 +168,7 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
             written=[] if report is None else [report],
             ledger=file,
             accounting=book.accounting,
+            head=book.head,
             data_sets=[_facts(found, listed) for found in chosen],
             entries=[entry.to_json() for entry in listed] if entries else None,
         )
@@ -186,45 +184,53 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
         rows = [_entry_line(entry, data_set) for entry in mine]
         for row in rows if entries else ():
             say(row)
+    say(f"\nhead        {book.head}")
+    say("            keep it elsewhere: it shows a missing line (ledger check --head)")
     if report is not None:
         say_written(report)
 
 
 @ledger.command()
 @click.argument("file", type=PATH)
+@click.option(
+    "--head",
+    metavar="HASH",
+    help="The head that this ledger had once: it must be that of a line still.",
+)
 @JSON
-def check(file: Path) -> None:
+def check(file: Path, head: str | None) -> None:
     """Check that a ledger is whole.
 
     The file, every line's hash, every sum, every limit; exit code 5 if anything is wrong. The
-    head is the last line's hash: written down elsewhere, it shows later that no line before it was
-    changed.
+    head is the last line's hash, which `check` and `show` print. Write it down elsewhere: with
+    --head it shows later that no line before it was changed or taken off, as in an older copy.
 
     \b
     privsketch ledger check budget.ledger
+    privsketch ledger check budget.ledger --head HASH
     """
     from privsketch.errors import AccessError, FileError
-    from privsketch.ledger.book import Ledger
 
-    head: str | None = None
+    last: str | None = None
     n_lines = 0
     try:
-        book = Ledger(file)
-        problems = book.check()
+        book = _opened(file)
+        problems = book.check(head=head)
         if not problems:
             exported = book.export()
-            head, n_lines = exported["head"], exported["n_lines"]
+            last, n_lines = exported["head"], exported["n_lines"]
     except AccessError:  # it could not be looked at: nothing is known of it
         raise
     except FileError as error:
         problems = [str(error)]
-    answer(ledger=file, is_whole=not problems, problems=problems, head=head, n_lines=n_lines)
+    answer(ledger=file, is_whole=not problems, problems=problems, head=last, n_lines=n_lines)
     for text in problems:
         say(f"problem     {text}")
     if problems:
         raise FileError(f"{file}: not a whole ledger; do not use it, and bring back a copy")
-    say(f"whole       {n_lines} lines, all hashes, sums and limits hold")
-    say(f"head        {head}")
+    kept = "" if head is None else "; the head that was kept is that of a line"
+    say(f"whole       {n_lines} lines, all hashes, sums and limits hold{kept}")
+    say(f"head        {last}")
 
 
 @ledger.command()
@@ -247,11 +253,10 @@ def export(file: Path, output: Path | None, force: bool) -> None:
     privsketch ledger export budget.ledger -o budget.json
     """
     from privsketch.formats import write_file
-    from privsketch.ledger.book import Ledger
 
     if output is not None:
         require_free(output, force, "it would be replaced")
-    content = Ledger(file).export()
+    content = _opened(file).export()
     target = STANDARD_OUTPUT if output is None else output
     if output is not None or not wants_json():
         text = json.dumps(content, indent=2) + "\n"
@@ -262,6 +267,14 @@ def export(file: Path, output: Path | None, force: bool) -> None:
         return
     say_written(output)
     answer(written=[output], ledger=file, export=None)
+
+
+def _opened(file: Path) -> Ledger:
+    """A ledger; its holder is told where others may read it."""
+    from privsketch.ledger.book import Ledger
+
+    with shown_warnings():
+        return Ledger(file)
 
 
 def _chosen(book: Ledger, name: str | None) -> tuple[list[DataSet], list[Entry]]:

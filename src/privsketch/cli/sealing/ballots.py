@@ -16,12 +16,13 @@ from privsketch.cli.options import (
     ledger_options,
     table_options,
 )
-from privsketch.cli.output import require_apart, require_free, required_output, say_written
+from privsketch.cli.output import caution, require_apart, require_free, required_output, say_written
 from privsketch.cli.sealing.studies import FORCE, STUDY, key_option, output_option
 from privsketch.cli.shell.answer import JSON, answer, say, wants_json
 from privsketch.cli.spending import end_dry_run, reported_spending, say_left
 
 if TYPE_CHECKING:
+    from privsketch.sealing.lists import CheckedBallots
     from privsketch.sealing.study import SealedStudy
 
 
@@ -187,7 +188,8 @@ def _cost_facts(study: SealedStudy) -> dict[str, Any]:
     "checked_files",
     type=PATH,
     multiple=True,
-    help="What a teller can open (privsketch verify); repeat it. Other ballots are left out.",
+    help="What a teller has checked (privsketch verify); repeat it. Those beside the ballots if "
+    "left out.",
 )
 @output_option("File of the closed list.")
 @PASSPHRASE_FILE
@@ -202,26 +204,39 @@ def close(
 ) -> None:
     """Close the list of the ballots that count. All tellers must tally the same list.
 
-    BALLOTS: files, or folders of them.
+    BALLOTS: files, or folders of them. Ballots that a teller cannot open are left out, and so are
+    those of which the tellers' shares of check words do not add up: such a ballot, or a teller, is
+    wrong, and nobody can say which.
 
     \b
     privsketch close s.study mailbox/ --key owner.key --checked a.checked --checked b.checked \\
                -o s.closed
     """
     import privsketch as ps
-    from privsketch.sealing.lists import CheckedBallots
+    from privsketch.sealing.ballots import each_ballot
+    from privsketch.sealing.lists import UNFIT, CheckedBallots, agreed
 
     study = ps.SealedStudy.load(study_file)
     require_free(output, False, "tellers may have tallied it")
     checked = [CheckedBallots.load(file) for file in checked_files]
+    checked = checked or _checked_beside(study, ballots)
     key = opened_key(key_file, passphrase_file)
     closed = ps.ClosedList.of(study, list(ballots), key=key, checked=checked)
     closed.save(output)
     counted = [card.name for card in study.holders if card.key.fingerprint in closed.ballots]
+    unfit = each_ballot(list(ballots), agreed(study, checked).unfit)
+    names = {ballot.require_of(study, what).name for what, ballot in unfit}
+    left_out = sorted(names - set(counted))
     missing = [card.name for card in study.holders if card.name not in counted]
     say(f"closed      {len(counted)} ballots of {len(study.holders)} holders")
     if missing:
         say(f"missing     {', '.join(missing)}")
+    for name in left_out:
+        caution(
+            f"the ballot of {name} is left out: {UNFIT}. {name} does not seal again, which would "
+            "cost alone a second time; the entry in its ledger ends with the tallies (privsketch "
+            "study settle --tally)"
+        )
     say(f"digest      {closed.digest}")
     say_written(output)
     say("next        hand it to all tellers: each of them tallies once")
@@ -231,7 +246,16 @@ def close(
         digest=closed.digest,
         holders=counted,
         missing=missing,
+        left_out=left_out,
     )
+
+
+def _checked_beside(study: SealedStudy, ballots: tuple[Path, ...]) -> list[CheckedBallots]:
+    """What tellers have checked, where the ballots lie."""
+    from privsketch.sealing.lists import checked_in
+
+    folders = dict.fromkeys(path if path.is_dir() else path.parent for path in ballots)
+    return [one for folder in folders for one in checked_in(study, folder)]
 
 
 @click.command()
@@ -245,6 +269,14 @@ def close(
     metavar="FOLDER",
     help="Where a tally of yours might lie already; that of the ballots if left out.",
 )
+@click.option(
+    "--checked",
+    "checked_files",
+    type=PATH,
+    multiple=True,
+    help="What another teller has checked (privsketch verify); repeat it. Those beside the ballots "
+    "if left out.",
+)
 @output_option("File of the tally.")
 @PASSPHRASE_FILE
 @FORCE
@@ -255,14 +287,16 @@ def tally(
     list_file: Path,
     key_file: Path,
     mailbox: Path | None,
+    checked_files: tuple[Path, ...],
     output: Path,
     passphrase_file: Path | None,
     force: bool,
 ) -> None:
     """Add up your shares of all ballots of the list: once for a study key, ever.
 
-    Everything is checked again here. A repeat gives the same bytes; another list is refused. The
-    tally is public, and says nothing without those of all other tellers.
+    Everything is checked again here, with what the other tellers have checked: a ballot that does
+    not add up is named before your key is used. A repeat gives the same bytes; another list is
+    refused. The tally is public, and says nothing without those of all other tellers.
 
     \b
     privsketch tally s.study mailbox/ --list s.closed --key a.study.key -o a.tally
@@ -273,7 +307,8 @@ def tally(
     require_free(output, force, "it would be replaced")
     key = opened_key(key_file, passphrase_file)
     place = mailbox or (ballots[0] if ballots[0].is_dir() else ballots[0].parent)
-    found = ps.tally(study, list(ballots), list_file, key=key, mailbox=place)
+    checked = list(checked_files) or _checked_beside(study, ballots)
+    found = ps.tally(study, list(ballots), list_file, key=key, checked=checked, mailbox=place)
     found.save(output)
     say(f"tally       of {key.name}, over {len(found.holders)} ballots")
     say(f"list        {found.closed_list}")

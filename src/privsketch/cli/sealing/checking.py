@@ -28,6 +28,7 @@ class Checker:
         self.found: list[dict[str, Any]] = []
         self.refusals: list[Exception] = []
         self.ballots: list[Path] = []  # that are valid
+        self.checked: list[CheckedBallots] = []  # the same
         self.lists: dict[str, ClosedList] = {}  # the same, by digest
 
     def told(self, file: Path, kind: str, signer: PublicKey | None, words: str) -> None:
@@ -67,7 +68,7 @@ class Checker:
         """Whether a file belongs to the study, by everything that can be seen of it."""
         from privsketch.errors import PrivsketchError
         from privsketch.sealing.ballots import Ballot
-        from privsketch.sealing.lists import CheckedBallots, ClosedList
+        from privsketch.sealing.lists import CheckedBallots, ClosedList, published_shares
         from privsketch.sealing.tally import Tally
 
         try:
@@ -80,6 +81,8 @@ class Checker:
                 self._check_tally(file, found)
             elif isinstance(found, CheckedBallots):
                 card = self.study.tellers[found.require_of(self.study, str(file))]
+                published_shares(self.study, [*self.checked, found])  # no two things of a ballot
+                self.checked.append(found)
                 words = f"what {card.name} can open: {len(found.ballots)} ballots"
                 self.told(file, "checked-ballots", card.key, words)
             else:
@@ -89,7 +92,14 @@ class Checker:
             self.refused(file, error)
 
     def _check_ballot(self, file: Path, ballot: Ballot) -> None:
+        from privsketch.errors import StudyError
+        from privsketch.sealing.lists import UNFIT
+
         card = ballot.require_of(self.study, str(file))
+        if ballot.digest in self._unfit():
+            raise StudyError(
+                f"{file}: the ballot of {card.name!r}: {UNFIT}; the list is closed without it"
+            )
         if self.key is not None:
             ballot.opened(self.study, self.key, str(file))
         words = f"a ballot of {card.name}"
@@ -98,6 +108,14 @@ class Checker:
             words += ", which counts" if counts else ", which is in no list and does not count"
         self.told(file, "ballot", card.key, words)
         self.ballots.append(file)
+
+    def _unfit(self) -> frozenset[str]:
+        """Ballots that do not add up, if all tellers' files are there."""
+        from privsketch.sealing.lists import agreed
+
+        tellers = {one.teller for one in self.checked}
+        is_known = len(tellers) == len(self.study.tellers)
+        return agreed(self.study, self.checked).unfit if is_known else frozenset()
 
     def _check_list(self, file: Path, closed: ClosedList) -> None:
         from privsketch.errors import StudyError
@@ -111,6 +129,7 @@ class Checker:
 
     def _check_tally(self, file: Path, tally: Tally) -> None:
         from privsketch.errors import StudyError
+        from privsketch.sealing.join import fits_checks
 
         card = self.study.tellers[tally.require_of(self.study, str(file))]
         for closed in self.lists.values():
@@ -121,6 +140,12 @@ class Checker:
             ]
             if tally.closed_list != closed.digest or list(tally.holders) != places:
                 raise StudyError(f"{file}: a tally of another list than the one that is here")
+            mine = [one for one in self.checked if one.teller == tally.teller]
+            if not fits_checks(self.study, tally, closed, mine):
+                raise StudyError(
+                    f"{file}: it is not the sum of what {card.name!r} published of the ballots "
+                    "before, and signed both: this teller is wrong"
+                )
         words = f"a tally of {card.name}, over {len(tally.holders)} ballots"
         self.told(file, "tally", card.key, words)
 
@@ -144,7 +169,7 @@ def check_study_files(
     key = None if key_file is None else opened_key(key_file, passphrase_file)
     checker = Checker(study, key)
     checker.check_study(study_file, trusted)
-    for file in sorted(files, key=lambda file: not _is_list(file)):  # others are compared with it
+    for file in sorted(files, key=lambda file: not _is_first(file)):  # others are compared with it
         checker.check(file)
     place = {str(file): number for number, file in enumerate((study_file, *files))}
     checker.found.sort(key=lambda fact: place[fact["file"]])
@@ -152,17 +177,17 @@ def check_study_files(
         checked, _ = check_ballots(study, checker.ballots, key=key)
         checked.save(output)
         say_written(output)
-        say("next        hand it to whoever closes the list")
+        say("next        hand it to whoever closes the list, and to all other tellers")
     return checker.found, checker.refusals
 
 
-def _is_list(file: Path) -> bool:
-    """Whether a file begins as closed lists do."""
-    try:
-        with file.open("rb") as stream:
-            return _says(stream.read(_BEGINNING), "closed-list")
-    except OSError:
-        return False
+def _is_first(file: Path) -> bool:
+    """Whether a file begins as closed lists do, or as what tellers have checked."""
+    from privsketch.formats import beginning_of
+    from privsketch.sealing.lists import CHECKED, CLOSED
+
+    start = beginning_of(file, _BEGINNING)
+    return _says(start, CLOSED) or _says(start, CHECKED)
 
 
 def _says(data: bytes, kind: str) -> bool:

@@ -79,17 +79,18 @@ def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
     """What lies in a folder of this study, by whom; files that are anything else do not count."""
     from privsketch.errors import PrivsketchError
     from privsketch.sealing.ballots import Ballot
-    from privsketch.sealing.lists import ClosedList
+    from privsketch.sealing.lists import ClosedList, agreed, checked_in
     from privsketch.sealing.tally import Tally
     from privsketch.sealing.void import VoidStudy
 
-    ballots: set[str] = set()
+    digests: dict[str, str] = {}
     tallies: set[str] = set()
     voids: set[str] = set()
     is_closed = False
     for file in sorted(folder.glob("*.ballot")):
         try:
-            ballots.add(Ballot.load(file).require_of(study).name)
+            ballot = Ballot.load(file)
+            digests[ballot.digest] = ballot.require_of(study).name
         except PrivsketchError:
             continue
     for file in sorted(folder.glob("*.closed")):
@@ -108,8 +109,21 @@ def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
             voids.add(study.tellers[VoidStudy.load(file).require_of(study)].name)
         except PrivsketchError:
             continue
+    checked = checked_in(study, folder)
+    seen = {  # by each teller
+        card.name: {
+            digest for one in checked if one.require_of(study) == n for digest in one.shares
+        }
+        for n, card in enumerate(study.tellers)
+    }
+    try:
+        unfit = agreed(study, checked).unfit & set(digests)
+    except PrivsketchError:  # not all have checked, or one has said two things
+        unfit = frozenset()
     return {
-        "ballots": sorted(ballots),
+        "ballots": sorted(set(digests.values())),
+        "checked": [name for name, known in seen.items() if digests and set(digests) <= known],
+        "unfit": sorted({digests[digest] for digest in unfit}),
         "is_closed": is_closed,
         "tallies": sorted(tallies),
         "voids": sorted(voids),
@@ -143,7 +157,13 @@ def next_steps(study: SealedStudy, found: dict[str, Any], me: PublicKey | None) 
         owner = None if study.owner is None else study.owner.identity
         whose = "a teller" if study.owner is None else study.owner.name
         if len(found["ballots"]) >= study.min_holders:
-            steps.append((owner, f"{whose}: close the list when all are in (privsketch close)"))
+            steps += [
+                (identity, f"{name}: check the ballots when all are in (privsketch verify --key)")
+                for identity, name in tellers.items()
+                if name not in found["checked"]
+            ]
+            text = "close the list when all are in and checked (privsketch close)"
+            steps.append((owner, f"{whose}: {text}"))
     elif len(found["tallies"]) < len(study.tellers):
         steps += [
             (identity, f"{name}: tally, with your study key (privsketch tally)")
@@ -158,7 +178,7 @@ def next_steps(study: SealedStudy, found: dict[str, Any], me: PublicKey | None) 
 
 def _last_steps(study: SealedStudy) -> list[tuple[bytes | None, str]]:
     """What is left when a study has ended."""
-    from privsketch.sealing.tally import is_destroyed
+    from privsketch.sealing.study_keys import is_destroyed
 
     steps: list[tuple[bytes | None, str]] = []
     for card in study.tellers:

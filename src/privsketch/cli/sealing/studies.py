@@ -63,7 +63,8 @@ def enrol(
     """Enrol in a sealed study: as a holder of records, or as a teller.
 
     The card is public: send it to whoever makes the study. A teller's new key is secret, has the
-    passphrase of the teller's own key, and must stay on this machine and out of backups.
+    passphrase of the teller's own key, and must stay on this machine and out of backups: here it
+    is written down what it does, and on no other machine does it accept, tally or end a study.
 
     \b
     privsketch enrol design.json --key h3.key --accept-alone 0.25 -o h3.card
@@ -98,8 +99,7 @@ def enrol(
     require_writable(path)
     passphrase = given_passphrase(key_file, passphrase_file) if is_locked(key_file) else None
     key = Key.load(key_file, passphrase=passphrase)
-    fresh = Key.generate(key.name, for_study=True)
-    card = Card.teller(design, key=key, study_key=fresh.public)
+    card, fresh = Card.teller(design, key=key)
     fresh.save(path, passphrase=passphrase)
     card.save(output)
     if passphrase is None:
@@ -118,8 +118,9 @@ def enrol(
 def accept(study_file: Path, key_file: Path, passphrase_file: Path | None) -> None:
     """Sign a study as one of its tellers: once for a study key, ever.
 
-    Do it on the machine that will tally. Look at the study first (`privsketch study show`), and
-    read its fingerprint out to the others.
+    Do it on the machine where you enrolled, and which will tally: no other one knows what your
+    study key has done. Look at the study first (`privsketch study show`), and read its
+    fingerprint out to the others.
 
     \b
     privsketch accept s.study --key a.key
@@ -238,6 +239,7 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     privsketch study show s.study --me h3.pub
     """
     from privsketch.cli.sealing.facts import mailbox_facts, next_steps, study_facts
+    from privsketch.sealing.lists import UNFIT
     from privsketch.sealing.study import SealedStudy
     from privsketch.signing.trusted import found_key
 
@@ -252,6 +254,8 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     void = f", void by the word of {', '.join(there['voids'])}" if there["voids"] else ""
     say(f"mailbox     {len(there['ballots'])} ballots, list {closed}, "
         f"{len(there['tallies'])} tallies{void}")  # fmt: skip
+    for name in there["unfit"]:
+        caution(f"the ballot of {name}: {UNFIT}; privsketch close leaves it out")
     for text in steps:
         say(f"next        {text}")
     answer(**study_facts(found), mailbox=there, next=steps)
@@ -267,6 +271,12 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     required=True,
     help="File of the key for this study, which is DESTROYED.",
 )
+@click.option(
+    "--mailbox",
+    type=PATH,
+    metavar="FOLDER",
+    help="Where a tally of yours might lie already; the study's own folder if left out.",
+)
 @output_option("File that says so, for all holders.")
 @PASSPHRASE_FILE
 @JSON
@@ -274,13 +284,14 @@ def void(
     study_file: Path,
     key_file: Path,
     study_key_file: Path,
+    mailbox: Path | None,
     output: Path,
     passphrase_file: Path | None,
 ) -> None:
     """End a study without a total, as a teller: destroy the study key, and say so.
 
-    Refused if the key has tallied. Holders who trust this teller take their costs back by it
-    (`privsketch study settle`).
+    Refused if the key has tallied, and where it was not made. Holders take their costs back by the
+    words of all tellers, or by that of one whom they name (`privsketch study settle`).
 
     \b
     privsketch study void s.study --key a.key --study-key a.study.key -o a.void
@@ -292,7 +303,8 @@ def void(
     found = SealedStudy.load(study_file)
     require_free(output, False, "a statement is not replaced")
     key = opened_key(key_file, passphrase_file)
-    said = void_study(found, key=key, study_key_file=study_key_file)
+    place = mailbox or study_file.parent
+    said = void_study(found, key=key, study_key_file=study_key_file, mailbox=place)
     said.save(output)
     say(f"void        study {spoken(found.fingerprint)}, as far as {key.name} can tell")
     say(f"destroyed   {study_key_file}")
@@ -380,6 +392,27 @@ def destroy(
 @click.option(
     "--void", "void_files", type=PATH, multiple=True, help="Statements of tellers; repeat it."
 )
+@click.option(
+    "--tally",
+    "tally_files",
+    type=PATH,
+    multiple=True,
+    help="Tallies of every teller, if your ballot was left out; repeat it.",
+)
+@click.option(
+    "--trust",
+    "trusted",
+    metavar="KEY",
+    help="With --void: the one teller whose word you take: a .pub file, or the name of a pinned "
+    "key. Without it, all tellers must say so.",
+)
+@click.option(
+    "--mailbox",
+    type=PATH,
+    metavar="FOLDER",
+    help="With --void: where a tally or a total may lie, so that it is not void; the study's own "
+    "folder if left out.",
+)
 @ledger_options
 @JSON
 def settle(
@@ -387,35 +420,54 @@ def settle(
     holder: str,
     total_file: Path | None,
     void_files: tuple[Path, ...],
+    tally_files: tuple[Path, ...],
+    trusted: str | None,
+    mailbox: Path | None,
     ledger: Any,
 ) -> None:
     """End the entry of a ballot in your ledger: by the total, or because the study is void.
 
-    A ballot counts from the moment it is sealed. A void takes its cost back if a teller that you
-    have pinned says so, or all tellers do.
+    A ballot counts from the moment it is sealed. A void takes its cost back if all tellers say so,
+    and "alone" too if one says so whom you name with --trust: then its word is enough. An entry is
+    ended once. No void counts where a tally or a total lies in the mailbox.
 
     \b
-    privsketch study settle s.study --holder h3 --void a.void --ledger my.ledger
+    privsketch study settle s.study --holder h3 --total total.sketch --ledger my.ledger
+    privsketch study settle s.study --holder h3 --void a.void --trust a --ledger my.ledger
     """
-    from privsketch.errors import StudyError
+    from privsketch.cli.spending import shown_warnings
     from privsketch.sealing.study import SealedStudy
     from privsketch.sealing.void import VoidStudy, settle
     from privsketch.sketching.sketch import Sketch
 
-    if (total_file is None) == (not void_files):
-        raise click.UsageError("give one of --total SKETCH and --void FILE")
+    if [total_file is not None, bool(void_files), bool(tally_files)].count(True) != 1:
+        raise click.UsageError("give one of --total SKETCH, --void FILE and --tally FILE")
+    if trusted is not None and not void_files:
+        raise click.UsageError("--trust goes with --void")
     found = SealedStudy.load(study_file)
-    receipt = None
-    if total_file is not None:
-        total = Sketch.load(total_file)
-        if not any(one.study == found.fingerprint for one in total.shared):
-            raise StudyError(f"{total_file}: not the total of this study")
-        receipt = total.receipt
-    voids = [VoidStudy.load(file) for file in void_files]
-    number = settle(found, holder, ledger=ledger, receipt=receipt, voids=voids)
-    how = "cost nothing" if receipt is None else "have the receipt of the total"
-    say(f"settled     {number} entries of {holder}; they {how}")
-    answer(fingerprint=found.fingerprint, holder=holder, n_entries=number, is_void=receipt is None)
+    with shown_warnings():
+        done = settle(
+            found,
+            holder,
+            ledger=ledger,
+            total=None if total_file is None else Sketch.load(total_file),
+            voids=[VoidStudy.load(file) for file in void_files],
+            tallies=tally_files,
+            trusted=trusted,
+            mailbox=mailbox or study_file.parent,
+        )
+    how = "have the receipt of the total"
+    if done.is_free:
+        how = "cost nothing" if done.is_alone_free else "cost nothing but alone, which stays"
+    say(f"settled     {done.n_entries} entries of {holder}; they {how}")
+    answer(
+        fingerprint=found.fingerprint,
+        holder=holder,
+        n_entries=done.n_entries,
+        is_void=bool(void_files),
+        is_free=done.is_free,
+        is_alone_free=done.is_alone_free,
+    )
 
 
 @click.command()

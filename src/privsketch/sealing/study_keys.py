@@ -1,0 +1,62 @@
+"""What a teller's study key has done on this machine: accepted a study, tallied, was given up.
+
+All of it follows from files that are written once (`once`), by the fingerprint of the key.
+"""
+
+from __future__ import annotations
+
+from privsketch.errors import StudyError
+from privsketch.sealing.once import keep_once, kept, require_born, teller_slot
+from privsketch.sealing.study import SealedStudy
+from privsketch.signing.keys import Key
+
+VOID = b"void"
+
+
+def require_teller(study: SealedStudy, key: Key) -> int:
+    """The number of the teller, which has accepted this study with this key, on this machine."""
+    number = study.teller_of(key.public)
+    if study.tellers[number].study_key != key.public:
+        raise StudyError("ballots are opened with the study key, not with the long-lived one")
+    study.require_open()
+    require_accepted(study, key.fingerprint)
+    return number
+
+
+def require_accepted(study: SealedStudy, study_key: str) -> None:
+    """Refuse a study key, by its fingerprint, that has not accepted this study on this machine."""
+    require_born(study_key)
+    accepted = kept(teller_slot(study_key, "study"))
+    if accepted is None:
+        raise StudyError(
+            "this study was not accepted on this machine by this user, or what was kept of that is "
+            "lost; accept it first (privsketch accept)"
+        )
+    if accepted != study.digest.encode("ascii"):
+        raise StudyError("this study key was accepted for another study")
+
+
+def mark_void(key: str) -> None:
+    """Use a study key up, by its fingerprint, without a tally; an error if there may be one."""
+    if keep_once(teller_slot(key, "use"), VOID) != VOID:
+        raise StudyError("this study key has tallied, or was about to; the study is not void")
+
+
+def is_marked_void(key: str) -> bool:
+    """Whether a study key was given up on this machine."""
+    return kept(teller_slot(key, "use")) == VOID
+
+
+def use_up(key: str) -> None:
+    """Leave a study key without a use, by its fingerprint; what it was used for stays known."""
+    keep_once(teller_slot(key, "use"), VOID)
+
+
+def mark_destroyed(key: str) -> None:
+    """Write down that the file of a study key was destroyed here."""
+    keep_once(teller_slot(key, "destroyed"), b"destroyed")
+
+
+def is_destroyed(key: str) -> bool:
+    """Whether the file of a study key was destroyed on this machine."""
+    return kept(teller_slot(key, "destroyed")) is not None
