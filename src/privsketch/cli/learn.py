@@ -159,8 +159,6 @@ _MODEL_STARTS = (
 
 def _starts_with(path: Path, start: bytes) -> bool:
     """Whether a file is an earlier result of the same kind, which may be replaced."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(len(start)) == start
-    except OSError:
-        return False
+    from privsketch.formats import beginning_of
+
+    return beginning_of(path, len(start)) == start

@@ -306,7 +306,7 @@ def _in_folder(folder: Path) -> list[Path]:
 def _require_plain(path: Path) -> None:
     """Refuse what was found in a folder, and is no file: reading a pipe waits for a writer."""
     if path.exists() and not path.is_dir() and not path.is_file():
-        raise RecordError(f"{path}: a pipe or a device among the files; take it out")
+        raise TableError(f"{path}: a pipe or a device among the files; take it out")
 
 
 def _is_data(path: Path) -> bool:
