@@ -112,6 +112,20 @@ def test_a_refusal_that_was_given_a_cost_is_found(book):
     assert book.check() == ["line 2: a refusal costs nothing"]
 
 
+def test_lists_and_files_without_a_header(book, tmp_path):
+    (tmp_path / "t.csv").write_text("1,2,3\n1,2\n")
+    plain = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2), budget=ps.Budget(1.0, 1e-6))
+    ways = [
+        lambda: ps.sketch([[0.5, 0.5], ["a", 1]], plain, ledger=book.path),
+        lambda: ps.sketch([[0.5, "yes"], 5], design(STRICT), ledger=book.path),
+        lambda: ps.sketch(tmp_path / "t.csv", plain, header=False, ledger=book.path),
+    ]
+    for count, way in enumerate(ways, 1):
+        with pytest.raises(ps.PrivsketchError):
+            way()
+        assert standing(book)[0] == count
+
+
 @pytest.mark.parametrize("count", [-1, 1.5, True, "3"])
 def test_numbers_of_refusals(book, count):
     with pytest.raises(ps.PrivsketchError, match="max_refusals"):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import privsketch as ps
 from privsketch.tables import memory
+from privsketch.tables.carried import RecordFiles
 from privsketch.tables.reading import read_blocks
 from privsketch.tables.untyped import text
 from privsketch.tables.untyped.format import FileFormat
@@ -94,8 +95,9 @@ def test_every_line_is_one_record_whatever_stands_beside_it(tmp_path, lines, end
         ('0.5,"a\n0.9,blue\n"', (0.5, OTHER)),
         ('"0.5","red"', (0.5, RED)),
         ("0.5,\udcff", (0.5, OTHER)),
-        ("0.5," + "z" * 700, (0, MISSING)),
-        ('0.5,"' + "z\n" * 400 + '"', (0, MISSING)),
+        ("0.5," + "z" * 1700, (0, MISSING)),
+        ('0.5,"' + "z\n" * 800 + '"', (0, MISSING)),
+        ("0.5,\ufeffred", (0.5, OTHER)),
     ],
 )
 def test_what_becomes_of_a_line(tmp_path, monkeypatch, line, wanted):
@@ -121,9 +123,10 @@ def test_without_a_header_no_record_says_where_lines_end(tmp_path):
     assert (found == [[0.5, *OTHER], *[[1, *BLUE]] * 5]).all()
 
 
-def test_lines_that_end_in_carriage_returns(tmp_path):
-    (tmp_path / "t.csv").write_bytes(b"x,label\r0.5,red\r1,a\nb\r")
-    assert (rows_of(tmp_path / "t.csv") == [[0.5, *RED], [1, *OTHER]]).all()
+def test_lines_that_end_in_carriage_returns_are_refused_by_the_header(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"x,label\r0.5,red\r1,blue\r")
+    with pytest.raises(ps.PrivsketchError, match="line feeds"):
+        rows_of(tmp_path / "t.csv")
 
 
 def test_a_quote_that_never_ends_is_refused_still(tmp_path):
@@ -262,3 +265,122 @@ def test_the_schema_says_it_itself(make_design):
     again = ps.Design.from_json(design.to_json())
     assert again.fingerprint == design.fingerprint
     assert again.schema == SCHEMA
+
+
+# ---------------------------------------------------------------- what an attack on this has found
+
+
+def test_blank_lines_without_a_header_are_the_same_whatever_stands_beside_them(tmp_path):
+    for columns, blank in (([0], 3), ([0, 1], 0)):
+        counts = []
+        for odd in ("0.25,b", "abc,b"):
+            (tmp_path / "t.csv").write_text(f"0.5,red\n{odd}\n\n\n\n")
+            schema = ps.Schema(
+                SCHEMA.columns[: len(columns)], missing="center", unreadable="missing"
+            )
+            counts.append(len(rows_of(tmp_path / "t.csv", schema, columns, header=False)))
+        assert counts == [2 + blank] * 2
+
+
+@pytest.mark.parametrize("columns", [[-1], [0, -1], ["x", "label"], None])
+def test_without_a_header_columns_are_counted_from_the_first(tmp_path, columns):
+    (tmp_path / "t.csv").write_text("0.5,red\n0.25,blue\n")
+    with pytest.raises(ps.PrivsketchError, match="columns"):
+        rows_of(tmp_path / "t.csv", columns=columns, header=False)
+
+
+def test_one_column_of_labels_and_blank_lines(tmp_path):
+    one = ps.Schema([SCHEMA.columns[1]], unreadable="missing")
+    strict = ps.Schema([SCHEMA.columns[1]])
+    for schema in (one, strict):
+        for content in ("\n\nred\n", "\n\n\n", "\n\n\n\n"):
+            (tmp_path / "t.csv").write_text(content)
+            found = rows_of(tmp_path / "t.csv", schema, [0], header=False)
+            assert len(found) == content.count("\n")
+
+
+def test_a_number_in_a_text_is_one_whatever_type_its_column_has():
+    texts = ["0.5", " 0.25", "1e-1", "NA", "1_0", "٣", "abc"]
+    wanted = rows_of(pd.DataFrame({"x": texts, "label": ["red"] * 7}))
+    for odd in (7, object(), 1 + 2j):
+        column = pd.Series([*texts, odd], dtype=object)
+        found = rows_of(pd.DataFrame({"x": column, "label": ["red"] * 8}))
+        assert (found[:7] == wanted).all()
+
+
+def test_unknown_bytes_make_no_line_too_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "BLOCK_BYTES", 256)
+    for odd in (b"0.25", b"abc"):
+        line = b"0.5,red," + b"\xff" * 240
+        (tmp_path / "t.csv").write_bytes(b"x,label,note\n" + line + b"\n" + odd + b",red,a\n")
+        assert (rows_of(tmp_path / "t.csv")[0] == [0.5, *RED]).all()
+
+
+def test_a_mark_of_the_byte_order_is_part_of_a_record(tmp_path):
+    for lines in (["1,\ufeffred"], ["1,blue", "1,\ufeffred"], ["abc,x", "1,\ufeffred"]):
+        for order in (["label", "x"], ["x", "label"]):
+            cells = [dict(zip(("x", "label"), line.split(","), strict=True)) for line in lines]
+            body = [",".join(cell[name] for name in order) for cell in cells]
+            (tmp_path / "t.csv").write_text("\n".join([",".join(order), *body, ""]))
+            assert (rows_of(tmp_path / "t.csv")[-1] == [1, *OTHER]).all()
+
+
+@pytest.mark.parametrize(
+    "odd", ["1e1000000", "1e99999999999999999999", "0e1000000000000", "p" * 9000]
+)
+def test_persons_that_are_numbers_beyond_all_exponents(odd):
+    assert persons("drop", x=[0.1, 0.2], person=["a", odd]) == [0.1, 0.2]
+
+
+def test_long_persons_are_told_apart_by_all_their_letters():
+    names = [f"{'x' * 300}{middle}{'y' * 300}" for middle in "abc"]
+    table = {"x": [0.1, 0.2, 0.3, 0.4], "person": [*names, names[1]]}
+    assert len(persons("drop", **table)) == 3
+
+
+def test_a_date_beyond_the_first_year():
+    day = ps.Date("day", "2000-01-01", "2020-01-01", format="%Y-%m-%d %z")
+    schema = ps.Schema([day], missing="center", unreadable="missing")
+    for dtype in (object, "str"):
+        days = pd.Series(["2010-01-01 +0000", "0001-01-01 +2359"], dtype=dtype)
+        assert rows_of(pd.DataFrame({"day": days}), schema)[1, 0] == 0
+
+
+def test_a_first_line_that_is_very_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(text, "_more", lambda stream, data: data + bytes(stream.read(64)))
+    (tmp_path / "t.csv").write_text("0.5," + "z" * 400 + "\n1,blue\n")
+    found = rows_of(tmp_path / "t.csv", columns=[0, 1], header=False)
+    assert (found == [[0.5, *OTHER], [1, *BLUE]]).all()
+
+
+@pytest.mark.parametrize("first", ["0.5,red", "0.5", "", "0.5,\x81"])
+def test_files_of_rows_that_come_with_others(tmp_path, first):
+    (tmp_path / "t.csv").write_bytes(first.encode("latin-1") + b"\n1,blue\n")
+    said = FileFormat(header=False, encoding="cp1252")
+    files = RecordFiles.of(
+        [tmp_path / "t.csv"],
+        [0],
+        ["1"],
+        said,
+        ps.Schema(SCHEMA.columns[:1], missing="center", unreadable="missing"),
+    )
+    rows = list(files.rows())
+    assert rows[-1][0][-1] == 1
+    assert rows[-1][1].column(0).to_pylist()[-1] == "blue"
+
+
+@pytest.mark.parametrize("kind", ["string[python]", "U"])
+def test_half_a_letter(kind):
+    texts = ["red", "\ud800", "blue"]
+    if kind == "U":
+        table = np.array([["0.5", each] for each in texts])
+    else:
+        table = pd.DataFrame({"x": [0.5] * 3, "label": pd.array(texts, dtype=kind)})
+    found = rows_of(table)
+    assert (found[[0, 2]] == [[0.5, *RED], [0.5, *BLUE]]).all()
+
+
+def test_rows_of_an_iterable():
+    with pytest.raises(ps.PrivsketchError, match="list"):
+        rows_of(iter([[0.5, "red"], [0.25, "blue"]]))

@@ -169,7 +169,7 @@ def cluster(
     with reported_spending(adaptive=True) as spending:
         import privsketch as ps
         from privsketch.formats import write_file
-        from privsketch.ledger.entry import cost_of_budget, writing_to
+        from privsketch.ledger.entry import cost_of_budget, counted_refusals, writing_to
 
         # Learn what is wrong before anything is spent.
         if not dry_run:
@@ -177,7 +177,8 @@ def cluster(
         domain = stated_domain(box, ball, center, None, schema)
         domain, written = with_unreadable(domain, written)
         stated = chosen_columns(columns, data)
-        files = _record_files(data, stated, written, domain)
+        with counted_refusals(ledger, what="run"):
+            files = _record_files(data, stated, written, domain)
         study = _Study(
             domain=domain_of(domain, files.dim),
             budget=ps.Budget(epsilon, delta, neighbours),  # type: ignore[arg-type]

@@ -166,7 +166,7 @@ def release(
     with reported_spending() as spending:
         import privsketch as ps
         from privsketch.cli.progress import record_bar
-        from privsketch.ledger.entry import writing_to
+        from privsketch.ledger.entry import counted_refusals, writing_to
         from privsketch.projection.files import receipt_path, release_files
         from privsketch.schema.table import require_rows, schema_of
         from privsketch.tables.carried import RecordFiles
@@ -183,14 +183,15 @@ def release(
         encoding = schema_of(domain)
         if encoding is not None:
             require_rows(encoding)
-        records = RecordFiles.of(
-            data,
-            chosen_columns(columns, data),
-            carried,
-            FileFormat(**written),
-            schema=encoding,
-            neighbours="replace",
-        )
+        with counted_refusals(ledger, what="rows"):
+            records = RecordFiles.of(
+                data,
+                chosen_columns(columns, data),
+                carried,
+                FileFormat(**written),
+                schema=encoding,
+                neighbours="replace",
+            )
         projection = ps.Projection.draw(domain_of(domain, records.dim), n_components, **choices)
         budget = ps.Budget(choices["epsilon"], choices["delta"], "replace")
         say_cautions(domain, budget, None)  # the number of records is not known yet

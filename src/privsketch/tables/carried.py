@@ -62,7 +62,12 @@ class RecordFiles:
         may_carry, carry = carry is not None, carry or ()
         paths = record_files(paths)
         _require_distinct(carry)
-        schemas = {path: file_schema(path, format) for path in paths}
+        is_total = (format.unreadable if schema is None else schema.unreadable) == "missing"
+        is_record = is_total and format.header is False  # the first line, of which nothing is asked
+        schemas: dict[Path, Any] = {
+            path: None if is_record and file_kind(path) == "csv" else file_schema(path, format)
+            for path in paths
+        }
         chosen = _selection(schemas, columns, tuple(carry), format, schema)
         chosen = replace(chosen, neighbours=neighbours)
         carried: Any = None
@@ -73,8 +78,7 @@ class RecordFiles:
             kind = file_kind(path)
             if kind in UNTYPED:
                 of_line = text_columns if kind == "csv" else named_columns
-                is_record = kind == "csv" and chosen.is_total and format.header is False
-                available = numbered_columns(chosen) if is_record else fields.names
+                available = numbered_columns(chosen) if fields is None else fields.names
                 names, _ = of_line(available, path, chosen)
             else:
                 names = selected_names(fields.names, chosen, str(path))
@@ -84,7 +88,7 @@ class RecordFiles:
                     _require_numeric(fields, names, path, may_carry)
                 else:
                     require_kinds(fields, schema, str(path))
-            carried = _same(carried, _carried_schema(fields, chosen.carried), path)
+            carried = _same(carried, _carried_schema(kind, fields, chosen.carried), path)
         return cls(tuple(paths), chosen, carried)
 
     @property
@@ -232,10 +236,12 @@ def _require_numeric(schema: Any, names: Sequence[str], path: Path, may_carry: b
         ) from None
 
 
-def _carried_schema(schema: Any, carry: Sequence[str]) -> Any:
+def _carried_schema(kind: str, schema: Any, carry: Sequence[str]) -> Any:
     """Types alone: what else a file notes about its columns may tell more than their values."""
     import pyarrow as pa
 
+    if kind in UNTYPED:
+        return pa.schema([(name, pa.string()) for name in carry])
     return pa.schema([(name, _plain_type(schema.field(name).type)) for name in carry])
 
 

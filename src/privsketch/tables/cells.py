@@ -35,6 +35,7 @@ from privsketch.tables.untyped.conversion import (
     Bits,
     bits,
     cast_texts,
+    number_in_text,
     numbers_in_text,
 )
 
@@ -314,7 +315,7 @@ def spelled_date(text: str, format: str | None) -> int | None:
     if format is not None:
         try:
             return _since_1970(datetime.strptime(text, format))
-        except ValueError:
+        except (ValueError, OverflowError):
             pass
     usual, _ = _moments(_USUAL, pa.array([text], pa.large_string()))
     ticks = usual.cast(pa.int64())[0].as_py()
@@ -344,7 +345,8 @@ def cells_of_objects(
     import pyarrow as pa
 
     is_raw = isinstance(column, Raw)
-    read, kind = _object_reader(column.column if isinstance(column, Raw) else column, what)
+    own = column.column if isinstance(column, Raw) else column
+    read, kind = _object_reader(own, what, may_be_text=not is_raw and unreadable == "missing")
     if not is_raw and unreadable == "error":
         return pa.array([read(cell) for cell in cells], kind)
     marked = marked_cells(read, kind, cells)
@@ -380,15 +382,27 @@ def readable(read: Callable[[Any], Any], cell: Any) -> Any:
 _CELL, _WRONG = "privsketch cell", "privsketch wrong"  # fields of marked cells
 
 
-def _object_reader(column: Column, what: str) -> tuple[Callable[[Any], Any], Any]:
-    """What reads one object, and the Arrow type of the results."""
+def _object_reader(
+    column: Column, what: str, *, may_be_text: bool
+) -> tuple[Callable[[Any], Any], Any]:
+    """What reads one object, and the Arrow type of the results.
+
+    `may_be_text`: numbers may stand in texts, as they do in a column of texts.
+    """
     import pyarrow as pa
 
     if isinstance(column, Date):
         return lambda cell: _moment(cell, column, what), pa.timestamp("ns")
     if isinstance(column, Category | Flag):
         return lambda cell: text_cell(cell, column.name, what), pa.large_string()
-    return lambda cell: cell_number(cell, f"column {column.name!r}"), pa.float64()
+    where = f"column {column.name!r}"
+
+    def number(cell: Any) -> float | None:
+        if may_be_text and isinstance(cell, str):
+            return number_in_text(cell)
+        return cell_number(cell, where)
+
+    return number, pa.float64()
 
 
 def text_cell(cell: Any, name: str, what: str) -> str | None:

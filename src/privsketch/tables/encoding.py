@@ -249,8 +249,11 @@ def person_texts(array: Any) -> Any:
 
 def _whole_text(text: str) -> str:
     """A number in the spelling of a whole one, if it is one that all types hold."""
-    number = Decimal(text)
-    is_whole = number == number.to_integral_value() and abs(number) < 2**53
+    try:
+        number = Decimal(text)
+        is_whole = number == number.to_integral_value() and abs(number) < 2**53
+    except ArithmeticError:  # beyond all exponents
+        return text
     return str(int(number)) if is_whole else text
 
 
@@ -374,8 +377,10 @@ def list_batches(rows: Sequence[Any], chosen: Selection) -> Iterator[Any]:
     if chosen.is_total:
         lists = _rows_of_one_width(rows, chosen)
     else:
-        if any(isinstance(row, Mapping | Set) for row in rows):
-            raise RecordError("the rows of the list have no order of cells; give a frame of them")
+        if any(isinstance(row, Mapping | Set) or not isinstance(row, Iterable) for row in rows):
+            raise RecordError(
+                "the rows of the list are no lists of cells, in an order; give a frame of them"
+            )
         lists = [list(row) for row in rows]
         if len({len(row) for row in lists}) > 1:
             raise RecordError("the rows of the list do not all have the same length")
@@ -469,6 +474,8 @@ def _array(column: Column, cells: Any, unreadable: str) -> Any:
     try:
         array = _of_cells(cells, column.name)
     except RecordError:
+        if unreadable == "missing":  # half a letter, which Arrow refuses: cell by cell
+            return cells_of_objects(column, cells.astype(object), "table", unreadable=unreadable)
         if not isinstance(column, Raw):
             raise
         return cells_of_objects(column, [object()] * len(cells), "table")
@@ -481,7 +488,12 @@ def _person_array(name: str, cells: Any, unreadable: str) -> Any:
 
     cells = _own_type(cells)
     if cells.dtype != object:
-        return _of_cells(cells, name)
+        try:
+            return _of_cells(cells, name)
+        except RecordError:
+            if unreadable == "error":
+                raise
+            cells = cells.astype(object)
     texts = [readable(lambda one: person_cell(one, name, "table"), cell) for cell in cells]
     if unreadable == "error" and any(text is UNREADABLE for text in texts):
         raise RecordError(f"table: column {name!r}: a person is neither a whole number nor text")

@@ -133,6 +133,8 @@ def list_blocks(rows: Sequence[Any], chosen: Selection) -> Iterator[Block]:
         array = np.ma.vstack(rows) if is_masked else np.asarray(rows)
     except ValueError:
         raise RecordError("the rows of the list do not all have the same length") from None
+    if array.dtype.kind not in "fiubO":
+        raise RecordError("a column is not numeric: a cell of the list is no number")
     # NumPy takes a type from all cells: integers, floats, or objects where a cell is None. The
     # number that becomes of a cell is the same, as each of these is rounded to float64 once.
     if array.dtype.kind in "fiub":
@@ -355,6 +357,11 @@ class Selection:
         """Whether a cell that cannot be read is a missing value, and stops nothing."""
         said = self.format.unreadable if self.schema is None else self.schema.unreadable
         return said == "missing"
+
+    @property
+    def n_asked(self) -> int:
+        """Number of columns that are read."""
+        return len(self.columns or self.names or range(self.dim)) + len(self.carried)
 
     @property
     def leaves_out_empty_rows(self) -> bool:

@@ -31,6 +31,7 @@ from privsketch.tables.spill import KeptRows, Spill, Words
 CHUNK_BYTES = 2**25  # of rows that are sorted together
 PART_BYTES = 2**26  # of rows that are put together
 BUCKET_BITS = 12  # ranges of hashes that stretches are made of
+_HASH_BYTES = 64
 _HASH_ROWS = 2**13  # whose words stay in the cache while they are mixed
 # Multipliers and shifts of a well-mixing bijection of 64 bits (Stafford, 2011, variant 13).
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
@@ -301,13 +302,16 @@ def text_hashes(texts: Any, key: Key) -> Words:
     lengths = np.diff(places)
     padded = np.concatenate([data, np.zeros(8, np.uint8)])
     state = _mixed_words(lengths.view(np.uint64) ^ key.word(0), key.word(1))
-    for step in range(0, int(lengths.max(initial=0)), 8):
-        left = lengths - step
+    # Of a long text its beginning and its end: one of them must not cost what all others do.
+    n_bytes, longest = np.minimum(lengths, 2 * _HASH_BYTES), int(lengths.max(initial=0))
+    for step in range(0, min(longest, 2 * _HASH_BYTES), 8):
+        left = n_bytes - step
         here = np.flatnonzero(left > 0)
+        skipped = 0 if step < _HASH_BYTES else (lengths - n_bytes)[here]
         word = np.zeros(len(here), dtype=np.uint64)
         for byte in range(8):
             inside = left[here] > byte
-            at = places[:-1][here] + step + byte
+            at = places[:-1][here] + skipped + step + byte
             value = np.where(inside, padded[np.minimum(at, len(data))], 0).astype(np.uint64)
             word |= value << np.uint64(8 * byte)
         state[here] = _mixed_words(state[here] ^ word, key.word(1))

@@ -445,6 +445,10 @@ def _blocks(
     elif kind == "parts":
         held = held and isinstance(data, list | tuple)
         for part in stable_parts(data, held=held):
+            if not isinstance(data, list | tuple) and kind_of(part) == "rows":
+                raise TableError(
+                    "an iterable gives blocks or tables, not rows; give a list of rows"
+                )
             yield from _blocks(part, chosen, of_file, seen, held=held)
     elif kind == "other":
         raise TableError(

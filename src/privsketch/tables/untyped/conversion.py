@@ -6,6 +6,7 @@ fast, and one by one where that fails; both agree on every text.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,14 @@ def numbers_in_text(array: Any, decimal: str = ".") -> tuple[Any, Bits | None]:
     if decimal != ".":  # a point is no part of a number then
         texts = pc.replace_substring(pc.replace_substring(texts, ".", "?"), decimal, ".")
     return cast_texts(texts, pa.float64(), _NUMBER)
+
+
+def number_in_text(text: str) -> float | None:
+    """The same for one cell; None if it is missing or no number."""
+    if text in NULLS:
+        return None
+    text = text.strip(" \t")
+    return float(text) if re.match(_NUMBER, text, re.ASCII) else None
 
 
 def cast_texts(texts: Any, kind: Any, looks: str) -> tuple[Any, Bits | None]:

@@ -53,6 +53,11 @@ _QUIET = 0.25  # seconds without a read after which Arrow's thread has stopped t
 _MAX_MOMENTS = 5000  # ten seconds: far longer than any task of Arrow's on a few blocks
 # What else separates cells, often: where a first line has one of them an error says so.
 _SEPARATORS = ";\t|"
+_BOM = b"\xef\xbb\xbf"
+_CR_ADVICE = (
+    "which of them end a line cannot be told where nothing that a record says may stop a release; "
+    "convert them to line feeds"
+)
 _SEPARATOR_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 
 
@@ -68,7 +73,7 @@ class _Beginning:
 def _beginning(file: TextFile, stream: Any) -> _Beginning:
     """Read until the names are known: a header, or without one the number of columns."""
     header = file.format.header
-    data, whole = _more(stream, b"").removeprefix(b"\xef\xbb\xbf"), False
+    data, whole = _more(stream, b"").removeprefix(_BOM), False
     while True:
         start = len(data) - len(data.lstrip(b"\r\n"))  # blank lines before the first one
         end, n_cells = file.first_line(data, start)
@@ -160,6 +165,7 @@ class _WithLastLine:
     ) -> None:
         self._stream, self._first, self._line, self._guard = stream, rest, line, guard
         self._rest = b""  # what comes next, before more of the file
+        self._bom = _BOM  # Arrow drops one, and would take it from the first record
         self.fault = ""  # why there is no more of it
         self._ends_line = rest[-1:] in (b"", b"\n", b"\r")
         self._ended, self._is_wanted = threading.Event(), True
@@ -200,7 +206,8 @@ class _WithLastLine:
             time.sleep(0.002)
 
     def _block(self, size: int) -> bytes:
-        parts, missing = [], size
+        parts, missing = [self._bom], size - len(self._bom)
+        self._bom = b""
         while missing > 0:
             part, self._rest = self._rest[:missing], self._rest[missing:]
             part = part or self._from_file(missing)
@@ -216,7 +223,7 @@ class _WithLastLine:
                 break
             parts.append(part)
             missing -= len(part)
-        block = parts[0] if len(parts) == 1 else b"".join(parts)
+        block = parts[1] if len(parts) == 2 and not parts[0] else b"".join(parts)
         if len(block) > 1 and block.endswith(b"\r"):
             block, self._rest = block[:-1], b"\r" + self._rest
         return block
@@ -246,7 +253,7 @@ def text_names(path: Path, format: FileFormat = PLAIN) -> list[str]:
     file = TextFile.of(path, format)
     failure = ""
     try:
-        with _errors(file, []), file.open() as stream:
+        with _errors(file, []), file.open(mend=True) as stream:  # of records, nothing is asked
             names = _beginning(file, stream).names
     except RecordError as error:
         failure = error.text
@@ -265,7 +272,9 @@ def text_columns(
         return named_columns(available, path, chosen)
     except RecordError as error:
         hint = delimiter_hint(available, TextFile.of(path, chosen.format))
-        raise TableError(error.text + hint) from None
+        # Without a header it is a record that says how many columns there are.
+        kind = RecordError if chosen.format.header is False else TableError
+        raise kind(error.text + hint) from None
 
 
 def named_columns(
@@ -311,13 +320,16 @@ def _text_rows(path: Path, chosen: Selection) -> Generator[Rows]:
         return
     file.require_mendable()
     n_rows = 0
-    try:
-        for rows in _arrow_rows(file, chosen):
-            yield rows
-            n_rows += _n_rows(rows)
-        return
-    except RecordError:  # something does not fit: once more, and nothing of it stops a release
-        pass
+    if chosen.format.header is not False:  # else the first reading counts cells of a record
+        try:
+            for rows in _arrow_rows(file, chosen):
+                yield rows
+                n_rows += _n_rows(rows)
+            return
+        except TableError:
+            raise
+        except RecordError:  # something does not fit: once more, and nothing of it stops a release
+            pass
     for rows in _arrow_rows(file, chosen, mend=True):
         n_again = min(n_rows, _n_rows(rows))
         n_rows -= n_again
@@ -340,14 +352,18 @@ def _arrow_rows(file: TextFile, chosen: Selection, *, mend: bool = False) -> Gen
     path, header = file.path, chosen.format.header
     known: list[str | None] = []  # what errors may call the columns
     with _errors(file, known), file.open(mend=mend) as stream:
-        beginning = _beginning(file, stream)
+        if mend and header is False:  # what they say is not for a record to decide
+            rest = _more(stream, b"").removeprefix(_BOM)
+            beginning = _Beginning(numbered_columns(chosen), rest)
+        else:
+            beginning = _beginning(file, stream)
+        if chosen.is_total and beginning.ends_in_cr:
+            raise TableError(f"{path}: its lines end in carriage returns; {_CR_ADVICE}")
         available = beginning.names
-        if mend and header is False:  # their number is not for a record to say
-            available = numbered_columns(chosen)
         if not available:
             if header is not False:
                 raise TableError(f"{path}: not valid {file.kind}: no header line with column names")
-            if chosen.dim > 1 or chosen.carried or not beginning.rest:
+            if chosen.n_asked > 1 or not beginning.rest:
                 return
             available = ["0"]
         names, shown = text_columns(available, path, chosen)
@@ -365,7 +381,7 @@ def _arrow_rows(file: TextFile, chosen: Selection, *, mend: bool = False) -> Gen
             reader = arrow_csv.open_csv(
                 source,
                 arrow_csv.ReadOptions(
-                    block_size=BLOCK_BYTES * (4 if mend else 1), column_names=available
+                    block_size=BLOCK_BYTES * (8 if mend else 1), column_names=available
                 ),
                 arrow_csv.ParseOptions(
                     delimiter=file.delimiter,
@@ -410,7 +426,6 @@ def _source(
     mend: bool,
 ) -> _WithLastLine:
     """What Arrow reads of a file, guarded or mended."""
-    rest, is_stated = beginning.rest, file.format.header is not False
 
     def mended(stream: Any, beginning: _Beginning) -> MendedLines:
         return MendedLines(
@@ -418,10 +433,10 @@ def _source(
             beginning.rest,
             file,
             width,
-            may_have_more=not is_stated,
-            # Without a header the end of the first line is what a record says.
-            ends_in_cr=beginning.ends_in_cr and (is_stated or not chosen.is_total),
-            max_bytes=2 * BLOCK_BYTES + 4,
+            may_have_more=file.format.header is False,
+            ends_in_cr=beginning.ends_in_cr,
+            # Arrow reads no line of two blocks, and U+FFFD takes three bytes instead of one.
+            max_bytes=6 * BLOCK_BYTES + 16,
         )
 
     def is_quoted() -> bool:
@@ -437,17 +452,22 @@ def _source(
     if mend:
         lines = mended(stream, beginning)
         return _WithLastLine(lines, b"", line, lines)
-    ends_in_cr = beginning.ends_in_cr and (is_stated or not chosen.is_total)
-    return _WithLastLine(
-        stream, rest, line, LineGuard(file, ends_in_cr=ends_in_cr, check=is_quoted)
-    )
+    guard = LineGuard(file, ends_in_cr=beginning.ends_in_cr, check=is_quoted)
+    return _WithLastLine(stream, beginning.rest, line, guard)
 
 
 def numbered_columns(chosen: Selection) -> list[str]:
-    """Names of as many columns, from "0" on, as those that are asked for need."""
+    """Names of as many columns, from "0" on, as those that are asked for need.
+
+    For files without a header in which no record may say how many there are.
+    """
     asked = [*(chosen.columns or chosen.names or range(chosen.dim)), *chosen.carried]
-    places = [int(name) for name in asked if str(name).isdecimal()]
-    return [str(place) for place in range(max(places, default=-1) + 1)]
+    if not all(str(name).isdecimal() for name in asked):
+        raise TableError(
+            "columns: a file without a header has columns 0, 1, ...; name those that make a record "
+            "with `columns=[...]`, counted from the first one"
+        )
+    return [str(place) for place in range(max(map(int, asked)) + 1)]
 
 
 def _rows_of(batch: Any, names: Sequence[str], chosen: Selection, is_text: bool) -> Iterator[Rows]:
