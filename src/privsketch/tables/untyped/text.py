@@ -251,17 +251,22 @@ def text_names(path: Path, format: FileFormat = PLAIN) -> list[str]:
     Without a header the number of columns is that of its first line.
     """
     file = TextFile.of(path, format)
-    failure = ""
-    try:
-        with _errors(file, []), file.open(mend=True) as stream:  # of records, nothing is asked
-            names = _beginning(file, stream).names
-    except RecordError as error:
-        failure = error.text
-    if failure:
-        raise RecordError(failure)  # here, where no foreign error is its context
+    names = _first_names(file, mend=True)  # the bytes of records do not matter here
+    if any("\ufffd" in name for name in names):
+        names = _first_names(file, mend=False)
     if not names:
         raise RecordError(f"{path}: not valid {file.kind}: it has no line")
     return names
+
+
+def _first_names(file: TextFile, *, mend: bool) -> list[str]:
+    failure: RecordError | None = None
+    try:
+        with _errors(file, []), file.open(mend=mend) as stream:
+            return _beginning(file, stream).names
+    except RecordError as error:
+        failure = error.alone()
+    raise failure  # here, where no foreign error is its context
 
 
 def text_columns(
