@@ -9,10 +9,11 @@ import privsketch as ps
 from privsketch.errors import AccessError, FileError, ParameterError, StudyError
 from privsketch.sealing.destroy import destroy
 from privsketch.sealing.join import joined
+from privsketch.sealing.once import kept, teller_slot
 from privsketch.sealing.study_keys import is_destroyed
 from privsketch.sealing.void import void_study
 from privsketch.signing.keys import destroy_key
-from tests.sealed import People, cast, integers
+from tests.sealed import People, cast, integers, list_of
 
 
 @pytest.fixture(autouse=True)
@@ -159,3 +160,52 @@ def test_a_void_of_another_study_destroys_nothing(people, study, tmp_path):
     with pytest.raises(StudyError, match="of another study"):
         destroy(study, study_key_files=[tmp_path / "0.key"], voids=[void])
     assert (tmp_path / "0.key").exists()
+
+
+def test_a_tally_that_is_kept_counts_though_its_use_is_lost(people, study, mailbox, tmp_path):
+    """Part of the state is lost: no void is signed, and no other list gets the first one's."""
+    closed, key = people.closed(study, [mailbox]), people.study_keys[0]
+    first = people.tally(study, mailbox, closed, 0)
+    teller_slot(key.fingerprint, "use").unlink()
+    with pytest.raises(StudyError, match="has tallied"):
+        void_study(study, key=people.tellers[0], study_key_file=tmp_path / "0.key")
+    assert (tmp_path / "0.key").exists()
+    ballots = [ps.Ballot.load(file) for file in sorted(mailbox.iterdir())]
+    with pytest.raises(StudyError, match="tallied another list"):
+        people.tally(study, mailbox, list_of(study, ballots[:3], people.owner), 0)
+    assert people.tally(study, mailbox, closed, 0).to_bytes() == first.to_bytes()
+
+
+def test_a_key_whose_tally_was_brought_is_not_marked_void(people, study, mailbox, tmp_path):
+    tallies = tallied(people, study, mailbox)
+    key = people.study_keys[0].fingerprint
+    for name in ("use", "tally"):
+        teller_slot(key, name).unlink()
+    destroy(study, study_key_files=[tmp_path / "0.key"], tallies=tallies)
+    assert kept(teller_slot(key, "use")) == b"list " + tallies[0].closed_list.encode()
+    with pytest.raises(StudyError, match="has tallied"):
+        void_study(study, key=people.tellers[0], study_key_file=None)
+
+
+@pytest.mark.parametrize("way", [void_study, destroy])
+def test_a_key_that_is_still_there_is_not_said_to_be_destroyed(
+    people, study, mailbox, tmp_path, monkeypatch, way
+):
+    """Somebody is stopped before the key is destroyed, and mistypes its name the next time."""
+    own, file = people.tellers[0], tmp_path / "0.key"
+    module = f"privsketch.sealing.{'void' if way is void_study else 'destroy'}"
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{module}.destroy_key", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            if way is void_study:
+                void_study(study, key=own, study_key_file=file)
+            else:
+                other = void_study(study, key=people.tellers[1], study_key_file=None)
+                destroy(study, study_key_files=[file], voids=[other])
+    for wrong in (tmp_path / "typo.key", None):
+        with pytest.raises(StudyError, match="0.key: the study key was given up and is still"):
+            void_study(study, key=own, study_key_file=wrong)
+    monkeypatch.chdir(tmp_path)
+    void_study(study, key=own, study_key_file="0.key")
+    assert not file.exists()
+    void_study(study, key=own, study_key_file="0.key")  # may be said again

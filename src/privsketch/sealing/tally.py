@@ -50,7 +50,7 @@ from privsketch.sealing.splitting import (
     words_to_bytes,
 )
 from privsketch.sealing.study import MAX_HOLDERS, SealedStudy
-from privsketch.sealing.study_keys import VOID, require_teller
+from privsketch.sealing.study_keys import VOID, require_teller, use_of
 from privsketch.signing.keys import Key
 from privsketch.signing.signature import key_fingerprint, spoken
 
@@ -199,16 +199,18 @@ def tally(
     if stored is None and mailbox is not None:
         stored = _own_tally(study, Path(mailbox), key, chosen)
         if stored is not None:
-            _require_unused(keep_once(use, _use_of(chosen)), chosen)
+            _require_unused(keep_once(use, use_of(chosen.digest)), chosen)
             stored = keep_once(done, stored)
     if stored is not None:
-        return Tally.from_bytes(stored)
+        found = Tally.from_bytes(stored, str(done))
+        _require_unused(use_of(found.closed_list), chosen)  # what was kept of its use may be lost
+        return found
     if not study.is_over():
         raise StudyError(f"ballots are cast until {study.last_day}; tally on a later day (UTC)")
     if checked is None:
         checked = [] if mailbox is None else checked_in(study, mailbox)
     sampler = _open_all(study, sources, chosen, key, published_shares(study, checked))
-    _require_unused(keep_once(use, _use_of(chosen)), chosen)
+    _require_unused(keep_once(use, use_of(chosen.digest)), chosen)
     words = _summed(study, sources, chosen, key, number)
     if study.noise == "tellers":
         noise, receipt = study.sharing.draw_teller()
@@ -230,13 +232,9 @@ def tally(
     return Tally.from_bytes(keep_once(done, packed("tally", header, words_to_bytes(words), key)))
 
 
-def _use_of(chosen: ClosedList) -> bytes:
-    return b"list " + chosen.digest.encode("ascii")
-
-
 def _require_unused(use: bytes | None, chosen: ClosedList) -> None:
     """Refuse a key that was used for anything but this list."""
-    if use is None or use == _use_of(chosen):
+    if use is None or use == use_of(chosen.digest):
         return
     if use == VOID:
         raise StudyError("this study key was given up: the study is void")

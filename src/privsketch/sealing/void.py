@@ -24,7 +24,9 @@ from privsketch.sealing.join import TallySource, all_tallies
 from privsketch.sealing.seal import entries_of_ballot
 from privsketch.sealing.study import SealedStudy
 from privsketch.sealing.study_keys import (
-    is_marked_void,
+    is_destroyed,
+    keep_place,
+    kept_place,
     mark_destroyed,
     mark_void,
     require_accepted,
@@ -116,14 +118,12 @@ def void_study(
         own = [file for file, one in tallies_in(Path(mailbox)) if one.teller == fingerprint]
         if own:
             raise StudyError(f"{own[0]}: a tally of this study key; the study is not void")
-    is_gone = study_key_file is None or (
-        is_marked_void(fingerprint) and not os.path.lexists(study_key_file)
-    )
-    if study_key_file is not None and not is_gone:
-        _require_file_of(study_key_file, fingerprint)  # before the key is used up
+    file = _file_to_destroy(study_key_file, fingerprint)  # before the key is used up
+    if file is not None:
+        keep_place(fingerprint, file)
     mark_void(fingerprint)
-    if study_key_file is not None and not is_gone:
-        destroy_key(study_key_file, fingerprint)
+    if file is not None:
+        destroy_key(file, fingerprint)
         mark_destroyed(fingerprint)
     content = {
         "study": study.digest,
@@ -133,10 +133,26 @@ def void_study(
     return VoidStudy.from_bytes(signed_json(KIND, content, key))
 
 
-def _require_file_of(study_key_file: str | os.PathLike[str], fingerprint: str) -> None:
-    """Refuse a file that is not that of this study key."""
+def _file_to_destroy(
+    study_key_file: str | os.PathLike[str] | None, fingerprint: str
+) -> str | os.PathLike[str] | None:
+    """The file of a study key that is still there; None where it is known to be gone.
+
+    That a name has no file tells nothing, it may be mistyped: unless the key was destroyed here,
+    or its file lay under the very name that was written down when the key was given up.
+    """
+    place = kept_place(fingerprint)
+    is_gone = is_destroyed(fingerprint)
+    if place is not None and not is_gone:
+        is_gone = not os.path.lexists(place)
+        given = None if study_key_file is None else os.path.abspath(study_key_file)
+        if not is_gone and given != os.fspath(place):
+            raise StudyError(f"{place}: the study key was given up and is still there; name it")
+    if study_key_file is None or (is_gone and not os.path.lexists(study_key_file)):
+        return None
     if fingerprint_of_file(study_key_file) != fingerprint:
         raise ParameterError(f"{study_key_file}: not the study key of this teller; it stays")
+    return study_key_file
 
 
 class Settled(NamedTuple):
