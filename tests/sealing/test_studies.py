@@ -774,6 +774,13 @@ def test_cost_and_alone_count_from_upload_on(people, study, ledger):
     assert json.loads(json.dumps(ledger.export()))["entries"][0]["alone"] is not None
 
 
+def test_a_ledger_hears_of_a_ballot_that_was_sealed_without_one(people, study, ledger):
+    first = people.seal(study, np.zeros((5, 2)), 0)
+    for _ in range(2):
+        assert sealed_with(people, study, ledger).to_bytes() == first.to_bytes()
+        assert costs(ledger) == [0.1, study.alone]
+
+
 def settled(people, study, ledger, mailbox, **how):
     """The first holder's entries; what they count from now on."""
     where, holder = (ledger.path, "visits"), people.holders[0].name
