@@ -129,6 +129,11 @@ def test_one_liar_takes_no_cost_back(study):
     succeeded("join", "s.study", *tallies, "-o", "total.sketch")
     told = refused(study, *settle, "--void", "a.void", "--trust", "a", code=INTEGRITY)
     assert "total.sketch: a total of this study" in told
+    Path("empty").mkdir()
+    shutil.copy("s.study", "empty")
+    settle[2] = "empty/s.study"  # the mailbox is wherever the statements lie
+    told = refused(study, *settle, "--void", "a.void", "--trust", "a", code=INTEGRITY)
+    assert "total.sketch: a total of this study" in told
     assert costs() == before
     told = succeeded(*settle, "--total", "total.sketch").output
     assert "they have the receipt of the total" in told

@@ -187,23 +187,27 @@ def test_a_key_whose_tally_was_brought_is_not_marked_void(people, study, mailbox
         void_study(study, key=people.tellers[0], study_key_file=None)
 
 
-@pytest.mark.parametrize("way", [void_study, destroy])
+@pytest.mark.parametrize("way", ["void", "destroy"])
 def test_a_key_that_is_still_there_is_not_said_to_be_destroyed(
     people, study, mailbox, tmp_path, monkeypatch, way
 ):
     """Somebody is stopped before the key is destroyed, and mistypes its name the next time."""
     own, file = people.tellers[0], tmp_path / "0.key"
-    module = f"privsketch.sealing.{'void' if way is void_study else 'destroy'}"
+    other = void_study(study, key=people.tellers[1], study_key_file=None)
+    ways = {
+        "void": lambda: void_study(study, key=own, study_key_file=file),
+        "destroy": lambda: destroy(study, study_key_files=[file], voids=[other]),
+    }
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patch:
-        patch.setattr(f"{module}.destroy_key", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(f"privsketch.sealing.{way}.destroy_key", stopped)
         with pytest.raises(KeyboardInterrupt):
-            if way is void_study:
-                void_study(study, key=own, study_key_file=file)
-            else:
-                other = void_study(study, key=people.tellers[1], study_key_file=None)
-                destroy(study, study_key_files=[file], voids=[other])
+            ways[way]()
     for wrong in (tmp_path / "typo.key", None):
-        with pytest.raises(StudyError, match="0.key: the study key was given up and is still"):
+        with pytest.raises(StudyError, match=r"0\.key: the study key was given up and is still"):
             void_study(study, key=own, study_key_file=wrong)
     monkeypatch.chdir(tmp_path)
     void_study(study, key=own, study_key_file="0.key")

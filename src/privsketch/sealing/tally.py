@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from privsketch.errors import FileError, PrivsketchError, StudyError
-from privsketch.formats import read_file, write_file
+from privsketch.errors import AccessError, FileError, PrivsketchError, StudyError
+from privsketch.formats import beginning_of, read_file, write_file
 from privsketch.noise.mechanism import OWN
 from privsketch.sealing.ballots import (
     Ballot,
@@ -28,7 +28,7 @@ from privsketch.sealing.ballots import (
     sampler_name,
     samplers_of,
 )
-from privsketch.sealing.files import digits, packed, unpacked, whole
+from privsketch.sealing.files import N_MAGIC, digits, kind_of_bytes, packed, unpacked, whole
 from privsketch.sealing.lists import (
     UNFIT,
     CheckedSource,
@@ -311,12 +311,17 @@ def _summed(
 
 
 def tallies_in(folder: Path) -> Iterator[tuple[Path, Tally]]:
-    """Tallies that lie in a folder, each signed by the key that it names; other files are none."""
-    for file in sorted(folder.glob(f"*{SUFFIX}")):
+    """Tallies that lie in a folder, each signed by the key that it names, under whatever name."""
+    if not folder.is_dir():
+        raise AccessError(f"{folder}: no folder, so that no tally can be looked for")
+    for file in sorted(folder.iterdir()):
+        if kind_of_bytes(beginning_of(file, N_MAGIC)) != "tally":
+            continue
         try:
-            yield file, Tally.load(file)
+            found = Tally.load(file)
         except PrivsketchError:
             continue
+        yield file, found
 
 
 def _own_tally(study: SealedStudy, mailbox: Path, key: Key, chosen: ClosedList) -> bytes | None:

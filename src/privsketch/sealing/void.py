@@ -10,7 +10,8 @@ holder names, and by nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -31,6 +32,7 @@ from privsketch.sealing.study_keys import (
     mark_void,
     require_accepted,
 )
+from privsketch.sealing.tally import SUFFIX as TALLY_SUFFIX
 from privsketch.sealing.tally import Tally, tallies_in
 from privsketch.signing.keys import Key, PublicKey, destroy_key, fingerprint_of_file
 from privsketch.signing.signature import key_fingerprint, spoken
@@ -39,6 +41,7 @@ from privsketch.sketching.sketch import Sketch
 
 KIND = "void-study"
 _FIELDS = ("study", "study_key", "statement")
+Folder = str | os.PathLike[str]
 STATEMENT = "published nothing, destroyed the key"
 
 
@@ -172,7 +175,7 @@ def settle(
     voids: Iterable[VoidStudy] = (),
     tallies: Iterable[TallySource] = (),
     trusted: PublicKey | str | os.PathLike[str] | None = None,
-    mailbox: str | os.PathLike[str] | None = None,
+    mailbox: Folder | Iterable[Folder] | None = None,
 ) -> Settled:
     """End the entries of a holder's ballot in a ledger, which count as reserved until then.
 
@@ -192,8 +195,9 @@ def settle(
     trusted : PublicKey, path or name, optional
         With voids: the one teller whose word the holder takes; then "alone" is taken back as well.
         It is named at this call, and has no default: pinned keys serve other purposes.
-    mailbox : path, optional
-        With voids: the folder of the study, in which no tally and no total of it may lie.
+    mailbox : path or list of path, optional
+        With voids: the folder of the study, in which no tally and no total of it may lie, nor in
+        folders below it; and any other where one might.
     """
     found = named(ledger)
     given, counted = list(voids), list(tallies)
@@ -207,7 +211,10 @@ def settle(
         is_alone_free = _require_void(study, given, trusted)
         if mailbox is None:
             raise ParameterError("mailbox", None, "expected the folder of the study", _LOOK)
-        _require_nothing_published(study, Path(mailbox))
+        is_one = isinstance(mailbox, str | os.PathLike)
+        folders = [mailbox] if is_one else list(mailbox)
+        for folder in dict.fromkeys(Path(one).resolve() for one in folders):
+            _require_nothing_published(study, folder)
         is_free = True
     if found is None:
         return Settled(0, is_free, is_alone_free)
@@ -225,6 +232,7 @@ def settle(
     return Settled(len(waiting), is_free, is_alone_free)
 
 
+_PUBLISHED = (TALLY_SUFFIX, ".sketch")
 _LOOK = "a study of which a tally or a total was published is not void"
 
 
@@ -277,12 +285,12 @@ def _require_void(
     return False
 
 
-def _require_nothing_published(study: SealedStudy, mailbox: Path) -> None:
-    """Refuse where a tally or a total of this study lies, under whatever name."""
-    if not mailbox.is_dir():
-        raise AccessError(f"{mailbox}: no folder, so that no tally can be looked for")
-    for file in sorted(mailbox.iterdir()):
+def _require_nothing_published(study: SealedStudy, folder: Path) -> None:
+    """Refuse where a tally or a total of this study lies, at any depth, under whatever name."""
+    for file in _plain_files(folder):
         start, what = beginning_of(file, len(SKETCH_MAGIC)), ""
+        if not start and file.suffix in _PUBLISHED:
+            read_file(file)  # what cannot be read may be one
         try:
             if kind_of_bytes(start) == "tally":
                 one = Tally.load(file)
@@ -297,3 +305,26 @@ def _require_nothing_published(study: SealedStudy, mailbox: Path) -> None:
                 f"{file}: {what} of this study, which is not void then, whoever says so; the cost "
                 "stays. Settle it by the total (privsketch study settle --total)"
             )
+
+
+def _plain_files(folder: Path) -> Iterator[Path]:
+    """Files in a folder and below; pipes and devices are none, links to folders are not followed.
+
+    A folder that cannot be looked into is an error, as is a link that leads nowhere.
+    """
+    if not folder.is_dir():
+        raise AccessError(f"{folder}: no folder, so that no tally can be looked for")
+
+    def unseen(error: OSError) -> None:
+        reason = error.strerror or "cannot be read"
+        raise AccessError(f"{error.filename}: {reason}, so that no tally can be looked for")
+
+    for place, folders, names in os.walk(folder, onerror=unseen):
+        folders.sort()
+        for file in (Path(place, name) for name in sorted(names)):
+            try:
+                is_plain = stat.S_ISREG(file.stat().st_mode)
+            except OSError:
+                is_plain = True
+            if is_plain:
+                yield file
