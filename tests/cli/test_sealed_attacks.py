@@ -225,6 +225,37 @@ def test_a_ballot_of_random_words_is_named_before_a_key_is_used(study, bad_ballo
     assert succeeded(*settle, *both).output.startswith("settled     0 entries")
 
 
+def test_a_ballot_that_a_teller_says_nothing_of_was_cast_and_is_named(study):
+    """Planted: b leaves a good ballot out of what it has checked; h3 never cast one."""
+    for name in HOLDERS:
+        seal(name)
+    Path("h3.ballot").rename("kept")
+    check()
+    few = [ps.Ballot.load(f"{name}.ballot") for name in HOLDERS[:2]]
+    Path("b.checked").unlink()
+    key = ps.Key.load("b.study.key")
+    ps.check_ballots(ps.SealedStudy.load("s.study"), few, key=key)[0].save("b.checked")
+    words = "b did not say that it can be opened"
+    shown = succeeded("study", "show", "s.study", "--json")
+    expected = [{"holder": "h2", "tellers": ["b"]}]
+    assert json.loads(shown.stdout)["mailbox"]["unopened"] == expected
+    assert f"the ballot of h2: {words}" in shown.stderr
+    Path("kept").rename("h3.ballot")
+    Path("b.checked").unlink()
+    few.append(ps.Ballot.load("h3.ballot"))
+    ps.check_ballots(ps.SealedStudy.load("s.study"), few, key=key)[0].save("b.checked")
+    Path("a.checked").unlink()
+    check_again = ["verify", "s.study", "--trust", "a.pub", "--key", "a.study.key"]
+    ballots = [f"{name}.ballot" for name in HOLDERS]
+    succeeded(*check_again, *ballots, "-o", "a.checked")
+    done = succeeded(*close(), "--json")
+    facts = json.loads(done.stdout)
+    assert (facts["left_out"], facts["unopened"]) == ([], expected)
+    assert f"the ballot of h2 is left out: {words}" in done.stderr
+    assert "this ballot or a teller is wrong, and nobody can say which" in done.stderr
+    assert "missing  " not in done.stderr + done.stdout
+
+
 def test_a_tally_of_something_else_is_its_tellers(study):
     """Every ballot adds up, and the tallies do not: what was checked says whose fault it is."""
     from privsketch.sealing.files import packed, unpacked

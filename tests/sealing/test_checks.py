@@ -168,7 +168,7 @@ def test_honest_ballots_add_up_whatever_is_in_them(n_tellers, design):
     study, rng = people.open_study(), np.random.default_rng(n_tellers)
     ballots = [cast(study, integers(rng, study), key) for key in people.holders]
     checked = people.checked(study, ballots)
-    assert agreed(study, checked) == ({one.digest for one in ballots}, frozenset())
+    assert agreed(study, checked) == ({one.digest for one in ballots}, frozenset(), {})
     for one in checked:
         assert all(shares.shape == (study.n_levels, 2) for shares in one.shares.values())
     joined(study, people.tallies(study, ballots, people.closed(study, ballots)))
@@ -271,6 +271,7 @@ def test_a_teller_who_lies_of_a_ballot_has_it_left_out(people, study, ballots):
     assert agreed(study, [first, liar]) == (
         {ballot.digest for n, ballot in enumerate(ballots) if n != 2},
         {ballots[2].digest},
+        {},
     )
     closed = list_of(study, ballots, people.owner)
     with pytest.raises(StudyError, match=r"'site 002'.*this ballot or a teller is wrong"):
@@ -297,7 +298,9 @@ def test_all_tellers_are_needed_for_every_ballot(people, study, ballots):
     ):
         with pytest.raises(StudyError, match=match):
             ps.tally(study, ballots, closed, key=key, checked=given)
-    assert ballots[3].digest not in agreed(study, [checked[0], few]).good
+    found = agreed(study, [checked[0], few])
+    assert ballots[3].digest not in found.good
+    assert found.unopened == {ballots[3].digest: ("teller 1",)}
     ps.tally(study, ballots, closed, key=key, checked=checked[1:])  # its own it knows
 
 

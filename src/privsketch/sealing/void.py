@@ -211,8 +211,7 @@ def settle(
         is_alone_free = _require_void(study, given, trusted)
         if mailbox is None:
             raise ParameterError("mailbox", None, "expected the folder of the study", _LOOK)
-        is_one = isinstance(mailbox, str | os.PathLike)
-        folders = [mailbox] if is_one else list(mailbox)
+        folders = [mailbox] if isinstance(mailbox, str | os.PathLike) else mailbox
         for folder in dict.fromkeys(Path(one).resolve() for one in folders):
             _require_nothing_published(study, folder)
         is_free = True

@@ -213,8 +213,9 @@ def close(
                -o s.closed
     """
     import privsketch as ps
+    from privsketch.cli.sealing.facts import unopened_facts
     from privsketch.sealing.ballots import each_ballot
-    from privsketch.sealing.lists import UNFIT, CheckedBallots, agreed
+    from privsketch.sealing.lists import UNFIT, CheckedBallots, agreed, unopened_words
 
     study = ps.SealedStudy.load(study_file)
     require_free(output, False, "tellers may have tallied it")
@@ -224,13 +225,23 @@ def close(
     closed = ps.ClosedList.of(study, list(ballots), key=key, checked=checked)
     closed.save(output)
     counted = [card.name for card in study.holders if card.key.fingerprint in closed.ballots]
-    unfit = each_ballot(list(ballots), agreed(study, checked).unfit)
-    names = {ballot.require_of(study, what).name for what, ballot in unfit}
-    left_out = sorted(names - set(counted))
+    found = agreed(study, checked)
+    given = {  # whose, by the digests of those that do not count
+        ballot.digest: ballot.require_of(study, what).name
+        for what, ballot in each_ballot(list(ballots), found.unfit | set(found.unopened))
+    }
+    left_out = sorted({given[one] for one in found.unfit if one in given} - set(counted))
+    unopened = unopened_facts(found, given, but={*counted, *left_out})
     missing = [card.name for card in study.holders if card.name not in counted]
+    never = [name for name in missing if name not in given.values()]
     say(f"closed      {len(counted)} ballots of {len(study.holders)} holders")
-    if missing:
-        say(f"missing     {', '.join(missing)}")
+    if never:
+        say(f"missing     {', '.join(never)}")
+    for one in unopened:
+        caution(
+            f"the ballot of {one['holder']} is left out: {unopened_words(one['tellers'])}. Before "
+            "you hand this list out, you may close another one with it"
+        )
     for name in left_out:
         caution(
             f"the ballot of {name} is left out: {UNFIT}. {name} does not seal again, which would "
@@ -247,6 +258,7 @@ def close(
         holders=counted,
         missing=missing,
         left_out=left_out,
+        unopened=unopened,
     )
 
 

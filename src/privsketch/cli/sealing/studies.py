@@ -239,7 +239,7 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     privsketch study show s.study --me h3.pub
     """
     from privsketch.cli.sealing.facts import mailbox_facts, next_steps, study_facts
-    from privsketch.sealing.lists import UNFIT
+    from privsketch.sealing.lists import UNFIT, unopened_words
     from privsketch.sealing.study import SealedStudy
     from privsketch.signing.trusted import found_key
 
@@ -256,6 +256,8 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
         f"{len(there['tallies'])} tallies{void}")  # fmt: skip
     for name in there["unfit"]:
         caution(f"the ballot of {name}: {UNFIT}; privsketch close leaves it out")
+    for one in there["unopened"]:
+        caution(f"the ballot of {one['holder']}: {unopened_words(one['tellers'])}")
     for text in steps:
         say(f"next        {text}")
     answer(**study_facts(found), mailbox=there, next=steps)
