@@ -1,5 +1,6 @@
 """Attacks on sealed studies, played from the shell: refused or named, with what to do next."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,10 +13,14 @@ import pytest
 
 import privsketch as ps
 from privsketch.sealing.ballots import make_ballot
+from privsketch.sealing.files import signed_json
+from privsketch.sealing.lists import CheckedBallots
 from privsketch.sealing.once import state_folder, teller_slot
+from privsketch.sealing.splitting import words_to_bytes
 from tests.cli.test_sealed_commands import COST, HOLDERS, TELLERS, check, close, seal, study, tally
 from tests.commands import INTEGRITY, refused, run, succeeded
 from tests.sealed import forged_void, list_of, random_words
+from tests.sealing.test_checks import altered
 
 __all__ = ["study"]  # the fixture
 CHECKED = [part for name in TELLERS for part in ("--checked", f"{name}.checked")]
@@ -254,6 +259,42 @@ def test_a_ballot_that_a_teller_says_nothing_of_was_cast_and_is_named(study):
     assert f"the ballot of h2 is left out: {words}" in done.stderr
     assert "this ballot or a teller is wrong, and nobody can say which" in done.stderr
     assert "missing  " not in done.stderr + done.stdout
+
+
+def test_a_list_is_closed_whatever_a_teller_has_named(study):
+    """Planted: b names the digest of a file that is no ballot."""
+    for name in HOLDERS:
+        seal(name)
+    check()
+    Path("no.ballot").write_bytes(b"anything")
+    found, key = ps.SealedStudy.load("s.study"), ps.Key.load("b.study.key")
+    shares = dict(CheckedBallots.load("b.checked").shares)
+    shares[hashlib.sha256(b"anything").hexdigest()] = next(iter(shares.values()))
+    pairs = [[name, words_to_bytes(words).hex()] for name, words in sorted(shares.items())]
+    content = {"study": found.digest, "ballots": pairs}
+    Path("b.checked").write_bytes(signed_json("checked-ballots", content, key))
+    facts = json.loads(succeeded(*close("."), "--json").stdout)
+    assert (facts["holders"], facts["unopened"]) == ([*HOLDERS], [])
+
+
+def test_who_looks_again_keeps_what_it_said_of_a_ballot_that_a_liar_spoiled(study):
+    """Its word would be missing otherwise, as if it were the one who cannot open the ballot."""
+    for name in HOLDERS:
+        seal(name)
+    check()
+    found, ballot = ps.SealedStudy.load("s.study"), ps.Ballot.load("h2.ballot")
+    good = CheckedBallots.load("b.checked")
+    lie = altered(good, found, ps.Key.load("b.study.key"), ballot.digest)
+    lie.save("b.checked")
+    before = CheckedBallots.load("a.checked").to_bytes()
+    Path("a.checked").unlink()
+    ballots = [f"{name}.ballot" for name in HOLDERS]
+    again = ["verify", "s.study", "b.checked", "a0.checked", *ballots, "--key", "a.study.key"]
+    Path("a0.checked").write_bytes(before)
+    told = run(*again, "-o", "a.checked")
+    assert told.exit_code == INTEGRITY
+    assert "REFUSED     h2.ballot" in told.output
+    assert CheckedBallots.load("a.checked").to_bytes() == before
 
 
 def test_a_tally_of_something_else_is_its_tellers(study):

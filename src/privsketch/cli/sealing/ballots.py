@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -214,7 +216,6 @@ def close(
     """
     import privsketch as ps
     from privsketch.cli.sealing.facts import unopened_facts
-    from privsketch.sealing.ballots import each_ballot
     from privsketch.sealing.lists import UNFIT, CheckedBallots, agreed, unopened_words
 
     study = ps.SealedStudy.load(study_file)
@@ -226,10 +227,7 @@ def close(
     closed.save(output)
     counted = [card.name for card in study.holders if card.key.fingerprint in closed.ballots]
     found = agreed(study, checked)
-    given = {  # whose, by the digests of those that do not count
-        ballot.digest: ballot.require_of(study, what).name
-        for what, ballot in each_ballot(list(ballots), found.unfit | set(found.unopened))
-    }
+    given = _holders_of(study, ballots, found.unfit | set(found.unopened))
     left_out = sorted({given[one] for one in found.unfit if one in given} - set(counted))
     unopened = unopened_facts(found, given, but={*counted, *left_out})
     missing = [card.name for card in study.holders if card.name not in counted]
@@ -260,6 +258,21 @@ def close(
         left_out=left_out,
         unopened=unopened,
     )
+
+
+def _holders_of(
+    study: SealedStudy, ballots: tuple[Path, ...], wanted: Container[str]
+) -> dict[str, str]:
+    """Whose ballots these are, by their digests; a teller may have named anything."""
+    from privsketch.errors import PrivsketchError
+    from privsketch.sealing.ballots import each_ballot, each_source
+
+    names = {}
+    for _, file in each_source(ballots):
+        with suppress(PrivsketchError):
+            for what, ballot in each_ballot([file], wanted):
+                names[ballot.digest] = ballot.require_of(study, what).name
+    return names
 
 
 def _checked_beside(study: SealedStudy, ballots: tuple[Path, ...]) -> list[CheckedBallots]:

@@ -27,8 +27,8 @@ class Checker:
         self.study, self.key = study, key
         self.found: list[dict[str, Any]] = []
         self.refusals: list[Exception] = []
-        self.ballots: list[Path] = []  # that are valid
-        self.checked: list[CheckedBallots] = []  # the same
+        self.ballots: list[Path] = []  # that open, where there is a key
+        self.checked: list[CheckedBallots] = []  # that are valid
         self.lists: dict[str, ClosedList] = {}  # the same, by digest
 
     def told(self, file: Path, kind: str, signer: PublicKey | None, words: str) -> None:
@@ -96,18 +96,18 @@ class Checker:
         from privsketch.sealing.lists import UNFIT
 
         card = ballot.require_of(self.study, str(file))
+        if self.key is not None:
+            ballot.opened(self.study, self.key, str(file))
+        self.ballots.append(file)
         if ballot.digest in self._unfit():
             raise StudyError(
                 f"{file}: the ballot of {card.name!r}: {UNFIT}; the list is closed without it"
             )
-        if self.key is not None:
-            ballot.opened(self.study, self.key, str(file))
         words = f"a ballot of {card.name}"
         if self.lists:
             counts = any(ballot.digest in one.ballots.values() for one in self.lists.values())
             words += ", which counts" if counts else ", which is in no list and does not count"
         self.told(file, "ballot", card.key, words)
-        self.ballots.append(file)
 
     def _unfit(self) -> frozenset[str]:
         """Ballots that do not add up, if all tellers' files are there."""
