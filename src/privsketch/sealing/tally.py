@@ -22,6 +22,7 @@ from privsketch.noise.mechanism import OWN
 from privsketch.sealing.ballots import (
     Ballot,
     BallotSource,
+    ballot_checks,
     each_ballot,
     insecure_of,
     level_share,
@@ -44,7 +45,6 @@ from privsketch.sealing.splitting import (
     Words,
     add_teller_noise,
     as_words,
-    check_shares,
     is_whole,
     words_from_bytes,
     words_to_bytes,
@@ -253,7 +253,7 @@ def _open_all(
 ) -> str:
     """Refuse a list that cannot be tallied, before the key is used up by it; who drew its noise."""
     waiting, samplers = dict(chosen.ballots), [OWN]
-    number, level = study.teller_of(key.public), study.sharing.level_of(len(chosen.ballots))
+    number = study.teller_of(key.public)
     require_all_checked(study, {number, *published})
     others = [shares for place, shares in published.items() if place != number]
     seen: set[bytes] = set()
@@ -273,9 +273,8 @@ def _open_all(
                 "they have checked, or close a list without it"
             )
         # What this teller adds up is its own; what it published of that need not be looked at.
-        own = level_share(study, content, holder.key, number, level)
-        checks = [check_shares(own[None], study.weights)]
-        if not is_whole(checks + [shares[ballot.digest][[level]] for shares in others]):
+        own = ballot_checks(study, content, holder.key, number)
+        if not is_whole([own, *(shares[ballot.digest] for shares in others)]):
             unfit.append(holder.name)
         samplers.append(ballot.sampler)
         del waiting[ballot.holder]
