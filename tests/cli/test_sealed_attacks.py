@@ -107,7 +107,7 @@ def test_an_earlier_machine_does_not_sign_another_study(study):
 
 
 def test_one_liar_takes_no_cost_back(study):
-    """A total exists; a pinned teller signs that it has published nothing."""
+    """A total exists; a pinned teller signs that it has published no tally."""
     where = with_ledger()
     seal("h0", *where)
     for name in HOLDERS[1:]:
@@ -322,6 +322,11 @@ def test_a_tally_of_something_else_is_its_tellers(study):
     assert told.exit_code == INTEGRITY
     assert "REFUSED     b.tally: it is not the sum of what 'b' published" in told.output
     assert "valid       a.tally" in told.output
+    assert "not compared" not in told.output
+    # Without what was checked it is only said that nobody has looked.
+    for less in (["s.closed", "b.tally"], ["s.closed", "a.checked", "b.tally"], ["b.tally"]):
+        told = succeeded("verify", "s.study", *less).output
+        assert "b.tally: not compared with what b has checked" in told
 
 
 # ---------------------------------------------------------------- 12: pipes in a mailbox

@@ -312,10 +312,10 @@ def test_a_tally_that_is_not_the_sum_of_what_was_checked_is_its_tellers(people, 
         checked, closed = people.checked(study, ballots), people.closed(study, ballots)
         tallies = people.tallies(study, ballots, closed)
         for one, mine in zip(tallies, checked, strict=True):
-            assert fits_checks(study, one, closed, [mine])
+            assert fits_checks(study, one, closed, [mine]) is True
         tallies[1].words[0] += np.uint64(1)
-        assert not fits_checks(study, tallies[1], closed, checked[1:])
-        assert fits_checks(study, tallies[1], closed, [])  # nothing is known of it
+        assert fits_checks(study, tallies[1], closed, checked[1:]) is False
+        assert fits_checks(study, tallies[1], closed, []) is None  # nothing is known of it
 
 
 RNG = np.random.default_rng(2)

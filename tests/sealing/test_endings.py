@@ -136,7 +136,7 @@ def test_after_a_void_a_key_that_has_not_tallied_is_used_up(people, study, mailb
     destroy(study, study_key_files=[tmp_path / "0.key"], voids=[void])
     with pytest.raises(StudyError, match="is void"):  # a copy of the key
         people.tally(study, mailbox, closed, 0)
-    # It may say so, too: it has published nothing.
+    # It may say so, too: it has published no tally.
     void_study(study, key=people.tellers[0], study_key_file=tmp_path / "0.key")
 
 

@@ -837,7 +837,7 @@ def test_the_words_of_all_tellers_take_the_cost_back_and_leave_alone(
 
 
 def test_no_void_counts_where_something_was_published(people, study, ledger, tmp_path):
-    """Planted: a teller who has tallied signs that it published nothing."""
+    """Planted: a teller who has tallied signs that it published no tally."""
     ballots = [sealed_with(people, study, ledger)]
     ballots += [people.seal(study, records(n), n) for n in range(1, 4)]
     tallies = people.tallies(study, ballots, people.closed(study, ballots))

@@ -1,4 +1,4 @@
-"""The end of a study without a total: tellers published nothing, and have given their keys up.
+"""The end of a study without a total: tellers published no tally, and have given their keys up.
 
 Without the share of one honest teller all other shares are uniform. So the word of all tellers is
 enough, one of whom is honest, and that of one whom a holder names. It is not enough that a teller
@@ -42,12 +42,12 @@ from privsketch.sketching.sketch import Sketch
 KIND = "void-study"
 _FIELDS = ("study", "study_key", "statement")
 Folder = str | os.PathLike[str]
-STATEMENT = "published nothing, destroyed the key"
+STATEMENT = "published no tally, destroyed the key"
 
 
 @dataclass(frozen=True)
 class VoidStudy:
-    """A teller's word that it published nothing of a study and destroyed its study key.
+    """A teller's word that it published no tally of a study and destroyed its study key.
 
     Attributes
     ----------

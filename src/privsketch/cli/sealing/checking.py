@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privsketch.cli.keys.options import opened_key
-from privsketch.cli.output import say_written
+from privsketch.cli.output import note, say_written
 from privsketch.cli.shell.answer import say
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class Checker:
         from privsketch.sealing.join import fits_checks
 
         card = self.study.tellers[tally.require_of(self.study, str(file))]
+        is_compared = False
         for closed in self.lists.values():
             places = [
                 place
@@ -141,13 +142,21 @@ class Checker:
             if tally.closed_list != closed.digest or list(tally.holders) != places:
                 raise StudyError(f"{file}: a tally of another list than the one that is here")
             mine = [one for one in self.checked if one.teller == tally.teller]
-            if not fits_checks(self.study, tally, closed, mine):
+            fits = fits_checks(self.study, tally, closed, mine)
+            if fits is False:
                 raise StudyError(
                     f"{file}: it is not the sum of what {card.name!r} published of the ballots "
                     "before, and signed both: this teller is wrong"
                 )
+            is_compared = fits is not None
         words = f"a tally of {card.name}, over {len(tally.holders)} ballots"
         self.told(file, "tally", card.key, words)
+        if not is_compared:
+            note(
+                f"{file}: not compared with what {card.name} has checked; give the closed list and "
+                "all .checked files too",
+                None,
+            )
 
 
 def check_study_files(
