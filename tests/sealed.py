@@ -110,8 +110,8 @@ def list_of(study, ballots, key):
 
 
 def forged_void(study, teller, study_key):
-    """A teller's word that it has published nothing, true or not."""
-    statement = "published nothing, destroyed the key"
+    """A teller's word that it has published no tally, true or not."""
+    statement = "published no tally, destroyed the key"
     content = {"study": study.digest, "study_key": study_key, "statement": statement}
     return VoidStudy.from_bytes(signed_json("void-study", content, teller))
 

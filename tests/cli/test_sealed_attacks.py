@@ -1,5 +1,6 @@
 """Attacks on sealed studies, played from the shell: refused or named, with what to do next."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,10 +13,14 @@ import pytest
 
 import privsketch as ps
 from privsketch.sealing.ballots import make_ballot
+from privsketch.sealing.files import signed_json
+from privsketch.sealing.lists import CheckedBallots
 from privsketch.sealing.once import state_folder, teller_slot
+from privsketch.sealing.splitting import words_to_bytes
 from tests.cli.test_sealed_commands import COST, HOLDERS, TELLERS, check, close, seal, study, tally
 from tests.commands import INTEGRITY, refused, run, succeeded
 from tests.sealed import forged_void, list_of, random_words
+from tests.sealing.test_checks import altered
 
 __all__ = ["study"]  # the fixture
 CHECKED = [part for name in TELLERS for part in ("--checked", f"{name}.checked")]
@@ -102,7 +107,7 @@ def test_an_earlier_machine_does_not_sign_another_study(study):
 
 
 def test_one_liar_takes_no_cost_back(study):
-    """A total exists; a pinned teller signs that it has published nothing."""
+    """A total exists; a pinned teller signs that it has published no tally."""
     where = with_ledger()
     seal("h0", *where)
     for name in HOLDERS[1:]:
@@ -127,6 +132,11 @@ def test_one_liar_takes_no_cost_back(study):
         shutil.move(file, "away")
     tallies = ["away/a.tally", "away/b.under another name"]
     succeeded("join", "s.study", *tallies, "-o", "total.sketch")
+    told = refused(study, *settle, "--void", "a.void", "--trust", "a", code=INTEGRITY)
+    assert "total.sketch: a total of this study" in told
+    Path("empty").mkdir()
+    shutil.copy("s.study", "empty")
+    settle[2] = "empty/s.study"  # the mailbox is wherever the statements lie
     told = refused(study, *settle, "--void", "a.void", "--trust", "a", code=INTEGRITY)
     assert "total.sketch: a total of this study" in told
     assert costs() == before
@@ -220,6 +230,73 @@ def test_a_ballot_of_random_words_is_named_before_a_key_is_used(study, bad_ballo
     assert succeeded(*settle, *both).output.startswith("settled     0 entries")
 
 
+def test_a_ballot_that_a_teller_says_nothing_of_was_cast_and_is_named(study):
+    """Planted: b leaves a good ballot out of what it has checked; h3 never cast one."""
+    for name in HOLDERS:
+        seal(name)
+    Path("h3.ballot").rename("kept")
+    check()
+    few = [ps.Ballot.load(f"{name}.ballot") for name in HOLDERS[:2]]
+    Path("b.checked").unlink()
+    key = ps.Key.load("b.study.key")
+    ps.check_ballots(ps.SealedStudy.load("s.study"), few, key=key)[0].save("b.checked")
+    words = "b did not say that it can be opened"
+    shown = succeeded("study", "show", "s.study", "--json")
+    expected = [{"holder": "h2", "tellers": ["b"]}]
+    assert json.loads(shown.stdout)["mailbox"]["unopened"] == expected
+    assert f"the ballot of h2: {words}" in shown.stderr
+    Path("kept").rename("h3.ballot")
+    Path("b.checked").unlink()
+    few.append(ps.Ballot.load("h3.ballot"))
+    ps.check_ballots(ps.SealedStudy.load("s.study"), few, key=key)[0].save("b.checked")
+    Path("a.checked").unlink()
+    check_again = ["verify", "s.study", "--trust", "a.pub", "--key", "a.study.key"]
+    ballots = [f"{name}.ballot" for name in HOLDERS]
+    succeeded(*check_again, *ballots, "-o", "a.checked")
+    done = succeeded(*close(), "--json")
+    facts = json.loads(done.stdout)
+    assert (facts["left_out"], facts["unopened"]) == ([], expected)
+    assert f"the ballot of h2 is left out: {words}" in done.stderr
+    assert "this ballot or a teller is wrong, and nobody can say which" in done.stderr
+    assert "missing  " not in done.stderr + done.stdout
+
+
+def test_a_list_is_closed_whatever_a_teller_has_named(study):
+    """Planted: b names the digest of a file that is no ballot."""
+    for name in HOLDERS:
+        seal(name)
+    check()
+    Path("no.ballot").write_bytes(b"anything")
+    found, key = ps.SealedStudy.load("s.study"), ps.Key.load("b.study.key")
+    shares = dict(CheckedBallots.load("b.checked").shares)
+    shares[hashlib.sha256(b"anything").hexdigest()] = next(iter(shares.values()))
+    pairs = [[name, words_to_bytes(words).hex()] for name, words in sorted(shares.items())]
+    content = {"study": found.digest, "ballots": pairs}
+    Path("b.checked").write_bytes(signed_json("checked-ballots", content, key))
+    facts = json.loads(succeeded(*close("."), "--json").stdout)
+    assert (facts["holders"], facts["unopened"]) == ([*HOLDERS], [])
+
+
+def test_who_looks_again_keeps_what_it_said_of_a_ballot_that_a_liar_spoiled(study):
+    """Its word would be missing otherwise, as if it were the one who cannot open the ballot."""
+    for name in HOLDERS:
+        seal(name)
+    check()
+    found, ballot = ps.SealedStudy.load("s.study"), ps.Ballot.load("h2.ballot")
+    good = CheckedBallots.load("b.checked")
+    lie = altered(good, found, ps.Key.load("b.study.key"), ballot.digest)
+    lie.save("b.checked")
+    before = CheckedBallots.load("a.checked").to_bytes()
+    Path("a.checked").unlink()
+    ballots = [f"{name}.ballot" for name in HOLDERS]
+    again = ["verify", "s.study", "b.checked", "a0.checked", *ballots, "--key", "a.study.key"]
+    Path("a0.checked").write_bytes(before)
+    told = run(*again, "-o", "a.checked")
+    assert told.exit_code == INTEGRITY
+    assert "REFUSED     h2.ballot" in told.output
+    assert CheckedBallots.load("a.checked").to_bytes() == before
+
+
 def test_a_tally_of_something_else_is_its_tellers(study):
     """Every ballot adds up, and the tallies do not: what was checked says whose fault it is."""
     from privsketch.sealing.files import packed, unpacked
@@ -245,6 +322,11 @@ def test_a_tally_of_something_else_is_its_tellers(study):
     assert told.exit_code == INTEGRITY
     assert "REFUSED     b.tally: it is not the sum of what 'b' published" in told.output
     assert "valid       a.tally" in told.output
+    assert "not compared" not in told.output
+    # Without what was checked it is only said that nobody has looked.
+    for less in (["s.closed", "b.tally"], ["s.closed", "a.checked", "b.tally"], ["b.tally"]):
+        told = succeeded("verify", "s.study", *less).output
+        assert "b.tally: not compared with what b has checked" in told
 
 
 # ---------------------------------------------------------------- 12: pipes in a mailbox

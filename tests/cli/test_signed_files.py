@@ -228,6 +228,19 @@ def test_a_passphrase_that_others_can_read_is_refused(study, folder, monkeypatch
     succeeded(*signing)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes say something else here")
+def test_a_file_on_standard_input_is_refused_as_a_named_one_is(study, folder):
+    command = [sys.executable, "-m", "privsketch", "sign", "study.json", "--force"]
+    command += ["--key", "site-1.key", "--passphrase-file", "-"]
+    for mode in (0o640, 0o604, 0o600):
+        (folder / "pass").chmod(mode)
+        with open("pass") as stream:
+            done = subprocess.run(command, stdin=stream, capture_output=True, text=True)
+        is_refused = "chmod 600 the file on standard input" in done.stderr
+        assert is_refused == (mode != 0o600), done.stderr
+        assert not is_refused or done.returncode == INTEGRITY
+
+
 def test_passphrases_from_a_pipe_that_a_shell_hands_over(study, folder):
     """`--passphrase-file <(pass show site-1)` is nobody else's."""
     reading, writing = os.pipe()

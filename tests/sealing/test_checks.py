@@ -168,7 +168,7 @@ def test_honest_ballots_add_up_whatever_is_in_them(n_tellers, design):
     study, rng = people.open_study(), np.random.default_rng(n_tellers)
     ballots = [cast(study, integers(rng, study), key) for key in people.holders]
     checked = people.checked(study, ballots)
-    assert agreed(study, checked) == ({one.digest for one in ballots}, frozenset())
+    assert agreed(study, checked) == ({one.digest for one in ballots}, frozenset(), {})
     for one in checked:
         assert all(shares.shape == (study.n_levels, 2) for shares in one.shares.values())
     joined(study, people.tallies(study, ballots, people.closed(study, ballots)))
@@ -199,12 +199,11 @@ def test_what_is_no_ballot_is_named_before_a_key_is_used(people, study, ballots,
     given = [ballots[0], bad, *ballots[2:]]
     checked = people.checked(study, given)
     assert agreed(study, checked).unfit == {bad.digest}
-    if what != "last level":  # of a turnout that it is not
-        closed = list_of(study, given, people.owner)
-        for key in people.study_keys:
-            with pytest.raises(StudyError, match=r"ballot of 'site 001'.*this ballot or a teller"):
-                ps.tally(study, given, closed, key=key, checked=checked)
-            assert kept(teller_slot(key.fingerprint, "use")) is None
+    closed = list_of(study, given, people.owner)
+    for key in people.study_keys:  # whatever level it would add up
+        with pytest.raises(StudyError, match=r"ballot of 'site 001'.*this ballot or a teller"):
+            ps.tally(study, given, closed, key=key, checked=checked)
+        assert kept(teller_slot(key.fingerprint, "use")) is None
     closed = people.closed(study, given)
     assert list(closed.ballots) == [one.holder for one in (ballots[0], *ballots[2:])]
     total = joined(study, people.tallies(study, given, closed))
@@ -271,6 +270,7 @@ def test_a_teller_who_lies_of_a_ballot_has_it_left_out(people, study, ballots):
     assert agreed(study, [first, liar]) == (
         {ballot.digest for n, ballot in enumerate(ballots) if n != 2},
         {ballots[2].digest},
+        {},
     )
     closed = list_of(study, ballots, people.owner)
     with pytest.raises(StudyError, match=r"'site 002'.*this ballot or a teller is wrong"):
@@ -297,7 +297,9 @@ def test_all_tellers_are_needed_for_every_ballot(people, study, ballots):
     ):
         with pytest.raises(StudyError, match=match):
             ps.tally(study, ballots, closed, key=key, checked=given)
-    assert ballots[3].digest not in agreed(study, [checked[0], few]).good
+    found = agreed(study, [checked[0], few])
+    assert ballots[3].digest not in found.good
+    assert found.unopened == {ballots[3].digest: ("teller 1",)}
     ps.tally(study, ballots, closed, key=key, checked=checked[1:])  # its own it knows
 
 
@@ -310,10 +312,10 @@ def test_a_tally_that_is_not_the_sum_of_what_was_checked_is_its_tellers(people, 
         checked, closed = people.checked(study, ballots), people.closed(study, ballots)
         tallies = people.tallies(study, ballots, closed)
         for one, mine in zip(tallies, checked, strict=True):
-            assert fits_checks(study, one, closed, [mine])
+            assert fits_checks(study, one, closed, [mine]) is True
         tallies[1].words[0] += np.uint64(1)
-        assert not fits_checks(study, tallies[1], closed, checked[1:])
-        assert fits_checks(study, tallies[1], closed, [])  # nothing is known of it
+        assert fits_checks(study, tallies[1], closed, checked[1:]) is False
+        assert fits_checks(study, tallies[1], closed, []) is None  # nothing is known of it
 
 
 RNG = np.random.default_rng(2)

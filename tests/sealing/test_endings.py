@@ -9,10 +9,11 @@ import privsketch as ps
 from privsketch.errors import AccessError, FileError, ParameterError, StudyError
 from privsketch.sealing.destroy import destroy
 from privsketch.sealing.join import joined
+from privsketch.sealing.once import kept, teller_slot
 from privsketch.sealing.study_keys import is_destroyed
 from privsketch.sealing.void import void_study
 from privsketch.signing.keys import destroy_key
-from tests.sealed import People, cast, integers
+from tests.sealed import People, cast, integers, list_of
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +136,7 @@ def test_after_a_void_a_key_that_has_not_tallied_is_used_up(people, study, mailb
     destroy(study, study_key_files=[tmp_path / "0.key"], voids=[void])
     with pytest.raises(StudyError, match="is void"):  # a copy of the key
         people.tally(study, mailbox, closed, 0)
-    # It may say so, too: it has published nothing.
+    # It may say so, too: it has published no tally.
     void_study(study, key=people.tellers[0], study_key_file=tmp_path / "0.key")
 
 
@@ -159,3 +160,56 @@ def test_a_void_of_another_study_destroys_nothing(people, study, tmp_path):
     with pytest.raises(StudyError, match="of another study"):
         destroy(study, study_key_files=[tmp_path / "0.key"], voids=[void])
     assert (tmp_path / "0.key").exists()
+
+
+def test_a_tally_that_is_kept_counts_though_its_use_is_lost(people, study, mailbox, tmp_path):
+    """Part of the state is lost: no void is signed, and no other list gets the first one's."""
+    closed, key = people.closed(study, [mailbox]), people.study_keys[0]
+    first = people.tally(study, mailbox, closed, 0)
+    teller_slot(key.fingerprint, "use").unlink()
+    with pytest.raises(StudyError, match="has tallied"):
+        void_study(study, key=people.tellers[0], study_key_file=tmp_path / "0.key")
+    assert (tmp_path / "0.key").exists()
+    ballots = [ps.Ballot.load(file) for file in sorted(mailbox.iterdir())]
+    with pytest.raises(StudyError, match="tallied another list"):
+        people.tally(study, mailbox, list_of(study, ballots[:3], people.owner), 0)
+    assert people.tally(study, mailbox, closed, 0).to_bytes() == first.to_bytes()
+
+
+def test_a_key_whose_tally_was_brought_is_not_marked_void(people, study, mailbox, tmp_path):
+    tallies = tallied(people, study, mailbox)
+    key = people.study_keys[0].fingerprint
+    for name in ("use", "tally"):
+        teller_slot(key, name).unlink()
+    destroy(study, study_key_files=[tmp_path / "0.key"], tallies=tallies)
+    assert kept(teller_slot(key, "use")) == b"list " + tallies[0].closed_list.encode()
+    with pytest.raises(StudyError, match="has tallied"):
+        void_study(study, key=people.tellers[0], study_key_file=None)
+
+
+@pytest.mark.parametrize("way", ["void", "destroy"])
+def test_a_key_that_is_still_there_is_not_said_to_be_destroyed(
+    people, study, mailbox, tmp_path, monkeypatch, way
+):
+    """Somebody is stopped before the key is destroyed, and mistypes its name the next time."""
+    own, file = people.tellers[0], tmp_path / "0.key"
+    other = void_study(study, key=people.tellers[1], study_key_file=None)
+    ways = {
+        "void": lambda: void_study(study, key=own, study_key_file=file),
+        "destroy": lambda: destroy(study, study_key_files=[file], voids=[other]),
+    }
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"privsketch.sealing.{way}.destroy_key", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            ways[way]()
+    for wrong in (tmp_path / "typo.key", None):
+        with pytest.raises(StudyError, match=r"0\.key: the study key was given up and is still"):
+            void_study(study, key=own, study_key_file=wrong)
+    monkeypatch.chdir(tmp_path)
+    void_study(study, key=own, study_key_file="0.key")
+    assert not file.exists()
+    void_study(study, key=own, study_key_file="0.key")  # may be said again

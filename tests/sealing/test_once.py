@@ -130,3 +130,17 @@ def test_a_holder_that_trusts_nobody_becomes_a_teller():
     closed = people.closed(study, [ballot, *others])
     tallies = people.tallies(study, [ballot, *others], closed)
     assert ps.join(study, tallies).sources[0] == "site 000"
+
+
+def test_a_name_that_is_found_is_on_disk_before_anything_depends_on_it(monkeypatch):
+    """Whoever wrote it may have been stopped before the folder was; or is about to write it."""
+    slot = teller_slot("0" * 32, "use")
+    keep_once(slot, b"first")
+    synced = []
+    monkeypatch.setattr("privsketch.sealing.once.sync_folder", synced.append)
+    assert keep_once(slot, b"second") == b"first"
+    assert synced == [slot.parent]
+    found = iter([None, b"first"])  # another process comes in between
+    monkeypatch.setattr("privsketch.sealing.once.kept", lambda path: next(found))
+    assert keep_once(slot, b"second") == b"first"
+    assert synced == [slot.parent] * 2

@@ -774,6 +774,13 @@ def test_cost_and_alone_count_from_upload_on(people, study, ledger):
     assert json.loads(json.dumps(ledger.export()))["entries"][0]["alone"] is not None
 
 
+def test_a_ledger_hears_of_a_ballot_that_was_sealed_without_one(people, study, ledger):
+    first = people.seal(study, np.zeros((5, 2)), 0)
+    for _ in range(2):
+        assert sealed_with(people, study, ledger).to_bytes() == first.to_bytes()
+        assert costs(ledger) == [0.1, study.alone]
+
+
 def settled(people, study, ledger, mailbox, **how):
     """The first holder's entries; what they count from now on."""
     where, holder = (ledger.path, "visits"), people.holders[0].name
@@ -830,7 +837,7 @@ def test_the_words_of_all_tellers_take_the_cost_back_and_leave_alone(
 
 
 def test_no_void_counts_where_something_was_published(people, study, ledger, tmp_path):
-    """Planted: a teller who has tallied signs that it published nothing."""
+    """Planted: a teller who has tallied signs that it published no tally."""
     ballots = [sealed_with(people, study, ledger)]
     ballots += [people.seal(study, records(n), n) for n in range(1, 4)]
     tallies = people.tallies(study, ballots, people.closed(study, ballots))
@@ -841,13 +848,23 @@ def test_no_void_counts_where_something_was_published(people, study, ledger, tmp
     for thing, name, match in (
         (tallies[0], "any name", "a tally of this study"),
         (ps.join(study, tallies), "model.json", "a total of this study"),
+        (tallies[0], "below/and below/x", "a tally of this study"),
     ):
+        (box / name).parent.mkdir(parents=True, exist_ok=True)
         thing.save(box / name)
         with pytest.raises(StudyError, match=match):
             settled(people, study, ledger, box, **named)
         (box / name).unlink()
     with pytest.raises(AccessError, match="no folder"):
         settled(people, study, ledger, tmp_path / "nowhere", **named)
+    tallies[0].save(tmp_path / "beside")
+    with pytest.raises(StudyError, match="beside: a tally"):
+        settled(people, study, ledger, [box, tmp_path], **named)
+    for name in ("a.tally", "a.sketch"):  # nobody knows what it is
+        (box / name).symlink_to(tmp_path / "unreachable" / "file")
+        with pytest.raises(AccessError, match=name):
+            settled(people, study, ledger, box, **named)
+        (box / name).unlink()
     assert costs(ledger) == before
     total = ps.join(study, tallies)
     assert settled(people, study, ledger, None, total=total) == (1, False, False)
@@ -862,6 +879,27 @@ def test_a_teller_finds_its_own_tally_before_it_says_void(people, study, ballots
         teller_slot(people.study_keys[0].fingerprint, name).unlink()
     with pytest.raises(StudyError, match=r"a\.tally: a tally of this study key"):
         void_study(study, key=people.tellers[0], study_key_file=None, mailbox=tmp_path)
+
+
+def test_a_teller_finds_its_own_tally_under_any_name(people, study, ballots, tmp_path):
+    """Planted: the same, the tally has another name; and a folder that is none has no tallies."""
+    closed = people.closed(study, ballots)
+    first = people.tally(study, ballots, closed, 0)
+    first.save(tmp_path / "a.tally.txt")
+    for name in ("use", "tally"):
+        teller_slot(people.study_keys[0].fingerprint, name).unlink()
+    void = {"key": people.tellers[0], "study_key_file": None}
+    with pytest.raises(StudyError, match=r"a\.tally\.txt: a tally of this study key"):
+        void_study(study, **void, mailbox=tmp_path)
+    other = list_of(study, ballots[:3], people.owner)
+    with pytest.raises(StudyError, match="has tallied another list"):
+        people.tally(study, ballots, other, 0, mailbox=tmp_path)
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(AccessError, match="no folder"):
+        void_study(study, **void, mailbox=nowhere)
+    with pytest.raises(AccessError, match="no folder"):
+        people.tally(study, ballots, closed, 0, mailbox=nowhere)
+    assert people.tally(study, ballots, closed, 0, mailbox=tmp_path).to_bytes() == first.to_bytes()
 
 
 def test_a_ballot_that_was_left_out_costs_alone_once(people, study, ledger):

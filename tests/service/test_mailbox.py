@@ -14,6 +14,7 @@ from privsketch.service.verify import verify_store
 from tests.collector import World, serving
 from tests.commands import succeeded
 from tests.sealed import GAUSSIAN, People, cast, integers, list_of, random_words
+from tests.sealing.test_checks import altered
 from tests.service.test_web_pages import Browser
 
 
@@ -256,6 +257,25 @@ def test_what_came_in_between_is_seen(sealed, people, monkeypatch):
     monkeypatch.setattr(mailbox, "check_file", slow)
     assert put(sealed, "teller 0", late) == 201
     verify_store(sealed.store)
+
+
+def test_what_a_teller_has_said_of_a_ballot_is_not_set_aside(sealed, people):
+    """Planted: a second file with another share of a ballot, and one that drops a ballot."""
+    study = opened(sealed, people)
+    ballots = ballots_of(study, people)
+    first = check_ballots(study, ballots[:3], key=people.study_keys[0])[0]
+    assert put(sealed, "teller 0", first) == 201
+    whole = check_ballots(study, ballots, key=people.study_keys[0])[0]
+    liar = altered(whole, study, people.study_keys[0], ballots[2].digest)
+    fewer = check_ballots(study, [*ballots[:2], ballots[3]], key=people.study_keys[0])[0]
+    for wrong, words in (
+        (liar, "two different shares of one ballot"),
+        (fewer, "lacks ballots that you have said you can open"),
+    ):
+        answer = sealed.push("teller 0", wrong.to_bytes(), study="lungs")
+        assert answer.status_code == 422
+        assert words in answer.text
+    assert put(sealed, "teller 0", whole) == 201
 
 
 def test_random_files_change_nothing(sealed, people):

@@ -20,7 +20,7 @@ from privsketch.sealing.ballots import SUFFIX, Ballot
 from privsketch.sealing.join import TallySource, all_tallies
 from privsketch.sealing.once import ballot_slot, gone_slot, keep_once, kept
 from privsketch.sealing.study import SealedStudy
-from privsketch.sealing.study_keys import mark_destroyed, use_up
+from privsketch.sealing.study_keys import keep_place, mark_destroyed, use_up
 from privsketch.sealing.void import VoidStudy
 from privsketch.signing.keys import destroy_key, fingerprint_of_file
 
@@ -68,11 +68,12 @@ def destroy(
     voids : list of VoidStudy
         Of any teller: it has ended without a total.
     """
-    _require_ended(study, list(tallies), list(voids))
+    lists = _require_ended(study, list(tallies), list(voids))
     keys = {Path(file): _study_key(study, file) for file in study_key_files}
     files = _ballot_files(study, ballots)
     for path, fingerprint in keys.items():
-        use_up(fingerprint)
+        keep_place(fingerprint, path)
+        use_up(fingerprint, lists.get(fingerprint))
         destroy_key(path, fingerprint)
         mark_destroyed(fingerprint)
     for file in files:
@@ -80,16 +81,19 @@ def destroy(
     return Destroyed(tuple(keys), tuple(files), _forget_kept(study))
 
 
-def _require_ended(study: SealedStudy, tallies: list[TallySource], voids: list[VoidStudy]) -> None:
+def _require_ended(
+    study: SealedStudy, tallies: list[TallySource], voids: list[VoidStudy]
+) -> dict[str, str]:
+    """Digests of lists by the study keys that have tallied them; an error before the end."""
     if not tallies and not voids:
         raise StudyError(
             "nothing says that this study has ended: give the tallies of all tellers, or a "
             "statement that it is void; nothing was destroyed"
         )
-    if tallies:
-        all_tallies(study, tallies)
     for void in voids:
         void.require_of(study)
+    found = all_tallies(study, tallies) if tallies else {}
+    return {one.teller: one.closed_list for one in found.values()}
 
 
 def _study_key(study: SealedStudy, file: Name) -> str:

@@ -22,6 +22,7 @@ from privsketch.signing.keys import Key, signature_within_rules
 from privsketch.signing.signature import KEY_BYTES, SIGNATURE_BYTES, is_signature, signed_message
 
 _MAGIC = {"ballot": b"\x89privsb\n", "tally": b"\x89privst\n"}
+N_MAGIC = 8
 _PREAMBLE = struct.Struct("<8sII")
 _TRAILER = KEY_BYTES + SIGNATURE_BYTES
 _SIGNED_FIELDS = ("signer", "signature")

@@ -95,16 +95,16 @@ def all_tallies(study: SealedStudy, tallies: Iterable[TallySource]) -> dict[int,
 
 def fits_checks(
     study: SealedStudy, tally: Tally, closed: ClosedList, checked: Iterable[CheckedBallots]
-) -> bool:
+) -> bool | None:
     """Whether a tally is what its teller has published of the ballots of a list, added up.
 
-    True where that is not known of all of them. Noise of tellers changes neither of these words.
+    None where that is not known of all of them. Noise of tellers changes neither of these words.
     """
     published: dict[str, Words] = {}
     for one in checked:
         published.update(one.shares)
     if not set(closed.ballots.values()) <= set(published):
-        return True
+        return None
     expected = added([published[digest][[tally.level]] for digest in closed.ballots.values()])
     return bool((check_shares(tally.words[None], study.weights) == expected).all())
 

@@ -209,10 +209,14 @@ def require_all_checked(study: SealedStudy, numbers: Container[int]) -> None:
 
 
 class Agreed(NamedTuple):
-    """Digests of ballots that all tellers can open: those that add up, and those that do not."""
+    """Digests of ballots: all tellers open those that add up and those that do not.
+
+    By the digests of others, which some teller can open: who has not said that it can.
+    """
 
     good: frozenset[str]
     unfit: frozenset[str]
+    unopened: dict[str, tuple[str, ...]]
 
 
 def agreed(study: SealedStudy, checked: Iterable[CheckedSource]) -> Agreed:
@@ -228,13 +232,28 @@ def agreed(study: SealedStudy, checked: Iterable[CheckedSource]) -> Agreed:
         for digest in common
         if is_whole([published[place][digest] for place in range(len(study.tellers))])
     }
-    return Agreed(frozenset(good), frozenset(common - good))
+    unopened = {
+        digest: tuple(
+            card.name for n, card in enumerate(study.tellers) if digest not in published[n]
+        )
+        for digest in sorted(set().union(*published.values()) - common)
+    }
+    return Agreed(frozenset(good), frozenset(common - good), unopened)
 
 
 UNFIT = (
     "what all tellers published of it does not add up, so that this ballot or a teller is wrong, "
     "and nobody can say which"
 )
+
+
+def unopened_words(tellers: Iterable[str]) -> str:
+    """What is said of a ballot that these tellers have not said they can open."""
+    return (
+        f"{' and '.join(tellers)} did not say that it can be opened, and another teller did: let "
+        "it be checked again. If that stays so, this ballot or a teller is wrong, and nobody can "
+        "say which"
+    )
 
 
 class ClosedList:

@@ -113,9 +113,10 @@ def require_keepable(path: Path) -> None:
 def keep_once(path: Path, content: bytes) -> bytes:
     """Write something under a name, unless something stands there; what stands there, on disk."""
     found = kept(path)
-    if found is not None:
-        return found
     try:
+        if found is not None:
+            sync_folder(path.parent)  # whoever wrote it may not have come to that
+            return found
         _make_folder(path.parent)
         _write(path, content + hashlib.sha256(content).digest())
     except OSError as error:
@@ -143,7 +144,7 @@ def _write(path: Path, data: bytes) -> None:
         try:
             os.link(temporary, path)
         except FileExistsError:
-            return
+            pass
         except OSError:  # no hard links here; half a file will be found damaged, and count
             with suppress(FileExistsError):
                 _fill(path, data)

@@ -119,8 +119,7 @@ def seal(
     earlier = earlier_ballot(study, key.public, mailbox)
     if earlier is not None:
         warn_of(["a ballot was cast in this study before: it is given again, and nothing is read"])
-        if kept(slot) is None:  # it comes from the mailbox
-            _enter_earlier(study, holder, ledger)
+        _enter_earlier(study, holder, ledger)
         return Ballot.from_bytes(keep_once(slot, earlier.to_bytes()), str(slot))
     if study.is_late():
         raise StudyError(f"the last day to cast a ballot was {study.last_day} (UTC)")

@@ -5,6 +5,9 @@ All of it follows from files that are written once (`once`), by the fingerprint 
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from privsketch.errors import StudyError
 from privsketch.sealing.once import keep_once, kept, require_born, teller_slot
 from privsketch.sealing.study import SealedStudy
@@ -36,20 +39,36 @@ def require_accepted(study: SealedStudy, study_key: str) -> None:
         raise StudyError("this study key was accepted for another study")
 
 
+def use_of(closed_list: str) -> bytes:
+    """How the use of a study key for a list is written down, by the list's digest."""
+    return b"list " + closed_list.encode("ascii")
+
+
 def mark_void(key: str) -> None:
     """Use a study key up, by its fingerprint, without a tally; an error if there may be one."""
-    if keep_once(teller_slot(key, "use"), VOID) != VOID:
+    has_tally = kept(teller_slot(key, "tally")) is not None  # though its use may be lost
+    if has_tally or keep_once(teller_slot(key, "use"), VOID) != VOID:
         raise StudyError("this study key has tallied, or was about to; the study is not void")
 
 
-def is_marked_void(key: str) -> bool:
-    """Whether a study key was given up on this machine."""
-    return kept(teller_slot(key, "use")) == VOID
+def use_up(key: str, closed_list: str | None = None) -> None:
+    """Leave a study key without a use, by its fingerprint; what it was used for stays known.
+
+    That is a list if a tally of the key is there, be it only one that somebody has brought.
+    """
+    if kept(teller_slot(key, "tally")) is None:
+        keep_once(teller_slot(key, "use"), VOID if closed_list is None else use_of(closed_list))
 
 
-def use_up(key: str) -> None:
-    """Leave a study key without a use, by its fingerprint; what it was used for stays known."""
-    keep_once(teller_slot(key, "use"), VOID)
+def keep_place(key: str, file: str | os.PathLike[str]) -> None:
+    """Write down where the file of a study key lies, before the key is given up."""
+    keep_once(teller_slot(key, "place"), os.fsencode(os.path.abspath(file)))
+
+
+def kept_place(key: str) -> Path | None:
+    """Where the file of a study key lay when it was first given up; None if it never was."""
+    found = kept(teller_slot(key, "place"))
+    return None if found is None else Path(os.fsdecode(found))
 
 
 def mark_destroyed(key: str) -> None:

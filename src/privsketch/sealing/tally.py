@@ -16,19 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from privsketch.errors import FileError, PrivsketchError, StudyError
-from privsketch.formats import read_file, write_file
+from privsketch.errors import AccessError, FileError, PrivsketchError, StudyError
+from privsketch.formats import beginning_of, read_file, write_file
 from privsketch.noise.mechanism import OWN
 from privsketch.sealing.ballots import (
     Ballot,
     BallotSource,
+    ballot_checks,
     each_ballot,
     insecure_of,
     level_share,
     sampler_name,
     samplers_of,
 )
-from privsketch.sealing.files import digits, packed, unpacked, whole
+from privsketch.sealing.files import N_MAGIC, digits, kind_of_bytes, packed, unpacked, whole
 from privsketch.sealing.lists import (
     UNFIT,
     CheckedSource,
@@ -44,13 +45,12 @@ from privsketch.sealing.splitting import (
     Words,
     add_teller_noise,
     as_words,
-    check_shares,
     is_whole,
     words_from_bytes,
     words_to_bytes,
 )
 from privsketch.sealing.study import MAX_HOLDERS, SealedStudy
-from privsketch.sealing.study_keys import VOID, require_teller
+from privsketch.sealing.study_keys import VOID, require_teller, use_of
 from privsketch.signing.keys import Key
 from privsketch.signing.signature import key_fingerprint, spoken
 
@@ -199,16 +199,18 @@ def tally(
     if stored is None and mailbox is not None:
         stored = _own_tally(study, Path(mailbox), key, chosen)
         if stored is not None:
-            _require_unused(keep_once(use, _use_of(chosen)), chosen)
+            _require_unused(keep_once(use, use_of(chosen.digest)), chosen)
             stored = keep_once(done, stored)
     if stored is not None:
-        return Tally.from_bytes(stored)
+        found = Tally.from_bytes(stored, str(done))
+        _require_unused(use_of(found.closed_list), chosen)  # what was kept of its use may be lost
+        return found
     if not study.is_over():
         raise StudyError(f"ballots are cast until {study.last_day}; tally on a later day (UTC)")
     if checked is None:
         checked = [] if mailbox is None else checked_in(study, mailbox)
     sampler = _open_all(study, sources, chosen, key, published_shares(study, checked))
-    _require_unused(keep_once(use, _use_of(chosen)), chosen)
+    _require_unused(keep_once(use, use_of(chosen.digest)), chosen)
     words = _summed(study, sources, chosen, key, number)
     if study.noise == "tellers":
         noise, receipt = study.sharing.draw_teller()
@@ -230,13 +232,9 @@ def tally(
     return Tally.from_bytes(keep_once(done, packed("tally", header, words_to_bytes(words), key)))
 
 
-def _use_of(chosen: ClosedList) -> bytes:
-    return b"list " + chosen.digest.encode("ascii")
-
-
 def _require_unused(use: bytes | None, chosen: ClosedList) -> None:
     """Refuse a key that was used for anything but this list."""
-    if use is None or use == _use_of(chosen):
+    if use is None or use == use_of(chosen.digest):
         return
     if use == VOID:
         raise StudyError("this study key was given up: the study is void")
@@ -255,7 +253,7 @@ def _open_all(
 ) -> str:
     """Refuse a list that cannot be tallied, before the key is used up by it; who drew its noise."""
     waiting, samplers = dict(chosen.ballots), [OWN]
-    number, level = study.teller_of(key.public), study.sharing.level_of(len(chosen.ballots))
+    number = study.teller_of(key.public)
     require_all_checked(study, {number, *published})
     others = [shares for place, shares in published.items() if place != number]
     seen: set[bytes] = set()
@@ -275,9 +273,8 @@ def _open_all(
                 "they have checked, or close a list without it"
             )
         # What this teller adds up is its own; what it published of that need not be looked at.
-        own = level_share(study, content, holder.key, number, level)
-        checks = [check_shares(own[None], study.weights)]
-        if not is_whole(checks + [shares[ballot.digest][[level]] for shares in others]):
+        own = ballot_checks(study, content, holder.key, number)
+        if not is_whole([own, *(shares[ballot.digest] for shares in others)]):
             unfit.append(holder.name)
         samplers.append(ballot.sampler)
         del waiting[ballot.holder]
@@ -313,12 +310,17 @@ def _summed(
 
 
 def tallies_in(folder: Path) -> Iterator[tuple[Path, Tally]]:
-    """Tallies that lie in a folder, each signed by the key that it names; other files are none."""
-    for file in sorted(folder.glob(f"*{SUFFIX}")):
+    """Tallies that lie in a folder, each signed by the key that it names, under whatever name."""
+    if not folder.is_dir():
+        raise AccessError(f"{folder}: no folder, so that no tally can be looked for")
+    for file in sorted(folder.iterdir()):
+        if kind_of_bytes(beginning_of(file, N_MAGIC)) != "tally":
+            continue
         try:
-            yield file, Tally.load(file)
+            found = Tally.load(file)
         except PrivsketchError:
             continue
+        yield file, found
 
 
 def _own_tally(study: SealedStudy, mailbox: Path, key: Key, chosen: ClosedList) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The end of a study without a total: tellers published nothing, and have given their keys up.
+"""The end of a study without a total: tellers published no tally, and have given their keys up.
 
 Without the share of one honest teller all other shares are uniform. So the word of all tellers is
 enough, one of whom is honest, and that of one whom a holder names. It is not enough that a teller
@@ -10,7 +10,8 @@ holder names, and by nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -24,11 +25,14 @@ from privsketch.sealing.join import TallySource, all_tallies
 from privsketch.sealing.seal import entries_of_ballot
 from privsketch.sealing.study import SealedStudy
 from privsketch.sealing.study_keys import (
-    is_marked_void,
+    is_destroyed,
+    keep_place,
+    kept_place,
     mark_destroyed,
     mark_void,
     require_accepted,
 )
+from privsketch.sealing.tally import SUFFIX as TALLY_SUFFIX
 from privsketch.sealing.tally import Tally, tallies_in
 from privsketch.signing.keys import Key, PublicKey, destroy_key, fingerprint_of_file
 from privsketch.signing.signature import key_fingerprint, spoken
@@ -37,12 +41,13 @@ from privsketch.sketching.sketch import Sketch
 
 KIND = "void-study"
 _FIELDS = ("study", "study_key", "statement")
-STATEMENT = "published nothing, destroyed the key"
+Folder = str | os.PathLike[str]
+STATEMENT = "published no tally, destroyed the key"
 
 
 @dataclass(frozen=True)
 class VoidStudy:
-    """A teller's word that it published nothing of a study and destroyed its study key.
+    """A teller's word that it published no tally of a study and destroyed its study key.
 
     Attributes
     ----------
@@ -116,14 +121,12 @@ def void_study(
         own = [file for file, one in tallies_in(Path(mailbox)) if one.teller == fingerprint]
         if own:
             raise StudyError(f"{own[0]}: a tally of this study key; the study is not void")
-    is_gone = study_key_file is None or (
-        is_marked_void(fingerprint) and not os.path.lexists(study_key_file)
-    )
-    if study_key_file is not None and not is_gone:
-        _require_file_of(study_key_file, fingerprint)  # before the key is used up
+    file = _file_to_destroy(study_key_file, fingerprint)  # before the key is used up
+    if file is not None:
+        keep_place(fingerprint, file)
     mark_void(fingerprint)
-    if study_key_file is not None and not is_gone:
-        destroy_key(study_key_file, fingerprint)
+    if file is not None:
+        destroy_key(file, fingerprint)
         mark_destroyed(fingerprint)
     content = {
         "study": study.digest,
@@ -133,10 +136,26 @@ def void_study(
     return VoidStudy.from_bytes(signed_json(KIND, content, key))
 
 
-def _require_file_of(study_key_file: str | os.PathLike[str], fingerprint: str) -> None:
-    """Refuse a file that is not that of this study key."""
+def _file_to_destroy(
+    study_key_file: str | os.PathLike[str] | None, fingerprint: str
+) -> str | os.PathLike[str] | None:
+    """The file of a study key that is still there; None where it is known to be gone.
+
+    That a name has no file tells nothing, it may be mistyped: unless the key was destroyed here,
+    or its file lay under the very name that was written down when the key was given up.
+    """
+    place = kept_place(fingerprint)
+    is_gone = is_destroyed(fingerprint)
+    if place is not None and not is_gone:
+        is_gone = not os.path.lexists(place)
+        given = None if study_key_file is None else os.path.abspath(study_key_file)
+        if not is_gone and given != os.fspath(place):
+            raise StudyError(f"{place}: the study key was given up and is still there; name it")
+    if study_key_file is None or (is_gone and not os.path.lexists(study_key_file)):
+        return None
     if fingerprint_of_file(study_key_file) != fingerprint:
         raise ParameterError(f"{study_key_file}: not the study key of this teller; it stays")
+    return study_key_file
 
 
 class Settled(NamedTuple):
@@ -156,7 +175,7 @@ def settle(
     voids: Iterable[VoidStudy] = (),
     tallies: Iterable[TallySource] = (),
     trusted: PublicKey | str | os.PathLike[str] | None = None,
-    mailbox: str | os.PathLike[str] | None = None,
+    mailbox: Folder | Iterable[Folder] | None = None,
 ) -> Settled:
     """End the entries of a holder's ballot in a ledger, which count as reserved until then.
 
@@ -176,8 +195,9 @@ def settle(
     trusted : PublicKey, path or name, optional
         With voids: the one teller whose word the holder takes; then "alone" is taken back as well.
         It is named at this call, and has no default: pinned keys serve other purposes.
-    mailbox : path, optional
-        With voids: the folder of the study, in which no tally and no total of it may lie.
+    mailbox : path or list of path, optional
+        With voids: the folder of the study, in which no tally and no total of it may lie, nor in
+        folders below it; and any other where one might.
     """
     found = named(ledger)
     given, counted = list(voids), list(tallies)
@@ -191,7 +211,9 @@ def settle(
         is_alone_free = _require_void(study, given, trusted)
         if mailbox is None:
             raise ParameterError("mailbox", None, "expected the folder of the study", _LOOK)
-        _require_nothing_published(study, Path(mailbox))
+        folders = [mailbox] if isinstance(mailbox, str | os.PathLike) else mailbox
+        for folder in dict.fromkeys(Path(one).resolve() for one in folders):
+            _require_nothing_published(study, folder)
         is_free = True
     if found is None:
         return Settled(0, is_free, is_alone_free)
@@ -209,6 +231,7 @@ def settle(
     return Settled(len(waiting), is_free, is_alone_free)
 
 
+_PUBLISHED = (TALLY_SUFFIX, ".sketch")
 _LOOK = "a study of which a tally or a total was published is not void"
 
 
@@ -261,12 +284,12 @@ def _require_void(
     return False
 
 
-def _require_nothing_published(study: SealedStudy, mailbox: Path) -> None:
-    """Refuse where a tally or a total of this study lies, under whatever name."""
-    if not mailbox.is_dir():
-        raise AccessError(f"{mailbox}: no folder, so that no tally can be looked for")
-    for file in sorted(mailbox.iterdir()):
+def _require_nothing_published(study: SealedStudy, folder: Path) -> None:
+    """Refuse where a tally or a total of this study lies, at any depth, under whatever name."""
+    for file in _plain_files(folder):
         start, what = beginning_of(file, len(SKETCH_MAGIC)), ""
+        if not start and file.suffix in _PUBLISHED:
+            read_file(file)  # what cannot be read may be one
         try:
             if kind_of_bytes(start) == "tally":
                 one = Tally.load(file)
@@ -281,3 +304,26 @@ def _require_nothing_published(study: SealedStudy, mailbox: Path) -> None:
                 f"{file}: {what} of this study, which is not void then, whoever says so; the cost "
                 "stays. Settle it by the total (privsketch study settle --total)"
             )
+
+
+def _plain_files(folder: Path) -> Iterator[Path]:
+    """Files in a folder and below; pipes and devices are none, links to folders are not followed.
+
+    A folder that cannot be looked into is an error, as is a link that leads nowhere.
+    """
+    if not folder.is_dir():
+        raise AccessError(f"{folder}: no folder, so that no tally can be looked for")
+
+    def unseen(error: OSError) -> None:
+        reason = error.strerror or "cannot be read"
+        raise AccessError(f"{error.filename}: {reason}, so that no tally can be looked for")
+
+    for place, folders, names in os.walk(folder, onerror=unseen):
+        folders.sort()
+        for file in (Path(place, name) for name in sorted(names)):
+            try:
+                is_plain = stat.S_ISREG(file.stat().st_mode)
+            except OSError:
+                is_plain = True
+            if is_plain:
+                yield file

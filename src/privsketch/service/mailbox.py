@@ -23,7 +23,14 @@ from privsketch.noise.mechanism import REPLACED
 from privsketch.sealing.ballots import Ballot, shape_of
 from privsketch.sealing.cards import Card
 from privsketch.sealing.files import kind_of_bytes, signer_of_json
-from privsketch.sealing.lists import CHECKED, CLOSED, CheckedBallots, ClosedList, agreed
+from privsketch.sealing.lists import (
+    CHECKED,
+    CLOSED,
+    CheckedBallots,
+    ClosedList,
+    agreed,
+    published_shares,
+)
 from privsketch.sealing.splitting import N_CHECKS, WORD_BYTES, content_bytes
 from privsketch.sealing.study import SealedStudy
 from privsketch.sealing.tally import Tally
@@ -230,11 +237,18 @@ def _check_checked(study: Study, kept: Sequence[Kept], member: Member, data: byt
     found, sealed = CheckedBallots.from_bytes(data), _required(kept)
     card = sealed.tellers[found.require_of(sealed)]
     signer = card.key.fingerprint
-    # Ballots come in after a teller has looked; what it says last counts.
-    earlier = [one.digest for one in kept if (one.kind, one.signer) == ("checked", signer)]
-    return Checked(
-        "checked", card.name, signer, (f"checked:{signer}",), ("teller",), tuple(earlier)
-    )
+    # Ballots come in after a teller has looked. What it has said of others stays: a file that is
+    # set aside is seen by nobody, and would be the proof that this teller is wrong.
+    earlier = [one for one in kept if (one.kind, one.signer) == ("checked", signer)]
+    before = [CheckedBallots(one) for one in _content(earlier, "checked")]
+    published_shares(sealed, [*before, found])
+    if any(not set(one.shares) <= set(found.shares) for one in before):
+        raise StudyError(
+            "checked ballots: it lacks ballots that you have said you can open; hand in a file "
+            "with all of them, without any that came later and has the same secret as one of them"
+        )
+    replaced = tuple(one.digest for one in earlier)
+    return Checked("checked", card.name, signer, (f"checked:{signer}",), ("teller",), replaced)
 
 
 def _check_closed(study: Study, kept: Sequence[Kept], member: Member, data: bytes) -> Checked:

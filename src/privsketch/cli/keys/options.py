@@ -5,9 +5,11 @@ A passphrase is never an argument: those are seen by everybody on a machine and 
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -17,6 +19,7 @@ from privsketch.cli.output import is_standard, require_file, say
 if TYPE_CHECKING:
     from privsketch.signing.keys import Key
 
+_ADVICE = "change the passphrase if it lay there for long"
 _MAX_LINE = 4096  # bytes of a passphrase
 
 KEY = click.option(
@@ -74,6 +77,14 @@ def sign_result(signer: Key | None, output: Path, data: bytes, kind: str) -> lis
     return [signature_path(output)]
 
 
+def _is_file(stream: TextIO) -> bool:
+    """Whether a plain file lies behind a stream: no pipe, no terminal."""
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):  # nothing of the system's
+        return False
+
+
 def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False) -> str:
     """The passphrase of a key: from a file, or asked for on a terminal, twice for a new one."""
     from privsketch.errors import AccessError, FileError
@@ -85,10 +96,12 @@ def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False)
             if is_standard(file) and sys.stdin is None:
                 raise AccessError("-: there is no standard input")
             if is_standard(file):
+                if _is_file(sys.stdin):
+                    require_own(sys.stdin.buffer, "the file on standard input", _ADVICE)
                 data = sys.stdin.buffer.readline(_MAX_LINE + 1)
             else:
                 with file.open("rb") as stream:  # pipes too: <(pass show site-1)
-                    require_own(stream, str(file), "change the passphrase if it lay there for long")
+                    require_own(stream, str(file), _ADVICE)
                     data = stream.readline(_MAX_LINE + 1)
             if len(data) > _MAX_LINE:  # cut, it would be another one
                 raise AccessError(f"{file}: its first line has more than {_MAX_LINE} bytes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,8 +215,8 @@ def close(
                -o s.closed
     """
     import privsketch as ps
-    from privsketch.sealing.ballots import each_ballot
-    from privsketch.sealing.lists import UNFIT, CheckedBallots, agreed
+    from privsketch.cli.sealing.facts import unopened_facts
+    from privsketch.sealing.lists import UNFIT, CheckedBallots, agreed, unopened_words
 
     study = ps.SealedStudy.load(study_file)
     require_free(output, False, "tellers may have tallied it")
@@ -224,13 +226,20 @@ def close(
     closed = ps.ClosedList.of(study, list(ballots), key=key, checked=checked)
     closed.save(output)
     counted = [card.name for card in study.holders if card.key.fingerprint in closed.ballots]
-    unfit = each_ballot(list(ballots), agreed(study, checked).unfit)
-    names = {ballot.require_of(study, what).name for what, ballot in unfit}
-    left_out = sorted(names - set(counted))
+    found = agreed(study, checked)
+    given = _holders_of(study, ballots, found.unfit | set(found.unopened))
+    left_out = sorted({given[one] for one in found.unfit if one in given} - set(counted))
+    unopened = unopened_facts(found, given, but={*counted, *left_out})
     missing = [card.name for card in study.holders if card.name not in counted]
+    never = [name for name in missing if name not in given.values()]
     say(f"closed      {len(counted)} ballots of {len(study.holders)} holders")
-    if missing:
-        say(f"missing     {', '.join(missing)}")
+    if never:
+        say(f"missing     {', '.join(never)}")
+    for one in unopened:
+        caution(
+            f"the ballot of {one['holder']} is left out: {unopened_words(one['tellers'])}. Before "
+            "you hand this list out, you may close another one with it"
+        )
     for name in left_out:
         caution(
             f"the ballot of {name} is left out: {UNFIT}. {name} does not seal again, which would "
@@ -247,7 +256,23 @@ def close(
         holders=counted,
         missing=missing,
         left_out=left_out,
+        unopened=unopened,
     )
+
+
+def _holders_of(
+    study: SealedStudy, ballots: tuple[Path, ...], wanted: Container[str]
+) -> dict[str, str]:
+    """Whose ballots these are, by their digests; a teller may have named anything."""
+    from privsketch.errors import PrivsketchError
+    from privsketch.sealing.ballots import each_ballot, each_source
+
+    names = {}
+    for _, file in each_source(ballots):
+        with suppress(PrivsketchError):
+            for what, ballot in each_ballot([file], wanted):
+                names[ballot.digest] = ballot.require_of(study, what).name
+    return names
 
 
 def _checked_beside(study: SealedStudy, ballots: tuple[Path, ...]) -> list[CheckedBallots]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privsketch.cli.keys.options import opened_key
-from privsketch.cli.output import say_written
+from privsketch.cli.output import note, say_written
 from privsketch.cli.shell.answer import say
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ class Checker:
         self.study, self.key = study, key
         self.found: list[dict[str, Any]] = []
         self.refusals: list[Exception] = []
-        self.ballots: list[Path] = []  # that are valid
-        self.checked: list[CheckedBallots] = []  # the same
+        self.ballots: list[Path] = []  # that open, where there is a key
+        self.checked: list[CheckedBallots] = []  # that are valid
         self.lists: dict[str, ClosedList] = {}  # the same, by digest
 
     def told(self, file: Path, kind: str, signer: PublicKey | None, words: str) -> None:
@@ -96,18 +96,18 @@ class Checker:
         from privsketch.sealing.lists import UNFIT
 
         card = ballot.require_of(self.study, str(file))
+        if self.key is not None:
+            ballot.opened(self.study, self.key, str(file))
+        self.ballots.append(file)
         if ballot.digest in self._unfit():
             raise StudyError(
                 f"{file}: the ballot of {card.name!r}: {UNFIT}; the list is closed without it"
             )
-        if self.key is not None:
-            ballot.opened(self.study, self.key, str(file))
         words = f"a ballot of {card.name}"
         if self.lists:
             counts = any(ballot.digest in one.ballots.values() for one in self.lists.values())
             words += ", which counts" if counts else ", which is in no list and does not count"
         self.told(file, "ballot", card.key, words)
-        self.ballots.append(file)
 
     def _unfit(self) -> frozenset[str]:
         """Ballots that do not add up, if all tellers' files are there."""
@@ -132,6 +132,7 @@ class Checker:
         from privsketch.sealing.join import fits_checks
 
         card = self.study.tellers[tally.require_of(self.study, str(file))]
+        is_compared = False
         for closed in self.lists.values():
             places = [
                 place
@@ -141,13 +142,21 @@ class Checker:
             if tally.closed_list != closed.digest or list(tally.holders) != places:
                 raise StudyError(f"{file}: a tally of another list than the one that is here")
             mine = [one for one in self.checked if one.teller == tally.teller]
-            if not fits_checks(self.study, tally, closed, mine):
+            fits = fits_checks(self.study, tally, closed, mine)
+            if fits is False:
                 raise StudyError(
                     f"{file}: it is not the sum of what {card.name!r} published of the ballots "
                     "before, and signed both: this teller is wrong"
                 )
+            is_compared = fits is not None
         words = f"a tally of {card.name}, over {len(tally.holders)} ballots"
         self.told(file, "tally", card.key, words)
+        if not is_compared:
+            note(
+                f"{file}: not compared with what {card.name} has checked; give the closed list and "
+                "all .checked files too",
+                None,
+            )
 
 
 def check_study_files(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privsketch._load import Sealed
     from privsketch.sealing.cards import Card
+    from privsketch.sealing.lists import Agreed
     from privsketch.sealing.study import SealedStudy
     from privsketch.signing.keys import PublicKey
 
@@ -79,7 +81,7 @@ def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
     """What lies in a folder of this study, by whom; files that are anything else do not count."""
     from privsketch.errors import PrivsketchError
     from privsketch.sealing.ballots import Ballot
-    from privsketch.sealing.lists import ClosedList, agreed, checked_in
+    from privsketch.sealing.lists import Agreed, ClosedList, agreed, checked_in
     from privsketch.sealing.tally import Tally
     from privsketch.sealing.void import VoidStudy
 
@@ -117,17 +119,33 @@ def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
         for n, card in enumerate(study.tellers)
     }
     try:
-        unfit = agreed(study, checked).unfit & set(digests)
+        common = agreed(study, checked)
     except PrivsketchError:  # not all have checked, or one has said two things
-        unfit = frozenset()
+        common = Agreed(frozenset(), frozenset(), {})
+    known_good = {digests[one] for one in common.good if one in digests}
     return {
         "ballots": sorted(set(digests.values())),
         "checked": [name for name, known in seen.items() if digests and set(digests) <= known],
-        "unfit": sorted({digests[digest] for digest in unfit}),
+        "unfit": sorted({digests[digest] for digest in common.unfit if digest in digests}),
+        "unopened": unopened_facts(common, digests, but=known_good),
         "is_closed": is_closed,
         "tallies": sorted(tallies),
         "voids": sorted(voids),
     }
+
+
+def unopened_facts(
+    found: Agreed, holders: dict[str, str], but: Container[str]
+) -> list[dict[str, Any]]:
+    """Whose ballots some tellers have not said they can open, by digests; but not of some people.
+
+    A second ballot of somebody, whose first one is good, is nobody's concern.
+    """
+    return [
+        {"holder": holders[digest], "tellers": list(tellers)}
+        for digest, tellers in found.unopened.items()
+        if digest in holders and holders[digest] not in but
+    ]
 
 
 def next_steps(study: SealedStudy, found: dict[str, Any], me: PublicKey | None) -> list[str]:

@@ -239,7 +239,7 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
     privsketch study show s.study --me h3.pub
     """
     from privsketch.cli.sealing.facts import mailbox_facts, next_steps, study_facts
-    from privsketch.sealing.lists import UNFIT
+    from privsketch.sealing.lists import UNFIT, unopened_words
     from privsketch.sealing.study import SealedStudy
     from privsketch.signing.trusted import found_key
 
@@ -256,6 +256,8 @@ def show(study_file: Path, mailbox: Path | None, me: str | None) -> None:
         f"{len(there['tallies'])} tallies{void}")  # fmt: skip
     for name in there["unfit"]:
         caution(f"the ballot of {name}: {UNFIT}; privsketch close leaves it out")
+    for one in there["unopened"]:
+        caution(f"the ballot of {one['holder']}: {unopened_words(one['tellers'])}")
     for text in steps:
         say(f"next        {text}")
     answer(**study_facts(found), mailbox=there, next=steps)
@@ -410,8 +412,8 @@ def destroy(
     "--mailbox",
     type=PATH,
     metavar="FOLDER",
-    help="With --void: where a tally or a total may lie, so that it is not void; the study's own "
-    "folder if left out.",
+    help="With --void: one more folder where a tally or a total may lie, so that it is not void. "
+    "Those of STUDY and of --void are looked at in any case, and all folders below.",
 )
 @ledger_options
 @JSON
@@ -429,7 +431,7 @@ def settle(
 
     A ballot counts from the moment it is sealed. A void takes its cost back if all tellers say so,
     and "alone" too if one says so whom you name with --trust: then its word is enough. An entry is
-    ended once. No void counts where a tally or a total lies in the mailbox.
+    ended once. No void counts where a tally or a total lies beside STUDY or the statements.
 
     \b
     privsketch study settle s.study --holder h3 --total total.sketch --ledger my.ledger
@@ -445,6 +447,8 @@ def settle(
     if trusted is not None and not void_files:
         raise click.UsageError("--trust goes with --void")
     found = SealedStudy.load(study_file)
+    places = [study_file.parent, *(file.parent for file in void_files)]
+    places += [] if mailbox is None else [mailbox]
     with shown_warnings():
         done = settle(
             found,
@@ -454,7 +458,7 @@ def settle(
             voids=[VoidStudy.load(file) for file in void_files],
             tallies=tally_files,
             trusted=trusted,
-            mailbox=mailbox or study_file.parent,
+            mailbox=places,
         )
     how = "have the receipt of the total"
     if done.is_free:
