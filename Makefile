@@ -7,6 +7,7 @@ PIP_INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check 
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-sealed demo-collector test test-quick test-all coverage lint bench papers docs clean
+.PHONY: test-papers test-browser test-postgres
 
 # Five hospitals, their sketches, a model and a report: half a minute.
 demo: $(VENV)/demo.done
@@ -25,9 +26,19 @@ demo-collector: $(VENV)/collector.done
 
 # Everything that must hold, each kind of it, and the package as users get it.
 test: $(VENV)/dev.done lint
-	$(RUN)/python -m pytest -n 2 -m "not exhaustive and not spark"
+	$(RUN)/python -m pytest -n 2 -m "not exhaustive and not spark and not papers and not browser and not postgres"
 	$(RUN)/python -m pytest -m "spark and not exhaustive"
 	$(RUN)/python tests/check_wheel.py
+
+# What takes longer: the papers' experiments and benchmarks, pages in a browser, PostgreSQL.
+test-papers: $(VENV)/dev.done
+	$(RUN)/python -m pytest -n 2 -m "papers and not exhaustive"
+
+test-browser: $(VENV)/dev.done
+	$(RUN)/python -m pytest -m "browser and not exhaustive"
+
+test-postgres: $(VENV)/dev.done
+	$(RUN)/python -m pytest -n 2 -m "postgres and not exhaustive"
 
 # The same without what takes long: under two minutes.
 test-quick: $(VENV)/dev.done

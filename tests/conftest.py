@@ -153,6 +153,16 @@ EVERY = 10  # of the cases of other tests that many give one quick one
 FEW = 2000  # of all tests: fewer are some that were asked for
 
 
+# What takes long and has a target of its own: make test-papers, test-browser, test-postgres.
+TARGETS = {
+    "papers": lambda item: item.nodeid.startswith(("tests/papers/", "tests/benchmarks/")),
+    "browser": lambda item: item.nodeid.startswith(
+        ("tests/service/test_browser.py", "tests/service/test_collector_demo.py")
+    ),
+    "postgres": lambda item: "postgresql" in item.name,
+}
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items):
     """Give every case its tier.
@@ -162,6 +172,9 @@ def pytest_collection_modifyitems(items):
     """
     tests = defaultdict(list)
     for item in items:
+        for target, belongs in TARGETS.items():
+            if belongs(item):
+                item.add_marker(target)
         known = item.nodeid.removeprefix("tests/") in EXHAUSTIVE
         if known or item.get_closest_marker("exhaustive"):
             item.add_marker("exhaustive")
