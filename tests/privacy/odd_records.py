@@ -92,7 +92,7 @@ def text_file(rng, folder):
     odd = odd_cells(rng)
     if has_quotes and rng.random() < 0.3:
         odd[rng.randrange(len(odd) or 1) : 0] = [f'a\n"{delimiter}\r\nb']
-    if not odd:
+    if odd in ([], [""]):  # a blank line is no record
         odd = [" "]
 
     def line(cells):

@@ -379,7 +379,7 @@ def list_batches(rows: Sequence[Any], chosen: Selection) -> Iterator[Any]:
     else:
         if any(isinstance(row, Mapping | Set) or not isinstance(row, Iterable) for row in rows):
             raise RecordError(
-                "the rows of the list are no lists of cells, in an order; give a frame of them"
+                "the rows of the list have no order of cells, or are no rows; give a frame of them"
             )
         lists = [list(row) for row in rows]
         if len({len(row) for row in lists}) > 1:
