@@ -31,7 +31,7 @@ from benchmarks.datasets import (
     reference_error,
     squared_error,
 )
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.tables.reading import read_blocks
 
 PAIRED_RECORDS = 100_000  # records that pairs are judged by

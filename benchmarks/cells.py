@@ -20,7 +20,7 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from benchmarks.common import parser_of
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.clustering.cells import cluster
 from privsketch.clustering.run import clustered
 

@@ -45,11 +45,11 @@ def made_design(n_bytes: int) -> ps.Design:
 
 def prepared(place: str, design: ps.Design, n_uploads: int) -> list[tuple[str, str, str]]:
     """A store with as many places for uploads: (study, source, token) each."""
-    from privsketch.service.events import GAVE_ROLES, add_event
-    from privsketch.service.members import add_member
-    from privsketch.service.store.engine import Store
-    from privsketch.service.store.tables import roles
-    from privsketch.service.studies import make_study
+    from privsketch_studies.collector.events import GAVE_ROLES, add_event
+    from privsketch_studies.collector.members import add_member
+    from privsketch_studies.collector.store.engine import Store
+    from privsketch_studies.collector.store.tables import roles
+    from privsketch_studies.collector.studies import make_study
 
     store = Store(place)
     tokens = {name: add_member(store, name) for name in (f"site {n:03}" for n in range(N_SITES))}
@@ -132,9 +132,9 @@ def kept_digests(place: str) -> list[str]:
     """Digests of all uploads; an error unless all chains are whole."""
     from sqlalchemy import select
 
-    from privsketch.service.store.engine import Store
-    from privsketch.service.store.tables import uploads
-    from privsketch.service.verify import verify_store
+    from privsketch_studies.collector.store.engine import Store
+    from privsketch_studies.collector.store.tables import uploads
+    from privsketch_studies.collector.verify import verify_store
 
     store = Store(place)
     verify_store(store)

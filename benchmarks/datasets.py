@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.models.base import nearest
 
 Maker = Callable[[np.random.Generator], Floats]

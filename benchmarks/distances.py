@@ -24,7 +24,7 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from benchmarks.common import parser_of
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.projection.distances import DistanceLaw
 from privsketch.projection.kmeans import cluster_released
 from privsketch.projection.matrix import fresh_matrix

@@ -27,7 +27,7 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from benchmarks.common import parser_of
 from benchmarks.datasets import DataSet, in_a_ball, seed_mixture, squared_error, tight_plane
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.design.forecast import CALIBRATION, Calibration, Reference, excess, forecast
 
 RESULTS = Path(__file__).parent / "results" / "forecast.csv"

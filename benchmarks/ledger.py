@@ -27,7 +27,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from privsketch.errors import BudgetError
+from privsketch._base.errors import BudgetError
 from privsketch.ledger.book import Ledger
 from privsketch.ledger.cost import Cost
 

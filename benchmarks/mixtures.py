@@ -23,7 +23,7 @@ from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
 from benchmarks.common import parser_of
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType, mixture_unknowns
 from privsketch.learning.mixture.learner import learn_gaussian_mixture
 

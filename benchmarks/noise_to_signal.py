@@ -25,7 +25,7 @@ from typing import get_args
 import numpy as np
 
 import privsketch as ps
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.design.forecast import feature_and_record_rate
 from privsketch.design.noise_to_signal import NoiseToSignal, Reference, noise_parts
 from privsketch.noise.mechanism import _insecure_sampler

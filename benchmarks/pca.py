@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 import privsketch as ps
 from benchmarks.common import parser_of
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.design.pca import predicted_loss
 from privsketch.learning.pca.learner import learn_pca
 

@@ -45,7 +45,7 @@ from benchmarks.datasets import (
     stretched,
 )
 from benchmarks.worlds import DIMS, KINDS, records_of
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.learning.kmeans.ratio import Calibration, signs_of
 
 LEAST, MOST = 0.004, 20.0  # of the excess: less is chance, more is lost anyway

@@ -27,7 +27,7 @@ from scipy.optimize import linear_sum_assignment
 
 import privsketch as ps
 from benchmarks.common import markdown, parser_of
-from privsketch._typing import Floats, Integers
+from privsketch._base.types import Floats, Integers
 from privsketch.noise.mechanism import add_noise
 from privsketch.noise.sharing.plan import Sharing, plan_sharing
 from privsketch.noise.sums import SharingKind

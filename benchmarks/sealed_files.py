@@ -91,9 +91,9 @@ def made() -> dict[str, Example]:
     import numpy as np
 
     import privsketch as ps
-    from privsketch.sealing.lists import CheckedBallots, check_ballots
-    from privsketch.sealing.seal import sealed_sums
-    from privsketch.sealing.void import VoidStudy, void_study
+    from privsketch_studies.sealing.lists import CheckedBallots, check_ballots
+    from privsketch_studies.sealing.seal import sealed_sums
+    from privsketch_studies.sealing.void import VoidStudy, void_study
     from privsketch.sketching.sums import exact_sums
 
     design = ps.Design.plan(
@@ -153,8 +153,8 @@ def made() -> dict[str, Example]:
 
 def forged(data: bytes, key: Any, rng: random.Random) -> bytes:
     """A value changed, and signed again by the same maker."""
-    from privsketch.formats import canonical_json
-    from privsketch.sealing.files import kind_of_bytes, packed, signed_json
+    from privsketch._base.formats import canonical_json
+    from privsketch_studies.sealing.files import kind_of_bytes, packed, signed_json
     from privsketch.signing.documents import written
 
     kind = kind_of_bytes(data)
@@ -183,7 +183,7 @@ def forged(data: bytes, key: Any, rng: random.Random) -> bytes:
 
 def outcome(bad: bytes, example: Example) -> str:
     """What became of a file: refused, or read, or used; any other error is the caller's."""
-    from privsketch.errors import PrivsketchError
+    from privsketch._base.errors import PrivsketchError
 
     try:
         found = example.read(bad)

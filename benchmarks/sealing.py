@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
-from privsketch.sealing.lists import check_ballots
-from privsketch.sealing.seal import sealed_sums
-from privsketch.sealing.study import SealedStudy
+from privsketch_studies.sealing.lists import check_ballots
+from privsketch_studies.sealing.seal import sealed_sums
+from privsketch_studies.sealing.study import SealedStudy
 from privsketch.sketching.sums import ExactSums, exact_sums
 
 

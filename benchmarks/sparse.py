@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 import privsketch as ps
 from benchmarks.common import parser_of
 from benchmarks.peers.protocol import peak
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree

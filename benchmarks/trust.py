@@ -20,7 +20,7 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from benchmarks.common import parser_of
 from benchmarks.ratios import print_tables as ratio_tables
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 
 
 def coverage(

@@ -24,7 +24,7 @@ from sklearn.cluster import KMeans
 import privsketch as ps
 from benchmarks.cells import cities, cost, spread_centers
 from benchmarks.common import parser_of
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.clustering.choose import chosen_method
 
 KINDS = ("gauss", "tight", "uneq", "uniform", "blob", "skew", "cities")

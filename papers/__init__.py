@@ -2,7 +2,7 @@
 
 import warnings
 
-from privsketch.errors import PrivsketchWarning
+from privsketch._base.errors import PrivsketchWarning
 
 # Budgets that hide nothing, to see what is left without noise, are meant here.
 warnings.filterwarnings("ignore", category=PrivsketchWarning)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from privsketch.errors import PrivsketchError
+from privsketch._base.errors import PrivsketchError
 
 
 class _Failure(click.ClickException):
@@ -59,7 +59,7 @@ def main(names: tuple[str, ...], quick: bool, output: Path, jobs: int | None, ag
     from papers.harness.results import duration, run
     from papers.harness.targets import TARGETS, find_targets
     from papers.harness.views import aligned
-    from privsketch._parallel import checked_threads
+    from privsketch._base.threads import checked_threads
     from privsketch.cli.progress import share_bar
 
     if not names:

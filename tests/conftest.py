@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.testing import exact_answer, replaced_noise, without_noise
+from privsketch.testing.replay import exact_answer, replaced_noise, without_noise
 from tests.chance import fixed_noise
 
 # What people set for themselves changes no test: those of terminals say what they need, and no
@@ -157,7 +157,7 @@ FEW = 2000  # of all tests: fewer are some that were asked for
 TARGETS = {
     "papers": lambda item: item.nodeid.startswith(("tests/papers/", "tests/benchmarks/")),
     "browser": lambda item: item.nodeid.startswith(
-        ("tests/service/test_browser.py", "tests/service/test_collector_demo.py")
+        ("studies/tests/collector/test_browser.py", "studies/tests/collector/test_collector_demo.py")
     ),
     "postgres": lambda item: "postgresql" in item.name,
 }

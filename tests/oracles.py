@@ -14,9 +14,9 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
-from privsketch.formats import fingerprint
+from privsketch._base.formats import fingerprint
 from privsketch.noise.account import Account, Shares
-from privsketch.testing import replaced_noise
+from privsketch.testing.replay import replaced_noise
 
 
 def even_account(budget, *names):

@@ -26,7 +26,7 @@ from benchmarks.datasets import (
     Maker,
     correlated,
 )
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 
 DELTA = 1e-6
 Budgets = list[tuple[float, float]]

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.common import markdown
 from benchmarks.compare.methods import BASELINES, OURS
-from privsketch.drawing.axes import FAINT, INK, PALETTE, figure_of
+from privsketch.models.drawing.axes import FAINT, INK, PALETTE, figure_of
 
 Rows = Sequence[dict[str, str]]
 _SPENDS = re.compile(r"spends ([0-9.]+) epsilon")

@@ -21,7 +21,7 @@ from benchmarks.compare.cells import (
 )
 from benchmarks.datasets import FASHION, DataSet
 from benchmarks.regret.real.table import Bounds, capped, scaled
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 
 
 def _box(dim: int, half_width: float = 8.0) -> ps.Box:

@@ -10,7 +10,7 @@ from papers.bal import methods
 from papers.bal.methods import NO_PRIVACY, PIPELINE, PURE_SULQ, SULQ, TREE, TREE_ROUNDS
 from papers.harness.rows import Row, number, numbers, places, where
 from papers.harness.views import View, aligned, plot_quartiles, short
-from privsketch.drawing.axes import INK, PALETTE, figure_of
+from privsketch.models.drawing.axes import INK, PALETTE, figure_of
 
 _STYLES = {
     NO_PRIVACY: (INK, "-", "o"),

@@ -19,7 +19,7 @@ from papers.bal.methods import (
 from papers.bal.setting import SIZES, has_fashion_mnist, objective, records_of, without_privacy
 from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row, grouped, numbers, quartiles, where
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 
 N_CLUSTERS = 10  # of panel (d)
 EPSILON = 1.0  # of panels (a) to (c)

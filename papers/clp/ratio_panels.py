@@ -12,7 +12,7 @@ from papers.clp.setting import CKM_SCALE, USABLE
 from papers.harness.rows import Row, number, numbers, places, where
 from papers.harness.views import View, aligned, plot_quartiles, rank_correlation, side_by_side
 from privsketch.design.regimes import CLP_LEAST_SIZE, acceptable_noise, clp_succeeds
-from privsketch.drawing.axes import INK, PALETTE
+from privsketch.models.drawing.axes import INK, PALETTE
 
 _NAMES = {"cl-ompr": "CKM (the paper's decoder)", "joint": "joint decoder (ours)"}
 _COLOR_LIMIT = 2.0  # of RSSE in Figure 5

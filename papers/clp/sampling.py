@@ -17,8 +17,8 @@ import numpy as np
 from papers.clp.setting import CKM_SCALE, centers_of, design_of, draw_table, release, sums_of
 from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row
-from privsketch._typing import Floats
-from privsketch.budget import Budget
+from privsketch._base.types import Floats
+from privsketch.facts.budget import Budget
 from privsketch.design.forecast import feature_and_record_rate
 from privsketch.design.noise_to_signal import NoiseToSignal, noise_parts
 from privsketch.design.recipe import Design

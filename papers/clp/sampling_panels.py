@@ -9,7 +9,7 @@ from typing import Any
 from papers.clp.sampling import DELTA, STRATEGIES, calibrated_noise, sampled_noise
 from papers.harness.rows import Row, number, numbers, places, where
 from papers.harness.views import View, aligned, side_by_side
-from privsketch.drawing.axes import INK, PALETTE
+from privsketch.models.drawing.axes import INK, PALETTE
 
 _RELATIONS = ("add-remove", "replace")
 _NAMES = {

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Floats
-from privsketch.budget import Budget
+from privsketch._base.types import Floats
+from privsketch.facts.budget import Budget
 from privsketch.design.recipe import Design
-from privsketch.domain import Box
+from privsketch.facts.domain import Box
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.sketching.sketch import Sketch
 from privsketch.sketching.sums import ExactSums, exact_sums

@@ -27,7 +27,7 @@ from papers.clp.setting import (
 )
 from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row, grouped, numbers, quartiles
-from privsketch.budget import Budget
+from privsketch.facts.budget import Budget
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import clustered
 

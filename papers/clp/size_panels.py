@@ -11,7 +11,7 @@ from papers.clp.size import CKM, CUBE, DELTA, DIM, KNOWN, NO_SIZE, PIPELINE, PRI
 from papers.harness.rows import Row, number, numbers, places, where
 from papers.harness.views import View, aligned
 from privsketch.design.regimes import CLP_LEAST_SIZE, CLP_UNKNOWNS
-from privsketch.drawing.axes import INK, PALETTE, figure_of
+from privsketch.models.drawing.axes import INK, PALETTE, figure_of
 
 _CURVES = {0.0: (CKM, KNOWN, UNKNOWN, CUBE, PIPELINE), DELTA: (CKM, KNOWN, UNKNOWN)}
 _NAMES = {

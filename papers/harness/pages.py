@@ -17,8 +17,8 @@ from pathlib import Path
 from papers.harness.results import Target, words
 from papers.harness.rows import from_csv
 from papers.harness.targets import TARGETS
-from privsketch.errors import ParameterError
-from privsketch.formats import read_file, write_file
+from privsketch._base.errors import ParameterError
+from privsketch._base.formats import read_file, write_file
 
 _PLACE = re.compile(r"^\{\{(.*)\}\}$", re.MULTILINE)
 _WIDTH = 100

@@ -13,8 +13,8 @@ from pathlib import Path
 from papers.harness.cells import Cell, Experiment, Progress, make_folder, run_cells
 from papers.harness.rows import Row, from_csv, to_csv
 from papers.harness.views import View, to_png
-from privsketch.errors import ParameterError
-from privsketch.formats import require_writable, write_file
+from privsketch._base.errors import ParameterError
+from privsketch._base.formats import require_writable, write_file
 
 EFFORTS = ("full", "quick", "tiny")  # as in the paper, within two minutes, for tests
 _WIDTH = 100

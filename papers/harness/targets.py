@@ -9,7 +9,7 @@ from papers.clp import targets as clp_targets
 from papers.harness.results import Target
 from papers.icassp import targets as icassp_targets
 from papers.jll import targets as jll_targets
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 
 TARGETS = (
     *icassp_targets.TARGETS,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from papers.harness.rows import Row, numbers
-from privsketch.drawing.axes import figure_of
+from privsketch.models.drawing.axes import figure_of
 
 _PIXELS_PER_INCH = 160
 _COLOURS = 256

@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

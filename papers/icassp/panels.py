@@ -20,7 +20,7 @@ from papers.icassp.curves import (
 )
 from papers.icassp.setting import DIM, GOOD, N_CLUSTERS, spread
 from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS
-from privsketch.drawing.axes import INK, PALETTE
+from privsketch.models.drawing.axes import INK, PALETTE
 
 _PAPER_RECORDS = 1e7
 _ONE_CENTER = 1 + (1 - 1 / N_CLUSTERS) * spread(N_CLUSTERS, DIM) ** 2  # its RSSE

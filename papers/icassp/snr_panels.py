@@ -12,7 +12,7 @@ from papers.harness.views import View, aligned, rank_correlation, short, side_by
 from papers.icassp.setting import GOOD, OUR_DECODER, PAPER_DECODER
 from privsketch.design.noise_to_signal import ICASSP_SIGNAL
 from privsketch.design.regimes import ICASSP_LEAST_SIZE, ICASSP_UNKNOWNS
-from privsketch.drawing.axes import FAINT, INK, PALETTE
+from privsketch.models.drawing.axes import FAINT, INK, PALETTE
 
 _DECODERS = {PAPER_DECODER: "CL-OMPR, the paper's decoder", OUR_DECODER: "our joint decoder"}
 _MARKERS = ("o", "s", "^", "D", "v")

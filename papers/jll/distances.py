@@ -14,8 +14,8 @@ import numpy as np
 from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row
 from papers.jll.setting import BOUND, EPSILON, ball, records, released
-from privsketch._typing import Floats
-from privsketch.domain import Ball
+from privsketch._base.types import Floats
+from privsketch.facts.domain import Ball
 from privsketch.projection.distances import Distances, Released
 from privsketch.projection.rows import Projection
 

@@ -11,7 +11,7 @@ import numpy as np
 from papers.harness.rows import Row, number, numbers, where
 from papers.harness.views import View, aligned, side_by_side
 from papers.jll.distances import PROTECT
-from privsketch.drawing.axes import INK, PALETTE
+from privsketch.models.drawing.axes import INK, PALETTE
 
 PRINTED = dict(zip(PROTECT, (0.006, -0.011), strict=True))  # means of one run
 _SHOWN = (-60.0, 90.0)

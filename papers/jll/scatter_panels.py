@@ -11,8 +11,8 @@ from papers.harness.rows import Row, number, numbers, where
 from papers.harness.views import View, aligned, side_by_side
 from papers.jll.scatter import PANELS
 from papers.jll.setting import BOUND, DISTANCE
-from privsketch._typing import Floats
-from privsketch.drawing.axes import FAINT, PALETTE, figure_of
+from privsketch._base.types import Floats
+from privsketch.models.drawing.axes import FAINT, PALETTE, figure_of
 
 _TITLES = {
     "element": f"element-wise, changes up to {BOUND:g}",

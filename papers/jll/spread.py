@@ -14,7 +14,7 @@ import numpy as np
 from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row
 from papers.jll.setting import EPSILON, Labels, draw, records, released
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 
 DIM = 100  # the widest records of Table 1
 # Numbers of components; releases to average over; records of a release.

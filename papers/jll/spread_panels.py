@@ -9,7 +9,7 @@ from typing import Any
 from papers.harness.rows import Row, number, numbers, places, where
 from papers.harness.views import View, aligned, side_by_side
 from papers.jll.spread import CURVES, DIM, printed_scale
-from privsketch.drawing.axes import INK, PALETTE
+from privsketch.models.drawing.axes import INK, PALETTE
 
 _NAMES = {
     ("element", "paper"): "element-wise, paper",

@@ -23,8 +23,8 @@ from papers.jll.setting import (
     records,
     released,
 )
-from privsketch._parallel import one_thread
-from privsketch._typing import Floats
+from privsketch._base.threads import one_thread
+from privsketch._base.types import Floats
 
 PRINTED = {
     "none": (0.9783, 0.9772, 0.9771, 0.9797),

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privsketch._load import load
-    from privsketch.budget import Budget
-    from privsketch.comparison.compare import compare
-    from privsketch.comparison.result import Comparison
+    from privsketch.facts.budget import Budget
+    from privsketch.pages.comparison.compare import compare
+    from privsketch.pages.comparison.result import Comparison
     from privsketch.design.recipe import Design
-    from privsketch.domain import Ball, Box
-    from privsketch.errors import PrivsketchError, PrivsketchWarning
+    from privsketch.facts.domain import Ball, Box
+    from privsketch._base.errors import PrivsketchError, PrivsketchWarning
     from privsketch.estimators.kmeans import KMeansOptions, PrivateKMeans
     from privsketch.estimators.kmedians import PrivateKMedians
     from privsketch.estimators.mixture import PrivateGaussianMixture
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
     from privsketch.projection.kmeans import cluster_released
     from privsketch.projection.neighbours import nearest_rows
     from privsketch.projection.rows import Projection
-    from privsketch.receipt import Receipt
-    from privsketch.schema.columns import Cycle, Date, Number
-    from privsketch.schema.labels import Category, Flag
-    from privsketch.schema.table import Schema
-    from privsketch.sealing.ballots import Ballot
-    from privsketch.sealing.cards import Card
-    from privsketch.sealing.join import join
-    from privsketch.sealing.lists import CheckedBallots, ClosedList, check_ballots
-    from privsketch.sealing.seal import seal
-    from privsketch.sealing.study import SealedStudy
-    from privsketch.sealing.tally import Tally, tally
+    from privsketch.facts.receipt import Receipt
+    from privsketch.facts.columns import Cycle, Date, Number
+    from privsketch.facts.labels import Category, Flag
+    from privsketch.facts.schema import Schema
+    from privsketch_studies.sealing.ballots import Ballot
+    from privsketch_studies.sealing.cards import Card
+    from privsketch_studies.sealing.join import join
+    from privsketch_studies.sealing.lists import CheckedBallots, ClosedList, check_ballots
+    from privsketch_studies.sealing.seal import seal
+    from privsketch_studies.sealing.study import SealedStudy
+    from privsketch_studies.sealing.tally import Tally, tally
     from privsketch.signing.keys import Key, PublicKey
     from privsketch.signing.trusted import verify
     from privsketch.sketching.build import sketch
     from privsketch.sketching.estimate import Cost, estimate_cost
     from privsketch.sketching.merge import merge
     from privsketch.sketching.sketch import Sketch
-    from privsketch.survey.bounds import Bounds, private_bounds
-    from privsketch.survey.check import check
-    from privsketch.survey.result import Check
+    from privsketch.tables.survey.bounds import Bounds, private_bounds
+    from privsketch.tables.survey.check import check
+    from privsketch.tables.survey.result import Check
     from privsketch.tables.reading import encode
 
 __version__ = "0.2.0.dev0"

@@ -6,20 +6,20 @@ import os
 from typing import TypeAlias
 
 from privsketch.design.recipe import Design
-from privsketch.errors import FileError
-from privsketch.formats import SKETCH_MAGIC, document_kind, read_file
+from privsketch._base.errors import FileError
+from privsketch._base.formats import SKETCH_MAGIC, document_kind, read_file
 from privsketch.models.base import Model
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.projection.description import ReleaseDescription
-from privsketch.schema.table import Schema
-from privsketch.sealing.ballots import Ballot
-from privsketch.sealing.cards import Card
-from privsketch.sealing.files import kind_of_bytes
-from privsketch.sealing.lists import CLOSED, ClosedList
-from privsketch.sealing.study import SealedStudy
-from privsketch.sealing.tally import Tally
+from privsketch.facts.schema import Schema
+from privsketch_studies.sealing.ballots import Ballot
+from privsketch_studies.sealing.cards import Card
+from privsketch_studies.sealing.files import kind_of_bytes
+from privsketch_studies.sealing.lists import CLOSED, ClosedList
+from privsketch_studies.sealing.study import SealedStudy
+from privsketch_studies.sealing.tally import Tally
 from privsketch.signing.keys import PublicKey
 from privsketch.sketching.sketch import Sketch
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.budget import exact
+from privsketch.facts.budget import exact
 from privsketch.clustering import lloyd
 from privsketch.clustering.choose import METHODS
 from privsketch.clustering.run import clustered
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -11,7 +11,7 @@ import pytest
 
 import privsketch as ps
 from privsketch.cli.main import main
-from privsketch.schema.units import field_values
+from privsketch.facts.units import field_values
 from tests.commands import DATA, INTEGRITY, USAGE, refused, run, succeeded
 
 COMMANDS = [

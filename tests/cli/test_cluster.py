@@ -17,7 +17,7 @@ from privsketch.cli import progress
 from privsketch.clustering import choose as methods
 from privsketch.clustering.choose import cluster_by
 from privsketch.clustering.medians import method as medians
-from privsketch.errors import AccessError
+from privsketch._base.errors import AccessError
 from privsketch.models.clusters import ClusterModel
 from privsketch.tables import memory as selection
 from tests import commands
@@ -424,7 +424,7 @@ def test_an_error_after_the_first_release_says_that_it_cost(folder, spent, monke
 
 
 def test_a_report_that_fails_leaves_the_model(folder, monkeypatch):
-    from privsketch.report import html
+    from privsketch.pages.report import html
 
     def fails(*arguments, **options):
         raise AccessError("no report today")

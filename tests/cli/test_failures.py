@@ -234,7 +234,7 @@ def test_what_stands_in_a_file_was_paid_for(folder, monkeypatch):
 
 
 def test_bounds_that_nobody_could_read_may_have_been_read(folder, monkeypatch):
-    breaking(monkeypatch, "privsketch.survey.bounds.Bounds.describe", errors.AccessError("closed"))
+    breaking(monkeypatch, "privsketch.tables.survey.bounds.Bounds.describe", errors.AccessError("closed"))
     _, said, told = failed(*BOUNDS)
     assert told["spent"] == "counts as spent"
     assert f"part of the result may have been written: {COUNTS}" in said

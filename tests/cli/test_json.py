@@ -15,7 +15,7 @@ import privsketch as ps
 from privsketch.cli.main import main
 from privsketch.ledger.cost import Cost
 from tests.answers import SCHEMAS, validated
-from tests.collector import serving
+from studies.tests.server import serving
 from tests.commands import DATA, INTEGRITY, USAGE, run, succeeded
 
 COST = ["--epsilon", 1, "--delta", "1e-6"]

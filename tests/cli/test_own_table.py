@@ -12,7 +12,7 @@ from privsketch.models.base import nearest
 from privsketch.tables import persons
 from privsketch.tables.reading import read_blocks
 from tests.commands import succeeded
-from tests.visits import N_GROUPS, SCHEMA, visits
+from studies.tests.visits import N_GROUPS, SCHEMA, visits
 
 _FixedKey = persons.Key
 

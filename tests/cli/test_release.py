@@ -22,7 +22,7 @@ from privsketch.cli.stopping import stoppable
 from privsketch.projection import rows as projection_file
 from privsketch.projection.matrix import public_matrix
 from privsketch.tables import memory as selection
-from privsketch.testing import replaced_noise
+from privsketch.testing.replay import replaced_noise
 from tests import commands
 from tests.commands import DATA, INTEGRITY, USAGE, run
 

@@ -427,7 +427,7 @@ def test_nobody_needs_the_library_who_signs_nothing(study, folder):
 
 def test_a_signature_that_cannot_be_written_denies_nothing(study, folder, monkeypatch):
     """The sketch is there, and its budget is spent."""
-    from privsketch.errors import FileError
+    from privsketch._base.errors import FileError
     from privsketch.signing.signature import Signature
 
     def full(self, path):

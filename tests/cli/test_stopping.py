@@ -14,9 +14,9 @@ import pytest
 import privsketch as ps
 from privsketch.cli import progress
 from privsketch.cli.stopping import Stop, stoppable
-from privsketch.errors import AccessError
+from privsketch._base.errors import AccessError
 from privsketch.models.clusters import ClusterModel
-from privsketch.report import html
+from privsketch.pages.report import html
 from tests.commands import DATA, USAGE, modules_after, run, wait_until_it_listens
 
 PRIVSKETCH = Path(sys.executable).parent / "privsketch"
@@ -141,7 +141,7 @@ def test_a_failure_after_the_model_was_written_says_that(folder, monkeypatch):
     def full(*_):
         raise AccessError("report.html: no space left")
 
-    monkeypatch.setattr("privsketch.formats.write_file", full)
+    monkeypatch.setattr("privsketch._base.formats.write_file", full)
     result = run(*SPENDING["cluster"], "--report", "report.html")
     assert result.exit_code == DATA
     assert "out.json was written before that: the budget counts as spent" in result.stderr

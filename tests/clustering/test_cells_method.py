@@ -10,7 +10,7 @@ from privsketch.clustering.cells import Grid, Heavy, _reconciled, cluster
 from privsketch.clustering.run import Run, clustered
 from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.noise.mechanism import watched_noise
-from privsketch.testing import questions, without_noise
+from privsketch.testing.replay import questions, without_noise
 
 BOX = ps.Box([-1, 0, -3], [1, 4, 3])
 

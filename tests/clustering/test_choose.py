@@ -20,10 +20,10 @@ from privsketch.clustering import choose as methods
 from privsketch.clustering.choose import METHODS, Choice, chosen_method, cluster_by
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.sparse import start as sparse_start
-from privsketch.errors import FileError, ParameterError, RecordError
+from privsketch._base.errors import FileError, ParameterError, RecordError
 from privsketch.estimators import kmeans
 from privsketch.models.clusters import ClusterModel
-from privsketch.testing import Tape
+from privsketch.testing.replay import Tape
 from tests.chance import fixed_noise
 from tests.kmeans import private_kmeans
 

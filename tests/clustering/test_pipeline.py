@@ -25,7 +25,7 @@ from privsketch.kernels.nearest import CompiledClusters, ReferenceClusters, near
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import gaussian_law, laplace_law
-from privsketch.testing import replay, without_noise
+from privsketch.testing.replay import replay, without_noise
 
 BALL = ps.Ball(12, 2.0, center=0.5)
 

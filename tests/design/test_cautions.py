@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 import privsketch as ps
-from privsketch.budget import delta_caution, epsilon_caution
+from privsketch.facts.budget import delta_caution, epsilon_caution
 from privsketch.clustering.run import clustered
 from privsketch.design.alternatives import alternatives
 from privsketch.design.cautions import UNEVEN, stated_cautions, uneven_columns

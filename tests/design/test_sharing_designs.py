@@ -5,7 +5,7 @@ import math
 import pytest
 
 import privsketch as ps
-from privsketch.budget import Unit
+from privsketch.facts.budget import Unit
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.sharing.plan import plan_sharing, planned_noises
 from privsketch.noise.sums import MIN_SHARE

@@ -47,11 +47,11 @@ from privsketch.design.subsampling import (
     price_of_poisson_features,
     price_of_sampled_records,
 )
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 from privsketch.noise.calibration import icassp_noise, icassp_to_laplace_scale
 from privsketch.noise.mechanism import cube_law, gaussian_law, laplace_law
 from privsketch.sketching.cost import COSTS, MEASURED, design_cost, sketching_cost
-from privsketch.testing import without_noise
+from privsketch.testing.replay import without_noise
 from tests.oracles import SHARES_OF_THE_SUMS
 
 # Lemma 26 against a simulation of the mechanism in floating point. It shares no code with

@@ -14,7 +14,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 
 import privsketch as ps
-from privsketch.errors import ParameterError, RecordError
+from privsketch._base.errors import ParameterError, RecordError
 from privsketch.estimators import kmeans as estimator_file
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import privsketch as ps
-from privsketch._elementary import cosine_sine, exponential, natural_log
+from privsketch._base.elementary import cosine_sine, exponential, natural_log
 from privsketch.features import frequencies as module
 from privsketch.features.frequencies import (
     draw_frequencies,

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom, chi2
 
 import privsketch as ps
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 from privsketch.features.maps import PairBounds, TableContribution, feature_map
 from privsketch.features.masks import Masks
 from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
@@ -16,7 +16,7 @@ from privsketch.noise.laws import gaussian_noise, laplace_noise
 from privsketch.noise.subsampling import LogMoments
 from privsketch.sketching import sums as drawing
 from privsketch.sketching.sums import exact_sums
-from privsketch.testing import without_noise
+from privsketch.testing.replay import without_noise
 
 FALSE_ALARM = 1e-6
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.errors import FileError, ParameterError
+from privsketch._base.errors import FileError, ParameterError
 from privsketch.features import quartic
 from privsketch.features.fixedpoint import RECORD_MAX, Quantiser
 from privsketch.features.maps import feature_map
@@ -22,7 +22,7 @@ from privsketch.features.quartic import quartic_bounds
 from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 from privsketch.sketching.sums import exact_sums
-from privsketch.testing import without_noise
+from privsketch.testing.replay import without_noise
 
 
 def plan(**overrides):

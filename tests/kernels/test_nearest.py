@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from privsketch.errors import RecordError
+from privsketch._base.errors import RecordError
 from privsketch.kernels.nearest import (
     CompiledClusters,
     ReferenceClusters,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.errors import KernelError
+from privsketch._base.errors import KernelError
 from privsketch.features.fourier import COSINE_COEFFICIENTS, SINE_COEFFICIENTS
 from privsketch.kernels import (
     butterflies,

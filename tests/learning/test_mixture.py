@@ -528,7 +528,7 @@ def test_models_survive_their_file(learned, kind, tmp_path):
     ],
 )
 def test_bad_files_are_refused(learned, tmp_path, field, value):
-    from privsketch.formats import document
+    from privsketch._base.formats import document
 
     _, _, model = learned["full"]
     path = tmp_path / "model.json"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privsketch._parallel import one_thread
+from privsketch._base.threads import one_thread
 from privsketch.design.pca import lost_variance
 from privsketch.design.validity import pca_unknowns
 from privsketch.learning.pca.convex import fit_convex, refit

@@ -10,11 +10,11 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.formats import fingerprint
+from privsketch._base.formats import fingerprint
 from privsketch.learning.kmeans.ratio import CELLS, RANGES, WAVES, foretold_ratio
 from privsketch.learning.uncertainty import concerns
 from privsketch.models.base import nearest
-from privsketch.report.html import report_page
+from privsketch.pages.report.html import report_page
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 CENTERS = np.array([[-0.6, -0.6], [-0.5, 0.5], [0.0, 0.0], [0.6, -0.5], [0.5, 0.6], [0.7, 0.0]])

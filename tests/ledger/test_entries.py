@@ -15,10 +15,10 @@ import pytest
 from sklearn.base import clone
 
 import privsketch as ps
-from privsketch.budget import exact
+from privsketch.facts.budget import exact
 from privsketch.clustering import lloyd
 from privsketch.clustering.run import clustered
-from privsketch.errors import BudgetError, ParameterError
+from privsketch._base.errors import BudgetError, ParameterError
 from privsketch.ledger.entry import named, writing_to
 from privsketch.noise.mechanism import (
     _exact_sampler,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import ledger as schedules
-from privsketch.errors import FileError
+from privsketch._base.errors import FileError
 from privsketch.ledger import store
 from privsketch.ledger.accounting import Limit
 from privsketch.ledger.book import Ledger

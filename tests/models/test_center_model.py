@@ -10,13 +10,13 @@ import pytest
 
 import privsketch as ps
 from privsketch.clustering.choose import cluster_by
-from privsketch.formats import fingerprint
+from privsketch._base.formats import fingerprint
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares
-from privsketch.receipt import Receipt
-from privsketch.report import html
-from privsketch.report.html import report_page, save_report
-from tests.pages import Page
+from privsketch.facts.receipt import Receipt
+from privsketch.pages.report import html
+from privsketch.pages.report.html import report_page, save_report
+from studies.tests.pages import Page
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 ATTACK = "<script>alert(1)</script>"

@@ -4,7 +4,7 @@ import numpy as np
 
 import privsketch as ps
 from privsketch.models.base import MAX_FIELDS, MAX_WIDTH, center_lines
-from privsketch.receipt import Receipt
+from privsketch.facts.receipt import Receipt
 
 RECEIPT = Receipt("noise", 1.0, 0.0, "add-remove")
 

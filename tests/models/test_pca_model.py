@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.formats import document
+from privsketch._base.formats import document
 from privsketch.learning.pca.learner import TOO_FEW, learn_pca
 from privsketch.learning.pca.problem import problem_of_pca
 from privsketch.models.components import PCAModel
-from privsketch.report import html as pages
-from privsketch.report.html import report_page, save_report
-from privsketch.testing import without_noise
+from privsketch.pages.report import html as pages
+from privsketch.pages.report.html import report_page, save_report
+from privsketch.testing.replay import without_noise
 from tests.chance import fixed_noise
 from tests.oracles import missed_variance
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import privsketch as ps
 from privsketch.clustering.run import COUNT, COUNT_SHARE, Run
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import gaussian_law
-from privsketch.testing import questions
+from privsketch.testing.replay import questions
 
 BUDGETS = st.builds(
     ps.Budget, st.floats(0.01, 20), st.floats(-12, -0.1).map(lambda power: 10.0**power)

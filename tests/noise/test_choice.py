@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 from privsketch.noise.choice import choice_law, draw_binomial, draw_subset, reaching, threshold_law
 from privsketch.noise.mechanism import choose, laplace_law
-from privsketch.testing import replaced_noise
+from privsketch.testing.replay import replaced_noise
 from tests.oracles import fits, permute_and_flip
 
 # --- the cost of a choice, by enumeration ---

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.fourier import fourier_table
 from privsketch.features.maps import TableContribution, feature_map

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import privsketch as ps
-from privsketch.budget import exact
+from privsketch.facts.budget import exact
 from privsketch.noise import mechanism
 from privsketch.noise.mechanism import (
     MANY_VALUES,
@@ -29,7 +29,7 @@ from privsketch.noise.mechanism import (
     watched_noise,
 )
 from privsketch.noise.samplers import _coin, _geometric, draw_cube
-from privsketch.receipt import compose_sequential
+from privsketch.facts.receipt import compose_sequential
 
 FALSE_ALARM = 1e-7  # of one comparison; squares of Laplace noise are skewed, twice that
 Z = float(stats.norm.isf(FALSE_ALARM / 2))

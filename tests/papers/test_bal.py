@@ -13,7 +13,7 @@ from papers.bal import runs as bal_runs
 from papers.bal import setting as bal_setting
 from papers.bal.methods import METHODS, NO_PRIVACY, Method, paid_rounds, tree
 from papers.bal.setting import Records, gaussians, objective
-from privsketch.errors import FileError, ParameterError
+from privsketch._base.errors import FileError, ParameterError
 from privsketch.models.clusters import ClusterModel
 
 

@@ -18,7 +18,7 @@ from papers.clp.targets import TARGETS
 from papers.harness.cells import run_cells
 from papers.harness.rows import to_csv
 from papers.harness.views import to_png
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 from privsketch.sketching.build import sketch
 
 

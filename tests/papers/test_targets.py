@@ -21,8 +21,8 @@ from papers.jll import distances_panels as jll_distances_panels
 from papers.jll import setting as jll_setting
 from papers.jll import spread as jll_spread
 from papers.jll import table as jll_table
-from privsketch._parallel import one_thread
-from privsketch.errors import FileError, ParameterError
+from privsketch._base.threads import one_thread
+from privsketch._base.errors import FileError, ParameterError
 from privsketch.projection.matrix import UNIT
 
 NAMES = [

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 import privsketch as ps
-from privsketch.errors import RecordError
+from privsketch._base.errors import RecordError
 from privsketch.tables import persons
 from privsketch.tables.reading import read_blocks
-from privsketch.testing import replay
+from privsketch.testing.replay import replay
 
 _FixedKey = persons.Key
 
@@ -367,7 +367,7 @@ def test_rows_that_are_mappings_have_no_order():
 
 
 def test_a_unit_without_its_schema_is_refused():
-    from privsketch.budget import Unit
+    from privsketch.facts.budget import Unit
     from privsketch.clustering.lloyd import cluster
     from privsketch.clustering.run import clustered
 
@@ -386,7 +386,7 @@ def test_a_unit_without_its_schema_is_refused():
 
 @pytest.mark.parametrize("value", [0, -1, 0.001, 1.5, True, "3"])
 def test_a_unit_is_a_whole_number_of_records(value):
-    from privsketch.budget import Unit
+    from privsketch.facts.budget import Unit
 
     with pytest.raises(ps.PrivsketchError):
         Unit(None, value)
@@ -394,7 +394,7 @@ def test_a_unit_is_a_whole_number_of_records(value):
 
 @pytest.mark.parametrize("noise", ["laplace", "cube", "laplace-joint"])
 def test_pure_rounds_refuse_several_records_of_a_replacement(noise, spent):
-    from privsketch.budget import Unit
+    from privsketch.facts.budget import Unit
     from privsketch.clustering.lloyd import cluster
     from privsketch.clustering.run import clustered
 

@@ -27,11 +27,11 @@ from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import Passes, clustered
 from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
-from privsketch.errors import RecordError
+from privsketch._base.errors import RecordError
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise import account as shares
 from privsketch.noise.account import Account, Shares
-from privsketch.testing import Tape, replay
+from privsketch.testing.replay import Tape, replay
 
 RELATIONS = ["add-remove", "replace"]
 N_RECORDS = 60

@@ -17,8 +17,8 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 import privsketch as ps
-from privsketch.errors import FileError, ParameterError
-from privsketch.formats import document
+from privsketch._base.errors import FileError, ParameterError
+from privsketch._base.formats import document
 from privsketch.projection import distances as distances_module
 from privsketch.projection import kmeans as kmeans_module
 from privsketch.projection import neighbours as neighbours_module

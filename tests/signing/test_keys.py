@@ -15,8 +15,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 import privsketch as ps
-from privsketch.errors import FileError, ParameterError
-from privsketch.formats import canonical_json
+from privsketch._base.errors import FileError, ParameterError
+from privsketch._base.formats import canonical_json
 from privsketch.signing import lock
 from privsketch.signing.keys import is_locked
 

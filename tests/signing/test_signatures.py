@@ -6,7 +6,7 @@ import os
 import pytest
 
 import privsketch as ps
-from privsketch.errors import FileError, ParameterError, SignatureError
+from privsketch._base.errors import FileError, ParameterError, SignatureError
 from privsketch.signing.signature import (
     Signature,
     is_signature,
@@ -342,8 +342,8 @@ def test_every_kind_that_sealed_studies_sign_is_among_them():
     import re
     from pathlib import Path
 
-    import privsketch.sealing as room
-    from privsketch.sealing import files, lists, study, void
+    import privsketch_studies.sealing as room
+    from privsketch_studies.sealing import files, lists, study, void
     from privsketch.signing.signature import SEALED_KINDS
 
     assert set(SEALED_KINDS) == set(KINDS_OF_STUDIES)

@@ -28,7 +28,7 @@ from distributed import Client, LocalCluster
 
 import privsketch as ps
 from privsketch.cli.main import main
-from privsketch.errors import ParameterError, RecordError
+from privsketch._base.errors import ParameterError, RecordError
 from privsketch.sketching.engines import dask as dask_engine
 from privsketch.sketching.engines import pool as pool_engine
 from privsketch.sketching.engines.work import Work, add_outcomes, part_sums

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.errors import MergeError
+from privsketch._base.errors import MergeError
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.sketching.limits import why_impossible
 from privsketch.sketching.merge import _log_repeat

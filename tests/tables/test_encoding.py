@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import privsketch as ps
-from privsketch.errors import RecordError
+from privsketch._base.errors import RecordError
 from privsketch.sketching.engines.dask import dask_parts
 from privsketch.tables import memory
 from privsketch.tables.reading import chosen_columns, part_blocks, read_blocks, read_parts
@@ -208,7 +208,7 @@ def test_dask_gives_the_same_records(tmp_path):
     parts = dask_parts(dd.from_pandas(frame, npartitions=3), chosen)
     assert len(parts.keys) == 3
     design = ps.Design.plan(domain=schema, n_components=2, budget=ps.Budget(1, 1e-6))
-    from privsketch.testing import without_noise
+    from privsketch.testing.replay import without_noise
 
     with without_noise():
         here, there = (

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pytest
 
 import privsketch as ps
-from privsketch.errors import PrivsketchError
-from privsketch.testing import without_noise
+from privsketch._base.errors import PrivsketchError
+from privsketch.testing.replay import without_noise
 
 duckdb = pytest.importorskip("duckdb")
 

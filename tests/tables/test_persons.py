@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import privsketch as ps
-from privsketch.errors import RecordError
+from privsketch._base.errors import RecordError
 from privsketch.tables import persons, spill
 from privsketch.tables.persons import Key, SelectedRows, row_hashes, selected_blocks, text_hashes
 from privsketch.tables.reading import read_blocks

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.datasets import DataSet, Maker
 from benchmarks.regret.families.family import Rng, made
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 
 
 def _zipf(k: int, rng: Rng) -> Floats:

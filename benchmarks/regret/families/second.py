@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from benchmarks.datasets import DataSet, Maker
 from benchmarks.regret.families.family import Rng, made
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 
 
 def categories(n: int, k: int, options: tuple[int, ...]) -> Maker:

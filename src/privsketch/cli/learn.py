@@ -79,8 +79,8 @@ def learn(
     """
     from privsketch.cli.keys.checking import load_sketch
     from privsketch.cli.progress import spinner
-    from privsketch.errors import AccessError
-    from privsketch.formats import write_file
+    from privsketch._base.errors import AccessError
+    from privsketch._base.formats import write_file
     from privsketch.sketching.limits import require_possible
 
     require_file(report, "a report is a page of its own")
@@ -100,7 +100,7 @@ def learn(
         model = _learn(released, task, given)
         page = None
         if report is not None:
-            from privsketch.report.html import report_page
+            from privsketch.pages.report.html import report_page
 
             page = report_page(model, released, title=title)
     click.get_current_context().find_root().obj.finish()
@@ -159,6 +159,6 @@ _MODEL_STARTS = (
 
 def _starts_with(path: Path, start: bytes) -> bool:
     """Whether a file is an earlier result of the same kind, which may be replaced."""
-    from privsketch.formats import beginning_of
+    from privsketch._base.formats import beginning_of
 
     return beginning_of(path, len(start)) == start

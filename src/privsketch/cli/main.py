@@ -23,10 +23,10 @@ from privsketch.cli.output import note, require_free, say, say_cautions, say_wri
 from privsketch.cli.plan import plan
 from privsketch.cli.release import release
 from privsketch.cli.schema import schema
-from privsketch.cli.sealing.ballots import close, join, seal, tally
-from privsketch.cli.sealing.studies import accept, enrol, rehearse, study
-from privsketch.cli.service.admin import collector, serve
-from privsketch.cli.service.remote import pull, push
+from privsketch_studies.cli.study.ballots import close, join, seal, tally
+from privsketch_studies.cli.study.studies import accept, enrol, rehearse, study
+from privsketch_studies.cli.collector.admin import collector, serve
+from privsketch_studies.cli.collector.remote import pull, push
 from privsketch.cli.shell.answer import JSON, Answer, UnreadError, answer, begin, begun, wants_json
 from privsketch.cli.shell.failure import EXIT_CODES, Failure
 from privsketch.cli.shell.group import Group
@@ -80,7 +80,7 @@ class _Main(Group):
         command: click.Command | None,
     ) -> NoReturn:
         """Say what happened and what it cost; the exit code says it too."""
-        from privsketch.errors import AccessError
+        from privsketch._base.errors import AccessError
 
         failure = Failure.of(error, stop, command)
         if isinstance(error, UnreadError) and not failure.counts:
@@ -131,12 +131,12 @@ def demo(output: Path, records: int, sealed: bool, collector: bool) -> None:
     if collector:
         if sealed:
             raise click.UsageError("--collector shows an open study, and then a sealed one")
-        from privsketch.cli.service.demo import run_collector_demo
+        from privsketch_studies.cli.collector.demo import run_collector_demo
 
         run_collector_demo(output, records)
         return
     if sealed:
-        from privsketch.cli.sealing.demo import run_sealed_demo
+        from privsketch_studies.cli.study.demo import run_sealed_demo
 
         run_sealed_demo(output, records)
         return
@@ -356,7 +356,7 @@ def compare(
         require_free(report, force, "it would be replaced")
     found = ps.compare(load_sketches(sketches, signed_by), allow_weights=allow_weights)
     if report is not None:  # before any words, whose reader may leave
-        from privsketch.report.sources import save_comparison
+        from privsketch.pages.report.sources import save_comparison
 
         write(lambda path: save_comparison(found, path), report)
     say(found.describe(), report)
@@ -388,7 +388,7 @@ def inspect(file: Path) -> None:
     from privsketch.cli.keys.checking import checked_bytes
     from privsketch.models.base import Model
     from privsketch.projection.files import receipt_beside
-    from privsketch.sealing.study import SealedStudy
+    from privsketch_studies.sealing.study import SealedStudy
 
     table, receipt = file, receipt_beside(file)
     if receipt is not None:

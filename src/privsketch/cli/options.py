@@ -15,8 +15,8 @@ import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from privsketch.domain import Domain
-    from privsketch.schema.table import Schema
+    from privsketch.facts.domain import Domain
+    from privsketch.facts.schema import Schema
 
 
 # What cannot be read is told by whoever reads it, with the exit code of a file.
@@ -237,7 +237,7 @@ def with_unreadable(
     domain: Domain | Schema, written: dict[str, Any]
 ) -> tuple[Domain | Schema, dict[str, Any]]:
     """A domain, and how files are written: a schema says itself what becomes of such cells."""
-    from privsketch.schema.table import Schema
+    from privsketch.facts.schema import Schema
 
     if not isinstance(domain, Schema) or written["unreadable"] == "error":
         return domain, written
@@ -303,8 +303,8 @@ def stated_domain(
 
 def domain_of(domain: Domain | Schema, dim: int) -> Domain | Schema:
     """The domain of records of files that have `dim` columns to use."""
-    from privsketch.errors import RecordError
-    from privsketch.schema.table import Schema
+    from privsketch._base.errors import RecordError
+    from privsketch.facts.schema import Schema
     from privsketch.tables.memory import wrong_width
 
     if isinstance(domain, Schema):

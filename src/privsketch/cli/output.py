@@ -18,9 +18,9 @@ import click
 from privsketch.cli.shell import answer
 
 if TYPE_CHECKING:
-    from privsketch.budget import Budget
-    from privsketch.domain import Domain
-    from privsketch.schema.table import Schema
+    from privsketch.facts.budget import Budget
+    from privsketch.facts.domain import Domain
+    from privsketch.facts.schema import Schema
 
 STANDARD_OUTPUT = Path("-")
 
@@ -127,7 +127,7 @@ def write(
 
 def _forget_signature(output: Path) -> None:
     """Take away the signature of what a result replaces: beside the new one it would be wrong."""
-    from privsketch.errors import AccessError
+    from privsketch._base.errors import AccessError
     from privsketch.signing.signature import signature_path
 
     try:
@@ -143,8 +143,8 @@ def say_written(output: Path) -> None:
 
 def require_free(path: Path, force: bool, reason: str) -> None:
     """Refuse an output that cannot be written or would replace a file of value."""
-    from privsketch.errors import AccessError
-    from privsketch.formats import require_writable
+    from privsketch._base.errors import AccessError
+    from privsketch._base.formats import require_writable
     from privsketch.signing.signature import signature_path
 
     if is_standard(path):
@@ -167,7 +167,7 @@ def require_free(path: Path, force: bool, reason: str) -> None:
 
 def require_empty(folder: Path, reason: str) -> None:
     """Refuse a folder for new files that has some already."""
-    from privsketch.errors import AccessError
+    from privsketch._base.errors import AccessError
 
     if folder.is_dir() and any(folder.iterdir()):
         raise AccessError(f"{folder}: not empty; {reason}, so use a new folder")
@@ -175,7 +175,7 @@ def require_empty(folder: Path, reason: str) -> None:
 
 def require_apart(data: Sequence[Path], outputs: Sequence[Path]) -> None:
     """Refuse a result in the place of records, among them, or of another result."""
-    from privsketch.errors import AccessError
+    from privsketch._base.errors import AccessError
     from privsketch.tables.files import record_files
 
     taken = [path.resolve() for path in (*record_files(data), *outputs)]
@@ -198,7 +198,7 @@ def required_output(output: Path | None) -> Path:
 
 def require_file(path: Path | None, why: str) -> None:
     """Refuse standard output for what must be a file."""
-    from privsketch.errors import ParameterError
+    from privsketch._base.errors import ParameterError
 
     if is_standard(path):
         raise ParameterError(f"-: {why}; give the name of a file")

@@ -168,7 +168,7 @@ def release(
         from privsketch.cli.progress import record_bar
         from privsketch.ledger.entry import counted_refusals, writing_to
         from privsketch.projection.files import receipt_path, release_files
-        from privsketch.schema.table import require_rows, schema_of
+        from privsketch.facts.schema import require_rows, schema_of
         from privsketch.tables.carried import RecordFiles
         from privsketch.tables.reading import checked_missing
         from privsketch.tables.untyped.format import FileFormat
@@ -248,7 +248,7 @@ def _require_outputs(
     data: tuple[Path, ...], output: Path, matrix_file: Path | None, force: bool
 ) -> None:
     """Refuse outputs that cannot be written, that meet, or that would replace what is of value."""
-    from privsketch.errors import AccessError
+    from privsketch._base.errors import AccessError
     from privsketch.projection.files import receipt_path
     from privsketch.tables.writing import table_kind
 
@@ -300,7 +300,7 @@ def _write_matrix(path: Path, projection: Any) -> None:
 
     import numpy as np
 
-    from privsketch.formats import write_file
+    from privsketch._base.formats import write_file
 
     content = io.BytesIO()
     np.save(content, projection.matrix.values)

@@ -18,8 +18,8 @@ from privsketch.cli.shell.failure import shell_words
 from privsketch.cli.shell.group import Group
 
 if TYPE_CHECKING:
-    from privsketch.budget import Neighbours
-    from privsketch.errors import PrivsketchError
+    from privsketch.facts.budget import Neighbours
+    from privsketch._base.errors import PrivsketchError
 
 
 @click.group(cls=Group)
@@ -60,8 +60,8 @@ def draft(
     \b
     privsketch schema draft data.parquet -o schema.json
     """
-    from privsketch.formats import write_file
-    from privsketch.survey.draft import drafted
+    from privsketch._base.formats import write_file
+    from privsketch.tables.survey.draft import drafted
     from privsketch.tables.untyped.format import FileFormat
 
     require_free(output, force, "what was written in it would be lost")
@@ -100,10 +100,10 @@ def check_schema(file: Path, data: tuple[Path, ...], written: dict[str, Any]) ->
     \b
     privsketch schema check schema.json data.parquet
     """
-    from privsketch.errors import ParameterError, RecordError
-    from privsketch.formats import parse_json, read_file
-    from privsketch.schema.table import Schema
-    from privsketch.survey.draft import misfits, open_places
+    from privsketch._base.errors import ParameterError, RecordError
+    from privsketch._base.formats import parse_json, read_file
+    from privsketch.facts.schema import Schema
+    from privsketch.tables.survey.draft import misfits, open_places
     from privsketch.tables.untyped.format import FileFormat
 
     content = parse_json(read_file(file), str(file))

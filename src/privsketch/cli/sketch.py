@@ -120,10 +120,10 @@ def sketch(
     """
     with reported_spending() as spending:
         import privsketch as ps
-        from privsketch.budget import require_limits
+        from privsketch.facts.budget import require_limits
         from privsketch.cli.keys.checking import load_design
         from privsketch.cli.progress import record_bar
-        from privsketch.errors import AccessError, FileError
+        from privsketch._base.errors import AccessError, FileError
         from privsketch.ledger.entry import writing_to
         from privsketch.sketching.build import cost_of_design
 

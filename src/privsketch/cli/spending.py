@@ -82,7 +82,7 @@ def shown_warnings() -> Iterator[None]:
 
     Answers for machines, which may be handed on, do not have them.
     """
-    from privsketch.errors import PrivsketchWarning
+    from privsketch._base.errors import PrivsketchWarning
 
     with warnings.catch_warnings():
         others = warnings.showwarning
@@ -100,7 +100,7 @@ def shown_warnings() -> Iterator[None]:
 
 def end_dry_run(ledger: Any, cost: Callable[[], Any], facts: Callable[[], dict[str, Any]]) -> None:
     """The answer of a release that is not made, and what a ledger says to it; a refusal is one."""
-    from privsketch.errors import BudgetError
+    from privsketch._base.errors import BudgetError
     from privsketch.ledger.entry import named
 
     found, allowed, told = named(ledger), None, ""

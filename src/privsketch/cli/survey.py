@@ -23,7 +23,7 @@ from privsketch.cli.spending import end_dry_run, reported_spending, say_left
 if TYPE_CHECKING:
     from privsketch import Check
     from privsketch.design.recipe import Design
-    from privsketch.schema.table import Schema
+    from privsketch.facts.schema import Schema
 
 
 @click.command()
@@ -51,7 +51,7 @@ def check(
     """
     import privsketch as ps
     from privsketch.cli.progress import record_bar
-    from privsketch.errors import RecordError
+    from privsketch._base.errors import RecordError
 
     wanted = design_or_schema(design_file)
     stop = click.get_current_context().find_root().obj
@@ -97,7 +97,7 @@ def design_or_schema(path: Path) -> Design | Schema:
     """What a file describes tables by: a schema has columns and no kind of file of ours."""
     import privsketch as ps
     from privsketch.cli.keys.checking import load_design
-    from privsketch.formats import parse_json, read_file
+    from privsketch._base.formats import parse_json, read_file
 
     content = parse_json(read_file(path), str(path))
     is_schema = isinstance(content, dict) and isinstance(content.get("columns"), list)
@@ -205,7 +205,7 @@ def _end_dry_bounds(
     import privsketch as ps
     from privsketch.cli.shell.facts import cost_facts
     from privsketch.ledger.entry import cost_of_budget
-    from privsketch.survey.bounds import doublings
+    from privsketch.tables.survey.bounds import doublings
 
     names = ("person", "max_records", "rows_per_person", "missing_person", "unreadable")
     schema = doublings(columns, **{name: options[name] for name in names})

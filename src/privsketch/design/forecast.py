@@ -42,8 +42,8 @@ from privsketch.design.size import (
     richest_shape,
     squared_band_share,
 )
-from privsketch.domain import Domain
-from privsketch.errors import require_count
+from privsketch.facts.domain import Domain
+from privsketch._base.errors import require_count
 from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.features.radii import RadialLaw
 from privsketch.noise.sums import MAX_RECORDS

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 from privsketch.noise.calibration import cube_variance, icassp_noise
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import SIGNAL_OF_WAVES

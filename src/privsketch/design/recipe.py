@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._html import described
-from privsketch.budget import ONE_RECORD, Budget, Unit
+from privsketch._base.notebook import described
+from privsketch.facts.budget import ONE_RECORD, Budget, Unit
 from privsketch.design.validity import require_design
-from privsketch.domain import Domain, domain_from_json, domain_to_json
-from privsketch.errors import ParameterError, require_count
+from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
+from privsketch._base.errors import ParameterError, require_count
 from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
 from privsketch.features.maps import (
     Contribution,
@@ -34,7 +34,7 @@ from privsketch.features.maps import (
 )
 from privsketch.features.masks import Masks
 from privsketch.features.onebit import SIGN_VARIANCE
-from privsketch.formats import (
+from privsketch._base.formats import (
     canonical_json,
     document,
     document_content,
@@ -47,7 +47,7 @@ from privsketch.formats import (
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
 from privsketch.noise.sums import CountMode, SharingKind, SumNoise, plan_sum_noise
-from privsketch.schema.table import Schema
+from privsketch.facts.schema import Schema
 
 if TYPE_CHECKING:
     from privsketch.design.forecast import Forecast

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 
 from privsketch.design.size import center_error, kmeans_unknowns
-from privsketch.domain import Domain
+from privsketch.facts.domain import Domain
 from privsketch.features.radii import RadialLaw, Tail
 
 # Of the domain's half-width: frequencies of this scale turn about once over the domain, which tells

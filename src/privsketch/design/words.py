@@ -17,7 +17,7 @@ from privsketch.design.size import (
 )
 from privsketch.features.frequencies import NO_LAW
 from privsketch.features.quadratic import QUADRATIC_LAWS
-from privsketch.formats import as_line
+from privsketch._base.formats import as_line
 from privsketch.noise.sharing.plan import planned_noises
 
 _COUNTS = {

@@ -11,7 +11,7 @@ from sklearn.base import ClusterMixin
 
 from privsketch.clustering.medians.method import checked_method, cluster_medians
 from privsketch.clustering.run import clustered
-from privsketch.errors import require_count
+from privsketch._base.errors import require_count
 from privsketch.estimators.base import PrivateLearner, centers_of, documented
 
 

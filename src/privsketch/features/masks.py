@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from privsketch.errors import ParameterError, require_count
+from privsketch._base.errors import ParameterError, require_count
 
 FeatureMasks = Literal["all", "uniform", "block", "poisson"]
 FEATURE_MASKS: tuple[FeatureMasks, ...] = get_args(FeatureMasks)

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Floats
-from privsketch.budget import Neighbours
+from privsketch._base.types import Floats
+from privsketch.facts.budget import Neighbours
 from privsketch.features.fixedpoint import RECORD_BITS, RECORD_MAX
 from privsketch.features.masks import Masks
 from privsketch.features.quartic import QuarticBounds, quartic_bounds, spectral_bound

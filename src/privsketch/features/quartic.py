@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 
 MAX_SPLIT = 2500  # rows of the matrices whose eigenvalues B2 is worth waiting for,
 MAX_SVEC = 2**27  # and entries of A; beyond, B3 alone

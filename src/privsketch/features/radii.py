@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._elementary import exponential, natural_log
-from privsketch._typing import Floats
-from privsketch.errors import ParameterError, require_scales
+from privsketch._base.elementary import exponential, natural_log
+from privsketch._base.types import Floats
+from privsketch._base.errors import ParameterError, require_scales
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from enum import IntEnum, unique
 
 import numpy as np
 
-from privsketch._elementary import cosine_sine, natural_log
-from privsketch._typing import Floats
+from privsketch._base.elementary import cosine_sine, natural_log
+from privsketch._base.types import Floats
 
 
 @unique

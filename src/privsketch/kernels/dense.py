@@ -23,7 +23,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Bits, Integers
+from privsketch._base.types import Bits, Integers
 from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase, table_index
 from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.features.quadratic import quadratic_values, value_shift

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.errors import KernelError
+from privsketch._base.errors import KernelError
 
 POINTER, INTEGER = ctypes.c_void_p, ctypes.c_int64
 _FAST_DPWSSD = 21  # LLVM's version that knows this preference

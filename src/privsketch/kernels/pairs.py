@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from privsketch._typing import Floats, Indices
+from privsketch._base.types import Floats, Indices
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import FLOAT, I64, Array, Kind, Routine, Value, fma

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.learning.problem import Atoms, Target, features
 from privsketch.learning.quasi_newton import minimise
 from privsketch.learning.refine import MAX_WEIGHT, curvature_scales

@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg.lapack import dtrtrs
 
-from privsketch._typing import Bits, Floats
+from privsketch._base.types import Bits, Floats
 
 MEMORY = 16  # steps that are remembered; more of them cost more than they bring
 SUFFICIENT = 1e-4  # share of the fall that the slope promises which a step must bring

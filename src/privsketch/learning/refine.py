@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.kernels.decoder import ATOMS, compile_evaluation
 from privsketch.kernels.machine import aligned
 from privsketch.learning.problem import Atoms, Problem, Target, features, make_target

@@ -22,7 +22,7 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Any, Literal, NamedTuple
 
-from privsketch.budget import exact
+from privsketch.facts.budget import exact
 from privsketch.ledger.cost import amounts_text, fraction_text
 
 Accounting = Literal["basic", "zcdp"]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from privsketch.errors import FileError, ParameterError
+from privsketch._base.errors import FileError, ParameterError
 
 MAX_MARKS = 256
 _BYTES = 8

@@ -27,8 +27,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privsketch.errors import AccessError, FileError
-from privsketch.formats import (
+from privsketch._base.errors import AccessError, FileError
+from privsketch._base.formats import (
     LEDGER_ID,
     canonical_json,
     ledgers_at_work,

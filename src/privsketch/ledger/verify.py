@@ -7,7 +7,7 @@ kept elsewhere does: the hash of the last line at its time is that of a line for
 
 from __future__ import annotations
 
-from privsketch.errors import PrivsketchError
+from privsketch._base.errors import PrivsketchError
 from privsketch.ledger.accounting import Amount, Total
 from privsketch.ledger.contents import DataSet, charge, stated
 from privsketch.ledger.cost import Cost

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._html import described, table
-from privsketch._typing import Floats
-from privsketch.domain import domain_to_json
-from privsketch.errors import ParameterError
-from privsketch.formats import (
+from privsketch._base.notebook import described, table
+from privsketch._base.types import Floats
+from privsketch.facts.domain import domain_to_json
+from privsketch._base.errors import ParameterError
+from privsketch._base.formats import (
     as_line,
     document,
     document_content,
@@ -23,10 +23,10 @@ from privsketch.formats import (
     require_fields,
     write_file,
 )
-from privsketch.receipt import Receipt, receipt_from_json, receipt_to_json
-from privsketch.schema.columns import Number
-from privsketch.schema.table import Schema
-from privsketch.schema.units import (
+from privsketch.facts.receipt import Receipt, receipt_from_json, receipt_to_json
+from privsketch.facts.columns import Number
+from privsketch.facts.schema import Schema
+from privsketch.facts.units import (
     field_columns,
     field_errors,
     field_values,

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._html import table
-from privsketch._typing import Floats
-from privsketch.drawing.axes import plot_axis
-from privsketch.drawing.components import draw_variances, variances_size
-from privsketch.drawing.heat import draw_heat, heat_size
-from privsketch.errors import ParameterError, require_one_of
-from privsketch.formats import as_line
+from privsketch._base.notebook import table
+from privsketch._base.types import Floats
+from privsketch.models.drawing.axes import plot_axis
+from privsketch.models.drawing.components import draw_variances, variances_size
+from privsketch.models.drawing.heat import draw_heat, heat_size
+from privsketch._base.errors import ParameterError, require_one_of
+from privsketch._base.formats import as_line
 from privsketch.models.base import (
     Model,
     as_rows,
@@ -23,9 +23,9 @@ from privsketch.models.base import (
     require_numbers,
     turned_lines,
 )
-from privsketch.receipt import Receipt
-from privsketch.schema.table import Schema
-from privsketch.schema.units import (
+from privsketch.facts.receipt import Receipt
+from privsketch.facts.schema import Schema
+from privsketch.facts.units import (
     field_columns,
     field_names,
     field_values,

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Integers, Words
+from privsketch._base.types import Integers, Words
 
 RandomBytes = Callable[[int], bytes]
 CHUNK = 2**15  # numbers drawn together: their intermediate arrays stay in the cache

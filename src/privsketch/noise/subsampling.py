@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 from privsketch.noise.calibration import kappa_discrete
 
 _DOWN, _UP = 1.0 - 1e-11, 1.0 + 1e-11  # far above the last places that elementary functions lose

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import eigh
 
-from privsketch._typing import Floats, Integers
+from privsketch._base.types import Floats, Integers
 from privsketch.features.stream import PublicStream, Purpose, normal_pairs
 
 UNIT_BITS = 16  # with the 20 bits of a coordinate 36: 17 are left for sums over columns below 2^53

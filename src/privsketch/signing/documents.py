@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from privsketch.errors import AccessError, FileError, ParameterError
-from privsketch.formats import parse_json, plain_file, require_fields
+from privsketch._base.errors import AccessError, FileError, ParameterError
+from privsketch._base.formats import parse_json, plain_file, require_fields
 
 VERSION = 1
 MAX_BYTES = 64 * 2**10  # of such a file; keys for sealing take a few thousand

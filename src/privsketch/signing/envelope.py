@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from privsketch.errors import FileError, ParameterError
+from privsketch._base.errors import FileError, ParameterError
 from privsketch.signing.documents import require_library
 
 SUITE = "HPKE base, ML-KEM-768 + X25519, HKDF-SHA256, ChaCha20-Poly1305"

@@ -17,8 +17,8 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any, NamedTuple, NoReturn
 
-from privsketch.errors import AccessError, FileError, ParameterError
-from privsketch.formats import canonical_json, parse_json, read_file, require_fields, write_file
+from privsketch._base.errors import AccessError, FileError, ParameterError
+from privsketch._base.formats import canonical_json, parse_json, read_file, require_fields, write_file
 from privsketch.signing import envelope
 from privsketch.signing.documents import (
     checked_name,

@@ -11,8 +11,8 @@ import secrets
 import unicodedata
 from typing import Any
 
-from privsketch.errors import FileError, ParameterError
-from privsketch.formats import canonical_json, require_fields
+from privsketch._base.errors import FileError, ParameterError
+from privsketch._base.formats import canonical_json, require_fields
 from privsketch.signing.documents import hex_bytes, require_library
 
 MIN_PASSPHRASE = 8  # characters

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from privsketch.errors import FileError, ParameterError, SignatureError
-from privsketch.formats import (
+from privsketch._base.errors import FileError, ParameterError, SignatureError
+from privsketch._base.formats import (
     SKETCH_MAGIC,
     document_content,
     document_kind,

@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from privsketch.errors import AccessError, FileError, ParameterError, SignatureError
-from privsketch.formats import read_file, write_file
+from privsketch._base.errors import AccessError, FileError, ParameterError, SignatureError
+from privsketch._base.formats import read_file, write_file
 from privsketch.signing.documents import alike, fingerprint_digits
 from privsketch.signing.keys import PublicKey
 from privsketch.signing.signature import Signature, kind_of_file, signature_path, spoken
@@ -53,7 +53,7 @@ def verify(
     ...     path = stranger.sign(f"{folder}/study.json")
     ...     ps.verify(f"{folder}/study.json", [designer.public])
     Traceback (most recent call last):
-    privsketch.errors.SignatureError: ...study.json: signed by a key that is not trusted here, ...
+    privsketch._base.errors.SignatureError: ...study.json: signed by a key that is not trusted here, ...
     """
     keys = pinned_keys() if trusted is None else [found_key(item) for item in trusted]
     return verified_bytes(path, keys, kind=kind)[1]

@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass
 
 from privsketch.design.recipe import Design
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 from privsketch.features.hadamard import block_size
 from privsketch.features.masks import Masks
 

@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._html import described
-from privsketch._typing import Integers
+from privsketch._base.notebook import described
+from privsketch._base.types import Integers
 from privsketch.design.recipe import Design
-from privsketch.drawing.axes import plot_axis
-from privsketch.drawing.moments import draw_cells, draw_moduli, draw_noise, draw_sizes
-from privsketch.errors import FileError, MergeError, ParameterError
+from privsketch.models.drawing.axes import plot_axis
+from privsketch.models.drawing.moments import draw_cells, draw_moduli, draw_noise, draw_sizes
+from privsketch._base.errors import FileError, MergeError, ParameterError
 from privsketch.features.cells import axis_edges
 from privsketch.features.fixedpoint import RECORD_UNIT
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, ROUNDING_VARIANCE, moment_weights
 from privsketch.features.onebit import SIGN_VARIANCE
-from privsketch.formats import (
+from privsketch._base.formats import (
     fingerprint,
     pack_sketch,
     read_file,
@@ -35,7 +35,7 @@ from privsketch.formats import (
 )
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.sharing.total import SharedTotal
-from privsketch.receipt import (
+from privsketch.facts.receipt import (
     Receipt,
     compose_parallel,
     compose_sequential,

@@ -27,10 +27,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._parallel import chunks, in_threads
-from privsketch._typing import Bits, Integers
+from privsketch._base.threads import chunks, in_threads
+from privsketch._base.types import Bits, Integers
 from privsketch.design.recipe import Design
-from privsketch.domain import Domain
+from privsketch.facts.domain import Domain
 from privsketch.features.cells import cell_counts
 from privsketch.features.masks import RATE_BITS, Masks
 from privsketch.features.moments import moment_sums

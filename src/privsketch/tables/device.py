@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from privsketch.errors import RecordError
+from privsketch._base.errors import RecordError
 from privsketch.tables.memory import Selection, array_places
 
 _CUDA = 2  # DLPack's number of NVIDIA's devices

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Block, Floats
-from privsketch.errors import PrivsketchError, RecordError, TableError
-from privsketch.schema.columns import Column
-from privsketch.schema.table import Schema
+from privsketch._base.types import Block, Floats
+from privsketch._base.errors import PrivsketchError, RecordError, TableError
+from privsketch.facts.columns import Column
+from privsketch.facts.schema import Schema
 from privsketch.tables.cells import (
     UNREADABLE,
     Raw,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from privsketch._typing import Block
+from privsketch._base.types import Block
 from privsketch.tables.files import file_kind
 from privsketch.tables.memory import Selection
 

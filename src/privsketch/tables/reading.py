@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Block, Floats
-from privsketch.errors import MissingError, ParameterError, RecordError, TableError
-from privsketch.schema.table import Schema
+from privsketch._base.types import Block, Floats
+from privsketch._base.errors import MissingError, ParameterError, RecordError, TableError
+from privsketch.facts.schema import Schema
 from privsketch.tables.cells import Plain
 from privsketch.tables.device import is_device_table
 from privsketch.tables.encoding import BATCH_READERS, all_encoded, encoded, guarded

@@ -24,9 +24,9 @@ from privsketch.noise.mechanism import (
 )
 from privsketch.noise.sharing.plan import Sharing, default_min_holders, plan_sharing
 from privsketch.noise.sums import SumNoise
-from privsketch.receipt import INSECURE
+from privsketch.facts.receipt import INSECURE
 from privsketch.sketching.build import engine_sums
-from privsketch.testing import (
+from privsketch.testing.replay import (
     Tape,
     moved,
     neighbouring_tables,

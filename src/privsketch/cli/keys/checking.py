@@ -27,7 +27,7 @@ def checked_bytes(
 
     One of those who are `wanted` must have signed it, if there are any.
     """
-    from privsketch.formats import read_file
+    from privsketch._base.formats import read_file
     from privsketch.signing.signature import Signature, signature_path, spoken
     from privsketch.signing.trusted import pinned_keys, signer_of, verified_bytes
 
@@ -84,7 +84,7 @@ def _compare_sources(
     pinned: Sequence[PublicKey],
 ) -> None:
     """Refuse a release in the name of somebody else who is known; tell what else is odd."""
-    from privsketch.errors import SignatureError
+    from privsketch._base.errors import SignatureError
     from privsketch.signing.documents import alike
 
     known = {alike(key.name): key for key in (*pinned, *wanted)}

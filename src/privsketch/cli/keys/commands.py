@@ -40,8 +40,8 @@ def keygen(
     privsketch keygen robot.key --passphrase-file /run/secrets/robot
     """
     from privsketch.cli.shell.facts import key_facts
-    from privsketch.errors import AccessError, FileError, ParameterError
-    from privsketch.formats import require_writable
+    from privsketch._base.errors import AccessError, FileError, ParameterError
+    from privsketch._base.formats import require_writable
     from privsketch.signing.keys import Key
 
     source = click.get_current_context().get_parameter_source("passphrase_file")
@@ -95,8 +95,8 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
     privsketch sign study.json --key designer.key
     """
     from privsketch.cli.shell.facts import key_facts
-    from privsketch.errors import AccessError
-    from privsketch.formats import read_file, require_writable
+    from privsketch._base.errors import AccessError
+    from privsketch._base.formats import read_file, require_writable
     from privsketch.signing.signature import kind_of_file, signature_path, spoken
 
     data = read_file(file)
@@ -153,12 +153,12 @@ def verify(
     privsketch verify s.study s.closed *.ballot *.tally
     """
     from privsketch.cli.shell.facts import key_facts
-    from privsketch.errors import AccessError, PrivsketchError, SignatureError
+    from privsketch._base.errors import AccessError, PrivsketchError, SignatureError
     from privsketch.signing.signature import kind_of_file, spoken
     from privsketch.signing.trusted import found_key, pinned_keys, verified_bytes
 
     if _is_study(files[0]):
-        from privsketch.cli.sealing.checking import check_study_files
+        from privsketch_studies.cli.study.checking import check_study_files
 
         if output is not None:
             require_free(output, False, "it would be replaced")
@@ -199,7 +199,7 @@ def verify(
 
 def _is_study(file: Path) -> bool:
     """Whether a file begins as studies do."""
-    from privsketch.formats import beginning_of
+    from privsketch._base.formats import beginning_of
 
     return b'"privsketch-study"' in beginning_of(file, 64)
 
@@ -231,7 +231,7 @@ def trust(
     privsketch trust --forget designer
     """
     from privsketch.cli.shell.facts import key_facts
-    from privsketch.errors import SignatureError
+    from privsketch._base.errors import SignatureError
     from privsketch.signing.keys import PublicKey
     from privsketch.signing.signature import spoken
     from privsketch.signing.trusted import forget as forget_key

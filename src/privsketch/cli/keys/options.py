@@ -56,7 +56,7 @@ def opened_key(key_file: Path, passphrase_file: Path | None) -> Key:
 
 def signing_key(key_file: Path | None, passphrase_file: Path | None, output: Path) -> Key | None:
     """The key that a result will be signed with, before any work is done on the result."""
-    from privsketch.formats import require_writable
+    from privsketch._base.formats import require_writable
     from privsketch.signing.signature import signature_path
 
     if key_file is None:
@@ -87,7 +87,7 @@ def _is_file(stream: TextIO) -> bool:
 
 def given_passphrase(key_file: Path, file: Path | None, *, is_new: bool = False) -> str:
     """The passphrase of a key: from a file, or asked for on a terminal, twice for a new one."""
-    from privsketch.errors import AccessError, FileError
+    from privsketch._base.errors import AccessError, FileError
     from privsketch.signing.documents import require_own
 
     if file is not None:

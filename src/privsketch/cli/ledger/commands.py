@@ -158,8 +158,8 @@ def show(file: Path, name: str | None, entries: bool, report: Path | None, force
     book = _opened(file)
     chosen, listed = _chosen(book, name)
     if report is not None:
-        from privsketch.formats import write_file
-        from privsketch.report.spending import spending_page
+        from privsketch._base.formats import write_file
+        from privsketch.pages.report.spending import spending_page
 
         page = spending_page(file.name, book.accounting, chosen, listed)
         write(lambda path: write_file(path, page.encode()), report)
@@ -209,7 +209,7 @@ def check(file: Path, head: str | None) -> None:
     privsketch ledger check budget.ledger
     privsketch ledger check budget.ledger --head HASH
     """
-    from privsketch.errors import AccessError, FileError
+    from privsketch._base.errors import AccessError, FileError
 
     last: str | None = None
     n_lines = 0
@@ -252,7 +252,7 @@ def export(file: Path, output: Path | None, force: bool) -> None:
     \b
     privsketch ledger export budget.ledger -o budget.json
     """
-    from privsketch.formats import write_file
+    from privsketch._base.formats import write_file
 
     if output is not None:
         require_free(output, force, "it would be replaced")

@@ -25,7 +25,7 @@ from typing import Any
 import click
 
 from privsketch import __version__
-from privsketch.errors import AccessError
+from privsketch._base.errors import AccessError
 
 _REMARKS = ("cautions", "notes")
 _PLACE = "privsketch.answer"  # in what click's contexts share
@@ -158,7 +158,7 @@ def _has_written() -> bool:
 
 def readable(text: str) -> str:
     """Words that cannot steer a terminal, whatever names of files and columns they have."""
-    from privsketch.formats import as_line
+    from privsketch._base.formats import as_line
 
     return "\n".join(map(as_line, text.split("\n")))
 

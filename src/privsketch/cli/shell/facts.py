@@ -9,12 +9,12 @@ import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from privsketch.budget import Budget
-from privsketch.receipt import Receipt
+from privsketch.facts.budget import Budget
+from privsketch.facts.receipt import Receipt
 
 if TYPE_CHECKING:
     from privsketch._load import Loaded
-    from privsketch._typing import Floats
+    from privsketch._base.types import Floats
     from privsketch.design.recipe import Design
     from privsketch.models.base import Model
     from privsketch.signing.keys import PublicKey
@@ -110,8 +110,8 @@ def _results(model: Model) -> list[dict[str, Any]]:
 
 def _in_units(model: Model, points: Floats, errors: Floats | None) -> list[dict[str, Any]]:
     """Points, or their errors, by the names of fields; dates are texts, and their errors days."""
-    from privsketch.schema.columns import Date
-    from privsketch.schema.units import as_dates, field_columns, field_errors, field_values
+    from privsketch.facts.columns import Date
+    from privsketch.facts.units import as_dates, field_columns, field_errors, field_values
 
     schema = model.schema
     if schema is None:
@@ -135,7 +135,7 @@ def file_facts(found: Loaded) -> dict[str, Any]:
     from privsketch.design.recipe import Design
     from privsketch.models.base import Model
     from privsketch.projection.description import ReleaseDescription
-    from privsketch.schema.table import Schema
+    from privsketch.facts.schema import Schema
     from privsketch.signing.keys import PublicKey
     from privsketch.sketching.sketch import Sketch
 
@@ -155,7 +155,7 @@ def file_facts(found: Loaded) -> dict[str, Any]:
         return {"kind": "schema", "schema": found.to_json()}
     if isinstance(found, PublicKey):
         return {"kind": "public-key", **key_facts(found)}
-    from privsketch.cli.sealing.facts import sealed_facts
+    from privsketch_studies.cli.study.facts import sealed_facts
 
     return sealed_facts(found)
 

@@ -49,7 +49,7 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException, stop: Stop, command: click.Command | None) -> Failure:
         """What an error is to people who use the command."""
-        from privsketch.errors import PrivsketchError
+        from privsketch._base.errors import PrivsketchError
 
         spending = stop.spending
         sentence = NOTHING if spending is None else spending.sentence()

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privsketch._typing import Integers, Whole
+from privsketch._base.types import Integers, Whole
 from privsketch.clustering.medians.rounds import (
     ONE,
     l1_norm,

@@ -21,7 +21,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Floats, Integers, Whole
+from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.pipeline.rounds import Bins, residual_lengths
 from privsketch.clustering.run import Passes
 from privsketch.clustering.tree.swap import moved_into_ball

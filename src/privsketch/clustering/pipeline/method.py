@@ -26,8 +26,8 @@ import math
 import numpy as np
 from scipy.special import ndtri
 
-from privsketch._parallel import one_thread
-from privsketch._typing import Floats
+from privsketch._base.threads import one_thread
+from privsketch._base.types import Floats
 from privsketch.clustering.edge import Means, cut_records
 from privsketch.clustering.pipeline.plan import PipelinePlan, plan_pipeline
 from privsketch.clustering.pipeline.rounds import (
@@ -45,8 +45,8 @@ from privsketch.clustering.pipeline.subspace import (
     spread_directions,
 )
 from privsketch.clustering.run import Passes, Run, shares_of
-from privsketch.domain import Ball, Box, Domain
-from privsketch.errors import require_count
+from privsketch.facts.domain import Ball, Box, Domain
+from privsketch._base.errors import require_count
 from privsketch.kernels.nearest import Norm
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._typing import Floats, Integers, Whole
+from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.run import Passes
 from privsketch.kernels.nearest import CompiledClusters, Norm
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._typing import Block, Floats
+from privsketch._base.types import Block, Floats
 from privsketch.clustering.run import Passes
 from privsketch.clustering.tree.projection import projected_radius
 from privsketch.design.plan import plan_design
-from privsketch.domain import enclosing_ball
+from privsketch.facts.domain import enclosing_ball
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.learning.pca.learner import learn_pca
 from privsketch.ledger.entry import STEP

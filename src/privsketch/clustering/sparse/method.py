@@ -28,7 +28,7 @@ from privsketch.clustering.sparse.recovery import (
 )
 from privsketch.clustering.sparse.start import start_by_sketch, start_by_trees
 from privsketch.clustering.tree.method import TreeSettings
-from privsketch.errors import ParameterError, require_count
+from privsketch._base.errors import ParameterError, require_count
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 

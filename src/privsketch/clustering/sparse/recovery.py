@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Floats, Integers
+from privsketch._base.types import Floats, Integers
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.choice import picks_law

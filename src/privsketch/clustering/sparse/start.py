@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from privsketch._parallel import one_thread
-from privsketch._typing import Whole
+from privsketch._base.threads import one_thread
+from privsketch._base.types import Whole
 from privsketch.clustering.run import Run
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.sparse.recovery import Labels
@@ -23,7 +23,7 @@ from privsketch.clustering.tree.cubes import (
 from privsketch.clustering.tree.method import MAX_CANDIDATES, MAX_LOSS, TreeSettings
 from privsketch.clustering.tree.projection import MAX_DIMENSIONS, RADIUS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps
-from privsketch.domain import Ball
+from privsketch.facts.domain import Ball
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels.nearest import nearest
 from privsketch.learning.kmeans.learner import learn_kmeans

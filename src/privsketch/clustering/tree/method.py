@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from privsketch._parallel import one_thread
+from privsketch._base.threads import one_thread
 from privsketch.clustering.medians.recovery import MEDIAN_SHARES, release_medians
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.tree.cubes import (
@@ -31,8 +31,8 @@ from privsketch.clustering.tree.swap import (
     release_centers,
     release_swaps,
 )
-from privsketch.domain import Box
-from privsketch.errors import ParameterError, require_count
+from privsketch.facts.domain import Box
+from privsketch._base.errors import ParameterError, require_count
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account

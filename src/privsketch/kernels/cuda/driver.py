@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.errors import KernelError
+from privsketch._base.errors import KernelError
 from privsketch.kernels.cuda.code import LEAST_CAPABILITY
 
 _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # attributes of a device, by number

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.domain import Ball, Box, Domain
+from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.features.fixedpoint import FAR, RECORD_BITS, RECORD_MAX, Quantiser, missing_value
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine

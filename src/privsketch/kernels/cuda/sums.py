@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Integers
+from privsketch._base.types import Integers
 from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase
 from privsketch.features.fourier import MEAN_SQUARE
 from privsketch.features.maps import FeatureMap, feature_map

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import Components, Fit
 from privsketch.learning.cells.guess import FIRST_LOOK, significant

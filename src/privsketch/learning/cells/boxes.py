@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._typing import Floats, Indices
+from privsketch._base.types import Floats, Indices
 
 
 @dataclass(frozen=True)

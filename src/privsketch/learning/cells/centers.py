@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from privsketch._typing import Floats, Indices
+from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import Components
 from privsketch.learning.cells.masses import Partition, partition_of

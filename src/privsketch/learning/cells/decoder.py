@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._parallel import one_thread
-from privsketch._typing import Floats
+from privsketch._base.threads import one_thread
+from privsketch._base.types import Floats
 from privsketch.learning.cells.average import average, criterion, posterior_counts
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.centers import assign, kmeans

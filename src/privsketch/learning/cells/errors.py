@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from privsketch._typing import Floats, Indices
+from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import ELONGATED, Components, Fit
 from privsketch.learning.cells.likelihood import Likelihood, likelihood_of

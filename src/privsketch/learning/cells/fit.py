@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._typing import Bits, Floats, Indices
+from privsketch._base.types import Bits, Floats, Indices
 from privsketch.learning.cells.likelihood import Likelihood
 from privsketch.learning.cells.masses import Partition
 from privsketch.learning.quasi_newton import minimise

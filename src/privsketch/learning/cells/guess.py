@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from privsketch._typing import Floats, Indices
+from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes
 
 FIRST_LOOK = 4.5  # -log of the chance that noise makes a difference which is believed: 3 deviations

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import k0e, k1e
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.learning.cells.boxes import Boxes
 
 # The law is known to within 1e-3 of delta by interpolation; beyond it delta + 3/2 is the variance.

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import ndtr
 
-from privsketch._typing import Floats, Indices
+from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.boxes import Boxes
 
 _ROOT = 1 / math.sqrt(2 * math.pi)

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from privsketch._parallel import one_thread
-from privsketch._typing import Floats, Integers
+from privsketch._base.threads import one_thread
+from privsketch._base.types import Floats, Integers
 from privsketch.design.size import CovarianceType, mixture_unknowns
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.decoder import CellSolution, decode_cells

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
-from privsketch._typing import Floats, Indices
+from privsketch._base.types import Floats, Indices
 from privsketch.learning.cells.average import criterion
 from privsketch.learning.cells.boxes import Boxes
 from privsketch.learning.cells.fit import Components, Fit, fit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
 from privsketch.design.validity import require_cells
 from privsketch.features.cells import axis_edges

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._parallel import one_thread
+from privsketch._base.threads import one_thread
 from privsketch.learning.kmeans.joint import EXPLAINED, run_start, whole_box, with_shapes
 from privsketch.learning.kmeans.pruning import prune
 from privsketch.learning.problem import Atoms, Problem, Target, cost, make_target

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.learning.kmeans.ratio import foretold_ratio
 from privsketch.learning.problem import Atoms
 from privsketch.learning.uncertainty import concerns, with_label_errors

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import inv
 
-from privsketch._typing import Floats, Indices
+from privsketch._base.types import Floats, Indices
 from privsketch.kernels.decoder import ATOMS
 from privsketch.kernels.pairs import compile_merges
 from privsketch.learning.problem import (

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.design.size import band_share, energy_share
 from privsketch.features.onebit import SIGN_VARIANCE

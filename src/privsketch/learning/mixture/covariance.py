@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.learning.mixture.gaussians import Gaussians, features, quadratics
 
 MAX_FEATURES = 2000  # above, the covariance is replaced by its diagonal

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import Bounds, minimize, nnls
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.learning.mixture.gaussians import (
     Gaussians,
     Sums,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.learning.mixture.gauss_newton import log_changes
 from privsketch.learning.mixture.gaussians import Gaussians, moments
 

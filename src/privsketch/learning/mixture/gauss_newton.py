@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.learning.mixture.covariance import Weighting
 from privsketch.learning.mixture.descent import MAX_WEIGHT, Limits
 from privsketch.learning.mixture.gaussians import Gaussians, Sums, entries, features

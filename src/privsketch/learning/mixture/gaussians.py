@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType, mixture_unknowns
 from privsketch.learning.kmeans.joint import run_start, whole_box
 from privsketch.learning.mixture.covariance import Weighting, make_weighting

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.learning.pca.factors import Factors, Loss
 from privsketch.learning.pca.measurements import Measurements
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._parallel import one_thread
-from privsketch._typing import Floats
+from privsketch._base.threads import one_thread
+from privsketch._base.types import Floats
 from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.learning.pca.convex import MAX_ITERATIONS, TOLERANCE, refit
 from privsketch.learning.pca.factors import Factors, Loss, fit_factors, loss_of

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.learning.pca.measurements import Measurements
 from privsketch.learning.pca.problem import Observations
 

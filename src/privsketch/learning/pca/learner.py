@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from privsketch.design.validity import pca_unknowns, require_components
-from privsketch.errors import ParameterError, require_count, require_one_of
+from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.pca.decoder import METHODS, PCASolution, decode_pca

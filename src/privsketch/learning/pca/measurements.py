@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.features.moments import moment_count
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.design.validity import pca_unknowns
 from privsketch.learning.pca.convex import ConvexFit, fit_convex
 from privsketch.learning.pca.factors import (

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._typing import Floats
+from privsketch._base.types import Floats
 from privsketch.design.pca import cross_variance, robust_gain
 from privsketch.design.validity import pca_unknowns
 from privsketch.learning.pca.factors import Loss

@@ -32,7 +32,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from privsketch.errors import ParameterError
+from privsketch._base.errors import ParameterError
 from privsketch.noise.sums import MIN_SHARE
 
 MARGIN = Fraction(1, 2**40)

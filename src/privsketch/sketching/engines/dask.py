@@ -28,7 +28,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from privsketch.errors import ParameterError, PrivsketchError, RecordError
+from privsketch._base.errors import ParameterError, PrivsketchError, RecordError
 from privsketch.sketching.engines.work import (
     Outcome,
     Work,

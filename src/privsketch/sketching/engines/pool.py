@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 
-from privsketch.errors import PrivsketchError, RecordError
+from privsketch._base.errors import PrivsketchError, RecordError
 from privsketch.sketching.engines.work import Outcome, Work, part_sums
 from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
 from privsketch.tables.parts import Part

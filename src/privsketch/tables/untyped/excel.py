@@ -27,7 +27,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from privsketch.errors import RecordError, TableError
+from privsketch._base.errors import RecordError, TableError
 from privsketch.tables.cells import UNREADABLE, Raw, marked_cells, readable
 from privsketch.tables.memory import Rows, Selection, chosen_rows, rows_per_block
 from privsketch.tables.untyped.conversion import NULLS

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 from dataclasses import dataclass
 
-from privsketch.errors import ParameterError, require_count, require_one_of
+from privsketch._base.errors import ParameterError, require_count, require_one_of
 
 _TAB = {"\\t": "\t", "tab": "\t"}  # as people write it where they cannot type one
 _PAGES = (

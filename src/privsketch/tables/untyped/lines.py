@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from privsketch.errors import TableError
+from privsketch._base.errors import TableError
 from privsketch.tables.untyped.format import MULTIBYTE, PLAIN, FileFormat
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}

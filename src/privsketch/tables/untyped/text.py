@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from privsketch.errors import RecordError, TableError
+from privsketch._base.errors import RecordError, TableError
 from privsketch.tables.memory import Rows, Selection, chosen_rows, selected_names
 from privsketch.tables.untyped.conversion import MISSING_WORDS, NULLS, numbers_in_text
 from privsketch.tables.untyped.format import PLAIN, FileFormat

@@ -1,0 +1,57 @@
+"""Logarithm, exponential, cosine and sine with the same bits everywhere.
+
+Only operations that IEEE 754 rounds exactly (+, -, *, /, and scaling by powers of two) in a fixed
+order: those of a C library differ in their last bit between platforms, and a vector of them may
+differ from its elements taken one by one. What is public must not depend on a machine, and what a
+record contributes must not depend on its place in a block.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privsketch._base.types import Floats
+
+LN_2 = 0.6931471805599453  # both are the nearest float64, spelled out so that no library decides
+TWO_PI = 6.283185307179586
+
+
+def natural_log(x: Floats) -> Floats:
+    """ln x for positive x, by ln x = e ln 2 + 2 artanh((m - 1) / (m + 1))."""
+    mantissa, exponent = np.frexp(x)
+    small = mantissa < 0.7071067811865476
+    mantissa = np.where(small, mantissa * 2.0, mantissa)
+    exponent = np.where(small, exponent - 1, exponent).astype(np.float64)
+    t = (mantissa - 1.0) / (mantissa + 1.0)
+    square = t * t
+    series = np.full_like(t, 1.0 / 25.0)
+    for odd in range(23, 0, -2):
+        series = series * square + 1.0 / odd
+    return np.asarray(exponent * LN_2 + 2.0 * (t * series))
+
+
+def exponential(x: Floats) -> Floats:
+    """e^x for moderate x, by e^x = 2^k e^r with |r| <= ln(2) / 2."""
+    k = np.rint(x / LN_2)
+    r = x - k * LN_2
+    series = np.ones_like(r)
+    for divisor in range(16, 0, -1):
+        series = series * r / float(divisor) + 1.0
+    return np.asarray(np.ldexp(series, k.astype(np.int32)))
+
+
+def cosine_sine(turns: Floats) -> tuple[Floats, Floats]:
+    """cos and sin of 2 pi times `turns`, for turns in [0, 1], reduced to one eighth."""
+    quarter = np.rint(turns * 4.0)
+    angle = (turns - quarter * 0.25) * TWO_PI
+    square = angle * angle
+    cosine, sine = np.ones_like(angle), np.ones_like(angle)
+    for k in range(18, 0, -2):
+        cosine = 1.0 - cosine * square / float(k * (k - 1))
+        sine = 1.0 - sine * square / float(k * (k + 1))
+    sine = sine * angle
+    turn = quarter.astype(np.int64) % 4
+    return (
+        np.choose(turn, [cosine, -sine, -cosine, sine]),
+        np.choose(turn, [sine, cosine, -sine, -cosine]),
+    )

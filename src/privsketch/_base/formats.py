@@ -1,0 +1,376 @@
+"""Bytes of designs, sketches and models: JSON, a small container, atomic writes.
+
+A sketch file is: 8 bytes of magic, version (uint32), length of the header (uint32),
+JSON header, little-endian int64 values, SHA-256 of everything before it. Nothing is
+ever unpickled, every length is checked before it is believed, and a file appears
+under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+import stat
+import struct
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from privsketch._base.errors import AccessError, FileError, ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+SKETCH_MAGIC = b"\x89privsk\n"  # a byte above 127 and a newline: text-mode damage shows at once
+FORMAT_VERSION = 2  # that of docs/format.md
+MAX_JSON_BYTES = 64 * 2**20  # larger files are refused before they are read; by trial
+MAX_VALUES = 2**22  # twice what MAX_FEATURES = 2^20 of two numbers each need
+_OURS = "privsketch-"
+_NAMES = ("columns", "record")  # fields that hold those of columns
+_SPACES = "\u00a0\u202f\u2009"  # that do not break a line, and a thin one
+_PREAMBLE = struct.Struct("<8sII")
+_DIGEST_BYTES = 32  # SHA-256
+# Names of descriptors that a process was handed, by a shell for instance.
+_HANDED = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]{1,9}", re.ASCII)
+LEDGER_ID = 0x70736B6C  # "pskl", at byte 68 of a ledger: file(1) and SQLite's tools show it
+_SQLITE = b"SQLite format 3\0"
+_ID_PLACE = slice(68, 72)
+_LEAST_PAGE = 512  # bytes: a file of SQLite is a number of pages
+
+# While a thread works on a ledger, no other thread of the process forks, nor opens the file
+# besides: POSIX drops all locks of a file that a process has when it closes any descriptor of it.
+ledgers_at_work = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=ledgers_at_work.acquire,
+        after_in_parent=ledgers_at_work.release,
+        after_in_child=ledgers_at_work.release,
+    )
+
+
+def canonical_json(value: Any) -> bytes:
+    """JSON with sorted keys and no spaces: the bytes that fingerprints are taken of."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    ).encode("ascii")
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of the canonical JSON, in hex."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):  # a person may read one, the program the other
+        raise ValueError("a key occurs twice")
+    if not all(name.isprintable() for name in value):  # errors name them, on terminals
+        raise ValueError("a key that cannot be printed")
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):  # NaN, Infinity, 1e999
+        raise ValueError("not a finite number")
+    return number
+
+
+def _small(text: str) -> int:
+    number = int(text)
+    if not -(2**63) <= number < 2**64:
+        raise ValueError("integer out of range")
+    return number
+
+
+def parse_json(data: bytes, what: str) -> dict[str, Any]:
+    """A JSON object of finite numbers without repeated keys, or a FileError."""
+    try:
+        value = json.loads(
+            data.decode("utf-8"),
+            parse_constant=_finite,
+            parse_float=_finite,
+            parse_int=_small,
+            object_pairs_hook=_unique,
+        )
+    except (ValueError, RecursionError) as error:
+        place = ""
+        if isinstance(error, json.JSONDecodeError):  # a comma that is missing from a schema
+            place = f" at line {error.lineno}, column {error.colno}"
+        raise FileError(
+            f"{what}: not valid JSON{place}; the file is damaged or of another kind"
+        ) from None
+    if not isinstance(value, dict):
+        raise FileError(f"{what}: expected a JSON object")
+    return value
+
+
+def require_version(found: Any, what: str) -> None:
+    """Refuse files of another version, and versions that never existed."""
+    if type(found) is not int or found < 1:
+        raise FileError(f"{what}: no valid format version; the file is damaged or of another kind")
+    if found > FORMAT_VERSION:
+        raise FileError(
+            f"{what}: written in format version {found}, this privsketch reads version "
+            f"{FORMAT_VERSION}; install a newer privsketch"
+        )
+    if found < FORMAT_VERSION:
+        raise FileError(
+            f"{what}: written in format version {found}, before the first release; this privsketch "
+            f"reads version {FORMAT_VERSION}. Make the file again; a release made again costs its "
+            "budget again"
+        )
+
+
+def document(kind: str, content: dict[str, Any]) -> bytes:
+    """A JSON file of ours: kind, version, content, and its fingerprint; readable by people."""
+    whole = {
+        "format": _OURS + kind,
+        "version": FORMAT_VERSION,
+        **content,
+        "fingerprint": fingerprint(content),
+    }
+    text = json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False)
+    return text.encode("ascii") + b"\n"
+
+
+def document_kind(data: bytes, what: str) -> str | None:
+    """The kind of a JSON file of ours; None for others."""
+    told = parse_json(data, what).get("format")
+    is_ours = isinstance(told, str) and told.startswith(_OURS)
+    return str(told).removeprefix(_OURS) if is_ours else None
+
+
+def document_content(data: bytes, kind: str, what: str) -> dict[str, Any]:
+    """Content of a `document` of that kind, checked against its fingerprint."""
+    whole = parse_json(data, what)
+    if whole.pop("format", None) != _OURS + kind:
+        raise FileError(f"{what}: not a privsketch {kind} file")
+    require_version(whole.pop("version", None), what)
+    if whole.pop("fingerprint", None) != fingerprint(whole):
+        raise FileError(f"{what}: the fingerprint does not match; the file was altered")
+    _require_printable(whole, what)
+    return whole
+
+
+def _require_printable(value: Any, what: str) -> None:
+    """Refuse texts that are shown as something else than they are.
+
+    Files come from strangers, and their words are shown on terminals and in receipts: an escape
+    sequence could clear a screen or colour a warning away, a line break add a line that says less
+    was spent.
+    """
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str) and as_line(one) != one:
+            raise FileError(f"{what}: a text in it has characters that cannot be printed")
+        if isinstance(one, dict):
+            # Names of columns are those of tables, which may have line breaks; see `as_line`.
+            waiting.extend(each for name, each in one.items() if not _are_names(name, each))
+        if isinstance(one, list):
+            waiting.extend(one)
+
+
+def _are_names(field: str, value: Any) -> bool:
+    return field in _NAMES and isinstance(value, list) and all(type(n) is str for n in value)
+
+
+def as_line(text: str) -> str:
+    """A stranger's text as one line that does nothing to a terminal: with escapes, as in Python."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in _SPACES else ascii(c)[1:-1] for c in text)
+
+
+def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:
+    """The bytes of a sketch file."""
+    import numpy as np  # here: ledgers and keys have no use for it
+
+    text = canonical_json(header)
+    body = b"".join(
+        [
+            _PREAMBLE.pack(SKETCH_MAGIC, FORMAT_VERSION, len(text)),
+            text,
+            np.ascontiguousarray(values, dtype="<i8").tobytes(),
+        ]
+    )
+    return body + hashlib.sha256(body).digest()
+
+
+def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:
+    """Header and values of a sketch file; FileError for anything but a whole, intact one."""
+    import numpy as np
+
+    if not data.startswith(SKETCH_MAGIC):
+        raise FileError(f"{what}: not a privsketch sketch file")
+    if len(data) < _PREAMBLE.size + _DIGEST_BYTES:
+        raise FileError(f"{what}: truncated")
+    _, version, header_bytes = _PREAMBLE.unpack_from(data)
+    require_version(version, what)
+    body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if hashlib.sha256(body).digest() != digest:
+        raise FileError(f"{what}: truncated or corrupted (the checksum does not match)")
+    payload = body[_PREAMBLE.size + header_bytes :]
+    if header_bytes > len(body) - _PREAMBLE.size or len(payload) % 8:
+        raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
+    header = parse_json(body[_PREAMBLE.size : _PREAMBLE.size + header_bytes], what)
+    _require_printable(header, what)
+    return header, np.frombuffer(payload, dtype="<i8").astype(np.int64)
+
+
+@contextmanager
+def plain_file(path: str | os.PathLike[str], *, or_handed: bool = False) -> Iterator[BinaryIO]:
+    """A plain file, opened to be read; pipes, devices and folders are refused, and nothing waits.
+
+    Anybody may have put something under a name in a shared folder, and opening a pipe waits for
+    somebody who writes. What is looked at is what was opened. `or_handed` allows for a pipe that
+    this process was handed as a descriptor: /dev/stdin, and /dev/fd/N of `<(command)`.
+    """
+    is_handed = or_handed and _is_handed(path)
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOCTTY", 0)
+    try:
+        handle = os.open(path, flags if is_handed else flags | getattr(os, "O_NONBLOCK", 0))
+    except (OSError, ValueError) as error:
+        raise AccessError(_unreadable(path, error)) from None
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise AccessError(f"{path}: is a folder, not a file")
+        if not stat.S_ISREG(mode) and not is_handed:
+            raise AccessError(
+                f"{path}: not a plain file; write what it gives to one, or hand it over as "
+                "/dev/stdin"
+            )
+        with open(handle, "rb", closefd=False) as stream:
+            yield stream
+    except OSError as error:
+        raise AccessError(_unreadable(path, error)) from None
+    finally:
+        os.close(handle)
+
+
+def _is_handed(path: str | os.PathLike[str]) -> bool:
+    return _HANDED.fullmatch(str(path)) is not None
+
+
+def _unreadable(path: str | os.PathLike[str], error: Exception) -> str:
+    return f"{path}: {getattr(error, 'strerror', None) or 'cannot be read'}"
+
+
+def beginning_of(path: str | os.PathLike[str], n_bytes: int) -> bytes:
+    """The first bytes of a plain file; none of whatever else is there."""
+    if _is_handed(path):  # they might not be there again
+        return b""
+    with suppress(AccessError), plain_file(path) as stream:
+        return stream.read(n_bytes)
+    return b""
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a plain file of ours, unless it is larger than any such file can be."""
+    largest = MAX_JSON_BYTES + 8 * MAX_VALUES
+    with plain_file(path, or_handed=True) as stream:
+        size = os.fstat(stream.fileno()).st_size  # 0 for what has none beforehand
+        data = stream.read(largest + 1) if size <= largest else b""
+    if max(size, len(data)) > largest:
+        raise FileError(f"{path}: {max(size, len(data))} bytes is larger than any privsketch file")
+    return data
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write under a temporary name, then rename: a reader never sees half a file."""
+    path = Path(path)
+    temporary = temporary_beside(path)
+    try:
+        _require_place(path)
+        with open(temporary, "xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileError):
+            raise
+        reason = getattr(error, "strerror", None) or "cannot be written"
+        raise AccessError(f"{path}: {reason}") from None
+    finally:
+        with suppress(OSError, ValueError):
+            temporary.unlink(missing_ok=True)
+
+
+def temporary_beside(path: Path) -> Path:
+    """A name in the folder of a file that nothing has."""
+    return path.parent / f".{secrets.token_hex(8)}.part"
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that cannot become a file, before anything is spent on its content."""
+    path = Path(path)
+    _require_place(path)
+    # Permissions do not tell all: file systems are read-only, full, or somebody else's.
+    temporary = temporary_beside(path)
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise AccessError(
+            f"{path.parent}: no file can be made in this folder"
+            f" ({error.strerror or 'cannot be written'})"
+        ) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _require_place(path: Path) -> None:
+    """Refuse what is no name of a file, or that of a ledger."""
+    try:
+        if not path.name or path.is_dir():
+            raise AccessError(f"{path}: is a folder, not a file")
+        if not path.parent.is_dir():
+            raise AccessError(f"{path.parent}: no such folder")
+        if not path.exists() and len(os.fsencode(path.name)) > 255:
+            raise AccessError(f"{path.name[:40]}...: the name is too long")
+        if _is_ledger(path):
+            raise AccessError(f"{path} is a ledger, which is never replaced; choose another name")
+    except OSError as error:
+        raise AccessError(f"{path}: {error.strerror or 'cannot be written'}") from None
+
+
+def _is_ledger(path: Path) -> bool:
+    """Whether a file says of itself that it is a ledger of ours."""
+    with suppress(OSError, ValueError):  # whatever else is there
+        found = path.stat()
+        is_like_one = found.st_size >= _LEAST_PAGE and found.st_size % _LEAST_PAGE == 0
+        if stat.S_ISREG(found.st_mode) and is_like_one:
+            with ledgers_at_work, open(path, "rb") as stream:
+                head = stream.read(_ID_PLACE.stop)
+            return head.startswith(_SQLITE) and head[_ID_PLACE] == LEDGER_ID.to_bytes(4, "big")
+    return False
+
+
+def require_fields(value: Any, names: Iterable[str], what: str) -> dict[str, Any]:
+    """`value` if it is an object with exactly these fields."""
+    if not isinstance(value, dict) or set(value) != set(names):
+        raise FileError(f"{what}: unknown or missing fields")
+    return value
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Errors of parameters met while reading a file are told as what they are: a bad file."""
+    try:
+        yield
+    except FileError:
+        raise
+    except KeyError:
+        raise FileError(f"{what}: unknown or missing fields") from None
+    except (ParameterError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise FileError(f"{what}: {error}") from None

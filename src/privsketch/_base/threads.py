@@ -1,0 +1,131 @@
+"""Work on blocks of records in several threads, with few of them in memory at a time.
+
+One thread for linear algebra.
+
+Matrices of decoders are small: several threads cost more than they bring, on a busy machine
+many times more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import cache, wraps
+from threading import Lock
+from typing import Any, Protocol, TypeVar, cast
+
+from threadpoolctl import ThreadpoolController
+
+from privsketch._base.types import Block
+from privsketch._base.errors import ParameterError
+
+
+class Piece(Protocol):
+    """What is worked on: a block of records, or some of them."""
+
+    @property
+    def size(self) -> int:
+        """How many values it has."""
+
+
+_Result = TypeVar("_Result")
+_Piece = TypeVar("_Piece", bound=Piece)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+# What waits for a thread: a block of any reader (16 MB of float64), so that there is work while the
+# next one is read, in at most so many pieces, each of which leaves a result.
+AHEAD_VALUES, _AHEAD_PIECES = 2**21, 32
+
+
+def in_threads(
+    work: Callable[[_Piece], _Result], blocks: Iterable[_Piece], n_threads: int | None
+) -> Iterator[_Result]:
+    """Results of `work` in the order of the blocks, which are read while others are worked on.
+
+    Alive are two blocks per thread, or a few more if they are small.
+    """
+    threads = checked_threads(n_threads)
+    if threads == 1:
+        yield from map(work, blocks)
+        return
+    waiting: deque[tuple[Future[_Result], int]] = deque()
+    n_values = 0
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for block in blocks:
+            # Threads see the caller's context: what replaces noise for a test does so there too.
+            waiting.append((pool.submit(copy_context().run, work, block), block.size))
+            n_values += block.size
+            while len(waiting) >= 2 * threads and (
+                n_values >= AHEAD_VALUES or len(waiting) >= _AHEAD_PIECES
+            ):
+                future, size = waiting.popleft()
+                n_values -= size
+                yield future.result()
+        while waiting:
+            yield waiting.popleft()[0].result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error nobody waits for the rest
+
+
+def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
+    """Pieces that are worth a thread's while and small enough to hold several of.
+
+    Those of a block are alike: a short one at its end would cost as much to hand on.
+    """
+    for block in blocks:
+        n_pieces = -(-len(block) // rows)
+        for piece in range(n_pieces):
+            yield block[len(block) * piece // n_pieces : len(block) * (piece + 1) // n_pieces]
+
+
+def cached_once(function: _Function) -> _Function:
+    """`functools.cache` for threads: those that ask at the same time wait for one result.
+
+    Where a result takes long, all of them would compute it, one after the other.
+    """
+    lock, cached = Lock(), cache(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        with lock:
+            return cached(*arguments)
+
+    return cast("_Function", call)
+
+
+def checked_threads(n_threads: int | None) -> int:
+    """The number of threads; one per core if None."""
+    if n_threads is None:
+        if hasattr(os, "sched_getaffinity"):
+            return max(1, len(os.sched_getaffinity(0)))
+        return os.cpu_count() or 1
+    if isinstance(n_threads, bool) or not isinstance(n_threads, int) or n_threads < 1:
+        raise ParameterError("n_threads", n_threads, "expected an integer of at least 1")
+    return n_threads
+
+
+def one_thread() -> Any:
+    """A context in which matrix products use one thread."""
+    return _controller().limit(limits=1)
+
+
+def one_thread_of_kmeans() -> Any:
+    """A context in which scikit-learn's k-means uses one thread too.
+
+    Its threads are limited only once they are loaded, which may be after the others.
+    """
+    import sklearn.cluster  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(limits=1)
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    # Looking for the libraries takes milliseconds; NumPy's and SciPy's are loaded by now.
+    import scipy.linalg  # noqa: F401
+
+    return ThreadpoolController()

@@ -1,0 +1,271 @@
+"""The privacy budget: what one release may reveal, and about whom.
+
+Numbers are exact: a float means the decimal number it prints as, so that 0.1 is one
+tenth and shares of a budget add up to it exactly. The unit protected is one record, or one person.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from numbers import Real
+from typing import Literal
+
+from privsketch._base.errors import BudgetError, ParameterError, require_count
+
+Neighbours = Literal["add-remove", "replace"]
+NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace")
+MAX_EPSILON = 100.0  # e^100 protects nothing: benchmarks take it for no noise
+WEAK_EPSILON = 10.0  # above it a record can be told from its absence almost surely: e^10 = 22,000
+WEAK_DELTA = 1e-3  # studies of fewer than a thousand records are hopeless anyway
+# Noise of one count does not fit 64-bit integers below 1e-17; shares of shares of a budget may be
+# a trillion times smaller and must not fail where the whole did not. No chance is so small that a
+# delta of 0 would not be meant. Formulas are tried down to here.
+MIN_EPSILON, MIN_DELTA = 1e-30, 1e-100
+UNIT = "one record"
+PERSON = "one person"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is protected: one record, or one person with all their rows.
+
+    Parameters
+    ----------
+    person : str, optional
+        The column that names persons.
+    max_records : int
+        How many records of a person count, at most. Those beyond are left out where a column
+        names persons; where none does, there are none beyond, which is taken on trust.
+    """
+
+    person: str | None = None
+    max_records: int = 1
+
+    def __post_init__(self) -> None:
+        require_count("max_records", self.max_records)
+        if self.person is not None and not is_name(self.person):
+            raise ParameterError("person", self.person, "expected the name of a column")
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        if self.person is not None:
+            return f"{PERSON} ({self.person})"
+        return UNIT if self.max_records == 1 else f"{PERSON} (at most {self.max_records} rows each)"
+
+    @property
+    def assumption(self) -> str:
+        """What must be true of the table, and nobody checks."""
+        if self.person is not None:
+            return "all rows of a person lie at one holder"
+        if self.max_records == 1:
+            return ""
+        return (
+            f"no person has more than {self.max_records} rows, which was taken on trust; all rows "
+            "of a person lie at one holder"
+        )
+
+
+ONE_RECORD = Unit()
+
+
+def is_name(value: object) -> bool:
+    """Whether a value can name a column: a text of one line, for it stands in receipts."""
+    return isinstance(value, str) and bool(value) and value.isprintable()
+
+
+def meaning_of(neighbours: str, unit: str) -> str:
+    """What is hidden, in words; less than a record if the unit is less."""
+    for known, thing in ((UNIT, "record"), (PERSON, "person")):
+        if unit.startswith(known):
+            return {
+                "add-remove": f"add-remove (hides whether a {thing} is there)",
+                "replace": f"replace (hides what a {thing} says; the number of {thing}s is public)",
+            }[neighbours]
+    return f"{neighbours} (hides {unit}, no more; the number of records is public)"
+
+
+def exact(value: float) -> Fraction:
+    """The decimal number a float prints as, as an exact fraction."""
+    return Fraction(repr(float(value)))
+
+
+def number_text(value: float) -> str:
+    """A number as it is meant: all its digits, so that a cost is never shown rounded down."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def cost_text(epsilon: float, delta: float) -> str:
+    """Both numbers, with all their digits."""
+    return f"epsilon = {number_text(epsilon)}, delta = {number_text(delta)}"
+
+
+def exact_sum(values: Sequence[float]) -> float:
+    """Sum of decimal numbers, rounded up to the next float: a budget is never understated."""
+    return round_up(sum((exact(value) for value in values), Fraction(0)))
+
+
+def round_up(value: Fraction) -> float:
+    """The least float whose decimal text is not below `value`."""
+    number = float(value)
+    while exact(number) < value:
+        number = math.nextafter(number, math.inf)
+    return number
+
+
+def _as_float(name: str, value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ParameterError(name, value, "expected a number") from error
+    if isinstance(value, bool) or math.isnan(number):
+        raise ParameterError(name, value, "expected a number")
+    return number
+
+
+def epsilon_caution(epsilon: float, unit: str = UNIT) -> str | None:
+    """What an epsilon that hides next to nothing means, in words; None for others."""
+    if epsilon <= WEAK_EPSILON:
+        return None
+    return (
+        f"epsilon = {number_text(epsilon)} is above {WEAK_EPSILON:g}: {unit} can make what is "
+        f"released e^{epsilon:g} = {math.exp(min(epsilon, 700.0)):.0e} times as likely, which "
+        "hides next to nothing; 1 or less protects well"
+    )
+
+
+def delta_caution(delta: float, n_records: object) -> str | None:
+    """What a delta above 1 / number of records means, in words; None for others.
+
+    Where `n_records` is no public number, because nobody stated one, only a delta that is too
+    large for any table is told.
+    """
+    if isinstance(n_records, bool) or not isinstance(n_records, Real):
+        if delta <= WEAK_DELTA:
+            return None
+        return (
+            f"delta = {number_text(delta)} is above {WEAK_DELTA:g}: of any table, to publish one "
+            "record in a thousand as it is would keep to it; use a delta far below 1 / number of "
+            "records"
+        )
+    number = float(n_records)
+    if not 1 <= number < math.inf or exact(delta) * exact(number) <= 1:
+        return None
+    return (
+        f"delta = {number_text(delta)} is above 1 / number of records, which is about "
+        f"{1 / number:.2g}: to publish one whole record, drawn by lot, would keep to it; use a "
+        "delta far below that"
+    )
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much one release may reveal about one record.
+
+    Parameters
+    ----------
+    epsilon : float
+        From 1e-30 to 100; useful values lie between 0.01 and 10.
+    delta : float
+        0 is pure differential privacy; else from 1e-100 to below 1.
+    neighbours : {"add-remove", "replace"}
+        Which change of a table must stay hidden: adding or removing a record, or
+        replacing one while the number of records is public.
+    unit : Unit
+        What is protected, one record if left out; a schema that names persons says otherwise.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> print(ps.Budget(epsilon=0.5, delta=1e-6).describe())
+    epsilon = 0.5, delta = 1e-06 for one record, neighbours add-remove (hides whether a
+    record is there)
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    neighbours: Neighbours = "add-remove"
+    unit: Unit = ONE_RECORD
+
+    def __post_init__(self) -> None:
+        epsilon, delta = _as_float("epsilon", self.epsilon), _as_float("delta", self.delta)
+        if not 0 < epsilon <= MAX_EPSILON:
+            raise ParameterError(
+                "epsilon",
+                self.epsilon,
+                f"must be above 0 and at most {MAX_EPSILON:g}",
+                "useful values lie between 0.01 and 10",
+            )
+        if epsilon < MIN_EPSILON:
+            raise ParameterError(
+                "epsilon",
+                self.epsilon,
+                f"too small for any noise, and below {MIN_EPSILON:g}",
+                "useful values lie between 0.01 and 10",
+            )
+        if 0 < delta < MIN_DELTA:
+            raise ParameterError(
+                "delta", self.delta, f"below {MIN_DELTA:g}", "use 0 for pure differential privacy"
+            )
+        if not 0 <= delta < 1:
+            raise ParameterError(
+                "delta",
+                self.delta,
+                "must be at least 0 and below 1",
+                "use 0 for pure differential privacy, or a value far below 1 / number of records",
+            )
+        if self.neighbours not in NEIGHBOURS:
+            raise ParameterError(
+                "neighbours", self.neighbours, "expected 'add-remove' or 'replace'"
+            )
+        if not isinstance(self.unit, Unit):
+            raise ParameterError("unit", self.unit, "expected a Unit")
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
+
+    @property
+    def of_anybody(self) -> Budget:
+        """The same for as many records of whomever: steps of a run do not know whose they are."""
+        return replace(self, unit=Unit(None, self.unit.max_records))
+
+    def describe(self) -> str:
+        """One line in words."""
+        cost, unit = cost_text(self.epsilon, self.delta), self.unit.text
+        return f"{cost} for {unit}, neighbours {meaning_of(self.neighbours, unit)}"
+
+
+def require_limits(
+    budget: Budget, max_epsilon: float | None = None, max_delta: float | None = None
+) -> None:
+    """Refuse a design's budget above its holder's limits; None is no limit.
+
+    Numbers are compared exactly, as the decimals they print as: 0.1 is not above 0.1. A limit of
+    epsilon means one of privacy, and a delta that is too large for any table would get around it.
+    """
+    limits = {"epsilon": (budget.epsilon, max_epsilon), "delta": (budget.delta, max_delta)}
+    if max_epsilon is not None and max_delta is None and budget.delta > WEAK_DELTA:
+        raise BudgetError(
+            f"the design asks for delta = {number_text(budget.delta)}, with which no epsilon "
+            "protects; say `max_delta` as well if that is meant; no record was read"
+        )
+    for name, (asked, limit) in limits.items():
+        if limit is None:
+            continue
+        number = _as_float(f"max_{name}", limit)
+        if not 0 <= number < math.inf:
+            raise ParameterError(f"max_{name}", limit, "expected a number of at least 0")
+        if exact(asked) > exact(number):
+            raise BudgetError(
+                f"the design asks for {name} = {number_text(asked)}, which is above "
+                f"`max_{name}={number_text(number)}`; no record was read"
+            )
+
+
+def checked_source(source: object) -> str:
+    """The name of a set of records, which receipts carry."""
+    if not isinstance(source, str) or not 1 <= len(source) <= 200 or not source.isprintable():
+        raise ParameterError("source", source, "expected a printable name of 1 to 200 characters")
+    return source

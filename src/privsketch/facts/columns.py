@@ -1,0 +1,513 @@
+"""Kinds of columns: how a value becomes coordinates, and how coordinates are read as a value.
+
+Every column is scaled by its public bounds. With weight w a number or a date lies in [-w, w]; two
+different categories, the two values of a flag, and opposite points of a cycle are w apart, half
+the range of a number. So they count, but do not decide alone: records that differ in one category
+are as far apart as records whose numbers differ by half of all that is possible.
+
+| kind | coordinates | where | largest squared distance from `center` |
+|---|---|---|---|
+| number, date | 1 | [-w, w] | w^2 |
+| flag | 1 | -w/2 or w/2 | w^2 / 4 |
+| category of L labels | L | a corner a e_j of a simplex, a = w / sqrt 2 | a^2 (L - 1) / L |
+| cycle | 2 | a circle of radius w/2 | w^2 / 4 |
+
+Encoding uses operations that are rounded in one way only: what a record becomes depends on that
+record alone, whatever stands beside it. Values arrive as numbers: those of a number or a cycle,
+seconds since 1970 of a date, the place among the labels of a category or a flag; NaN is missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from privsketch._base.elementary import cosine_sine, natural_log
+from privsketch._base.types import Floats
+from privsketch.facts.domain import LARGEST, SMALLEST
+from privsketch._base.errors import ParameterError, require_one_of
+
+Rule = Literal["error", "drop", "center", "category"]
+RULES: tuple[Rule, ...] = ("error", "drop", "center")
+# A logarithmic column that begins at 0 is linear below this part of its range.
+_LINEAR_PART = 1000.0
+DAY = 86400.0
+_MAX_TURNS = 2.0**40  # beyond, a float of 64 bits has less than four digits of a turn left
+_YEARS = range(1700, 2200)  # of bounds: nanoseconds since 1970 fit 64 bits
+
+
+class Column:
+    """What all kinds share.
+
+    `weight` says how much a column counts in distances. `missing` is what is done with a missing
+    value if that is not the rule of the whole table, and `fill` a public value that takes its
+    place.
+    """
+
+    KIND: ClassVar[str]
+    RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop")
+    READS_TEXT: ClassVar[bool] = False  # whether cells of text files are more than numbers
+
+    name: str
+    weight: float
+    missing: Rule | None
+    fill: Any
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
+            raise ParameterError("name", self.name, "expected the name of a column")
+        self._set("weight", self._number("weight", self.weight))
+        if not 1e-6 <= self.weight <= 1e6:
+            raise self._error("weight", self.weight, "expected a number from 1e-6 to 1e6")
+        if self.missing is not None:
+            try:
+                require_one_of("missing", self.missing, self.RULES)
+            except ParameterError as error:
+                raise self._error("missing", self.missing, error.expected) from None
+        if self.missing is not None and self.fill is not None:
+            raise self._error(
+                "fill", self.fill, f"with `missing={self.missing!r}`: give one of the two"
+            )
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _error(self, name: str, value: object, expected: str, advice: str = "") -> ParameterError:
+        return ParameterError(name, value, f"column {self.name!r}: {expected}", advice)
+
+    def _number(self, name: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            raise self._error(name, value, "expected a number")
+        if not math.isfinite(value):
+            raise self._error(name, value, "expected a finite number")
+        return float(value)
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names of the coordinates."""
+        return (self.name,)
+
+    @property
+    def lowest(self) -> Floats:
+        """The least that each coordinate can be."""
+        raise NotImplementedError
+
+    @property
+    def highest(self) -> Floats:
+        """The largest that each coordinate can be."""
+        raise NotImplementedError
+
+    @property
+    def center(self) -> Floats:
+        """The point that distances are bounded from."""
+        return (self.lowest + self.highest) / 2
+
+    @property
+    def squared_radius(self) -> float:
+        """Largest squared distance of an encoded value from `center`."""
+        raise NotImplementedError
+
+    def encode(self, values: Floats) -> Floats:
+        """Coordinates (n_coordinates, n) of values (n,); missing ones stay NaN."""
+        raise NotImplementedError
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the numbers that a result has of it."""
+        return self.coordinates
+
+    def decode(self, coordinates: Floats) -> Floats:
+        """Fields (n, n_fields) that coordinates (n, n_coordinates) stand for."""
+        raise NotImplementedError
+
+    def slopes(self, coordinates: Floats) -> Floats:
+        """How fast fields change at coordinates (n_coordinates,): (n_fields, n_coordinates)."""
+        raise NotImplementedError
+
+    def value_of(self, written: Any) -> float:
+        """A value that people wrote down, as `encode` wants it."""
+        return self._number("fill", written)
+
+    def known(self, values: Floats) -> Floats:
+        """Values (n,), NaN where one cannot be encoded."""
+        return np.where(np.isfinite(values), values, np.nan)
+
+    def to_json(self) -> dict[str, Any]:
+        """The column as plain JSON values; what is as usual is left out."""
+        found: dict[str, Any] = {"kind": self.KIND}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if field.name == "name" or value != field.default:
+                found[field.name] = list(value) if isinstance(value, tuple) else value
+        return found
+
+    def describe(self) -> str:
+        """One line in words, without the name."""
+        parts = [self._words()]
+        if self.weight != 1:
+            parts.append(f"weight {self.weight:g}")
+        if self.fill is not None:
+            parts.append(f"missing values are taken for {self.fill}")
+        elif self.missing is not None:
+            parts.append(MISSING_WORDS[self.missing])
+        return ", ".join(parts)
+
+    def _words(self) -> str:
+        raise NotImplementedError
+
+
+def plain(value: float) -> str:
+    """A bound as people write it."""
+    whole = float(value).is_integer() and abs(value) < 1e15
+    return f"{int(value):,}" if whole else f"{value:g}"
+
+
+MISSING_WORDS: dict[str, str] = {
+    "error": "missing values are refused",
+    "drop": "records without it are left out",
+    "center": "missing values are put in the middle",
+    "category": "a missing value is a category of its own",
+}
+
+
+class Line(Column):
+    """A column whose values lie on a line between public bounds: one coordinate in [-w, w]."""
+
+    @property
+    def lowest(self) -> Floats:
+        """-w."""
+        return np.array([-self.weight])
+
+    @property
+    def highest(self) -> Floats:
+        """W."""
+        return np.array([self.weight])
+
+    @property
+    def squared_radius(self) -> float:
+        """w^2."""
+        return self.weight**2
+
+
+@dataclass(frozen=True)
+class Number(Line):
+    """A number between public bounds; what lies outside is moved to them.
+
+    Parameters
+    ----------
+    name : str
+        Of the column in the table.
+    low, high : float
+        Public bounds.
+    scale : {"linear", "log"}
+        "log": equal ratios are equally far apart, for sums of money and concentrations. From
+        `low=0` on it is linear up to a thousandth of the range.
+    unit : str
+        For reports: "kg", "mmol/l".
+    weight : float
+        How much the column counts.
+    missing : {"error", "drop", "center"}, optional
+        What is done with missing values; the table's rule if left out.
+    fill : float, optional
+        Public value that missing ones are taken for.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> ps.Number("income", 0, 500_000, scale="log").describe()
+    'number from 0 to 500,000, logarithmic'
+    """
+
+    KIND: ClassVar[str] = "number"
+    RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "center")
+
+    name: str
+    low: float
+    high: float
+    scale: str = "linear"
+    unit: str = ""
+    weight: float = 1.0
+    missing: Rule | None = None
+    fill: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("low", "high"):
+            self._set(name, self._number(name, getattr(self, name)))
+        width = self.high - self.low
+        if not width > 0:
+            raise self._error(
+                "low", self.low, f"is not below high={self.high:g}", "are they swapped?"
+            )
+        if not SMALLEST < width < LARGEST:
+            raise self._error("high", self.high, "cannot be computed with", "use other units")
+        require_one_of("scale", self.scale, ("linear", "log"))
+        if self.scale == "log" and self.low < 0:
+            raise self._error("low", self.low, "a logarithmic column begins at 0 or above")
+        if not isinstance(self.unit, str) or not self.unit.isprintable():
+            raise self._error("unit", self.unit, "expected a text of one line")
+        if self.fill is not None:
+            self._set("fill", self._number("fill", self.fill))
+            if not self.low <= self.fill <= self.high:
+                raise self._error("fill", self.fill, "lies outside of the bounds")
+
+    def encode(self, values: Floats) -> Floats:
+        """-w at `low`, w at `high`."""
+        low, high = self.low, self.high
+        values = np.clip(values, low, high)
+        if self.scale == "linear":
+            middle, half = low / 2 + high / 2, high / 2 - low / 2
+            place = (values - middle) / half
+        else:
+            known = np.where(np.isnan(values), high, values)
+            if low > 0:
+                shifted, ends = known, np.array([low, high])
+            else:
+                shifted, ends = known / self._log_unit + 1, np.array([1.0, 1 + _LINEAR_PART])
+            bottom, top = natural_log(ends)
+            place = (natural_log(shifted) - bottom) / (top - bottom) * 2 - 1
+            place = np.where(np.isnan(values), np.nan, place)
+        return np.clip(place, -1.0, 1.0)[np.newaxis] * self.weight
+
+    @property
+    def _log_unit(self) -> float:
+        """From 0 on: ln(1 + x / unit)."""
+        return self.high / _LINEAR_PART
+
+    def decode(self, coordinates: Floats) -> Floats:
+        """Values (n, 1)."""
+        place = np.clip(coordinates / self.weight, -1.0, 1.0)
+        low, high = self.low, self.high
+        if self.scale == "linear":
+            return np.asarray(low / 2 + high / 2 + place * (high / 2 - low / 2))
+        part = (place + 1) / 2
+        if low > 0:
+            return np.asarray(low * np.exp(part * math.log(high / low)))
+        return np.asarray(np.expm1(part * math.log1p(_LINEAR_PART)) * self._log_unit)
+
+    def slopes(self, coordinates: Floats) -> Floats:
+        """How fast values change with their coordinate."""
+        low, high = self.low, self.high
+        if self.scale == "linear":
+            return np.array([[(high / 2 - low / 2) / self.weight]])
+        if low > 0:
+            rate, shift = math.log(high / low), 0.0
+        else:
+            rate, shift = math.log1p(_LINEAR_PART), self._log_unit
+        value = self.decode(coordinates[np.newaxis])
+        return np.asarray((value + shift) * rate / (2 * self.weight))
+
+    def _words(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        scale = ", logarithmic" if self.scale == "log" else ""
+        return f"number from {plain(self.low)} to {plain(self.high)}{unit}{scale}"
+
+
+@dataclass(frozen=True)
+class Date(Line):
+    """A day, or a moment, between public dates.
+
+    Parameters
+    ----------
+    name : str
+        Of the column in the table.
+    first, last : str or date
+        Public bounds, as "2020-01-31"; dates outside are moved to them.
+    format : str, optional
+        How dates are written in text files, as in `datetime.strptime`: "%d.%m.%Y". Like
+        2020-01-31 or 2020-01-31 12:30:00 if left out.
+    weight : float
+        How much the column counts.
+    missing : {"error", "drop", "center"}, optional
+        What is done with missing values; the table's rule if left out.
+    fill : str or date, optional
+        Public date that missing ones are taken for.
+    """
+
+    KIND: ClassVar[str] = "date"
+    READS_TEXT: ClassVar[bool] = True
+    RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "center")
+
+    name: str
+    first: Any
+    last: Any
+    format: str | None = None
+    weight: float = 1.0
+    missing: Rule | None = None
+    fill: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("first", "last"):
+            self._set(name, self._day(name, getattr(self, name)))
+        if not self._seconds(self.first) < self._seconds(self.last):
+            raise self._error("first", self.first, f"is not before last={self.last!r}")
+        if self.format is not None and (not isinstance(self.format, str) or "%" not in self.format):
+            raise self._error("format", self.format, "expected one like '%d.%m.%Y'")
+        if self.fill is not None:
+            self._set("fill", self._day("fill", self.fill))
+            if not self._bounds[0] <= self._seconds(self.fill) <= self._bounds[1]:
+                raise self._error("fill", self.fill, "lies outside of the bounds")
+
+    def _day(self, name: str, value: Any) -> str:
+        """A date in one spelling: the day, with a time only where there is one."""
+        try:
+            if isinstance(value, np.datetime64):
+                value = str(value.astype("datetime64[s]"))
+            moment = value
+            if isinstance(value, str):
+                moment = datetime.fromisoformat(value)
+            elif isinstance(value, date) and not isinstance(value, datetime):
+                moment = datetime(value.year, value.month, value.day)
+            moment = moment.replace(tzinfo=None) if moment.tzinfo is None else _in_utc(moment)
+        except (AttributeError, TypeError, ValueError):
+            raise self._error(name, value, "expected a date like 2020-01-31") from None
+        if moment.year not in _YEARS:
+            raise self._error(name, value, f"expected a year from {_YEARS[0]} to {_YEARS[-1]}")
+        is_day = moment == datetime(moment.year, moment.month, moment.day)
+        return moment.date().isoformat() if is_day else moment.isoformat(timespec="seconds")
+
+    @staticmethod
+    def _seconds(written: str) -> float:
+        return datetime.fromisoformat(written).replace(tzinfo=UTC).timestamp()
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return self._seconds(self.first), self._seconds(self.last)
+
+    def encode(self, values: Floats) -> Floats:
+        """-w at the first date, w at the last, from seconds since 1970."""
+        first, last = self._bounds
+        place = (np.clip(values, first, last) - (first + last) / 2) / ((last - first) / 2)
+        return np.clip(place, -1.0, 1.0)[np.newaxis] * self.weight
+
+    def decode(self, coordinates: Floats) -> Floats:
+        """Seconds since 1970 (n, 1)."""
+        first, last = self._bounds
+        place = np.clip(coordinates / self.weight, -1.0, 1.0)
+        return np.asarray((first + last) / 2 + place * (last - first) / 2)
+
+    def slopes(self, coordinates: Floats) -> Floats:
+        """Days for each unit of the coordinate."""
+        first, last = self._bounds
+        return np.array([[(last - first) / 2 / self.weight / DAY]])
+
+    def value_of(self, written: Any) -> float:
+        """Seconds since 1970."""
+        return self._seconds(self._day("fill", written))
+
+    def _words(self) -> str:
+        return f"date from {self.first} to {self.last}"
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(tzinfo=None)
+
+
+@dataclass(frozen=True)
+class Cycle(Column):
+    """A number that comes round again: an hour of the day, a day of the week, an angle.
+
+    Parameters
+    ----------
+    name : str
+        Of the column in the table.
+    period : float
+        Public: after which it begins again; 24 for hours, so that 23 lies beside 0.
+    start : float
+        Where a turn begins, for results: months run from 1 to 13, of which 13 is 1 again.
+    weight : float
+        How much the column counts.
+    missing : {"error", "drop"}, optional
+        What is done with missing values; the table's rule if left out.
+    fill : float, optional
+        Public value that missing ones are taken for.
+    """
+
+    KIND: ClassVar[str] = "cycle"
+
+    name: str
+    period: float
+    start: float = 0.0
+    weight: float = 1.0
+    missing: Rule | None = None
+    fill: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("period", "start"):
+            self._set(name, self._number(name, getattr(self, name)))
+        if not SMALLEST < self.period < LARGEST:
+            raise self._error("period", self.period, "expected a number above 0")
+        if self.fill is not None:
+            self._set("fill", self._number("fill", self.fill))
+
+    @property
+    def radius(self) -> float:
+        """Opposite points are `weight` apart."""
+        return self.weight / 2
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Cosine and sine of the turn."""
+        return (f"{self.name} (cos)", f"{self.name} (sin)")
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The cycle itself."""
+        return (self.name,)
+
+    @property
+    def lowest(self) -> Floats:
+        """Minus the radius."""
+        return np.full(2, -self.radius)
+
+    @property
+    def highest(self) -> Floats:
+        """The radius."""
+        return np.full(2, self.radius)
+
+    @property
+    def squared_radius(self) -> float:
+        """Of the circle."""
+        return self.radius**2
+
+    def known(self, values: Floats) -> Floats:
+        """Values (n,), NaN where they are so large that no place of a turn is left of them."""
+        with np.errstate(over="ignore"):
+            turns = (values - self.start) / self.period
+        return np.where(np.abs(turns) < _MAX_TURNS, values, np.nan)
+
+    def encode(self, values: Floats) -> Floats:
+        """A point of the circle."""
+        turns = (values - self.start) / self.period
+        turns = turns - np.floor(turns)  # a large number may come out as 1, which is 0 again
+        both = cosine_sine(np.where(np.isnan(turns), 0.0, turns))
+        return np.where(np.isnan(turns), np.nan, np.stack(both)) * self.radius
+
+    def decode(self, coordinates: Floats) -> Floats:
+        """Values (n, 1), from `start` on."""
+        turns = np.arctan2(coordinates[:, 1:], coordinates[:, :1]) / (2 * math.pi)
+        return np.asarray(self.start + (turns % 1.0) * self.period)
+
+    def slopes(self, coordinates: Floats) -> Floats:
+        """How fast the place on the circle moves; within a thousandth of its middle, as there."""
+        x, y = coordinates
+        nearest = 1e-3 * self.radius
+        if math.hypot(x, y) < nearest:
+            x, y = nearest, 0.0
+        turn = self.period / (2 * math.pi) / (x * x + y * y)
+        return np.array([[-y * turn, x * turn]])
+
+    def strength(self, coordinates: Floats) -> Floats:
+        """How much values agree, (n,): 1 if all are the same, 0 if they are all around."""
+        lengths = np.sqrt(np.square(coordinates).sum(axis=1)) / self.radius
+        return np.asarray(np.minimum(lengths, 1.0))
+
+    def _words(self) -> str:
+        return f"cycle of {self.period:g}"

@@ -1,0 +1,305 @@
+"""What is public about a record: the ball or the box it lies in.
+
+A domain is stated by people before any record is read, never estimated from the
+records. It fixes the unit in which records are quantised and the range of scales the
+frequencies cover. A record outside its domain is moved to the edge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._base.errors import ParameterError
+
+# Half-widths: their inverses, and squares of records in units of them, must be finite numbers.
+SMALLEST, LARGEST = 1e-140, 1e140
+Numbers = float | Sequence[float] | npt.NDArray[np.floating[Any]]
+
+
+def _as_public_numbers(name: str, value: Numbers) -> float | tuple[float, ...]:
+    """A scalar stays a float, anything else becomes a tuple of floats; all finite."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ParameterError(name, value, "expected a number or a list of numbers") from error
+    if array.ndim > 1 or not np.isfinite(array).all() or array.size == 0:
+        raise ParameterError(name, value, "expected a finite number or a flat list of them")
+    return float(array) if array.ndim == 0 else tuple(float(v) for v in array)
+
+
+def _checked_dim(dim: int | None, *values: tuple[str, float | tuple[float, ...]]) -> int | None:
+    """The dimension that `dim` and the lengths of the vector-valued parameters agree on."""
+    for name, value in values:
+        if isinstance(value, tuple):
+            if dim is not None and len(value) != dim:
+                raise ParameterError(f"{name} has {len(value)} values, the domain has dim={dim}")
+            dim = len(value)
+    if dim is None:
+        return None
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or not 1 <= dim <= 2**15:
+        raise ParameterError("dim", dim, "expected an integer between 1 and 32768")
+    return int(dim)
+
+
+def _checked_names(columns: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns, each of them once."""
+    names = tuple(columns)
+    if isinstance(columns, str) or not all(isinstance(name, str) for name in names):
+        raise ParameterError("columns: expected a list of column names")
+    if len(set(names)) < len(names):
+        raise ParameterError("columns: a name occurs twice")
+    return names
+
+
+@dataclass(frozen=True)
+class Box:
+    """Records with every coordinate between `low` and `high`.
+
+    Parameters
+    ----------
+    low, high : float or list of float
+        Public bounds, one for all columns or one per column.
+    dim : int, optional
+        Number of columns; may be left out when `low` or `high` is a list, and in
+        estimators, which take it from the table.
+    columns : list of str, optional
+        Names of the columns, in the order of the bounds.
+    scale : bool
+        Whether every column is scaled by its bounds, so that all count alike; results are in the
+        units of the table. Needs `columns`. A `Schema` can do more.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> ps.Box(low=-8, high=8, dim=10)
+    Box(low=-8.0, high=8.0, dim=10)
+    """
+
+    low: float | tuple[float, ...]
+    high: float | tuple[float, ...]
+    dim: int | None = None
+    columns: tuple[str, ...] | None = field(default=None, repr=False)
+    scale: bool = field(default=False, repr=False)
+
+    def __init__(
+        self,
+        low: Numbers,
+        high: Numbers,
+        dim: int | None = None,
+        columns: Sequence[str] | None = None,
+        scale: bool = False,
+    ) -> None:
+        low_, high_ = _as_public_numbers("low", low), _as_public_numbers("high", high)
+        names = None if columns is None else _checked_names(columns)
+        object.__setattr__(self, "low", low_)
+        object.__setattr__(self, "high", high_)
+        dim = _checked_dim(dim, ("low", low_), ("high", high_))
+        object.__setattr__(self, "dim", len(names) if dim is None and names is not None else dim)
+        object.__setattr__(self, "columns", names)
+        object.__setattr__(self, "scale", scale)
+        if names is not None and len(names) != self.dim:
+            raise ParameterError(f"columns: {len(names)} names for a box of dim={self.dim}")
+        if not isinstance(scale, bool) or (scale and names is None):
+            raise ParameterError(
+                "scale", scale, "expected True or False, and with True names: `columns=[...]`"
+            )
+        with np.errstate(over="ignore"):
+            width = np.subtract(high_, low_)
+        if not ((width > 0) & np.isfinite(width)).all():
+            raise ParameterError(
+                f"`low={low!r}`, `high={high!r}`: every low must be below its high"
+            )
+        if not ((width > SMALLEST) & (width < LARGEST)).all():
+            raise ParameterError(
+                f"`low={low!r}`, `high={high!r}`: widths beyond {SMALLEST:g} to {LARGEST:g} "
+                "cannot be computed with; use other units"
+            )
+
+    @property
+    def plain(self) -> Box:
+        """The same bounds without names."""
+        return replace(self, columns=None, scale=False)
+
+    def with_dim(self, dim: int) -> Box:
+        """The same box with its dimension filled in, or an error if it has another one."""
+        return _with_dim(self, dim)
+
+    @property
+    def center_vector(self) -> npt.NDArray[np.float64]:
+        """The middle of the box, (dim,)."""
+        return np.broadcast_to(np.add(self.low, self.high) / 2, (_dim(self),)).astype(np.float64)
+
+    @property
+    def half_widths(self) -> npt.NDArray[np.float64]:
+        """Distance from the center to the edge along each axis, (dim,)."""
+        half = np.subtract(self.high, self.low) / 2
+        return np.broadcast_to(half, (_dim(self),)).astype(np.float64)
+
+    @property
+    def spread(self) -> float:
+        """Half-width of a cube in which uniform records would vary as much as here."""
+        return float(np.sqrt(np.mean(np.square(self.half_widths))))
+
+    def project(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Move points (n, dim) to the nearest point of the box. For public points only."""
+        half, center = self.half_widths, self.center_vector
+        return np.clip(np.asarray(points, dtype=np.float64), center - half, center + half)
+
+    def centered(self) -> Box:
+        """The same box around zero."""
+        half = tuple(self.half_widths)
+        return Box(low=[-width for width in half], high=half)
+
+    def to_unit(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Points (n, dim) with every column scaled from its public bounds to -1..1.
+
+        k-means measures distance in the units of the columns; scaled records, sketched
+        in `Box(-1, 1)`, make all columns count alike.
+        """
+        offset = np.asarray(points, dtype=np.float64) - self.center_vector
+        return np.asarray(offset / self.half_widths)
+
+    def from_unit(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """The way back from `to_unit`, for centers."""
+        return np.asarray(points, dtype=np.float64) * self.half_widths + self.center_vector
+
+    def describe(self) -> str:
+        """One line in words."""
+        if isinstance(self.low, float) and isinstance(self.high, float):
+            return f"box [{self.low:g}, {self.high:g}] in {self.dim} dimensions"
+        center, half = self.center_vector, self.half_widths
+        sides = [f"[{c - h:g}, {c + h:g}]" for c, h in zip(center[:6], half[:6], strict=True)]
+        more = f" x ... ({self.dim} columns)" if len(half) > 6 else ""
+        return "box " + " x ".join(sides) + more
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Records at most `radius` away from `center` in Euclidean distance.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> ps.Ball(dim=784, radius=13.0, center=0.286)
+    Ball(dim=784, radius=13.0, center=0.286)
+    """
+
+    dim: int | None
+    radius: float
+    center: float | tuple[float, ...]
+
+    def __init__(
+        self, dim: int | None = None, radius: float | None = None, center: Numbers = 0.0
+    ) -> None:
+        radius_ = None if radius is None else _as_public_numbers("radius", radius)
+        if not isinstance(radius_, float) or radius_ <= 0:
+            raise ParameterError(
+                "radius", radius, "a ball needs a radius above 0, as in Ball(radius=3)"
+            )
+        if not SMALLEST < radius_ < LARGEST:
+            raise ParameterError(
+                "radius",
+                radius,
+                f"beyond {SMALLEST:g} to {LARGEST:g} it cannot be computed with",
+                "use other units",
+            )
+        center_ = _as_public_numbers("center", center)
+        object.__setattr__(self, "radius", radius_)
+        object.__setattr__(self, "center", center_)
+        object.__setattr__(self, "dim", _checked_dim(dim, ("center", center_)))
+
+    def with_dim(self, dim: int) -> Ball:
+        """The same ball with its dimension filled in, or an error if it has another one."""
+        return _with_dim(self, dim)
+
+    @property
+    def center_vector(self) -> npt.NDArray[np.float64]:
+        """The center, (dim,)."""
+        return np.broadcast_to(np.asarray(self.center, dtype=np.float64), (_dim(self),)).copy()
+
+    @property
+    def half_widths(self) -> npt.NDArray[np.float64]:
+        """Distance from the center to the edge along each axis, (dim,)."""
+        return np.full(_dim(self), self.radius)
+
+    @property
+    def spread(self) -> float:
+        """Half-width of a cube in which uniform records would vary as much as here."""
+        # Variance per coordinate: radius^2 / (dim + 2) in a ball, half_width^2 / 3 in a cube.
+        return self.radius * math.sqrt(3 / (_dim(self) + 2))
+
+    def project(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Move points (n, dim) to the nearest point of the ball. For public points only."""
+        offset = np.asarray(points, dtype=np.float64) - self.center_vector
+        norm = np.linalg.norm(offset, axis=-1, keepdims=True)
+        return np.asarray(
+            self.center_vector + offset * (self.radius / np.maximum(norm, self.radius))
+        )
+
+    def centered(self) -> Ball:
+        """The same ball around zero."""
+        return Ball(dim=self.dim, radius=self.radius)
+
+    def describe(self) -> str:
+        """One line in words."""
+        center = f"{self.center:g}" if isinstance(self.center, float) else "a given point"
+        return f"ball of radius {self.radius:g} around {center} in {self.dim} dimensions"
+
+
+Domain = Box | Ball
+
+
+def enclosing_ball(domain: Domain) -> Ball:
+    """The smallest ball that holds the domain."""
+    if isinstance(domain, Ball):
+        return domain
+    radius = float(np.linalg.norm(domain.half_widths))
+    return Ball(dim=domain.dim, radius=radius, center=domain.center_vector)
+
+
+def enclosing_box(domain: Domain) -> Box:
+    """The smallest box that holds the domain."""
+    if isinstance(domain, Box):
+        return domain
+    center = domain.center_vector
+    return Box(low=center - domain.radius, high=center + domain.radius)
+
+
+def _dim(domain: Box | Ball) -> int:
+    if domain.dim is None:
+        raise ParameterError("dim: the domain has no dimension; give `dim=`, the number of columns")
+    return domain.dim
+
+
+_D = TypeVar("_D", Box, Ball)
+
+
+def _with_dim(domain: _D, dim: int) -> _D:
+    if domain.dim is not None and domain.dim != dim:
+        raise ParameterError(f"domain has `dim={domain.dim}`, the records have {dim} columns")
+    return replace(domain, dim=dim)
+
+
+def domain_to_json(domain: Domain) -> dict[str, Any]:
+    """The domain as plain JSON values."""
+    if isinstance(domain, Box):
+        return {"kind": "box", "low": domain.low, "high": domain.high, "dim": domain.dim}
+    return {"kind": "ball", "dim": domain.dim, "radius": domain.radius, "center": domain.center}
+
+
+def domain_from_json(value: Any) -> Domain:
+    """The domain from `domain_to_json`; errors for anything else."""
+    if isinstance(value, dict):
+        fields = {name: item for name, item in value.items() if name != "kind"}
+        kinds: dict[str, type[Box] | type[Ball]] = {"box": Box, "ball": Ball}
+        kind = kinds.get(str(value.get("kind")))
+        expected = {"low", "high", "dim"} if kind is Box else {"dim", "radius", "center"}
+        if kind is not None and set(fields) == expected:
+            return kind(**fields)
+    raise ParameterError("domain: expected a box (low, high, dim) or a ball (dim, radius, center)")

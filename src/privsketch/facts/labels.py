@@ -1,0 +1,289 @@
+"""Columns whose values are labels: categories and flags."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privsketch._base.types import Floats
+from privsketch.facts.columns import Column, Rule
+
+OTHER, MISSING = "other", "missing"
+MAX_LABELS = 1000  # a coordinate each
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NO_NUMBERS = ("nan", "inf", "infinity")
+
+
+def label_text(value: Any) -> str:
+    """A label in its one spelling: 3, 3.0, "3" and "03" are the same, and so are True and "TRUE".
+
+    Libraries infer the type of a column from all its cells. What a cell says must not depend on it:
+    numbers go through a float of 64 bits, wherever they come from.
+    """
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        try:
+            return _number_text(float(value))
+        except OverflowError:  # beyond all floats, and all labels
+            return hex(value) if isinstance(value, int) else "a number"
+        except (TypeError, ValueError):
+            return str(value)
+    text = value.strip()
+    if _NUMBER.fullmatch(text):
+        return _number_text(float(text))
+    return text.lower() if text.lower() in ("true", "false") else text
+
+
+def _number_text(number: float) -> str:
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
+class Labelled(Column):
+    """A column whose values are corners of a simplex, one for each label."""
+
+    READS_TEXT: ClassVar[bool] = True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the corners stand for."""
+        raise NotImplementedError
+
+    @property
+    def corner(self) -> float:
+        """The coordinate of a label at its own corner: any two corners are `weight` apart."""
+        return self.weight / math.sqrt(2)
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """One for each label."""
+        return tuple(f"{self.name}={label}" for label in self.labels)
+
+    @property
+    def lowest(self) -> Floats:
+        """0."""
+        return np.zeros(len(self.labels))
+
+    @property
+    def highest(self) -> Floats:
+        """At the label's own corner."""
+        return np.full(len(self.labels), self.corner)
+
+    @property
+    def center(self) -> Floats:
+        """The centroid of the corners."""
+        return self.highest / len(self.labels)
+
+    @property
+    def squared_radius(self) -> float:
+        """From the centroid to a corner."""
+        return self.corner**2 * (1 - 1 / len(self.labels))
+
+    def encode(self, values: Floats) -> Floats:
+        """The corner of each place among the labels."""
+        found = np.zeros((len(self.labels), len(values)))
+        for place, row in enumerate(found):
+            row[values == place] = self.corner
+        found[:, np.isnan(values)] = np.nan
+        return found
+
+    def decode(self, coordinates: Floats) -> Floats:
+        """The shares of all labels."""
+        return self.shares(coordinates)
+
+    def slopes(self, coordinates: Floats) -> Floats:
+        """Shares for each unit of a coordinate."""
+        return np.eye(len(self.labels)) / self.corner
+
+    def shares(self, coordinates: Floats) -> Floats:
+        """Shares of the labels (n, n_labels) that coordinates stand for: not negative, sum 1."""
+        parts = np.clip(coordinates / self.corner, 0.0, None)
+        total = parts.sum(axis=1, keepdims=True)
+        return np.where(total > 0, parts / np.where(total > 0, total, 1.0), 1 / parts.shape[1])
+
+    def value_of(self, written: Any) -> float:
+        """Its place among the labels."""
+        keys = [label_text(label) for label in self.labels]
+        if label_text(written) not in keys:
+            raise self._error("fill", written, "is none of its values")
+        return float(keys.index(label_text(written)))
+
+
+@dataclass(frozen=True)
+class Category(Labelled):
+    """One of a few values; any other one is "other".
+
+    Parameters
+    ----------
+    name : str
+        Of the column in the table.
+    values : list of str, int or bool
+        Public: what the column may say. Everything else counts as "other".
+    weight : float
+        How much the column counts.
+    missing : {"error", "drop", "category"}, optional
+        What is done with missing values, "category" makes them a value of their own; the
+        table's rule if left out.
+    fill : optional
+        One of the values, or "other", which missing ones are taken for.
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> ps.Category("region", ["north", "south"]).labels
+    ('north', 'south', 'other')
+    """
+
+    KIND: ClassVar[str] = "category"
+    RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "category")
+
+    name: str
+    values: Sequence[Any]
+    weight: float = 1.0
+    missing: Rule | None = None
+    fill: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        listed = isinstance(self.values, list | tuple | np.ndarray)
+        if not listed or len(self.values) == 0:
+            raise self._error("values", self.values, "expected a list of the values it may have")
+        if not all(isinstance(v, str | int | bool | np.generic) for v in self.values):
+            raise self._error("values", self.values, "expected texts or whole numbers")
+        texts = tuple(v.strip() if isinstance(v, str) else label_text(v) for v in self.values)
+        keys = [label_text(text) for text in texts]
+        twice = [text for text, key in zip(texts, keys, strict=True) if keys.count(key) > 1]
+        if twice:
+            raise self._error("values", twice[0], "occurs twice")
+        if any(key.lower().lstrip("+-") in NO_NUMBERS for key in keys):
+            raise self._error("values", texts, "one of them means that there is no number")
+        if len(texts) > MAX_LABELS:
+            raise self._error("values", len(texts), f"more than {MAX_LABELS} of them")
+        if not all(text and text.isprintable() for text in texts):
+            raise self._error("values", "", "a value is empty, or no text that can be shown")
+        self._set("values", texts)
+        if self.fill is not None:
+            self._set("fill", self.labels[int(self.value_of(self.fill))])
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The values in the spelling that cells are compared in."""
+        return tuple(label_text(value) for value in self.values)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values, then "other", and "missing" if that is one."""
+        more = (OTHER, MISSING) if self.missing == "category" else (OTHER,)
+        return (*self.values, *(label for label in more if label not in self.values))
+
+    def _words(self) -> str:
+        shown = ", ".join(self.values[:6]) + (", ..." if len(self.values) > 6 else "")
+        return f"category of {len(self.values)} values ({shown}) and others"
+
+
+@dataclass(frozen=True)
+class Flag(Labelled):
+    """Yes or no: booleans, 0 and 1, or the words true, false, yes, no, t, f, y, n.
+
+    Parameters
+    ----------
+    name : str
+        Of the column in the table.
+    true, false : str
+        Words of this column for its two values, beside the usual ones.
+    weight, missing, fill : optional
+        As for a category.
+    """
+
+    KIND: ClassVar[str] = "flag"
+    RULES: ClassVar[tuple[Rule, ...]] = ("error", "drop", "category")
+
+    name: str
+    true: str | None = None
+    false: str | None = None
+    weight: float = 1.0
+    missing: Rule | None = None
+    fill: bool | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("true", "false"):
+            word = getattr(self, name)
+            if word is not None and (not isinstance(word, str) or not word.strip()):
+                raise self._error(name, word, "expected a word")
+        words = [label_text(w).lower() for w in (self.true, self.false) if w is not None]
+        if len(words) == 2 and words[0] == words[1]:
+            raise self._error("true", self.true, "is the word for false, too")
+        if self.fill is not None and not isinstance(self.fill, bool):
+            raise self._error("fill", self.fill, "expected True or False")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """No, yes, and "missing" if that is one."""
+        return ("no", "yes", MISSING) if self.missing == "category" else ("no", "yes")
+
+    @property
+    def is_line(self) -> bool:
+        """Whether one coordinate is enough: corners of a simplex only if missing is a value."""
+        return self.missing != "category"
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The flag itself, or one for each label."""
+        return (self.name,) if self.is_line else super().coordinates
+
+    @property
+    def lowest(self) -> Floats:
+        """-w/2."""
+        return np.array([-self.weight / 2]) if self.is_line else super().lowest
+
+    @property
+    def highest(self) -> Floats:
+        """w/2."""
+        return np.array([self.weight / 2]) if self.is_line else super().highest
+
+    @property
+    def center(self) -> Floats:
+        """Between the two."""
+        return np.zeros(1) if self.is_line else super().center
+
+    @property
+    def squared_radius(self) -> float:
+        """w^2 / 4."""
+        return self.weight**2 / 4 if self.is_line else super().squared_radius
+
+    def encode(self, values: Floats) -> Floats:
+        """w/2 for yes, -w/2 for no."""
+        if not self.is_line:
+            return super().encode(values)
+        return ((values - 0.5) * self.weight)[np.newaxis]
+
+    def decode(self, coordinates: Floats) -> Floats:
+        """The share of yes, or of all labels."""
+        shares = self.shares(coordinates)
+        return shares[:, 1:] if self.is_line else shares
+
+    def slopes(self, coordinates: Floats) -> Floats:
+        """Shares for each unit of a coordinate."""
+        return np.array([[1 / self.weight]]) if self.is_line else super().slopes(coordinates)
+
+    def shares(self, coordinates: Floats) -> Floats:
+        """Shares of no and yes, and of missing."""
+        if not self.is_line:
+            return super().shares(coordinates)
+        yes = np.clip(coordinates[:, 0] / self.weight + 0.5, 0.0, 1.0)
+        return np.stack([1 - yes, yes], axis=1)
+
+    def value_of(self, written: Any) -> float:
+        """0 for no, 1 for yes, 2 for missing where that is a value of its own."""
+        return 2.0 if isinstance(written, str) else float(bool(written))
+
+    def _words(self) -> str:
+        return "yes or no"

@@ -1,0 +1,413 @@
+"""The receipt of a release: what was spent, on what, with which noise, as data and in words.
+
+Receipts add up. Releases about the same records cost the sum of what they cost, whoever chose the
+later ones after seeing the earlier; releases about disjoint records cost what the most expensive
+does. `noise.composition` has tighter sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from privsketch._base.notebook import described
+from privsketch.facts.budget import (
+    NEIGHBOURS,
+    ONE_RECORD,
+    PERSON,
+    UNIT,
+    Budget,
+    Neighbours,
+    Unit,
+    cost_text,
+    delta_caution,
+    epsilon_caution,
+    exact,
+    exact_sum,
+    meaning_of,
+    round_up,
+)
+from privsketch._base.errors import ParameterError
+
+INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What one release cost: a plain record kept with the release.
+
+    Attributes
+    ----------
+    mechanism : str
+        What was released, with which noise.
+    epsilon, delta : float
+        The whole cost.
+    neighbours : {"add-remove", "replace"}
+    source : str or None
+        The holder's public name of the records.
+    law : str
+        Of the noise: "laplace", "gaussian" or "cube" (all of them on integers), "choice",
+        "threshold" or "picks"; empty for receipts with parts.
+    sensitivity : float or None
+        How far one unit moves what was released, by the norm that `norm` names.
+    norm : str
+    scale : float or None
+        Of the noise.
+    calibration : str
+        How the noise follows from these.
+    rho : float or None
+        The release is rho-zCDP: that of Gaussian noise, epsilon^2 / 2 of a pure release. None where
+        none is known, as for masks and matrices that are drawn anew.
+    sampler : str
+        What drew the noise.
+    unit : str
+        What is protected.
+    composition : {"single", "sequential", "parallel", "concentrated"}
+        How `parts` add up: costs add; the largest counts, because one record sits in one part only,
+        which `assumption` spells out; or the rho of Gaussian parts add.
+    assumption : str
+    parts : tuple of Receipt
+        Shares of one release, steps of a run, or the releases of several holders.
+    """
+
+    mechanism: str
+    epsilon: float
+    delta: float
+    neighbours: Neighbours
+    source: str | None = None
+    law: str = ""
+    sensitivity: float | None = None
+    norm: str = ""
+    scale: float | None = None
+    calibration: str = ""
+    rho: float | None = None
+    sampler: str = ""
+    unit: str = UNIT
+    composition: Literal["single", "sequential", "parallel", "concentrated"] = "single"
+    assumption: str = ""
+    parts: tuple[Receipt, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.rho is None and self.delta == 0:
+            object.__setattr__(self, "rho", pure_rho(self.epsilon))
+
+    @property
+    def cautions(self) -> list[str]:
+        """Why this cost protects little, in words; empty where it protects."""
+        found = [epsilon_caution(self.epsilon, self.unit), delta_caution(self.delta, None)]
+        return [text for text in found if text is not None]
+
+    @property
+    def sensitivity_text(self) -> str:
+        """The sensitivity with its norm, in words; empty where there is none."""
+        return "" if self.sensitivity is None else f"{self.sensitivity:.12g} ({self.norm})"
+
+    @property
+    def _meaning(self) -> str:
+        return meaning_of(self.neighbours, self.unit)
+
+    def protecting(self, unit: Unit) -> Receipt:
+        """The same cost for another unit, whose records the noise was made for."""
+        if unit == ONE_RECORD:
+            return self
+        told, assumption = self.unit, self.assumption
+        if told.startswith(UNIT):
+            told = told.replace(UNIT, unit.text, 1)
+        elif told.startswith(PERSON):  # a part that was made for as many records, of whomever
+            told, assumption = unit.text, ""
+        assumptions = [text for text in (assumption, unit.assumption) if text]
+        return replace(
+            self,
+            unit=told,
+            assumption="; ".join(dict.fromkeys(assumptions)),
+            parts=tuple(part.protecting(unit) for part in self.parts),
+        )
+
+    def __add__(self, other: object) -> Receipt:
+        """Both together, about the same records: costs add."""
+        if not isinstance(other, Receipt):
+            return NotImplemented
+        parts = [*self._added(), *other._added()]
+        require_alike(parts)
+        sources = {part.source for part in parts}
+        return compose_sequential(_ADDED, parts, sources.pop() if len(sources) == 1 else None)
+
+    def __radd__(self, other: object) -> Receipt:
+        """So that `sum` adds receipts up: it begins with 0."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def _added(self) -> tuple[Receipt, ...]:
+        """What was added up by `+`, or this one."""
+        is_sum = self.mechanism == _ADDED and self.composition == "sequential"
+        return self.parts if is_sum else (self,)
+
+    def to_json(self) -> dict[str, Any]:
+        """The receipt as plain JSON values."""
+        return receipt_to_json(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Receipt:
+        """The receipt from `to_json`, as ledgers keep them; an error for anything else."""
+        return receipt_from_json(value)
+
+    def dp_event(self) -> Any:
+        """The release as an event of dp-accounting, for its accountants.
+
+        Gaussian noise is a `ZCDpEvent`, because a privacy loss distribution is not proven for
+        discrete Gaussian vectors; a pure release is two-valued randomised response, which
+        dominates all that cost its epsilon. Parts that add up are a `ComposedDpEvent`.
+        """
+        return _event_of(self)
+
+    def summary(self) -> str:
+        """The whole cost in one line."""
+        meaning = self._meaning
+        return f"{cost_text(self.epsilon, self.delta)} for {self.unit}, neighbours {meaning}"
+
+    def describe(self) -> str:
+        """The receipt in plain words, several lines."""
+        lines = [
+            f"mechanism   {self.mechanism}",
+            f"unit        {self.unit}",
+            f"neighbours  {self._meaning}",
+            f"cost        {cost_text(self.epsilon, self.delta)}",
+        ]
+        weak = epsilon_caution(self.epsilon, self.unit)
+        if weak is not None:
+            lines.append(f"careful     {weak}")
+        if self.source is not None:
+            lines.append(f"source      {self.source}")
+        if self.sensitivity is not None:
+            lines.append(f"sensitivity {self.sensitivity_text}")
+        if self.scale is not None:
+            lines.append(f"scale       {self.scale:.10g}")
+        if self.calibration:
+            lines.append(f"calibration {self.calibration}")
+        if self.sampler:
+            lines.append(f"sampler     {self.sampler}")
+        if self.rho is not None and self.delta > 0:
+            lines.append(f"rho         {self.rho:.12g} (zCDP)")
+        if self.parts:
+            how = _HOW.get(self.composition, "")
+            lines.append(f"parts       {len(self.parts)}, {self.composition}: {how}")
+        if self.assumption:
+            lines.append(f"assuming    {self.assumption}")
+        return "\n".join([*lines, *self._part_lines("  ")])
+
+    def _repr_html_(self) -> str:
+        return described("Receipt", self.describe().splitlines())
+
+    def _part_lines(self, indent: str) -> Iterator[str]:
+        """All parts, and what they are made of themselves, further in."""
+        for part in self.parts:
+            where = f"{part.source}: " if part.source else ""
+            yield f"{indent}- {where}{part.mechanism}, {cost_text(part.epsilon, part.delta)}"
+            if self.composition != "parallel" and part.calibration:
+                yield f"{indent}  {part.calibration}"
+            if self.composition != "parallel":
+                yield from part._part_lines(f"{indent}  ")
+
+
+_ADDED = "several releases"
+_HOW = {
+    "sequential": "costs add",
+    "parallel": "the largest counts",
+    "concentrated": "their rho add, which is less than their costs would",
+}
+
+
+def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
+    """Several releases about the same records: epsilons and deltas add."""
+    return Receipt(
+        mechanism=mechanism,
+        epsilon=exact_sum([part.epsilon for part in parts]),
+        delta=exact_sum([part.delta for part in parts]),
+        neighbours=parts[0].neighbours,
+        rho=_sum_of_rho(parts),
+        source=source,
+        unit=_shared([part.unit for part in parts]) or UNIT,
+        sampler=_common_sampler(parts),
+        composition="sequential",
+        assumption=_shared([part.assumption for part in parts]),
+        parts=tuple(parts),
+    )
+
+
+def compose_concentrated(
+    mechanism: str, parts: Sequence[Receipt], budget: Budget, rho: float, source: str | None
+) -> Receipt:
+    """Gaussian releases about the same records, whose rho add up to at most that of the budget."""
+    return Receipt(
+        mechanism=mechanism,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        neighbours=budget.neighbours,
+        source=source,
+        calibration=f"zCDP, rho = {rho:.12g} for all parts together",
+        rho=rho,
+        sampler=_common_sampler(parts),
+        composition="concentrated",
+        parts=tuple(parts),
+    )
+
+
+def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
+    """Releases about disjoint sets of records: the largest cost counts.
+
+    Adding or removing a record changes one part only, so all parts together cost what the
+    most expensive one does, also for delta > 0. Under "replace" the number of records of
+    every part is public, and the statement is about replacing a record by another one of
+    the same part (ICASSP Proposition 2 claims it for all; docs/theory.md).
+    """
+    return Receipt(
+        mechanism=mechanism,
+        epsilon=max(part.epsilon for part in parts),
+        delta=max(part.delta for part in parts),
+        neighbours=parts[0].neighbours,
+        rho=_largest_rho(parts),
+        source=source,
+        unit=_common_unit(parts),
+        sampler=_common_sampler(parts),
+        composition="parallel",
+        assumption=_common_assumption(parts),
+        parts=tuple(parts),
+    )
+
+
+_ASSUMPTIONS = {
+    "add-remove": "every record belongs to one source only",
+    "replace": "every record belongs to one source only; it is replaced within its source, whose "
+    "number of records is public: a move to another source is not hidden",
+}
+
+
+def pure_rho(epsilon: float) -> float:
+    """What is epsilon-private is (epsilon^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 1.4)."""
+    return round_up(exact(epsilon) ** 2 / 2)
+
+
+def _known_rho(parts: Sequence[Receipt]) -> list[float] | None:
+    """The rho of all parts; None if one has none."""
+    known = [part.rho for part in parts if part.rho is not None]
+    return known if len(known) == len(parts) else None
+
+
+def _sum_of_rho(parts: Sequence[Receipt]) -> float | None:
+    known = _known_rho(parts)
+    return None if known is None else exact_sum(known)
+
+
+def _largest_rho(parts: Sequence[Receipt]) -> float | None:
+    known = _known_rho(parts)
+    return None if known is None else max(known)
+
+
+def require_alike(receipts: Sequence[Receipt]) -> None:
+    """Refuse costs that are not about the same change of a table: they have no sum."""
+    for name, words in (("neighbours", "neighbours"), ("unit", "units")):
+        found = sorted({getattr(receipt, name) for receipt in receipts})
+        if len(found) > 1:
+            raise ParameterError(
+                f"receipts: {words} differ ({', '.join(map(repr, found))}); costs add up for one "
+                "and the same change of a table"
+            )
+
+
+def is_sum(receipt: Receipt) -> bool:
+    """Whether a receipt, which may be a stranger's, costs what its parts do together."""
+    return receipt.composition == "sequential" and all(
+        exact_sum([getattr(part, name) for part in receipt.parts]) >= getattr(receipt, name)
+        for name in ("epsilon", "delta")
+    )
+
+
+def _event_of(receipt: Receipt) -> Any:
+    try:
+        import dp_accounting
+    except ImportError:
+        raise ParameterError(
+            "dp_event: dp-accounting is missing; install privsketch[accounting]"
+        ) from None
+    if is_sum(receipt):
+        return dp_accounting.ComposedDpEvent([_event_of(part) for part in receipt.parts])
+    if receipt.delta == 0:
+        return dp_accounting.RandomizedResponseDpEvent(_flip_chance(receipt.epsilon), 2)
+    if receipt.rho is None:
+        raise ParameterError(
+            f"dp_event: {receipt.mechanism!r} is known to cost epsilon and delta, which "
+            "dp-accounting has no event for; privsketch.compose adds them"
+        )
+    return dp_accounting.ZCDpEvent(receipt.rho)
+
+
+def _flip_chance(epsilon: float) -> float:
+    """The p of `RandomizedResponseDpEvent` over two values that costs epsilon, or barely more.
+
+    Its loss is ln((2 - p) / p).
+    """
+    return 2 / (math.exp(epsilon) + 1) * (1 - 2**-50)
+
+
+def _shared(texts: Sequence[str]) -> str:
+    """What all parts say, or nothing."""
+    return texts[0] if len(set(texts)) == 1 else ""
+
+
+def _common_unit(parts: Sequence[Receipt]) -> str:
+    """What all parts protect, which is the same for sketches of one design."""
+    unit = parts[0].unit
+    stays = ", staying with its holder"
+    return unit if parts[0].neighbours == "add-remove" or unit.endswith(stays) else unit + stays
+
+
+def _common_assumption(parts: Sequence[Receipt]) -> str:
+    given = [part.assumption for part in parts if part.assumption]
+    return "; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *given]))
+
+
+def _common_sampler(parts: Sequence[Receipt]) -> str:
+    """The samplers of all parts, or the first one that is marked insecure."""
+    insecure = [part.sampler for part in parts if part.sampler.startswith(INSECURE)]
+    named = [name for part in parts for name in part.sampler.split("; ")]
+    return insecure[0] if insecure else "; ".join(dict.fromkeys(named))
+
+
+def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
+    """The receipt as plain JSON values."""
+    values = {name: getattr(receipt, name) for name in Receipt.__dataclass_fields__}
+    values["parts"] = [receipt_to_json(part) for part in receipt.parts]
+    return values
+
+
+_MANY = 1e100  # no releases cost as much together; its square is a float
+_MAX_NESTING = 8  # twice the levels of our deepest, a partition tree; no file exhausts the stack
+
+
+def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
+    """The receipt from `receipt_to_json`; errors for anything else."""
+    if not isinstance(value, dict) or set(value) != set(Receipt.__dataclass_fields__):
+        raise ParameterError("receipt: unknown or missing fields")
+    texts = ("mechanism", "law", "norm", "calibration", "sampler", "unit", "assumption")
+    if not all(isinstance(value[name], str) for name in texts):
+        raise ParameterError("receipt: a text is missing")
+    if not isinstance(value["source"], str | None):
+        raise ParameterError("receipt: source has the wrong type")
+    for name in ("scale", "sensitivity", "rho"):
+        number = value[name]
+        if number is not None and not (type(number) is float and 0 <= number < math.inf):
+            raise ParameterError(f"receipt: {name} must be a number or null")
+    if value["composition"] not in ("single", *_HOW):
+        raise ParameterError("receipt: unknown composition")
+    if value["neighbours"] not in NEIGHBOURS:
+        raise ParameterError("receipt: unknown neighbours")
+    # Costs of several releases may add up beyond what one budget allows.
+    if not all(type(value[name]) is float for name in ("epsilon", "delta")):
+        raise ParameterError("receipt: epsilon and delta must be numbers")
+    if not (0 < value["epsilon"] < _MANY and 0 <= value["delta"] < _MANY):
+        raise ParameterError("receipt: epsilon or delta out of range")
+    if not isinstance(value["parts"], list) or depth > _MAX_NESTING:
+        raise ParameterError("receipt: parts must be a list, and not nested for ever")
+    parts = tuple(receipt_from_json(part, depth + 1) for part in value["parts"])
+    return Receipt(**{**value, "parts": parts})

@@ -1,0 +1,424 @@
+"""`Schema`: all columns of a table, what happens to missing values, and which column names persons.
+
+It stands wherever a domain does. Encoded records lie in `box`, and within `ball`, whose radius is
+the largest distance that an encoded record can have from its center: a category is a corner of a
+simplex, not of a cube. Methods that pay for the norm use the ball.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from privsketch._base.notebook import shown
+from privsketch._base.types import Floats
+from privsketch.facts.budget import Budget, Unit, is_name
+from privsketch.facts.domain import Ball, Box, Domain
+from privsketch._base.errors import ParameterError, require_count, require_one_of
+from privsketch._base.formats import parse_json, read_file, reading, write_file
+from privsketch.facts.columns import MISSING_WORDS, RULES, Column, Cycle, Date, Number, Rule
+from privsketch.facts.labels import Category, Flag
+
+MAX_ROWS = 10_000  # of a person: norms grow by as much
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The public description of a table; written by people, never read off records.
+
+    Parameters
+    ----------
+    columns : list of Number, Category, Flag, Date, Cycle
+        What makes a record, in this order; other columns of a table are not read.
+    missing : {"error", "drop", "center"}
+        What is done with a missing value where its column says nothing else: refuse the table;
+        leave the record out (not under neighbours="replace", where their number is public); or
+        put it in the middle of the bounds, for numbers and dates only. "center" invents values:
+        many of them become clusters that are not there.
+    person : str, optional
+        The column that names persons: then one person is protected, with all their rows. Of each
+        person one record counts, chosen by a secret key, or `max_records` of them.
+    max_records : int
+        How many records of a person count at most. Noise grows by as much as the records do, so
+        that more than one seldom helps.
+    rows_per_person : int, optional
+        Where no column names persons: a public bound on their rows, which is taken on trust.
+    missing_person : {"error", "drop", "together"}
+        What is done with rows that name no person: refuse the table; leave them out (not under
+        neighbours="replace"); or take them for the rows of one person (under "replace" alone:
+        the row of theirs that counts would change with every person among them).
+    unreadable : {"error", "missing"}
+        What is done with a cell that cannot be read, such as text in a number, a date that is
+        none, or a line with a cell too many: refuse the table, or treat it as a missing value.
+        With "missing", and no other rule that is "error", nothing that one record says can stop
+        a release (`is_total`).
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> schema = ps.Schema([ps.Number("age", 18, 100), ps.Flag("smoker")], person="patient_id")
+    >>> print(schema.describe())
+    age          number from 18 to 100
+    smoker       yes or no
+    missing      missing values are refused
+    unit         one person (patient_id): one record of each counts
+    >>> schema.box
+    Box(low=(-1.0, -0.5), high=(1.0, 0.5), dim=2)
+    """
+
+    columns: Sequence[Column]
+    missing: Rule = "error"
+    person: str | None = None
+    max_records: int = 1
+    rows_per_person: int | None = None
+    missing_person: str = "error"
+    unreadable: str = "error"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str | dict) or not isinstance(self.columns, Iterable):
+            raise ParameterError("columns: expected a list of Number, Category, Flag, Date, Cycle")
+        columns = tuple(self.columns)
+        object.__setattr__(self, "columns", columns)
+        if not columns or not all(isinstance(column, Column) for column in columns):
+            raise ParameterError("columns: expected a list of Number, Category, Flag, Date, Cycle")
+        names = [column.name for column in columns]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ParameterError(f"columns: {twice[0]!r} occurs twice")
+        coordinates = self.coordinates
+        if len(set(coordinates)) < len(coordinates):
+            raise ParameterError("columns: two coordinates would have the same name; rename one")
+        if len(coordinates) > 2**15:
+            raise ParameterError("columns: more than 32768 coordinates")
+        require_one_of("missing", self.missing, RULES)
+        for column in columns:
+            if self.rule(column) not in (*column.RULES, "fill"):
+                raise ParameterError(
+                    f"`missing={self.missing!r}` with column {column.name!r}, a {column.KIND}: it "
+                    f"has no middle; give it `missing={column.RULES[-1]!r}` or `fill=`"
+                )
+        self._check_persons(names)
+
+    def _check_persons(self, names: list[str]) -> None:
+        if self.person is not None and not is_name(self.person):
+            raise ParameterError("person", self.person, "expected the name of a column")
+        if self.person in names:
+            raise ParameterError(
+                "person",
+                self.person,
+                "is also a column of the record",
+                "leave it out there",
+            )
+        for name, value in (("max_records", self.max_records), ("rows_per_person", self._trusted)):
+            require_count(name, value, f"a whole number from 1 to {MAX_ROWS}")
+            if value > MAX_ROWS:
+                raise ParameterError(name, value, f"expected a whole number from 1 to {MAX_ROWS}")
+        require_one_of("missing_person", self.missing_person, ("error", "drop", "together"))
+        require_one_of("unreadable", self.unreadable, ("error", "missing"))
+        if self.person is None and self.max_records > 1:
+            raise ParameterError("`max_records=` needs `person=`, the column that names persons")
+        if self.person is not None and self.rows_per_person is not None:
+            raise ParameterError(
+                "`rows_per_person=` is for tables without a column that names persons; with "
+                "`person=` say `max_records=`"
+            )
+
+    @property
+    def _trusted(self) -> int:
+        return 1 if self.rows_per_person is None else self.rows_per_person
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that make a record."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """The same, and the column that names persons behind them."""
+        return self.names if self.person is None else (*self.names, self.person)
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names of the coordinates of an encoded record."""
+        return tuple(name for column in self.columns for name in column.coordinates)
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates of an encoded record."""
+        return len(self.coordinates)
+
+    def places(self) -> Iterator[tuple[Column, slice]]:
+        """Columns, and where their coordinates are."""
+        first = 0
+        for column in self.columns:
+            last = first + len(column.coordinates)
+            yield column, slice(first, last)
+            first = last
+
+    def rule(self, column: Column) -> str:
+        """What is done with missing values of a column: "fill", or a rule."""
+        return "fill" if column.fill is not None else column.missing or self.missing
+
+    @property
+    def drops(self) -> bool:
+        """Whether a record may be left out for what it says."""
+        rules = {self.rule(column) for column in self.columns}
+        return "drop" in rules or (self.person is not None and self.missing_person == "drop")
+
+    def stops(self) -> list[str]:
+        """Rules by which what one record says can stop a release, each with what would not."""
+        found = []
+        if self.unreadable == "error":
+            found.append("a cell that cannot be read stops it; `unreadable='missing'` would not")
+        strict = [column.name for column in self.columns if self.rule(column) == "error"]
+        if strict:
+            names = ", ".join(map(repr, strict[:6])) + (", ..." if len(strict) > 6 else "")
+            found.append(
+                f"a missing value of {names} stops it; `missing='drop'` would not, nor would "
+                "'center', 'category' or `fill=`"
+            )
+        if self.person is not None and self.missing_person == "error":
+            found.append(
+                "a row without a person stops it; `missing_person='drop'` would not, nor would "
+                "'together' under `neighbours='replace'`"
+            )
+        return found
+
+    @property
+    def is_total(self) -> bool:
+        """Whether nothing that is refused depends on a record."""
+        return not self.stops()
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether all columns are numbers, so that a record has a coordinate for each."""
+        return all(isinstance(column, Number) for column in self.columns)
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether all columns are numbers or dates: records lie anywhere, not on corners."""
+        return all(isinstance(column, Number | Date) for column in self.columns)
+
+    @property
+    def box(self) -> Box:
+        """Where coordinates lie."""
+        return Box(low=self._joined("lowest"), high=self._joined("highest"))
+
+    @property
+    def radius(self) -> float:
+        """Largest distance of an encoded record from the center of `ball`."""
+        return math.sqrt(sum(column.squared_radius for column in self.columns))
+
+    @property
+    def ball(self) -> Ball:
+        """The ball that holds all encoded records, about the centroid of each category."""
+        return Ball(dim=self.dim, radius=self.radius, center=self._joined("center"))
+
+    def _joined(self, name: str) -> Floats:
+        return np.concatenate([getattr(column, name) for column in self.columns])
+
+    @property
+    def unit(self) -> Unit:
+        """What is protected."""
+        return Unit(self.person, self.max_records if self.person else self._trusted)
+
+    def charged(self, budget: Budget) -> Budget:
+        """The budget, for what this schema protects; refused where the two do not go together."""
+        joins = self.person is not None and self.missing_person == "together"
+        if budget.neighbours == "add-remove" and joins:
+            raise ParameterError(
+                "`missing_person='together'` with `neighbours='add-remove'`: without one of the "
+                "persons who are not named, another row of theirs may count; use 'drop'"
+            )
+        if budget.neighbours == "replace" and self.drops:
+            raise ParameterError(
+                "`missing='drop'` with `neighbours='replace'`: the number of records is public "
+                "there, and would tell who was left out; use fill values, or 'add-remove'"
+            )
+        if budget.neighbours == "replace" and self.unit.max_records > 1:
+            bound = "rows_per_person" if self.person is None else "max_records"
+            raise ParameterError(
+                f"`{bound}={self.unit.max_records}` with `neighbours='replace'`: the number "
+                "of records that are kept would have to be public; keep one of each person"
+            )
+        return replace(budget, unit=self.unit)
+
+    def describe(self) -> str:
+        """The schema in plain words, several lines."""
+        width = max(12, *(len(column.name) for column in self.columns))
+        lines = [f"{column.name:<{width}} {column.describe()}" for column in self.columns]
+        lines.append(f"{'missing':<{width}} {MISSING_WORDS[self.missing]}")
+        if self.unreadable == "missing":
+            lines.append(f"{'unreadable':<{width}} {_UNREADABLE_WORDS}")
+        lines.append(f"{'unit':<{width}} {self.unit_words()}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        facts = [(column.name, column.describe()) for column in self.columns]
+        rules = [("missing", MISSING_WORDS[self.missing]), ("unit", self.unit_words())]
+        if self.unreadable == "missing":
+            rules.insert(1, ("unreadable", _UNREADABLE_WORDS))
+        return shown("Schema", [*facts, *rules])
+
+    @property
+    def _kept_words(self) -> str:
+        if self.person is None and self._trusted == 1:
+            return "; if a person may have several rows, name the column that tells: person="
+        if self.person is None:
+            return ", which is taken on trust"
+        count = "one record" if self.max_records == 1 else f"up to {self.max_records} records"
+        others = _WITHOUT_PERSON[self.missing_person]
+        return f": {count} of each counts{others}"
+
+    def unit_words(self) -> str:
+        """What is protected, and how many records of it count."""
+        return f"{self.unit.text}{self._kept_words}"
+
+    def missing_words(self) -> list[str]:
+        """What is done with missing values, a sentence for each rule that is used."""
+        found: dict[str, list[str]] = {}
+        for column in self.columns:
+            rule = self.rule(column)
+            words = f"taken for {column.fill}" if rule == "fill" else _DONE[rule]
+            found.setdefault(words, []).append(column.name)
+        if len(found) == 1 and len(self.columns) > 3:
+            return [f"missing values of any column: {words}" for words in found]
+        return [f"missing {', '.join(names)}: {words}" for words, names in found.items()]
+
+    def to_json(self) -> dict[str, Any]:
+        """The schema as plain JSON values; what is as usual is left out."""
+        found: dict[str, Any] = {"columns": [column.to_json() for column in self.columns]}
+        for name, default in _DEFAULTS.items():
+            value = getattr(self, name)
+            if name == "missing" or value != default:
+                found[name] = value
+        return found
+
+    @classmethod
+    def from_json(cls, value: Any) -> Schema:
+        """The schema from `to_json`, or as people write it; errors for anything else."""
+        if not isinstance(value, dict) or not isinstance(value.get("columns"), list):
+            raise ParameterError(
+                'a schema is an object with "columns", a list; `privsketch schema draft` begins one'
+            )
+        unknown = set(value) - {"columns", "note", *_DEFAULTS}
+        if unknown:
+            known = ", ".join(["columns", *_DEFAULTS])
+            raise ParameterError(f"{sorted(unknown)[0]!r} is no part of a schema: {known}")
+        given = {name: value[name] for name in _DEFAULTS if name in value}
+        return cls(tuple(column_from_json(one) for one in value["columns"]), **given)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the schema as JSON that people read and change."""
+        write_file(path, (json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Schema:
+        """Read a schema written by `save`, or by hand."""
+        return cls.from_bytes(read_file(path), os.fspath(path))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str = "schema") -> Schema:
+        """A schema from the bytes of its file; `what` names it in errors."""
+        content = parse_json(data, what)
+        with reading(what):
+            return cls.from_json(content)
+
+
+_DEFAULTS: dict[str, Any] = {
+    "missing": "error",
+    "person": None,
+    "max_records": 1,
+    "rows_per_person": None,
+    "missing_person": "error",
+    "unreadable": "error",
+}
+_WITHOUT_PERSON = {
+    "error": "",
+    "drop": "; rows without a person are left out",
+    "together": "; rows without a person are taken for those of one",
+}
+_UNREADABLE_WORDS = "cells that cannot be read are missing values"
+_DONE = {
+    "error": "would have been refused",
+    "drop": "such records were left out",
+    "center": "put in the middle of the bounds",
+    "category": "a category of its own",
+}
+
+
+def require_rows(schema: Schema) -> None:
+    """Refuse a schema whose records cannot be released row by row."""
+    if schema.person is not None or schema.unit.max_records > 1:
+        raise ParameterError(
+            "a schema that names persons, or bounds their rows, with released rows: a row is "
+            "released for every record, in their order; make one row a person first, and leave "
+            "`person=` and `rows_per_person=` out"
+        )
+    if schema.drops:
+        raise ParameterError(
+            "`missing='drop'` with released rows: their number is public; use fill values"
+        )
+
+
+def domain_of_rows(schema: Schema, protect: str, bound: float | None) -> Domain:
+    """Where encoded records lie, for rows that are released: their diameter is paid for.
+
+    An entry that is protected by itself must be one coordinate.
+    """
+    require_rows(schema)
+    if bound is not None:
+        raise ParameterError(
+            f"`bound={bound!r}` with a schema: records are encoded, and a distance of the table is "
+            "no distance there; leave it out, which hides all that a record says"
+        )
+    several = [column.name for column in schema.columns if len(column.coordinates) > 1]
+    if protect == "element" and several:
+        raise ParameterError(
+            f"`protect='element'` with column {several[0]!r}, which becomes several numbers: a "
+            "change of it is more than one entry; use `protect='row'`"
+        )
+    return schema.ball if protect == "row" else schema.box
+
+
+def schema_of(domain: Any) -> Schema | None:
+    """The schema that a domain is, or that a box to be scaled stands for; None for others."""
+    if isinstance(domain, Schema):
+        return domain
+    if not isinstance(domain, Box) or not domain.scale or domain.columns is None:
+        return None
+    center, half = domain.center_vector, domain.half_widths
+    bounds = zip(domain.columns, center - half, center + half, strict=True)
+    return Schema(tuple(Number(name, float(low), float(high)) for name, low, high in bounds))
+
+
+KINDS: dict[str, type[Column]] = {kind.KIND: kind for kind in (Number, Category, Flag, Date, Cycle)}
+
+
+def column_from_json(value: Any) -> Column:
+    """The column from `to_json`, or as people write it; a "note" is for them alone."""
+    if not isinstance(value, dict):
+        raise ParameterError("columns: expected an object for each column")
+    given = {name: item for name, item in value.items() if name not in ("kind", "note")}
+    name, kind = given.get("name"), value.get("kind")
+    where = f"column {name!r}" if isinstance(name, str) else "a column"
+    known = ", ".join(repr(one) for one in KINDS)
+    if kind is None:
+        raise ParameterError(f"{where}: its kind is open; write one of {known}")
+    if kind not in KINDS:
+        raise ParameterError(f"{where}: `kind={kind!r}` is none of {known}")
+    open_ones = [key for key, item in given.items() if item is None]
+    if open_ones:
+        raise ParameterError(f"{where}: {open_ones[0]!r} is open; write a value, or leave it out")
+    try:
+        return KINDS[kind](**given)
+    except TypeError:
+        raise ParameterError(
+            f"{where}: unknown or missing fields for a {kind}; it has {', '.join(given)}"
+        ) from None

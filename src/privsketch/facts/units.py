@@ -1,0 +1,213 @@
+"""Results in the units of the table: what points of encoded records mean, and how sure they are.
+
+A *field* is one number of a result: that of a number, a date or a cycle, the share of yes of a
+flag, the share of each label of a category. Errors, widths and covariances follow by the slopes of
+fields in the coordinates, which is exact where a column is linear.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._base.types import Floats
+from privsketch._base.errors import ParameterError
+from privsketch.facts.columns import DAY, Column, Cycle, Date, Number
+from privsketch.facts.labels import Category, Flag
+from privsketch.facts.schema import Schema
+
+NO_CYCLE = 0.9  # of the deviation of a uniform place on a circle: nothing is known of it
+_WEAK = 0.1  # of the radius: values are all around
+
+
+def is_anywhere(column: Cycle, coordinates: Floats, error: float | None) -> bool:
+    """Whether nothing is known of a place on a circle, (2,) coordinates of it."""
+    if error is None:
+        return float(column.strength(coordinates[np.newaxis])[0]) < _WEAK
+    return error > NO_CYCLE * column.period / math.sqrt(12)
+
+
+def field_names(schema: Schema) -> tuple[str, ...]:
+    """Names of all fields: columns, and a share for each label of a category."""
+    return tuple(name for column in schema.columns for name in column.fields)
+
+
+def field_columns(schema: Schema) -> Iterator[tuple[Column, slice]]:
+    """Columns with the places of their fields."""
+    first = 0
+    for column in schema.columns:
+        last = first + len(column.fields)
+        yield column, slice(first, last)
+        first = last
+
+
+def field_values(schema: Schema, points: npt.ArrayLike) -> Floats:
+    """Fields (n, n_fields) of points (n, dim); dates are seconds since 1970."""
+    rows = np.asarray(points, dtype=np.float64)
+    parts = []
+    for column, place in schema.places():
+        found = column.decode(rows[:, place])
+        if isinstance(column, Cycle):  # of values that lie all around there is no middle
+            found = np.where(column.strength(rows[:, place])[:, np.newaxis] < _WEAK, np.nan, found)
+        parts.append(found)
+    return np.concatenate(parts, axis=1)
+
+
+def field_places(schema: Schema, points: npt.ArrayLike) -> Floats:
+    """Where fields (n, n_fields) of points lie between their public bounds, from 0 to 1.
+
+    Shares are their own place; a cycle has none, NaN.
+    """
+    rows = np.asarray(points, dtype=np.float64)
+    parts = []
+    for column, place in schema.places():
+        if isinstance(column, Cycle):
+            parts.append(np.full((len(rows), 1), np.nan))
+        elif isinstance(column, Category | Flag):
+            parts.append(column.decode(rows[:, place]))
+        else:
+            parts.append((rows[:, place] / column.weight + 1) / 2)
+    return np.asarray(np.clip(np.concatenate(parts, axis=1), 0.0, 1.0))
+
+
+def slopes(schema: Schema, point: npt.ArrayLike) -> Floats:
+    """How fast fields change with the coordinates at a point (dim,): (n_fields, dim).
+
+    Days for dates.
+    """
+    at = np.asarray(point, dtype=np.float64)
+    found = np.zeros((len(field_names(schema)), schema.dim))
+    for (column, place), (_, fields) in zip(schema.places(), field_columns(schema), strict=True):
+        found[fields, place] = column.slopes(at[place])
+    return found
+
+
+def field_errors(schema: Schema, points: npt.ArrayLike, errors: npt.ArrayLike) -> Floats:
+    """Standard deviations (n, n_fields) of fields at points whose coordinates have `errors`.
+
+    Those of a cycle end where nothing is known of it.
+    """
+    rows, deviations = np.asarray(points, np.float64), np.asarray(errors, np.float64)
+    found = [
+        np.sqrt(slopes(schema, row) ** 2 @ each**2)
+        for row, each in zip(rows, deviations, strict=True)
+    ]
+    all_found = np.array(found).reshape(len(rows), -1)
+    return np.asarray(np.minimum(all_found, _largest_errors(schema)))
+
+
+def field_covariance(schema: Schema, point: npt.ArrayLike, covariance: Floats) -> Floats:
+    """Covariance (n_fields, n_fields) of the fields of records about a point."""
+    change = slopes(schema, point)
+    return np.asarray(change @ covariance @ change.T)
+
+
+def _largest_errors(schema: Schema) -> Floats:
+    """Of a cycle, that of a uniform place on it; of others, none."""
+    found = []
+    for column in schema.columns:
+        largest = column.period / math.sqrt(12) if isinstance(column, Cycle) else math.inf
+        found += [largest] * len(column.fields)
+    return np.array(found)
+
+
+def records_of(
+    schema: Schema,
+    points: npt.ArrayLike,
+    means: npt.ArrayLike | None = None,
+    rng: np.random.Generator | None = None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Columns of a table, for points (n, dim) that stand for records.
+
+    With `means` (n, dim), those of what the points were drawn from, labels are drawn by the shares
+    there, from public randomness: the nearest corner would swallow rare ones. Without, the nearest.
+    """
+    rows = np.asarray(points, dtype=np.float64)
+    centers = None if means is None else np.asarray(means, dtype=np.float64)
+    found: dict[str, npt.NDArray[Any]] = {}
+    for column, place in schema.places():
+        here = rows[:, place]
+        if isinstance(column, Category | Flag):
+            label = column.shares(here).argmax(axis=1)
+            if centers is not None and rng is not None:
+                up_to = np.cumsum(column.shares(centers[:, place]), axis=1)
+                drawn = rng.random((len(rows), 1)) * up_to[:, -1:]
+                label = np.minimum((drawn >= up_to).sum(axis=1), up_to.shape[1] - 1)
+            if isinstance(column, Flag) and column.is_line:
+                found[column.name] = label == 1
+            else:
+                found[column.name] = np.array(column.labels, dtype=object)[label]
+        else:
+            values = column.decode(here)[:, 0]
+            found[column.name] = as_dates(values) if isinstance(column, Date) else values
+    return found
+
+
+def as_dates(seconds: Floats) -> npt.NDArray[np.datetime64]:
+    """Seconds since 1970 as days."""
+    return np.asarray(np.rint(seconds / DAY)).astype("datetime64[D]")
+
+
+def frame_of(schema: Schema, values: Floats, *, spread: bool = False) -> Any:
+    """A pandas frame of fields (n, n_fields); of errors and widths, dates are days."""
+    columns: dict[str, Any] = {}
+    for column, place in field_columns(schema):
+        for name, numbers in zip(column.fields, values[:, place].T, strict=True):
+            is_date = isinstance(column, Date) and not spread
+            columns[name] = as_dates(numbers).astype("datetime64[s]") if is_date else numbers
+    return frame(columns)
+
+
+def frame(columns: Mapping[str, Any]) -> Any:
+    """A pandas frame of columns; an error in our words without pandas."""
+    try:
+        import pandas as pd  # type: ignore[import-untyped]
+    except ImportError:
+        raise ParameterError("table: it gives a pandas frame; pip install pandas") from None
+    return pd.DataFrame(dict(columns))
+
+
+def written(column: Column, value: float, error: float | None = None) -> str:
+    """A field as people write it, with the digits that its error leaves."""
+    if isinstance(column, Date):
+        return str(as_dates(np.array([value]))[0])
+    if math.isnan(value):
+        return "all around"
+    if isinstance(column, Category | Flag):
+        return f"{value:.0%}"
+    unit = f" {column.unit}" if isinstance(column, Number) and column.unit else ""
+    return f"{digits(value, error)}{unit}"
+
+
+def digits(value: float, error: float | None = None) -> str:
+    """A number with two digits of its error, or four digits without one."""
+    if error is None or not 0 < error < math.inf:
+        if value != 0 and not 1e-3 <= abs(value) < 1e15:
+            return f"{value:.4g}"
+        error = abs(value) / 100 or 10.0
+    decimals = min(1 - math.floor(math.log10(error)), 9)
+    rounded = round(value, decimals) + 0.0  # no minus before a zero
+    return f"{rounded:,.{max(decimals, 0)}f}"
+
+
+def span_text(days: float) -> str:
+    """A time in words, from days."""
+    number, unit = (days, "days") if days < 365 else (days / 365.25, "years")
+    return f"{digits(number, number)} {unit}"
+
+
+def step_text(column: Column, step: float, *, with_unit: bool = False) -> str:
+    """A change of a field: with its sign, in days or years of a date, in points of a share."""
+    if math.isnan(step):
+        return "\u2013"
+    sign, size = "\u2212" if step < 0 else "+", abs(step)
+    if isinstance(column, Date):
+        return f"{sign}{span_text(size)}"
+    if isinstance(column, Category | Flag):
+        return f"{sign}{100 * size:.1f} %"
+    unit = f" {column.unit}" if with_unit and isinstance(column, Number) and column.unit else ""
+    return f"{sign}{digits(size, size / 10 or 1.0)}{unit}"

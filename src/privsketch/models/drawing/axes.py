@@ -1,0 +1,140 @@
+"""What all plots share: colours, type, figures, and axes in the units of a table."""
+
+from __future__ import annotations
+
+import colorsys
+import math
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from privsketch._base.types import Floats
+from privsketch._base.errors import ParameterError
+from privsketch.facts.columns import Column, Date, Number
+from privsketch.facts.schema import Schema
+
+PALETTE = (
+    "#3366cc",
+    "#dc6a1e",
+    "#2a9d5c",
+    "#b8338f",
+    "#7a5cc4",
+    "#c9a227",
+    "#1d9bb2",
+    "#c23b3b",
+    "#6b8e23",
+    "#8c5a3c",
+)
+INK, FAINT, GREY = "#24292f", "#d0d7de", "#8c959f"
+STYLE = {
+    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.size": 9.0,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",
+}
+MAX_TICKS = 5  # along an axis in units; by trial
+
+
+def label(name: str) -> str:
+    """A column's name as plot text: not too long, and never read as a formula."""
+    short = name if len(name) <= 18 else name[:8] + "…" + name[-8:]
+    return short.replace("$", r"\$")
+
+
+def cluster_colors(n_clusters: int) -> list[str]:
+    """One colour per cluster, the same in every plot and table."""
+    if n_clusters <= len(PALETTE):
+        return list(PALETTE[:n_clusters])
+    # Steps of the golden angle around the circle keep neighbours apart.
+    tones = [(k * 0.618033988749895 % 1.0, 0.42 + 0.16 * (k % 3) / 2) for k in range(n_clusters)]
+    parts = [colorsys.hls_to_rgb(hue, light, 0.6) for hue, light in tones]
+    return ["#" + "".join(f"{round(255 * part):02x}" for part in rgb) for rgb in parts]
+
+
+def axis_of(width: float, height: float) -> tuple[Any, Any]:
+    """A figure of this size in inches, and its only axis."""
+    figure, axes = figure_of(width, height)
+    return figure, axes[0, 0]
+
+
+def figure_of(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+    """A figure of this size in inches, and its axes, (rows, columns)."""
+    import matplotlib
+    import matplotlib.figure  # no backend: a figure saved as SVG needs none
+
+    with matplotlib.rc_context(STYLE):
+        figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
+        return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def plot_axis(ax: Any, width: float, height: float) -> Any:
+    """The axis to draw on: the one given, or that of a new figure, which notebooks show."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ParameterError(
+            "plot: plots need matplotlib; pip install 'privsketch[plot]'"
+        ) from None
+    with matplotlib.rc_context(STYLE):
+        return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def unit_ticks(column: Column) -> tuple[Floats, list[str]]:
+    """Coordinates of a few round values of a number or a date, and how they are written."""
+    if isinstance(column, Date):
+        first, last = (datetime.fromisoformat(day) for day in (column.first, column.last))
+        years = range(first.year, last.year + 1)
+        step = max(1, -(-len(years) // MAX_TICKS))
+        days = [datetime(year, 1, 1) for year in years[::step]]
+        days = [day for day in days if first <= day <= last]
+        written = [str(day.year) for day in days]
+        if len(days) < 2:
+            days, written = [first, last], [column.first, column.last]
+        values = np.array([column.value_of(day.isoformat()) for day in days])
+    elif isinstance(column, Number):
+        values = _round_values(column)
+        written = [f"{value:,.12g}" for value in values]
+    else:
+        raise ParameterError(f"column {column.name!r}: a {column.KIND} has no axis")
+    return column.encode(values)[0], written
+
+
+def _round_values(column: Number) -> Floats:
+    from matplotlib.ticker import MaxNLocator
+
+    if column.scale == "linear":
+        values = np.asarray(MaxNLocator(MAX_TICKS).tick_values(column.low, column.high))
+    else:
+        top = math.floor(math.log10(column.high))
+        values = 10.0 ** np.arange(top - 2 if column.low == 0 else top - 12, top + 1)
+        values = np.append(values, 0.0)
+    return np.sort(values[(values >= column.low) & (values <= column.high)])
+
+
+def set_axis(axis: Any, which: str, column: Column) -> None:
+    """All of the public bounds of a column along an axis, "x" or "y", in its units."""
+    places, written = unit_ticks(column)
+    getattr(axis, f"set_{which}lim")(-1.04 * column.weight, 1.04 * column.weight)
+    getattr(axis, f"set_{which}ticks")(places, written)
+    unit = f", {column.unit}" if isinstance(column, Number) and column.unit else ""
+    getattr(axis, f"set_{which}label")(label(column.name) + label(unit))
+
+
+def drawn_columns(schema: Schema) -> dict[int, Column]:
+    """Numbers and dates by their coordinate."""
+    return {
+        place.start: column
+        for column, place in schema.places()
+        if isinstance(column, Number | Date)
+    }

@@ -1,0 +1,79 @@
+"""A picture of a comparison: how unlike sources are, and their shares of clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from privsketch.pages.comparison.result import Comparison
+from privsketch.models.drawing.axes import INK, figure_of
+
+_ON_LIGHT = "#1f2328"  # pages replace INK where they are dark
+_ALARM, _DIFFERS, _ALIKE = "#dc6a1e", "#3366cc", "#8c959f"
+MAX_DRAWN = 40  # sources, the most unlike ones
+HEIGHT = 0.3  # inches for a source
+
+
+def drawn_sources(comparison: Comparison) -> list[int]:
+    """Places of the sources that are drawn, in their order."""
+    order = sorted(range(len(comparison.sources)), key=lambda s: -comparison.sources[s].difference)
+    return sorted(order[:MAX_DRAWN])
+
+
+def draw_differences(comparison: Comparison, axis: Any) -> None:
+    """A bar for each source: how unlike the others it is."""
+    places = drawn_sources(comparison)
+    shown = [comparison.sources[s] for s in places]
+    sizes = [100 * one.difference if one.differs else 0.0 for one in shown]
+    colors = [_ALARM if one.is_alarm else _DIFFERS if one.differs else _ALIKE for one in shown]
+    rows = np.arange(len(shown))
+    axis.barh(rows, sizes, color=colors, height=0.6)
+    for row, (one, size) in enumerate(zip(shown, sizes, strict=True)):
+        if one.is_alarm:
+            told = ", ".join(change.column for change in one.changes)
+            told = f"alarm: {told}"
+        else:
+            told = "" if one.differs else "like the others"
+        axis.text(size + 1, row, _plain(told, 34), va="center", fontsize=8, color=INK)
+    axis.set_yticks(rows, [_plain(one.source, 22) for one in shown])
+    axis.set_xlim(0, max(*sizes, 10.0) * 1.6)
+    axis.invert_yaxis()
+    axis.set_xlabel("unlike the others, % of the features' size")
+
+
+def draw_shares(comparison: Comparison, axis: Any) -> None:
+    """Shares of clusters as shades, a row for each source; a dot where only one has a cluster."""
+    clusters = comparison.clusters
+    if clusters is None:
+        axis.set_axis_off()
+        return
+    places = drawn_sources(comparison)
+    shares = clusters.shares[places]
+    axis.imshow(100 * shares, cmap="Blues", vmin=0, vmax=100, aspect="auto")
+    for row, line in enumerate(shares):
+        for column, share in enumerate(line):
+            if shares.shape[1] <= 12:
+                color = "white" if share > 0.55 else _ON_LIGHT
+                mark = "*" if (column, places[row]) in clusters.alone else ""
+                text = f"{100 * share:.0f}{mark}"
+                axis.text(column, row, text, ha="center", va="center", fontsize=8, color=color)
+    axis.set_yticks(range(len(places)), ["" for _ in places])
+    axis.set_xticks(range(shares.shape[1]), [str(c + 1) for c in range(shares.shape[1])])
+    axis.set_xlabel("share of cluster, % (* only here)")
+
+
+def picture_of(comparison: Comparison) -> Any:
+    """A matplotlib figure of both."""
+    n_rows = len(drawn_sources(comparison))
+    figure, axes = figure_of(8.0, 1.2 + HEIGHT * max(n_rows, 3), 1, 2)
+    first, second = axes[0]
+    draw_differences(comparison, first)
+    draw_shares(comparison, second)
+    return figure
+
+
+def _plain(text: str, longest: int) -> str:
+    """Text that is not too long, and never read as a formula."""
+    short = text if len(text) <= longest else text[: longest - 1] + "…"
+    return short.replace("$", r"\$")

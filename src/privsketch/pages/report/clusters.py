@@ -1,0 +1,303 @@
+"""What a report shows of a model, whichever learner made it.
+
+Clusters and Gaussian components are both centers with shares, shapes and errors, and
+both come from a fitted mixture that predicts the sketch. Plots are inline SVG, drawn with
+matplotlib.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._base.types import Floats
+from privsketch.models.drawing.axes import (
+    GREY,
+    INK,
+    PALETTE,
+    axis_of,
+    cluster_colors,
+    drawn_columns,
+    label,
+    set_axis,
+)
+from privsketch.models.drawing.centers import draw_pair
+from privsketch.models.drawing.moments import draw_moduli
+from privsketch._base.errors import ParameterError
+from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
+from privsketch.models.base import diagonal_matrices
+from privsketch.models.clusters import ClusterModel, CostRatio
+from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.facts.receipt import Receipt
+from privsketch.pages.report.drawing import beside, plot_of
+from privsketch.facts.columns import Column
+from privsketch.facts.schema import Schema
+from privsketch.sketching.sketch import Sketch
+
+MAX_PAIR_COLUMNS = 4  # six pairs: two rows of three pictures; by trial
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Gaussians: shares (p,), means (p, dim), covariances (p, dim, dim)."""
+
+    weights: Floats
+    means: Floats
+    covariances: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A model as reports and plots see it.
+
+    Attributes
+    ----------
+    noun : str
+        What one part is called: cluster or component.
+    centers, weights : (size, dim) and (size,) float64
+    covariances : (size, dim, dim) float64
+        Shape of every part.
+    standard_errors : (size, dim) float64 or None
+    mixture : Mixture
+        The fitted density.
+    misfit : float
+        Residual over its expectation.
+    explained : bool
+        Whether noise and sampling account for the residual.
+    cost_ratio : CostRatio or None
+        Of clusters: what they cost over what k-means on the records would.
+    """
+
+    noun: str
+    centers: Floats
+    weights: Floats
+    covariances: Floats
+    standard_errors: Floats | None
+    mixture: Mixture
+    misfit: float
+    explained: bool
+    n_records: float
+    concerns: tuple[str, ...]
+    receipt: Receipt
+    column_names: list[str]
+    design_fingerprint: str
+    schema: Schema | None = None
+    cost_ratio: CostRatio | None = None
+
+    @property
+    def drawn(self) -> dict[int, Column | None]:
+        """Coordinates that have an axis, and their columns if there is a schema."""
+        if self.schema is None:
+            return dict.fromkeys(range(self.centers.shape[1]))
+        return {**drawn_columns(self.schema)}
+
+    @property
+    def size(self) -> int:
+        """Number of parts."""
+        return len(self.centers)
+
+    @property
+    def axis_widths(self) -> Floats:
+        """(size, dim) standard deviations along the axes."""
+        return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
+
+    def moments(self, sketch: Sketch, multiple: int = 1) -> npt.NDArray[np.complex128]:
+        """What the fitted mixture predicts for `sketch.moments()`, (n_features,).
+
+        At `multiple` times the frequencies, for harmonics.
+        """
+        frequencies = multiple * sketch.design.radians()
+        means = self.mixture.means - sketch.design.domain.center_vector
+        result = np.zeros(len(frequencies), dtype=np.complex128)
+        parts = zip(self.mixture.weights, means, self.mixture.covariances, strict=True)
+        for weight, mean, covariance in parts:
+            damping = np.einsum("md,de,me->m", frequencies, covariance, frequencies) / 2
+            result += weight * self.n_records * np.exp(1j * (frequencies @ mean) - damping)
+        return result
+
+    def expected_variances(self, sketch: Sketch) -> Floats:
+        """Variance of noise and sampling per real component of the moments, (n_features,).
+
+        A sum of n unit phasors of mean phi varies by n (1 - |phi|^2), half of it along
+        each axis. Signs have harmonics, which the dither turns into noise as well: the one
+        of order h has the amplitude 1 / h of the first.
+        """
+        n_records = max(self.n_records, 1.0)
+        modulus = np.minimum(np.abs(self.moments(sketch)) / n_records, 1.0)
+        variances = sketch.noise_variance + n_records * (1 - modulus**2) / 2
+        if sketch.design.mapping.dithered:
+            variances = variances + n_records * SIGN_VARIANCE / 2
+            for order in HARMONICS:
+                variances += np.abs(self.moments(sketch, order) / order) ** 2 / 2
+        return np.asarray(variances)
+
+
+def picture_of(model: ClusterModel | GaussianMixtureModel) -> Picture:
+    """The picture of a model."""
+    density = model.density if isinstance(model, ClusterModel) else None
+    if isinstance(model, ClusterModel) and density is not None:
+        mixture = Mixture(
+            density.mixture_weights,
+            density.mixture_means,
+            diagonal_matrices(density.mixture_widths**2),
+        )
+        noun, centers, covariances = (
+            "cluster",
+            model.centers,
+            diagonal_matrices(density.axis_widths**2),
+        )
+        spread, expected = density.residual_spread, density.expected_residual
+    elif isinstance(model, GaussianMixtureModel) and model.expected_residual is not None:
+        noun, centers, covariances = "component", model.means, model.covariance_matrices()
+        mixture = Mixture(model.weights, centers, covariances)
+        expected = model.expected_residual
+        spread = math.sqrt(2 * expected)  # of chi-square
+    else:
+        raise ParameterError(
+            f"report: expected a model of a sketch, got {type(model).__name__} of none"
+        )
+    residual = model.residual or 0.0
+    return Picture(
+        noun=noun,
+        centers=centers,
+        weights=model.weights,
+        covariances=covariances,
+        standard_errors=model.standard_errors,
+        mixture=mixture,
+        misfit=residual / expected,
+        explained=residual <= expected + 4 * spread,
+        n_records=model.n_records,
+        concerns=model.concerns,
+        receipt=model.receipt,
+        column_names=model.column_names,
+        design_fingerprint=model.design_fingerprint,
+        schema=model.schema,
+        cost_ratio=model.cost_ratio if isinstance(model, ClusterModel) else None,
+    )
+
+
+def pair_plots(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
+    """Centers in every pair of the columns that separate them most, with one-width ellipses."""
+    shown = _most_telling_columns(picture, MAX_PAIR_COLUMNS)
+    low, high = np.asarray(low), np.asarray(high)
+    pairs = [(a, b) for i, a in enumerate(shown) for b in shown[i + 1 :]]
+    return beside([_pair_plot(picture, a, b, low, high) for a, b in pairs])
+
+
+def _pair_plot(
+    picture: Picture, a: int, b: int, low: npt.NDArray[Any], high: npt.NDArray[Any]
+) -> str:
+    figure, axis = axis_of(3.1, 2.9)
+    shapes = picture.covariances[:, [a, b]][:, :, [a, b]]
+    draw_pair(axis, picture.centers[:, [a, b]], picture.weights, shapes)
+    for which, coordinate in (("x", a), ("y", b)):
+        column = picture.drawn[coordinate]
+        if column is not None:
+            set_axis(axis, which, column)
+            continue
+        getattr(axis, f"set_{which}lim")(*_window(picture, coordinate, low, high))
+        getattr(axis, f"set_{which}label")(label(picture.column_names[coordinate]))
+    names = f"{picture.column_names[a]} and {picture.column_names[b]}"
+    return plot_of(figure, f"pair-{a}-{b}", f"Centers in {names}")
+
+
+def _most_telling_columns(picture: Picture, count: int) -> list[int]:
+    """Columns in which the centers differ most, in units of the clusters' width."""
+    mean = picture.weights @ picture.centers
+    spread = np.sqrt(picture.weights @ (picture.centers - mean) ** 2)
+    within = np.sqrt(picture.weights @ picture.axis_widths**2)
+    telling = spread / np.maximum(within, 1e-9 * (1 + np.abs(mean)))
+    return sorted([int(j) for j in np.argsort(-telling) if int(j) in picture.drawn][:count])
+
+
+def _window(
+    picture: Picture, column: int, low: npt.NDArray[Any], high: npt.NDArray[Any]
+) -> tuple[float, float]:
+    """Where the clusters are, with a margin, inside the domain."""
+    edge = 0.04 * (high[column] - low[column])
+    margin = 3 * picture.axis_widths[:, column].max() + edge
+    values = picture.centers[:, column]
+    bottom = max(low[column] - edge, values.min() - margin)
+    return bottom, min(high[column] + edge, values.max() + margin)
+
+
+def line_plot(picture: Picture, low: npt.ArrayLike, high: npt.ArrayLike) -> str:
+    """For records of one column: the fitted density, and the centers on it."""
+    figure, axis = axis_of(7.5, 2.6)
+    low, high = np.asarray(low), np.asarray(high)
+    is_whole = picture.schema is not None  # the public bounds, not the centers, make the axis
+    window = (float(low[0]), float(high[0])) if is_whole else _window(picture, 0, low, high)
+    grid = np.linspace(*window, 600)
+    mixture = picture.mixture
+    widths = np.maximum(np.sqrt(mixture.covariances[:, 0, 0]), (window[1] - window[0]) / 600)
+    bells = np.exp(-(((grid[:, None] - mixture.means[:, 0]) / widths) ** 2) / 2) / widths
+    axis.fill_between(grid, bells @ mixture.weights, color=GREY, alpha=0.35, lw=0)
+    for center, color in zip(picture.centers[:, 0], cluster_colors(picture.size), strict=True):
+        axis.axvline(center, color=color, linewidth=2)
+    axis.set_yticks([])
+    column = picture.drawn[0]
+    if column is None:
+        axis.set_xlabel(label(picture.column_names[0]))
+    else:
+        set_axis(axis, "x", column)
+    return plot_of(figure, "line", "Centers and fitted density")
+
+
+def fit_plots(picture: Picture, sketch: Sketch) -> str:
+    """Released numbers against the model, and what is left against the expected noise."""
+    if sketch.design.cells is not None:
+        figure, axis = axis_of(4.6, 3.1)
+        sketch.plot(axis)
+        return plot_of(figure, "cells", "Released numbers of records in the cells")
+    observed, predicted = sketch.moments(), picture.moments(sketch)
+    rest = (observed - predicted) / np.sqrt(picture.expected_variances(sketch))
+    return beside([_modulus_plot(picture, sketch, observed, predicted), _rest_plot(rest)])
+
+
+def _modulus_plot(
+    picture: Picture,
+    sketch: Sketch,
+    observed: npt.NDArray[np.complex128],
+    predicted: npt.NDArray[np.complex128],
+) -> str:
+    scale = max(picture.n_records, 1.0)
+    norms = np.linalg.norm(sketch.design.radians(), axis=1)
+    figure, axis = axis_of(4.6, 3.1)
+    draw_moduli(axis, norms, np.abs(observed) / scale, encoded=picture.schema is not None)
+    axis.scatter(norms, np.abs(predicted) / scale, s=6, color=PALETTE[0], lw=0, label="model")
+    axis.legend(frameon=False, fontsize=8, labelcolor=INK)
+    return plot_of(figure, "fit", "Released numbers beside those of the model")
+
+
+def _rest_plot(rest: npt.NDArray[np.complex128]) -> str:
+    """What the model leaves over, in standard deviations of what it should."""
+    figure, axis = axis_of(4.6, 3.1)
+    values = np.concatenate([rest.real, rest.imag])
+    edge = max(4.0, float(np.abs(values).max(initial=0.0)) * 1.02)
+    bins = np.linspace(-edge, edge, 41)
+    bars = {"density": True, "color": GREY, "alpha": 0.6}
+    axis.hist(values, bins=bins, label="sketch minus model", **bars)
+    grid = np.linspace(-edge, edge, 400)
+    bell = np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi)
+    axis.plot(grid, bell, color=PALETTE[1], label="noise and sampling, at most")
+    axis.set_xlabel("standard deviations of expected noise and sampling")
+    axis.set_yticks([])
+    axis.legend(frameon=False, fontsize=8, labelcolor=INK)
+    return plot_of(figure, "rest", "What the model leaves over against the expected noise")
+
+
+def all_plots(picture: Picture, sketch: Sketch) -> Sequence[tuple[str, str]]:
+    """Heading and SVG of every plot of centers; those of a schema are of numbers and dates."""
+    domain = sketch.design.domain
+    low = domain.center_vector - domain.half_widths
+    high = domain.center_vector + domain.half_widths
+    if picture.centers.shape[1] == 1 and len(picture.drawn) == 1:
+        return [("Centers and density", line_plot(picture, low, high))]
+    if len(picture.drawn) > 1:
+        return [("Centers in pairs of columns", pair_plots(picture, low, high))]
+    return []

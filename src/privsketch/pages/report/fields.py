@@ -1,0 +1,319 @@
+"""What reports show of clusters, components and means: rows of cells, a row for each field.
+
+With a schema everything is in the units of the table: values with the digits that their errors
+leave, dates as dates, shares of categories. A cell also knows its place between the public bounds
+of its column, by which it is coloured, whatever the centers are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privsketch._base.types import Floats
+from privsketch.facts.domain import Ball, Domain
+from privsketch.models.clusters import ClusterModel
+from privsketch.models.mixture import GaussianMixtureModel
+from privsketch.facts.columns import Column, Cycle, Date, Number
+from privsketch.facts.labels import Category, Flag
+from privsketch.facts.schema import Schema
+from privsketch.facts.units import (
+    as_dates,
+    digits,
+    field_columns,
+    field_errors,
+    field_places,
+    field_values,
+    is_anywhere,
+    span_text,
+)
+
+MAX_COLUMNS = 50  # of a table; beyond, only those in which centers differ most; by trial
+TELLING_COLUMNS = 20  # shown of more columns than that
+MAX_LABELS = 8  # of a category; the others are shown as one; by trial
+_MONTH, _YEAR = 15.0, 180.0  # days of error from which a date is told by its month, its year
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Clusters or components as tables and words see them.
+
+    Attributes
+    ----------
+    noun : str
+        What one is called: cluster or component.
+    centers, weights : (size, dim) and (size,) float64
+    errors, widths : (size, dim) float64 or None
+        Standard errors of the centers, and standard deviations inside, along the coordinates.
+    names : list of str
+        Of the coordinates.
+    domain : Box, Ball or None
+        Where coordinates lie.
+    schema : Schema or None
+    """
+
+    noun: str
+    centers: Floats
+    weights: Floats
+    errors: Floats | None
+    widths: Floats | None
+    names: Sequence[str]
+    domain: Domain | None
+    schema: Schema | None
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return len(self.centers)
+
+    @property
+    def scales(self) -> Floats:
+        """Half of each coordinate's range: by the public bounds, else by the centers."""
+        if self.domain is not None:
+            return self.domain.half_widths
+        spread = np.asarray(np.ptp(self.centers, axis=0)) / 2
+        return np.where(spread > 0, spread, 1.0)
+
+    @property
+    def middles(self) -> Floats:
+        """The middle of each coordinate's range."""
+        if self.domain is not None:
+            return self.domain.center_vector
+        return np.asarray((self.centers.min(axis=0) + self.centers.max(axis=0)) / 2)
+
+
+def parts_of(model: ClusterModel | GaussianMixtureModel, domain: Domain | None) -> Parts:
+    """The parts of a model whose records lie in `domain`."""
+    is_cluster = isinstance(model, ClusterModel)
+    return Parts(
+        noun="cluster" if is_cluster else "component",
+        centers=model.centers if isinstance(model, ClusterModel) else model.means,
+        weights=model.weights,
+        errors=model.standard_errors,
+        widths=model.axis_widths if isinstance(model, ClusterModel) else model.widths,
+        names=model.column_names,
+        domain=domain if model.schema is None else model.schema.box,
+        schema=model.schema,
+    )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value in words, its error, its place between the bounds from 0 to 1, and its spread."""
+
+    text: str
+    error: str = ""
+    place: float | None = None
+    spread: float = 0.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A field: its name, what is public about it, and a cell for every part.
+
+    `of` is the category whose share it is; such rows are drawn as bars.
+    """
+
+    name: str
+    note: str
+    cells: tuple[Cell, ...]
+    of: str = ""
+    is_share: bool = False
+
+
+def center_rows(parts: Parts) -> tuple[list[Row], int]:
+    """A row for each field of the centers, and how many columns are left out."""
+    if parts.schema is None:
+        shown = _telling(np.ptp(parts.centers / parts.scales, axis=0))
+        return [_plain_row(parts, j) for j in shown], len(parts.names) - len(shown)
+    schema = parts.schema
+    differs = [
+        float(np.ptp(parts.centers[:, place], axis=0).max() / column.weight)
+        for column, place in schema.places()
+    ]
+    shown = _telling(np.array(differs))
+    values = field_values(schema, parts.centers)
+    between = field_places(schema, parts.centers)
+    errors = None if parts.errors is None else field_errors(schema, parts.centers, parts.errors)
+    rows: list[Row] = []
+    both = zip(schema.places(), field_columns(schema), strict=True)
+    for number, ((column, place), (_, fields)) in enumerate(both):
+        if number in shown:
+            known = None if errors is None else errors[:, fields]
+            widths = None if parts.widths is None else parts.widths[:, place]
+            rows += _column_rows(
+                column,
+                values[:, fields],
+                known,
+                parts.centers[:, place],
+                widths,
+                between[:, fields],
+            )
+    return rows, len(schema.columns) - len(shown)
+
+
+def _telling(differs: Floats) -> list[int]:
+    """All columns, or those in which centers differ most."""
+    if len(differs) <= MAX_COLUMNS:
+        return list(range(len(differs)))
+    return sorted(int(j) for j in np.argsort(-differs, kind="stable")[:TELLING_COLUMNS])
+
+
+def _plain_row(parts: Parts, j: int) -> Row:
+    """A coordinate without a schema."""
+    low, high = parts.middles[j] - parts.scales[j], parts.middles[j] + parts.scales[j]
+    places = np.clip((parts.centers[:, j] - low) / (high - low), 0.0, 1.0)
+    cells = []
+    for k, value in enumerate(parts.centers[:, j]):
+        error = None if parts.errors is None else float(parts.errors[k, j])
+        spread = 0.0 if parts.widths is None else float(parts.widths[k, j] / (high - low))
+        text, small = _numbers(float(value), error, high - low)
+        place = None if parts.domain is None else float(places[k])
+        cells.append(Cell(text, small, place, spread))
+    note = ""
+    if parts.domain is not None and not isinstance(parts.domain, Ball):
+        note = f"{low:.4g} to {high:.4g}"
+    return Row(parts.names[j], note, tuple(cells))
+
+
+def _numbers(value: float, error: float | None, span: float | None = None) -> tuple[str, str]:
+    """A number and its error, both with the digits that the error leaves.
+
+    Without an error, with three digits of the range it lies in.
+    """
+    if error is None:
+        return digits(value, span if span is None or span < 1e-3 else span / 50), ""
+    if not 1e-6 < error < math.inf:  # of the smallest units all digits count
+        return f"{value:.4g}", f"± {error:.2g}"
+    return digits(value, error), f"± {digits(error, error)}"
+
+
+def _column_rows(
+    column: Column,
+    values: Floats,
+    errors: Floats | None,
+    coordinates: Floats,
+    widths: Floats | None,
+    between: Floats,
+) -> Iterator[Row]:
+    """The rows of one column of a schema."""
+    if isinstance(column, Category | Flag) and values.shape[1] > 1:
+        yield from _label_rows(column, values, errors)
+        return
+    cells = []
+    for k, value in enumerate(values[:, 0]):
+        error = None if errors is None else float(errors[k, 0])
+        text, small = field_text(column, float(value), error)
+        place: float | None = float(between[k, 0])
+        spread = 0.0
+        if isinstance(column, Cycle):
+            place = None
+            if is_anywhere(column, coordinates[k], error):
+                text, small = "all around", ""
+        elif not isinstance(column, Flag) and widths is not None:
+            spread = float(widths[k, 0] / column.weight / 2)
+        cells.append(Cell(text, small, place, spread))
+    yield Row(column.name, bounds_words(column), tuple(cells), is_share=isinstance(column, Flag))
+
+
+def _label_rows(column: Category | Flag, shares: Floats, errors: Floats | None) -> Iterator[Row]:
+    """A row of shares for each label; the rarest of many are one row."""
+    labels = column.labels
+    shown = list(range(len(labels)))
+    if len(labels) > MAX_LABELS + 1:
+        by_share = np.argsort(-shares.max(axis=0), kind="stable")
+        shown = sorted(int(j) for j in by_share[:MAX_LABELS])
+    for j in shown:
+        known = [None if errors is None else float(error) for error in _of(errors, j, len(shares))]
+        yield Row(labels[j], "", _share_cells(shares[:, j], known), column.name, is_share=True)
+    rest = [j for j in range(len(labels)) if j not in shown]
+    if rest:
+        name = f"{len(rest)} further values"
+        total = shares[:, rest].sum(axis=1)
+        yield Row(name, "", _share_cells(total, [None] * len(total)), column.name, is_share=True)
+
+
+def _of(errors: Floats | None, j: int, size: int) -> Sequence[float]:
+    return [0.0] * size if errors is None else errors[:, j].tolist()
+
+
+def _share_cells(shares: Floats, errors: Sequence[float | None]) -> tuple[Cell, ...]:
+    pairs = zip(shares, errors, strict=True)
+    return tuple(Cell(*share_text(float(s), error), place=float(s)) for s, error in pairs)
+
+
+def share_text(share: float, error: float | None = None) -> tuple[str, str]:
+    """A share in percent, and its error."""
+    if error is None:
+        return f"{share:.0%}".replace("%", " %"), ""
+    form = ".0f" if error >= 0.01 else ".1f"
+    return f"{100 * share:{form}} %", f"± {max(100 * error, 0.1):{form}}"
+
+
+def field_text(column: Column, value: float, error: float | None) -> tuple[str, str]:
+    """A field without its unit, and its error, as people write them."""
+    if isinstance(column, Date):
+        return _date_text(value, error)
+    if isinstance(column, Category | Flag):
+        return share_text(value, error)
+    span = None
+    if isinstance(column, Number) and column.scale == "linear":
+        span = column.high - column.low
+    return _numbers(value, error, span)
+
+
+def _date_text(seconds: float, error: float | None) -> tuple[str, str]:
+    """A date as far as its error, in days, lets it be known."""
+    day = str(as_dates(np.array([seconds]))[0])
+    if error is None:
+        return day, ""
+    small = f"± {span_text(error)}"
+    if error < _MONTH:
+        return day, small
+    return (day[:-3] if error < _YEAR else day[:-6]), small
+
+
+def bounds_words(column: Column) -> str:
+    """The public bounds of a column, with its unit."""
+    if isinstance(column, Number):
+        unit = f" {column.unit}" if column.unit else ""
+        log = ", by ratios" if column.scale == "log" else ""
+        return f"{_bound(column.low)} to {_bound(column.high)}{unit}{log}"
+    if isinstance(column, Date):
+        return f"{column.first} to {column.last}"
+    if isinstance(column, Cycle):
+        return f"comes round after {column.period:g}"
+    return "share of yes" if isinstance(column, Flag) else "shares"
+
+
+def _bound(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1e4 and value == round(value) else f"{value:g}"
+
+
+def width_rows(parts: Parts) -> list[Row]:
+    """A row for each number, date and cycle: how far records lie around the center."""
+    if parts.widths is None:
+        return []
+    if parts.schema is None:
+        shown = _telling(np.ptp(parts.centers / parts.scales, axis=0))
+        return [
+            Row(parts.names[j], "", tuple(Cell(f"{width:.3g}") for width in parts.widths[:, j]))
+            for j in shown
+        ]
+    widths = field_errors(parts.schema, parts.centers, parts.widths)
+    rows = []
+    for column, place in field_columns(parts.schema):
+        if isinstance(column, Number | Date | Cycle):
+            says = _width_words(column)
+            cells = tuple(Cell(says(float(width))) for width in widths[:, place.start])
+            rows.append(Row(column.name, getattr(column, "unit", ""), cells))
+    return rows[:MAX_COLUMNS]
+
+
+def _width_words(column: Column) -> Callable[[float], str]:
+    if isinstance(column, Date):
+        return span_text
+    return lambda width: digits(width, width)

@@ -1,0 +1,298 @@
+"""A sketch as one of OpenDP's measurements, to stand beside theirs in odometers and filters.
+
+OpenDP composes measurements that have the same input domain, input metric and output measure.
+
+- The domain is that of all tables that `privsketch.sketch` reads and that can be read again. It
+  does not depend on a design: any number of sketches, and OpenDP's own statistics of a column
+  (`make_column`), stand in one study.
+- The metric counts what the budget protects: rows that are added or removed (`SymmetricDistance`)
+  or replaced (`ChangeOneDistance`), or persons, where a schema names them. OpenDP's statistics do
+  not know our persons, and it refuses to mix the two.
+- The measure is that of the noise: zero-concentrated divergence for Gaussian noise, max divergence
+  for pure noise. Subsampled Gaussian noise is accounted for as a pair of epsilon and delta.
+
+Costs are exact fractions, rounded up to floats; OpenDP adds them up. Noise is drawn by
+`privsketch.sketch`, as always.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privsketch._base.types import Floats
+from privsketch.facts.budget import Neighbours, checked_source, exact
+from privsketch.design.recipe import Design
+from privsketch._base.errors import ParameterError, RecordError, require_count
+from privsketch.sketching.build import sketch
+from privsketch.tables.kinds import kind_of
+from privsketch.tables.reading import checked_missing, chosen_columns, part_blocks
+
+if TYPE_CHECKING:
+    from opendp.mod import Domain, Measure, Measurement, Metric, Transformation
+
+TABLE = "table of privsketch"
+
+
+def table_domain() -> Domain:
+    """OpenDP's domain of the tables that a study may be asked about several times.
+
+    Everything that `privsketch.sketch` reads: arrays, frames, paths, lists of them, but for
+    iterators, which are used up after the first answer.
+    """
+    from opendp.domains import user_domain
+
+    return user_domain(TABLE, _is_table)
+
+
+def make_sketch(
+    design: Design,
+    *,
+    source: str | None = None,
+    missing: str = "error",
+    output_measure: Measure | None = None,
+) -> Measurement:
+    """A sketch as a measurement of OpenDP: it takes a table and releases a `Sketch`.
+
+    OpenDP's features "contrib" and "honest-but-curious" must be enabled: it cannot check the
+    privacy of code that is not its own.
+
+    Charges, when it is invoked: epsilon and delta of the design, once.
+
+    Parameters
+    ----------
+    design : Design
+        Tables are read by its schema, or its columns; files as `privsketch.sketch` reads them if it
+        is told nothing about their format.
+    source : str, optional
+        Name of the set of records, as in `privsketch.sketch`.
+    missing : {"error", "center"}
+        What to do with missing values of a design without a schema.
+    output_measure : Measure, optional
+        How OpenDP counts the cost. If left out, `zero_concentrated_divergence()` for Gaussian
+        noise, `max_divergence()` for pure noise, `approximate(max_divergence())` for Gaussian noise
+        with masks of records or Poisson masks of features. OpenDP's own casts give
+        `approximate(max_divergence())`, at the delta of the design, for all of them, and
+        `zero_concentrated_divergence()` for pure noise.
+
+    Notes
+    -----
+    For d records more or less (or replaced, under "replace"), a design that spends rho or epsilon
+    on one costs d^2 rho or d epsilon. Where a schema names persons, d is a number of persons. Where
+    a person is taken to have at most c rows on trust, d counts rows, and c of them cost what the
+    design says. Pairs of epsilon and delta are for d = 1 only; other distances are refused.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp, privsketch as ps
+    >>> from privsketch.sketching.opendp import make_sketch
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=0.5), random_state=0)
+    >>> measurement = make_sketch(design)
+    >>> measurement.map(1), measurement.map(2)
+    (0.5, 1.0)
+    >>> measurement([[0.1, 0.2], [-0.3, 0.4]]).receipt.epsilon
+    0.5
+    """
+    from opendp.measurements import make_user_measurement
+
+    _require_design(design)
+    if source is not None:
+        checked_source(source)
+    checked_missing(missing, design.schema)
+
+    def release(data: Any) -> Any:
+        return sketch(_checked_table(data), design, source=source, missing=missing)
+
+    measure, privacy_map = _cost(design)
+    measurement = make_user_measurement(
+        table_domain(), _metric(design), measure, release, privacy_map
+    )
+    if output_measure is None or output_measure == measure:
+        return measurement
+    return _cast(measurement, output_measure, design)
+
+
+def make_column(
+    design: Design, column: str | int, *, n_records: int | None = None
+) -> Transformation:
+    """One column of a table as OpenDP's vector of floats, for its own statistics of that column.
+
+    The vector has a number for every row of the table, NaN where it is missing, also for rows
+    that a schema leaves out of a sketch: one row is one number, so distances stay what they are.
+
+    Parameters
+    ----------
+    design : Design
+        What it protects is what distances count: records. Persons are refused, because how
+        many numbers a person has is not bounded.
+    column : str or int
+        Name or number of a column of numbers; it need not be one of the design's.
+    n_records : int, optional
+        The public number of rows, under "replace": tables of another size are refused.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp, privsketch as ps
+    >>> from privsketch.sketching.opendp import make_column
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=0.5), random_state=0)
+    >>> count = make_column(design, 0) >> dp.t.then_count() >> dp.m.then_laplace(scale=10.0)
+    >>> count.map(1)
+    0.1
+    """
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.transformations import make_user_transformation
+
+    _require_design(design)
+    if design.budget.unit.person is not None:
+        raise ParameterError(
+            "design: it protects persons, and how many rows one of them has in a column is not "
+            "bounded; use a design that protects records for OpenDP's statistics"
+        )
+    if (n_records is not None) != (design.budget.neighbours == "replace"):
+        raise ParameterError(
+            "n_records",
+            n_records,
+            "the number of records is public under `neighbours='replace'`, and must be given "
+            "there; under 'add-remove' it is private, and must not be",
+        )
+    if n_records is not None:
+        n_records = require_count("n_records", n_records)
+    chosen = chosen_columns(1, [column], None, neighbours=design.budget.neighbours)
+    metric = _metric(design)
+
+    def values(data: Any) -> Floats:
+        blocks = part_blocks(_checked_table(data), chosen)
+        parts = [np.asarray(block, dtype=np.float64).ravel() for block in blocks]
+        found = np.concatenate([np.empty(0), *parts])
+        if n_records is not None and len(found) != n_records:
+            raise RecordError(f"the table has not the public number of records, {n_records}")
+        return found
+
+    vectors = vector_domain(atom_domain(T="f64", nan=True), size=n_records)
+    return make_user_transformation(
+        table_domain(), metric, vectors, metric, values, lambda distance: distance
+    )
+
+
+# ---------------------------------------------------------------- tables
+
+
+def _is_table(data: Any) -> bool:
+    """Whether a table can be read, and read again."""
+    if isinstance(data, Iterator) or kind_of(data) == "other":  # streams of pyarrow among them
+        return False
+    if kind_of(data) == "parts" and isinstance(data, list | tuple):
+        return all(map(_is_table, data))
+    return True
+
+
+def _checked_table(data: Any) -> Any:
+    """The table; OpenDP does not ask whether it is in the domain."""
+    if not _is_table(data):
+        raise RecordError(
+            f"cannot ask a {type(data).__name__} several times: a study needs a table that can be "
+            "read again; give an array, a frame, a path, or a list of them"
+        )
+    return data
+
+
+def _require_design(design: object) -> None:
+    if not isinstance(design, Design):
+        raise ParameterError(f"design: expected a Design, got {type(design).__name__}")
+
+
+# ---------------------------------------------------------------- distances
+
+
+def _metric(design: Design) -> Metric:
+    """How OpenDP measures the distance of two tables: in records, or in persons of a schema."""
+    from opendp.metrics import change_one_distance, symmetric_distance, user_distance
+
+    neighbours, person = design.budget.neighbours, design.budget.unit.person
+    if person is not None:
+        return user_distance(f"{_CHANGES[neighbours]} of privsketch, by column {person!r}")
+    return symmetric_distance() if neighbours == "add-remove" else change_one_distance()
+
+
+_CHANGES: dict[Neighbours, str] = {
+    "add-remove": "persons added or removed",
+    "replace": "persons replaced",
+}
+
+
+# ---------------------------------------------------------------- costs
+
+
+def _cost(design: Design) -> tuple[Measure, Callable[[Any], Any]]:
+    """The measure of a design's noise, and the cost of a distance in it."""
+    from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
+
+    noise, unit = design.sum_noise, design.budget.unit
+    laws = [law for law in (noise.sums_law, noise.count_law) if law is not None]
+    # Persons of a schema are counted themselves. Without one, rows are, and every norm is that
+    # of max_records equal rows: one of them is that part of it.
+    per_step = 1 if unit.person is not None else unit.max_records
+    if design.noise != "gaussian":
+        epsilon = sum((exact(law.epsilon) for law in laws), Fraction(0)) / per_step
+        return max_divergence(), lambda distance: _round_up(_steps(distance) * epsilon)
+    known = [law.zcdp for law in laws if law.zcdp is not None]
+    if len(known) == len(laws):
+        rho = sum((Fraction(part) for part in known), Fraction(0)) / per_step**2
+        return zero_concentrated_divergence(), lambda d: _round_up(_steps(d) ** 2 * rho)
+    # Records or features are left out at random: only epsilon and delta are known.
+    pair = (_round_up(exact(design.budget.epsilon)), _round_up(exact(design.budget.delta)))
+
+    def for_one(distance: Any) -> tuple[float, float]:
+        if _steps(distance) > 1:
+            raise ParameterError(
+                f"distance of {distance}: masks are accounted for as epsilon and delta of one "
+                "record; only 0 and 1 are known"
+            )
+        return pair if distance else (0.0, 0.0)
+
+    return approximate(max_divergence()), for_one
+
+
+def _steps(distance: Any) -> int:
+    """A distance as a number of records or persons; metrics of our own take any object."""
+    if isinstance(distance, bool) or not isinstance(distance, int) or distance < 0:
+        raise ParameterError("distance: expected a number of records or persons, 0 or more")
+    return distance
+
+
+def _round_up(value: Fraction) -> float:
+    """The least float that is not below `value`."""
+    number = float(value)
+    return number if Fraction(number) >= value else math.nextafter(number, math.inf)
+
+
+def _cast(measurement: Measurement, wanted: Measure, design: Design) -> Measurement:
+    """The same release under another measure, by OpenDP's own arguments."""
+    from opendp.combinators import (
+        make_approximate,
+        make_fix_delta,
+        make_pureDP_to_zCDP,
+        make_zCDP_to_approxDP,
+    )
+    from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
+
+    is_pure = measurement.output_measure == max_divergence()
+    if is_pure and wanted == zero_concentrated_divergence():
+        return make_pureDP_to_zCDP(measurement)
+    if is_pure and wanted == approximate(max_divergence()):
+        return make_approximate(measurement)
+    is_concentrated = measurement.output_measure == zero_concentrated_divergence()
+    if is_concentrated and wanted == approximate(max_divergence()):
+        return make_fix_delta(make_zCDP_to_approxDP(measurement), design.budget.delta)
+    raise ParameterError(
+        f"output_measure: {wanted} is not known for this noise, which is measured in "
+        f"{measurement.output_measure}; leave it out, and use OpenDP's own casts"
+    )

@@ -1,0 +1,133 @@
+"""Values in another unit than the bounds: what their bulk would fit better.
+
+A rule for all columns: many values lie outside of the bounds, or all of them in a small part of
+them, and after a known conversion nearly all would lie inside, and spread. Where values of both
+units fit the bounds, as pounds do in bounds of 30 to 250 kg, nothing can be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from privsketch._base.types import Floats, Integers
+
+MANY_OUTSIDE = 0.25  # of the values, from which on another unit is looked for
+NARROW = 0.02  # part of the range that nearly all values lie in, below which one is
+NEARLY_ALL = 0.95  # of the values, that fit after a conversion
+_WIDER = 5.0  # times as wide as before, if they fitted before
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """`wanted = factor * value + offset`; `hints` are units and parts of names it belongs to."""
+
+    found: str
+    wanted: str
+    factor: float
+    offset: float = 0.0
+    hints: tuple[str, ...] = ()
+
+    def __call__(self, values: Floats) -> Floats:
+        """Values in the unit that is wanted."""
+        return self.factor * values + self.offset
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return f"{self.found} instead of {self.wanted}"
+
+
+_LENGTHS = ("height", "length", "size", "cm", "mm", "width", "m")
+_WEIGHTS = ("weight", "mass", "kg", "g", "lb")
+_HEAT = ("temp", "temperature", "celsius", "°c", "c", "fever")
+_MONEY = ("income", "price", "cost", "salary", "amount", "revenue", "pay", "eur", "usd", "$", "€")
+_SHARES = ("share", "rate", "ratio", "percent", "fraction", "probability", "%")
+_TIMES = ("age", "years", "duration", "stay", "months", "days", "time", "hours", "minutes")
+_SUGAR = ("glucose", "sugar", "mmol/l", "mg/dl")
+_FAT = ("cholesterol", "ldl", "hdl", "mmol/l", "mg/dl")
+
+
+def _both(
+    found: str, wanted: str, factor: float, offset: float = 0.0, hints: tuple[str, ...] = ()
+) -> tuple[Conversion, Conversion]:
+    return (
+        Conversion(found, wanted, factor, offset, hints),
+        Conversion(wanted, found, 1 / factor, -offset / factor, hints),
+    )
+
+
+CONVERSIONS: tuple[Conversion, ...] = (
+    *_both("pounds", "kilograms", 0.45359237, hints=_WEIGHTS),
+    *_both("grams", "kilograms", 0.001, hints=_WEIGHTS),
+    *_both("inches", "centimetres", 2.54, hints=_LENGTHS),
+    *_both("centimetres", "metres", 0.01, hints=_LENGTHS),
+    *_both("millimetres", "centimetres", 0.1, hints=_LENGTHS),
+    *_both("feet", "metres", 0.3048, hints=_LENGTHS),
+    *_both("miles", "kilometres", 1.609344, hints=("distance", "km", "speed")),
+    *_both("degrees Fahrenheit", "degrees Celsius", 5 / 9, -160 / 9, _HEAT),
+    *_both("kelvins", "degrees Celsius", 1.0, -273.15, _HEAT),
+    *_both("cents", "whole units", 0.01, hints=_MONEY),
+    *_both("whole units", "thousands", 0.001, hints=_MONEY),
+    *_both("percent", "shares", 0.01, hints=_SHARES),
+    *_both("months", "years", 1 / 12, hints=_TIMES),
+    *_both("days", "years", 1 / 365.25, hints=_TIMES),
+    *_both("minutes", "hours", 1 / 60, hints=_TIMES),
+    *_both("hours", "days", 1 / 24, hints=_TIMES),
+    *_both("glucose in mg/dl", "mmol/l", 1 / 18.016, hints=_SUGAR),
+    *_both("cholesterol in mg/dl", "mmol/l", 1 / 38.67, hints=_FAT),
+    *_both("creatinine in mg/dl", "µmol/l", 88.42, hints=("creatinine", "µmol/l", "umol/l")),
+)
+
+
+def _known(this_year: int) -> tuple[Conversion, ...]:
+    births = Conversion("years of birth", "ages", -1.0, float(this_year), ("age", "years"))
+    return (*CONVERSIONS, births)
+
+
+def looks_like(
+    values: Floats,
+    counts: Integers,
+    low: float,
+    high: float,
+    place: Callable[[Floats], Floats],
+    hints: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    """What values (n,), each `counts` times, look like in place of the unit of their bounds.
+
+    `place` says where in the bounds a value lies, 0 to 1, as the column is scaled; `hints` are the
+    unit of the column and the words of its name. Best first, at most three.
+    """
+    total = int(counts.sum())
+    if total == 0:
+        return ()
+    inside, width = _fit(values, counts, low, high, place)
+    is_outside, is_narrow = inside < 1 - MANY_OUTSIDE, inside > 0.99 and width < NARROW
+    if not (is_outside or is_narrow):
+        return ()
+    found = []
+    for conversion in _known(datetime.now(UTC).year):
+        fits, spread = _fit(conversion(values), counts, low, high, place)
+        if fits >= NEARLY_ALL and spread > (_WIDER * width if is_narrow else NARROW):
+            is_hinted = bool(set(conversion.hints) & set(hints))
+            found.append((not is_hinted, -round(fits, 2), -spread, conversion.text))
+    best = sorted(found)
+    if best and not best[0][0]:  # where the name tells what it is, others are not told
+        best = [one for one in best if not one[0]]
+    return tuple(text for *_, text in best[:3])
+
+
+def _fit(
+    values: Floats, counts: Integers, low: float, high: float, place: Callable[[Floats], Floats]
+) -> tuple[float, float]:
+    """The share of values inside the bounds, and the part of these that all but 2 % lie in."""
+    inside = (values >= low) & (values <= high)
+    share = float(counts[inside].sum() / counts.sum())
+    order = np.argsort(values)
+    so_far = np.cumsum(counts[order]) / counts.sum()
+    ends = [min(int(np.searchsorted(so_far, part)), len(values) - 1) for part in (0.01, 0.99)]
+    first, last = place(np.clip(values[order[ends]], low, high))
+    return share, abs(float(last - first))

@@ -1,0 +1,204 @@
+"""The beginning of a schema from what a file says of its columns, and what is still open in one.
+
+Names and types alone: no record is read, and neither is what a file notes about its values, such as
+the smallest and largest ones of a Parquet file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from privsketch.facts.budget import NEIGHBOURS, Neighbours
+from privsketch._base.errors import PrivsketchError, RecordError, require_one_of
+from privsketch.facts.schema import KINDS, Schema, column_from_json
+from privsketch.tables.cells import require_kind
+from privsketch.tables.encoding import require_person_kind
+from privsketch.tables.files import UNTYPED, expanded, file_kind, file_schema
+from privsketch.tables.memory import plain_kind
+from privsketch.tables.untyped.format import PLAIN, FileFormat
+from privsketch.tables.untyped.lines import TextFile
+
+_PERSONS = r"(^|[^A-Za-z])(?i:id|uid|uuid|guid|ssn|mrn)$|[a-z]I[dD]$"
+_PERSON_WORDS = (
+    *("patient", "person", "customer", "client", "user", "member", "subject", "participant"),
+    *("respondent", "employee", "student", "account", "household", "device"),
+)
+_NOTES = {
+    "number": "low and high are bounds that people know without looking at records: what is "
+    'outside is moved to them. "scale": "log" for sums of money and concentrations',
+    "category": "values is the list of what it may say; all others are taken together",
+    "flag": 'yes or no; other words for them are "true" and "false"',
+    "date": 'first and last, like "2020-01-31"; dates outside are moved to them',
+}
+_OPEN = (
+    "say what it is: number (low, high), category (values), flag, date (first, last) or cycle "
+    "(period); or delete it, and it is not read"
+)
+_ABOUT = (
+    "Public facts about a table, written by people. Fill in what is null, delete columns that "
+    'should not count, and ask `privsketch schema check`. "missing" says what becomes of missing '
+    'values: "drop" (leave such records out), "center" or "error". "unreadable": "missing" takes '
+    "cells that cannot be read for missing values, so that no record can stop a release. "
+    '"person" is the column that names persons, if a person may have several rows. Notes are for '
+    "you; they may stay."
+)
+# Rules by which nothing that one record says stops a release. Under "replace" none may be left out.
+_RULES: dict[str, dict[str, str]] = {
+    "add-remove": {"missing": "drop", "missing_person": "drop"},
+    "replace": {"missing": "center", "missing_person": "together"},
+}
+_NO_MIDDLE = (
+    '; a category or a flag needs "missing": "category", or "fill", and a cycle "fill": it has no '
+    "middle that a missing value could be put in"
+)
+_FIELDS = {
+    "number": ("low", "high"),
+    "category": ("values",),
+    "flag": (),
+    "date": ("first", "last"),
+}
+
+
+def drafted(
+    path: Path, format: FileFormat = PLAIN, neighbours: Neighbours = "add-remove"
+) -> dict[str, Any]:
+    """A schema with open places, as JSON values, from names and types of a file.
+
+    Of a folder, or of what a pattern matches, from the first one. Its rules are such that nothing
+    that one record says can stop a release under these `neighbours`.
+    """
+    rules = _RULES[require_one_of("neighbours", neighbours, NEIGHBOURS)]
+    path = expanded(path)[0]
+    fields = file_schema(path, format)
+    if isinstance(fields, int):
+        columns = [_column(str(place), "number") for place in range(fields)]
+    elif file_kind(path) in UNTYPED:
+        columns = [_column(name, None) for name in fields.names]
+    else:
+        columns = [_column(field.name, _kind(field.type)) for field in fields]
+    if rules["missing"] == "center":
+        for column in columns:
+            if column["kind"] in ("category", "flag"):
+                column["missing"] = "category"
+            elif column["kind"] is None:
+                column["note"] += _NO_MIDDLE
+    return {
+        "note": _ABOUT,
+        "columns": columns,
+        "missing": rules["missing"],
+        "unreadable": "missing",
+        "person": None,
+        "missing_person": rules["missing_person"],
+    }
+
+
+def _column(name: str, kind: str | None) -> dict[str, Any]:
+    note = _OPEN if kind is None else _NOTES[kind]
+    if names_a_person(name):
+        note = 'if it names persons, write its name at "person" and delete it here; else ' + note
+    fields = dict.fromkeys(_FIELDS.get(kind or "", ()))
+    return {"name": name, "kind": kind, **fields, "note": note}
+
+
+def names_a_person(name: str) -> bool:
+    """Whether a column looks like an identifier, by its name."""
+    words = re.findall(r"[a-z]+", name.lower())
+    return bool(re.search(_PERSONS, name)) or any(
+        word.removesuffix("s") in _PERSON_WORDS for word in words
+    )
+
+
+def _kind(kind: Any) -> str | None:
+    """The kind of a column by its Arrow type; None if it may be several."""
+    import pyarrow.types as types
+
+    if types.is_dictionary(kind):
+        return "category"
+    kind = plain_kind(kind)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "number"
+    if types.is_boolean(kind):
+        return "flag"
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return "date"
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    return "category" if is_text else None
+
+
+def open_places(value: Any) -> list[str]:
+    """All that is open or wrong in a schema, as JSON values; nothing if it can be used."""
+    if not isinstance(value, dict) or not isinstance(value.get("columns"), list):
+        return ['a schema is an object with "columns", a list']
+    found = []
+    for place, column in enumerate(value["columns"]):
+        found += _open_fields(column, place)
+    if found:
+        return found
+    try:
+        Schema.from_json(value)
+    except PrivsketchError as error:
+        return [str(error)]
+    return []
+
+
+def _open_fields(column: Any, place: int) -> list[str]:
+    if not isinstance(column, dict):
+        return [f"column number {place} (from 0): expected an object"]
+    name = column.get("name")
+    where = f"column {name!r}" if isinstance(name, str) else f"column number {place} (from 0)"
+    if column.get("kind") is None:
+        return [f"{where}: its kind is open; write one of {', '.join(KINDS)}"]
+    nulls = [key for key, item in column.items() if item is None and key != "note"]
+    if nulls:
+        return [f"{where}: {key} is open" for key in nulls]
+    try:
+        column_from_json(column)
+    except PrivsketchError as error:
+        text = str(error)
+        return [text if where in text else f"{where}: {text}"]
+    return []
+
+
+def misfits(schema: Schema, path: Path, format: FileFormat = PLAIN) -> list[str]:
+    """What of a schema files do not have, by their names and types alone; parameters are marked."""
+    return [text for file in expanded(path) for text in _misfits(schema, file, format)]
+
+
+def _misfits(schema: Schema, path: Path, format: FileFormat) -> list[str]:
+    fields = file_schema(path, format)
+    if isinstance(fields, int):
+        if schema.person is not None:
+            return [f"{path}: an array has no column names, and {schema.person!r} names persons"]
+        n_columns = len(schema.columns)
+        return [] if fields == n_columns else [f"{path}: {fields} columns, the schema {n_columns}"]
+    found = []
+    names = list(fields.names)
+    for name in schema.all_names:
+        if names.count(name) != 1:
+            state = "is there more than once" if name in names else "is not there"
+            found.append(f"{path}: column {name!r} {state}")
+    is_total = schema.unreadable == "missing"
+    if file_kind(path) in UNTYPED:
+        if is_total and file_kind(path) == "csv":
+            found += _refusal(TextFile.of(path, format).require_mendable)
+        return found
+    for column in schema.columns:
+        if names.count(column.name) == 1:
+            require = partial(require_kind, may_be_text=is_total)
+            found += _refusal(require, column, fields.field(column.name).type, str(path))
+    person = schema.person
+    if person is not None and names.count(person) == 1:
+        found += _refusal(require_person_kind, fields.field(person).type, person, str(path))
+    return found
+
+
+def _refusal(require: Callable[..., None], *facts: Any) -> list[str]:
+    try:
+        require(*facts)
+    except RecordError as error:
+        return [error.text]
+    return []

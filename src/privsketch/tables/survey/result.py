@@ -1,0 +1,208 @@
+"""What a look at a table found: exact numbers, for the eyes of its holder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from privsketch.facts.units import as_dates, digits, frame
+
+MARK = "private: "
+_FEW = 0.0005  # a share that would be shown as nothing
+
+
+@dataclass(frozen=True, repr=False)
+class ColumnCheck:
+    """What was found in one column: numbers of cells, exact and private.
+
+    `faults` are cells that a release would refuse, by what they are. `n_below` and `n_above` lie
+    outside of the bounds, and would be moved to them; `n_other` are labels that are not listed.
+    `remarks` are in words.
+    """
+
+    name: str
+    kind: str
+    n_missing: int
+    n_infinite: int
+    n_below: int
+    n_above: int
+    n_other: int
+    quartiles: tuple[float, float, float] | None
+    faults: Mapping[str, int] = field(default_factory=dict)
+    looks_like: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    is_found: bool = True
+
+    @property
+    def n_wrong(self) -> int:
+        """Cells that cannot be read."""
+        return sum(self.faults.values())
+
+    def __repr__(self) -> str:
+        return f"<{MARK}column {self.name!r}>"
+
+
+@dataclass(frozen=True, repr=False)
+class Check:
+    """What was found in a table, for its holder alone: exact numbers, and private.
+
+    Nothing here has passed through noise. Print it with `describe`, whose lines are all marked; do
+    not publish it, and do not keep it longer than it is needed.
+
+    Parameters
+    ----------
+    n_rows : int
+        Of the table.
+    n_kept : int
+        Rows that would not be left out, and that no cell spoils.
+    n_records : int
+        Records that would count: rows, or of each person no more than `max_records`.
+    n_outside : int
+        Rows that would be moved: with a value beyond its bounds, or outside of the ball.
+    n_persons, n_kept_persons : int or None
+        Persons, and those of whom a row would be kept.
+    median_rows, max_rows : int or None
+        Rows of a person.
+    n_beyond : int or None
+        Persons with more rows than would count.
+    n_without_person : int or None
+        Rows that name nobody.
+    columns : tuple
+        What was found in each of them.
+    refusals : tuple of str
+        Why a release of this table would be refused, if it would.
+    """
+
+    n_rows: int
+    n_kept: int
+    n_records: int
+    n_outside: int
+    n_persons: int | None
+    n_kept_persons: int | None
+    median_rows: int | None
+    max_rows: int | None
+    n_beyond: int | None
+    n_without_person: int | None
+    columns: tuple[ColumnCheck, ...]
+    refusals: tuple[str, ...]
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether a release would read this table."""
+        return not self.refusals
+
+    def __repr__(self) -> str:
+        return f"<{MARK}a check of {len(self.columns)} columns; describe() tells it>"
+
+    def describe(self) -> str:
+        """All that was found, several lines, each of them marked as private."""
+        lines = [
+            "for the holder of these records alone: exact numbers, not to be published or kept",
+            *self._row_lines(),
+            *self._column_lines(),
+        ]
+        if self.refusals:
+            lines += [f"refused      {text}" for text in self.refusals]
+        else:
+            lines.append("readable     a release would read this table")
+        return "\n".join((MARK + line).rstrip() for line in lines)
+
+    def _row_lines(self) -> list[str]:
+        rows = self.n_rows
+        left_out = rows - self.n_kept
+        lines = [
+            f"rows         {rows:,}; {self.n_kept:,} would be kept, {left_out:,} "
+            f"({_percent(left_out, rows)}) not",
+            f"outside      {self.n_outside:,} rows ({_percent(self.n_outside, rows)}) would be "
+            "moved into their bounds",
+        ]
+        if self.n_persons is not None:
+            lines += [
+                f"persons      {self.n_persons:,}; {self.n_kept_persons:,} with a row that is kept",
+                f"rows each    median {self.median_rows}, largest {self.max_rows}; "
+                f"{self.n_beyond:,} persons have more rows than would count",
+            ]
+        if self.n_without_person:
+            lines.append(f"nobody       {self.n_without_person:,} rows name no person")
+        lines.append(f"records      {self.n_records:,} would count")
+        return lines
+
+    def _column_lines(self) -> list[str]:
+        rows = [_HEADINGS, *(_column_row(one, self.n_rows) for one in self.columns)]
+        widths = [max(12, *(len(row[0]) for row in rows))]
+        widths += [max(len(row[place]) for row in rows) for place in range(1, len(_HEADINGS))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if place < 2 else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        ]
+        for one in self.columns:
+            lines += [f"{one.name:<{widths[0]}} {text}" for text in _column_words(one, self.n_rows)]
+        return lines
+
+    def table(self) -> Any:
+        """Numbers of cells by column, as a pandas frame whose index is marked as private."""
+        found = frame(
+            {
+                name: [getattr(one, name) for one in self.columns]
+                for name in (
+                    *("kind", "n_missing", "n_infinite", "n_wrong", "n_below", "n_above"),
+                    "n_other",
+                )
+            }
+        )
+        found.index = [one.name for one in self.columns]
+        found.index.name = MARK.strip(": ")
+        found.attrs["private"] = "for the holder of these records alone"
+        return found
+
+
+_HEADINGS = ("column", "kind", "missing", "unreadable", "below", "above", "other", "quartiles")
+
+
+def _column_row(one: ColumnCheck, n_rows: int) -> tuple[str, ...]:
+    if not one.is_found:
+        return (one.name, one.kind, *["-"] * (len(_HEADINGS) - 2))
+    has_bounds, has_labels = one.kind not in ("category", "flag"), one.kind == "category"
+    return (
+        one.name,
+        one.kind,
+        _percent(one.n_missing, n_rows),
+        _percent(one.n_wrong, n_rows),
+        _percent(one.n_below, n_rows) if has_bounds else "",
+        _percent(one.n_above, n_rows) if has_bounds else "",
+        _percent(one.n_other, n_rows) if has_labels else "",
+        _quartile_words(one),
+    )
+
+
+def _quartile_words(one: ColumnCheck) -> str:
+    if one.quartiles is None or one.kind in ("category", "flag"):
+        return ""
+    if one.kind == "date":
+        return " ".join(str(day) for day in as_dates(np.array(one.quartiles)))
+    return " ".join(
+        f"{value:,.0f}" if abs(value) >= 1000 else digits(value) for value in one.quartiles
+    )
+
+
+def _column_words(one: ColumnCheck, n_rows: int) -> list[str]:
+    """What a column's numbers do not say by themselves."""
+    lines = [
+        f"{count:,} cells ({_percent(count, n_rows)}): {what}" for what, count in one.faults.items()
+    ]
+    if one.n_infinite:
+        lines.append(f"{one.n_infinite:,} infinite values, which count as missing")
+    if one.looks_like:
+        lines.append(f"looks like {', or '.join(one.looks_like)}")
+    return [*lines, *one.remarks]
+
+
+def _percent(count: int, total: int) -> str:
+    share = count / total if total else 0.0
+    return f"<{_FEW:.1%}" if 0 < share < _FEW else f"{share:.1%}"

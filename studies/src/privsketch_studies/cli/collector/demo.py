@@ -1,0 +1,381 @@
+"""The demo of a collector: five hospitals push to a service, whose pages show the model.
+
+First an open study, then a sealed one with two tellers. The service, every hospital and every
+teller are processes of their own, with folders of their own; only the collector is between them.
+Pages are saved as a browser would show them, and pictures of them where Chromium is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.cookiejar import CookieJar
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
+
+import numpy as np
+
+import privsketch as ps
+from privsketch.cli.demo import (
+    DELTA,
+    EPSILON,
+    N_CLUSTERS,
+    N_SITES,
+    SCHEMA,
+    error_ratio,
+    indent,
+    kept_records,
+    step,
+    write_tables,
+)
+from privsketch.cli.output import require_empty
+from privsketch.cli.progress import spinner
+from privsketch_studies.cli.study.demo import ALONE, TELLERS, Person
+from privsketch_studies.cli.study.demo import EPSILON as SEALED_EPSILON
+from privsketch.cli.shell.answer import answer, say, wants_json
+from privsketch.cli.shell.facts import model_facts
+from privsketch._base.errors import PrivsketchError
+from privsketch._base.formats import write_file
+
+OWNER = "olga"
+_SECONDS = 300  # for a model
+_TITLES = {"groups": "Groups of patients in five hospitals", "sealed": "The same groups, sealed"}
+_FORM = re.compile(r'name="form" value="([0-9a-f]{64})"')
+_STYLE = re.compile(r'href="/style\.css[^"]*"')
+_DESIGN = f"privsketch design -k {N_CLUSTERS} --schema schema.json --delta {DELTA} --seed 7"
+
+
+def run_collector_demo(folder: Path, n_records: int) -> None:
+    """The whole story, of `n_records` patients a site; files stay in `folder`."""
+    from privsketch_studies.collector.store.engine import Store  # says which packages are missing
+
+    require_empty(folder, "ballots are cast once")
+    started = time.perf_counter()
+    say("Five hospitals report to a collector. It never sees a record, and it has pages.")
+    machine = Person(folder / "collector")
+    Store(str(machine.folder / "collector.db")).close()
+    sites = [Person(folder / f"site-{n + 1}") for n in range(N_SITES)]
+    tellers = [Person(folder / name) for name in TELLERS]
+    owner, pages = Person(folder / OWNER), folder / "pages"
+    pages.mkdir()
+    for path, site in zip(write_tables(folder, n_records), sites, strict=True):
+        shutil.move(path, site.folder / f"visits{path.suffix}")
+    SCHEMA.save(owner.folder / "schema.json")
+    with _serving(machine) as address:
+        say(f"    serving at {address}")
+        _open_study(address, machine, owner, sites, n_records)
+        visitor = Visitor(address, (owner.folder / f"{OWNER}.token").read_text().strip())
+        model = visitor.learned("groups", owner.folder / "model.json")
+        for name in ("", "/models", f"/models/kmeans/{N_CLUSTERS}", "/history"):
+            visitor.save(f"/studies/groups{name}", pages)
+        say(f"    the page of the model is {pages / 'groups-model.html'}")
+        _sealed_study(address, machine, owner, sites, tellers, n_records)
+        visitor.learned("sealed", owner.folder / "sealed-model.json")
+        for name in ("", f"/models/kmeans/{N_CLUSTERS}"):
+            visitor.save(f"/studies/sealed{name}", pages)
+        visitor.save("/", pages)
+    if _photographed(pages):
+        say(f"    pictures of the pages are in {pages}")
+    tables = [next(site.folder.glob("visits.*")) for site in sites]
+    records = np.concatenate([kept_records(path) for path in tables])
+    ratio = error_ratio(records, model)
+    say(f"    squared error {ratio:.3f} times that of k-means on the {len(records):,} records")
+    seconds = time.perf_counter() - started
+    say(f"\nDone in {seconds:.0f} s. Open {pages / 'groups-model.html'}, or look around:")
+    say(f"  $ privsketch serve --store {machine.folder / 'collector.db'}", fg="cyan")
+    say(f"    and sign in with the token in {owner.folder / f'{OWNER}.token'}")
+    if wants_json():
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        answer(
+            written=[path for path in files if "state" not in path.parts],
+            fingerprint=ps.Design.load(owner.folder / "groups.json").fingerprint,
+            n_clusters_found=None,
+            error_ratio=ratio,
+            error_ratio_apart=None,
+            seconds=seconds,
+            **model_facts(model),
+        )
+
+
+@contextmanager
+def _serving(machine: Person) -> Iterator[str]:
+    """The address of a service in a process of its own, which ends afterwards."""
+    step(
+        "Somebody runs a collector, and makes its first member",
+        f"privsketch collector add-member {OWNER} --makes-studies --token-file {OWNER}.token; "
+        "privsketch serve",
+    )
+    command = [sys.executable, "-m", "privsketch", "serve", "--port", "0"]
+    with (machine.folder / "log").open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603 (this program, with arguments of its own)
+            command,
+            cwd=machine.folder,
+            env=machine.environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    try:
+        line = "" if process.stdout is None else process.stdout.readline()
+        found = re.search(r"http://[0-9.]+:[0-9]+", line)
+        if found is None:
+            raise PrivsketchError("the service did not start")
+        yield found.group()
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def _add(machine: Person, person: Person, study: str, role: str, *, known: bool = False) -> None:
+    """Make somebody a member of a study; their token is handed to them."""
+    command = ["collector", "add-member", person.name, "--study", study, "--role", role]
+    if known:
+        machine.run(*command, "--known")
+        return
+    token = f"{person.name}.token"
+    machine.run(*command, "--token-file", token)
+    shutil.move(machine.folder / token, person.folder / token)
+
+
+def _study(machine: Person, owner: Person, name: str, *options: object) -> None:
+    owner.hand(f"{name}.json", machine)
+    machine.run(
+        *("collector", "add-study", name, f"{name}.json", "--owner", OWNER),
+        *("--title", _TITLES[name], *options),
+    )
+
+
+def _open_study(
+    address: str, machine: Person, owner: Person, sites: Sequence[Person], n_records: int
+) -> None:
+    machine.run("collector", "add-member", OWNER, "--makes-studies", "--token-file", "o.token")
+    shutil.move(machine.folder / "o.token", owner.folder / f"{OWNER}.token")
+    step(
+        "The owner writes the public recipe, a study is made of it, every hospital gets a token",
+        f"{_DESIGN} --epsilon {EPSILON} --records {n_records} -o groups.json; "
+        f"privsketch collector add-study groups groups.json --owner {OWNER}",
+    )
+    options = ("--epsilon", EPSILON, "--records", n_records, "-o", "groups.json")
+    owner.run(*_DESIGN.split()[1:], *options)
+    _study(machine, owner, "groups")
+    for site in sites:
+        _add(machine, site, "groups", "site")
+    step(
+        "Every hospital pulls the design, makes its sketch and pushes it, in its own process",
+        f"privsketch pull {address}/studies/groups -o groups --token-file site-1.token; "
+        "privsketch sketch groups/design.json visits.csv -o site-1.sketch; privsketch push ...",
+    )
+
+    def report(site: Person) -> str:
+        reach = _Reach(site, f"{address}/studies/groups", "groups")
+        reach.pull()
+        table, file = next(site.folder.glob("visits.*")).name, f"{site.name}.sketch"
+        site.run("sketch", "groups/design.json", table, "--source", site.name, "-o", file)
+        return reach.push(file)
+
+    with spinner("five sites"), ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(report, sites))
+    say(indent("".join(told)))
+    step("The owner signs in at the page of the study, and has clusters learned", None)
+
+
+class _Reach:
+    """A study at the collector, as one person reaches it."""
+
+    def __init__(self, person: Person, url: str, folder: str) -> None:
+        self.person, self._url, self._folder = person, url, folder
+        self._token = ("--token-file", f"{person.name}.token")
+
+    def pull(self) -> None:
+        self.person.run("pull", self._url, "-o", self._folder, *self._token)
+
+    def push(self, *files: str) -> str:
+        return self.person.run("push", self._url, *files, *self._token)
+
+
+def _sealed_study(
+    address: str,
+    machine: Person,
+    owner: Person,
+    sites: Sequence[Person],
+    tellers: Sequence[Person],
+    n_records: int,
+) -> None:
+    """The same hospitals with two tellers; the collector is their mailbox."""
+    step(
+        "The same with a sealed study: the collector is the mailbox, and cannot read a ballot",
+        f"{_DESIGN} --epsilon {SEALED_EPSILON} --holders {N_SITES} -o sealed.json; "
+        "privsketch collector add-study sealed sealed.json --sealed ...",
+    )
+    options = ("--epsilon", SEALED_EPSILON, "--holders", N_SITES, "--records", n_records)
+    owner.run(*_DESIGN.split()[1:], *options, "-o", "sealed.json")
+    _study(machine, owner, "sealed", "--sealed")
+    for site in sites:
+        _add(machine, site, "sealed", "site", known=True)
+    for teller in tellers:
+        _add(machine, teller, "sealed", "teller")
+    everybody = [_Reach(one, f"{address}/studies/sealed", "box") for one in (*sites, *tellers)]
+    at_owner = _Reach(owner, f"{address}/studies/sealed", "box")
+    at_sites, at_tellers = everybody[:N_SITES], everybody[N_SITES:]
+    for teller in tellers:
+        teller.run("keygen", f"{teller.name}.key", "--no-passphrase")
+        others = [one for one in tellers if one is not teller]
+        teller.hand(f"{teller.name}.pub", *sites, *others)  # compared by phone
+
+    def enrol(reach: _Reach) -> None:
+        person, key = reach.person, f"{reach.person.name}.key"
+        reach.pull()
+        role: Sequence[object] = ["--teller"]
+        if reach in at_sites:
+            person.run("keygen", key, "--no-passphrase")
+            role = ["--accept-alone", ALONE]
+        for name in TELLERS:
+            if name != person.name:
+                person.run("trust", f"{name}.pub")
+        card = f"{person.name}.card"
+        person.run("enrol", "box/design.json", "--key", key, *role, "-o", card)
+        reach.push(card)
+
+    def cast(reach: _Reach) -> None:
+        site = reach.person
+        reach.pull()
+        table, file = next(site.folder.glob("visits.*")).name, f"{site.name}.ballot"
+        own = ("--key", f"{site.name}.key", "--accept-alone", ALONE)
+        site.run("seal", "box/sealed.study", table, *own, "-o", file)
+        reach.push(file)
+
+    def accept(reach: _Reach) -> None:
+        teller = reach.person
+        reach.pull()
+        box = teller.folder / "box"
+        before = set(box.glob("sealed.study.*.sig"))
+        teller.run("accept", "box/sealed.study", "--key", f"{teller.name}.key")
+        (own,) = set(box.glob("sealed.study.*.sig")) - before
+        reach.push(f"box/{own.name}")
+
+    def check(reach: _Reach) -> None:
+        teller = reach.person
+        reach.pull()
+        ballots = [f"box/{path.name}" for path in (teller.folder / "box").glob("*.ballot")]
+        key, file = f"{teller.name}.study.key", f"{teller.name}.checked"
+        teller.run("verify", "box/sealed.study", *ballots, "--key", key, "-o", file)
+        reach.push(file)
+
+    def tally(reach: _Reach) -> None:
+        teller = reach.person
+        reach.pull()
+        where = ("box/sealed.study", "box", "--list", "box/sealed.closed")
+        key, file = f"{teller.name}.study.key", f"{teller.name}.tally"
+        teller.run("tally", *where, "--key", key, "-o", file)
+        reach.push(file)
+
+    def everyone(work: object, reaches: Sequence[_Reach]) -> None:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(work, reaches))  # type: ignore[arg-type]
+
+    step("Everybody enrols; the owner makes the study of the cards, tellers accept it", None)
+    with spinner("cards"):
+        everyone(enrol, everybody)
+        at_owner.pull()
+        owner.run("keygen", f"{OWNER}.key", "--no-passphrase")
+        cards = [f"box/{path.name}" for path in sorted((owner.folder / "box").glob("*.card"))]
+        who = ("--owner", f"{OWNER}.pub")
+        owner.run("study", "make", "box/design.json", *cards, *who, "-o", "sealed.study")
+        at_owner.push("sealed.study")
+        everyone(accept, at_tellers)
+    step("Hospitals cast ballots, tellers say which they can open, the owner closes the list", None)
+    with spinner("ballots"):
+        everyone(cast, at_sites)
+        everyone(check, at_tellers)
+        at_owner.pull()
+        checks = [part for name in TELLERS for part in ("--checked", f"box/{name}.checked")]
+        box = ("box/sealed.study", "box", "--key", f"{OWNER}.key")
+        owner.run("close", *box, *checks, "-o", "sealed.closed")
+        at_owner.push("sealed.closed")
+    step("Each teller tallies once, ever; the total shows at the page", None)
+    with spinner("tallies"):
+        everyone(tally, at_tellers)
+
+
+class Visitor:
+    """Somebody at the pages, without a browser."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self._address = address
+        self._opener = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
+        self.post("/sign-in", token=token)
+
+    def get(self, path: str) -> bytes:
+        """What is at an address."""
+        return self._send(Request(self._address + path))  # noqa: S310 (of the demo's own service)
+
+    def post(self, path: str, **fields: str) -> bytes:
+        """Fill in a form."""
+        data = urlencode(fields).encode("ascii")
+        return self._send(Request(self._address + path, data))  # noqa: S310
+
+    def _send(self, request: Request) -> bytes:
+        request.add_header("Origin", self._address)
+        request.add_header("Accept", "text/html")
+        try:
+            with self._opener.open(request, timeout=60) as found:
+                data = found.read()
+        except HTTPError as error:
+            raise PrivsketchError(f"{request.selector}: status {error.code}") from None
+        return bytes(data)
+
+    def learned(self, study: str, output: Path) -> ps.ClusterModel:
+        """Have clusters learned at the page of a study, and wait for the model."""
+        at = f"/studies/{study}/models"
+        form = _FORM.search(self.get(at).decode("utf-8"))
+        if form is None:
+            raise PrivsketchError(f"{at}: no form")
+        with spinner("learning at the collector"):
+            self.post(at, form=form.group(1), task="kmeans", number=str(N_CLUSTERS))
+            end = time.monotonic() + _SECONDS
+            while b'http-equiv="refresh"' in self.get(f"{at}/kmeans/{N_CLUSTERS}"):
+                if time.monotonic() > end:
+                    raise PrivsketchError(f"{at}: it takes too long")
+                time.sleep(0.5)
+            write_file(output, self.get(f"{at}/kmeans/{N_CLUSTERS}/model.json"))
+        model = ps.load(output)
+        if not isinstance(model, ps.ClusterModel):
+            raise PrivsketchError(f"{output}: not a model of clusters")
+        return model
+
+    def save(self, path: str, folder: Path) -> None:
+        """Keep a page with its style sheet beside it."""
+        name = path.removeprefix("/studies/").replace(f"models/kmeans/{N_CLUSTERS}", "model")
+        text = self.get(path).decode("utf-8")
+        write_file(folder / "style.css", self.get("/style.css"))
+        page = _STYLE.sub('href="style.css"', text)
+        page = _FORM.sub('name="form" value=""', page)
+        write_file(folder / f"{name.strip('/').replace('/', '-') or 'studies'}.html", page.encode())
+
+
+def _photographed(folder: Path) -> bool:
+    """Pictures of all pages, where Chromium is there; whether it is."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        return False
+    options = ["--headless", "--disable-gpu", "--hide-scrollbars"]
+    if os.name == "posix" and os.geteuid() == 0:  # for root Chromium has no sandbox
+        options.append("--no-sandbox")
+    done = []
+    with spinner("pictures"):
+        for page in sorted(folder.glob("*.html")):
+            picture = page.with_suffix(".png").resolve()
+            size = "--window-size=1280,2000"
+            command = [chromium, *options, size, f"--screenshot={picture}", page.resolve().as_uri()]
+            subprocess.run(command, capture_output=True, check=False, timeout=120)  # noqa: S603
+            done.append(picture.is_file())
+    return all(done)

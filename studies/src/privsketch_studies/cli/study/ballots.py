@@ -1,0 +1,377 @@
+"""`privsketch seal`, `close`, `tally` and `join`: from records to a total of all holders."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privsketch.cli.keys.options import PASSPHRASE_FILE, opened_key
+from privsketch.cli.options import (
+    MISSING,
+    PATH,
+    THREADS,
+    chosen_columns,
+    ledger_options,
+    table_options,
+)
+from privsketch.cli.output import caution, require_apart, require_free, required_output, say_written
+from privsketch_studies.cli.study.studies import FORCE, STUDY, key_option, output_option
+from privsketch.cli.shell.answer import JSON, answer, say, wants_json
+from privsketch.cli.spending import end_dry_run, reported_spending, say_left
+
+if TYPE_CHECKING:
+    from privsketch_studies.sealing.lists import CheckedBallots
+    from privsketch_studies.sealing.study import SealedStudy
+
+
+@click.command()
+@STUDY
+@click.argument("data", nargs=-1, required=True, type=PATH)
+@key_option("Your own private key, which is on the roster.")
+@click.option(
+    "--accept-alone",
+    type=float,
+    required=True,
+    metavar="EPSILON",
+    help="The largest epsilon that you accept if everybody else joins forces. There is no default.",
+)
+@click.option("-o", "--output", type=PATH, help="File of the ballot. Needed unless --dry-run.")
+@click.option(
+    "--trust",
+    "trusted",
+    multiple=True,
+    metavar="KEY",
+    help="Which tellers you trust: .pub files, or names of pinned keys; all pinned if left out.",
+)
+@click.option(
+    "--mailbox",
+    type=PATH,
+    metavar="FOLDER",
+    help="Where a ballot of yours might lie already; the study's own folder if left out.",
+)
+@ledger_options
+@click.option("--columns", help="Columns that make a record, in order: a,b,c.")
+@table_options
+@MISSING
+@THREADS
+@click.option("--max-epsilon", type=float, help="Refuse a design that asks for a larger epsilon.")
+@click.option("--max-delta", type=float, help="Refuse a design that asks for a larger delta.")
+@PASSPHRASE_FILE
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Look at the records, for you alone, and say what the ballot would cost.",
+)
+@JSON
+def seal(
+    study_file: Path,
+    data: tuple[Path, ...],
+    key_file: Path,
+    accept_alone: float,
+    output: Path | None,
+    trusted: tuple[str, ...],
+    mailbox: Path | None,
+    ledger: Any,
+    columns: str | None,
+    written: dict[str, Any],
+    missing: str,
+    n_threads: int | None,
+    max_epsilon: float | None,
+    max_delta: float | None,
+    passphrase_file: Path | None,
+    dry_run: bool,
+) -> None:
+    """Read records once and seal their noisy sums into a ballot.
+
+    One ballot for a study, ever: a second run gives the first ballot again and costs nothing, also
+    where the first one lies in the mailbox and this machine knows nothing of it. Cost and "alone"
+    count from now on. Wrong units hide in a sealed sum: look with --dry-run first.
+
+    \b
+    privsketch seal s.study data.parquet --key h3.key --accept-alone 0.25 --dry-run
+    privsketch seal s.study data.parquet --key h3.key --accept-alone 0.25 -o h3.ballot
+    """
+    with reported_spending() as spending:
+        import privsketch as ps
+        from privsketch.cli.progress import record_bar
+        from privsketch.ledger.entry import writing_to
+        from privsketch_studies.sealing.seal import earlier_ballot, require_sealable
+        from privsketch.signing.signature import spoken
+        from privsketch.sketching.build import cost_of_design
+
+        if not dry_run:
+            required_output(output)
+        study = ps.SealedStudy.load(study_file)
+        key = opened_key(key_file, passphrase_file)
+        holder = require_sealable(study, key, accept_alone, trusted or None, max_epsilon, max_delta)
+        place = mailbox or study_file.parent
+        is_repeat = earlier_ballot(study, key.public, place) is not None
+        say(f"study       {spoken(study.fingerprint)}: compare it with the others, by phone")
+        _say_risks(study)
+        chosen = chosen_columns(columns, data)
+        if dry_run:
+            if not wants_json():  # exact numbers are for these eyes, and no machine's
+                look = ps.check(
+                    list(data), study.design, columns=chosen, **written, missing=missing
+                )
+                say(look.describe())
+            say("no ballot was made; nothing was spent")
+            facts = {"holder": holder, "was_cast": is_repeat, **_cost_facts(study)}
+            end_dry_run(ledger, lambda: cost_of_design(study.design), lambda: facts)
+            return
+        output = required_output(output)
+        require_free(output, False, "a ballot is not replaced")
+        require_apart(data, [output])
+
+        with record_bar(data) as advance, writing_to(str(output)):
+
+            def progress(done: int) -> None:
+                spending.stop.require_going()
+                advance(done)
+
+            ballot = ps.seal(
+                list(data),
+                study,
+                key=key,
+                accept_alone=accept_alone,
+                trusted=trusted or None,
+                mailbox=place,
+                max_epsilon=max_epsilon,
+                max_delta=max_delta,
+                columns=chosen,
+                **written,
+                missing=missing,
+                n_threads=n_threads,
+                progress=progress,
+                ledger=ledger,
+            )
+        spending.stop.finish()
+        ballot.save(output)
+        if not is_repeat:
+            spending.wrote(output)
+        say(f"ballot      {ballot.digest}")
+        say_written(output)
+        if not is_repeat:
+            say_left(ledger, output)
+        say("next        put it into the mailbox; nothing in it is secret")
+        answer(
+            dry_run=False,
+            written=[output],
+            holder=holder,
+            was_cast=is_repeat,
+            digest=ballot.digest,
+            **_cost_facts(study),
+        )
+
+
+def _say_risks(study: SealedStudy) -> None:
+    """What everybody could learn, before anything is read."""
+    for cost in study.sharing.costs():
+        say(f"risk        {cost.who}: {cost.text}")
+
+
+def _cost_facts(study: SealedStudy) -> dict[str, Any]:
+    from privsketch_studies.cli.study.facts import study_facts
+
+    facts = study_facts(study)
+    return {name: facts[name] for name in ("fingerprint", "alone", "cost", "risks")}
+
+
+@click.command()
+@STUDY
+@click.argument("ballots", nargs=-1, required=True, type=PATH)
+@key_option("The owner's private key; a teller's where the study has no owner.")
+@click.option(
+    "--checked",
+    "checked_files",
+    type=PATH,
+    multiple=True,
+    help="What a teller has checked (privsketch verify); repeat it. Those beside the ballots if "
+    "left out.",
+)
+@output_option("File of the closed list.")
+@PASSPHRASE_FILE
+@JSON
+def close(
+    study_file: Path,
+    ballots: tuple[Path, ...],
+    key_file: Path,
+    checked_files: tuple[Path, ...],
+    output: Path,
+    passphrase_file: Path | None,
+) -> None:
+    """Close the list of the ballots that count. All tellers must tally the same list.
+
+    BALLOTS: files, or folders of them. Ballots that a teller cannot open are left out, and so are
+    those of which the tellers' shares of check words do not add up: such a ballot, or a teller, is
+    wrong, and nobody can say which.
+
+    \b
+    privsketch close s.study mailbox/ --key owner.key --checked a.checked --checked b.checked \\
+               -o s.closed
+    """
+    import privsketch as ps
+    from privsketch_studies.cli.study.facts import unopened_facts
+    from privsketch_studies.sealing.lists import UNFIT, CheckedBallots, agreed, unopened_words
+
+    study = ps.SealedStudy.load(study_file)
+    require_free(output, False, "tellers may have tallied it")
+    checked = [CheckedBallots.load(file) for file in checked_files]
+    checked = checked or _checked_beside(study, ballots)
+    key = opened_key(key_file, passphrase_file)
+    closed = ps.ClosedList.of(study, list(ballots), key=key, checked=checked)
+    closed.save(output)
+    counted = [card.name for card in study.holders if card.key.fingerprint in closed.ballots]
+    found = agreed(study, checked)
+    given = _holders_of(study, ballots, found.unfit | set(found.unopened))
+    left_out = sorted({given[one] for one in found.unfit if one in given} - set(counted))
+    unopened = unopened_facts(found, given, but={*counted, *left_out})
+    missing = [card.name for card in study.holders if card.name not in counted]
+    never = [name for name in missing if name not in given.values()]
+    say(f"closed      {len(counted)} ballots of {len(study.holders)} holders")
+    if never:
+        say(f"missing     {', '.join(never)}")
+    for one in unopened:
+        caution(
+            f"the ballot of {one['holder']} is left out: {unopened_words(one['tellers'])}. Before "
+            "you hand this list out, you may close another one with it"
+        )
+    for name in left_out:
+        caution(
+            f"the ballot of {name} is left out: {UNFIT}. {name} does not seal again, which would "
+            "cost alone a second time; the entry in its ledger ends with the tallies (privsketch "
+            "study settle --tally)"
+        )
+    say(f"digest      {closed.digest}")
+    say_written(output)
+    say("next        hand it to all tellers: each of them tallies once")
+    answer(
+        written=[output],
+        fingerprint=study.fingerprint,
+        digest=closed.digest,
+        holders=counted,
+        missing=missing,
+        left_out=left_out,
+        unopened=unopened,
+    )
+
+
+def _holders_of(
+    study: SealedStudy, ballots: tuple[Path, ...], wanted: Container[str]
+) -> dict[str, str]:
+    """Whose ballots these are, by their digests; a teller may have named anything."""
+    from privsketch._base.errors import PrivsketchError
+    from privsketch_studies.sealing.ballots import each_ballot, each_source
+
+    names = {}
+    for _, file in each_source(ballots):
+        with suppress(PrivsketchError):
+            for what, ballot in each_ballot([file], wanted):
+                names[ballot.digest] = ballot.require_of(study, what).name
+    return names
+
+
+def _checked_beside(study: SealedStudy, ballots: tuple[Path, ...]) -> list[CheckedBallots]:
+    """What tellers have checked, where the ballots lie."""
+    from privsketch_studies.sealing.lists import checked_in
+
+    folders = dict.fromkeys(path if path.is_dir() else path.parent for path in ballots)
+    return [one for folder in folders for one in checked_in(study, folder)]
+
+
+@click.command()
+@STUDY
+@click.argument("ballots", nargs=-1, required=True, type=PATH)
+@click.option("--list", "list_file", type=PATH, required=True, help="The closed list.")
+@key_option("The teller's key for this study.")
+@click.option(
+    "--mailbox",
+    type=PATH,
+    metavar="FOLDER",
+    help="Where a tally of yours might lie already; that of the ballots if left out.",
+)
+@click.option(
+    "--checked",
+    "checked_files",
+    type=PATH,
+    multiple=True,
+    help="What another teller has checked (privsketch verify); repeat it. Those beside the ballots "
+    "if left out.",
+)
+@output_option("File of the tally.")
+@PASSPHRASE_FILE
+@FORCE
+@JSON
+def tally(
+    study_file: Path,
+    ballots: tuple[Path, ...],
+    list_file: Path,
+    key_file: Path,
+    mailbox: Path | None,
+    checked_files: tuple[Path, ...],
+    output: Path,
+    passphrase_file: Path | None,
+    force: bool,
+) -> None:
+    """Add up your shares of all ballots of the list: once for a study key, ever.
+
+    Everything is checked again here, with what the other tellers have checked: a ballot that does
+    not add up is named before your key is used. A repeat gives the same bytes; another list is
+    refused. The tally is public, and says nothing without those of all other tellers.
+
+    \b
+    privsketch tally s.study mailbox/ --list s.closed --key a.study.key -o a.tally
+    """
+    import privsketch as ps
+
+    study = ps.SealedStudy.load(study_file)
+    require_free(output, force, "it would be replaced")
+    key = opened_key(key_file, passphrase_file)
+    place = mailbox or (ballots[0] if ballots[0].is_dir() else ballots[0].parent)
+    checked = list(checked_files) or _checked_beside(study, ballots)
+    found = ps.tally(study, list(ballots), list_file, key=key, checked=checked, mailbox=place)
+    found.save(output)
+    say(f"tally       of {key.name}, over {len(found.holders)} ballots")
+    say(f"list        {found.closed_list}")
+    say_written(output)
+    say(f"next        publish it; after the total was joined, destroy {key_file} and the ballots")
+    say("            (privsketch study destroy)")
+    answer(
+        written=[output],
+        fingerprint=study.fingerprint,
+        teller=key.name,
+        list=found.closed_list,
+        n_ballots=len(found.holders),
+    )
+
+
+@click.command()
+@STUDY
+@click.argument("tallies", nargs=-1, required=True, type=PATH)
+@output_option("File of the total, a sketch.")
+@FORCE
+@JSON
+def join(study_file: Path, tallies: tuple[Path, ...], output: Path, force: bool) -> None:
+    """Add the tallies of all tellers up: the total, a sketch like any other.
+
+    \b
+    privsketch join s.study *.tally -o total.sketch
+    privsketch learn total.sketch -k 10 -o model.json
+    """
+    import privsketch as ps
+    from privsketch.cli.shell.facts import sketch_facts
+
+    study = ps.SealedStudy.load(study_file)
+    require_free(output, force, "it would be replaced")
+    total = ps.join(study, list(tallies))
+    total.save(output)
+    say(total.receipt.describe())
+    say_written(output)
+    say("next        tellers destroy study keys and ballots (privsketch study destroy)")
+    say("next        holders end the entries in their ledgers (privsketch study settle)")
+    if wants_json():
+        answer(written=[output], study=study.fingerprint, **sketch_facts(total))

@@ -1,0 +1,241 @@
+"""The demo of sealed studies: five hospitals, two tellers and an owner, each in its own folder.
+
+Everybody's commands run in processes of their own, in their folder and with their own state, and
+see only files that were handed to them. The records are those of the other demo, synthetic and
+public: so the total can be compared with what sketches with whole noises tell.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+import privsketch as ps
+from privsketch._base.types import Floats
+from privsketch.cli.demo import (
+    DELTA,
+    N_CLUSTERS,
+    SCHEMA,
+    error_ratio,
+    indent,
+    kept_records,
+    step,
+    write_tables,
+)
+from privsketch.cli.output import require_empty
+from privsketch.cli.progress import spinner
+from privsketch.cli.shell.answer import answer, say, wants_json
+from privsketch.cli.shell.facts import model_facts
+from privsketch._base.errors import PrivsketchError
+from privsketch.pages.report.html import save_report
+
+EPSILON = 0.05  # little enough that five whole noises are felt
+ALONE = 0.5  # what each hospital accepts if all others join forces
+TELLERS = ("auditor", "university")
+OWNER = "owner"
+REPEATS = 5  # of sketches with whole noises: noise is luck, and records are public here
+
+
+class Person:
+    """Somebody with a folder, keys and state of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name, self.folder = folder.name, folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of their processes: nothing that whoever runs the demo has set for privsketch.
+
+        State is in a folder of their own.
+        """
+        others = {key: value for key, value in os.environ.items() if "PRIVSKETCH_" not in key}
+        state = str((self.folder / "state").resolve())
+        return {**others, "PRIVSKETCH_HOME": state, "PYTHONWARNINGS": "ignore"}
+
+    def run(self, *arguments: object) -> str:
+        """A command of theirs, in a process of its own; what it says."""
+        command = [sys.executable, "-m", "privsketch", *map(str, arguments)]
+        done = subprocess.run(  # noqa: S603 (this program, with arguments of its own)
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            told = done.stderr.strip().splitlines()
+            raise PrivsketchError(f"{self.name}: {told[-1] if told else 'the command failed'}")
+        return done.stdout
+
+    def hand(self, name: str, *others: Person) -> None:
+        """Give a file to others."""
+        for other in others:
+            shutil.copy(self.folder / name, other.folder / name)
+
+
+def run_sealed_demo(folder: Path, n_records: int) -> None:
+    """The whole story, of `n_records` patients a site; files stay in `folder`."""
+    require_empty(folder, "ballots are cast once")
+    started = time.perf_counter()
+    say("Five hospitals want the noise of one release, and trust nobody with their sums.")
+    say("Two tellers, who need not trust each other, add up what neither of them can read.")
+    sites = [Person(folder / f"site-{n + 1}") for n in range(5)]
+    tellers = [Person(folder / name) for name in TELLERS]
+    owner, mailbox = Person(folder / OWNER), folder / "mailbox"
+    mailbox.mkdir()
+    for path, site in zip(write_tables(folder, n_records), sites, strict=True):
+        shutil.move(path, site.folder / f"visits{path.suffix}")
+
+    step("The owner writes the public recipe; its noise is planned for the total", _DESIGN)
+    SCHEMA.save(owner.folder / "schema.json")
+    owner.run(*_DESIGN.split()[1:], "--records", n_records)
+    owner.hand("design.json", *sites, *tellers)
+
+    step(
+        "Everybody makes a key. Hospitals state what they accept if all others join forces",
+        f"privsketch enrol design.json --key site-1.key --accept-alone {ALONE} -o site-1.card",
+    )
+    with spinner("keys and cards"), ThreadPoolExecutor(2) as pool:
+        list(pool.map(_with_key, (*sites, *tellers, owner)))
+        list(pool.map(_enrolled, sites, [False] * len(sites)))
+        list(pool.map(_enrolled, tellers, [True] * len(tellers)))
+    for person in (*sites, *tellers):
+        person.hand(f"{person.name}.card", owner)
+    for teller, other in zip(tellers, tellers[::-1], strict=True):
+        teller.hand(f"{teller.name}.pub", *sites, other)
+        other.run("trust", f"{teller.name}.pub")
+    say("    the fingerprint of a teller is read out by phone: privsketch trust auditor.pub")
+
+    step("The owner makes the study, and every teller signs it", _MAKE)
+    cards = [f"{person.name}.card" for person in (*sites, *tellers)]
+    make = ["study", "make", "design.json", *cards, "--owner", f"{OWNER}.pub", "-o", "s.study"]
+    owner.run(*make)
+    owner.hand("s.study", *tellers, *sites)
+    for teller in tellers:
+        teller.run("accept", "s.study", "--key", f"{teller.name}.key")
+        for file in teller.folder.glob("s.study.*.sig"):
+            teller.hand(file.name, owner, *sites, *(one for one in tellers if one is not teller))
+    study = ps.SealedStudy.load(owner.folder / "s.study")
+    say(indent(study.describe()))
+
+    step(
+        "Every hospital reads its table once and puts a ballot into the mailbox",
+        f"privsketch seal s.study visits.csv --key site-1.key --accept-alone {ALONE} "
+        "-o site-1.ballot",
+    )
+    with spinner("sealing"), ThreadPoolExecutor(2) as pool:
+        list(pool.map(_sealed, sites))
+    for site in sites:
+        shutil.copy(site.folder / f"{site.name}.ballot", mailbox)
+    size = (mailbox / "site-1.ballot").stat().st_size
+    say(f"    {len(sites)} ballots of {size:,} bytes each; whoever reads them reads noise")
+
+    step("Tellers check that every ballot adds up, and the owner closes the list", _CLOSE)
+    for teller in tellers:
+        box = [f"../mailbox/{site.name}.ballot" for site in sites]
+        checked = f"{teller.name}.checked"
+        key = f"{teller.name}.study.key"
+        teller.run("verify", "s.study", *box, "--key", key, "-o", checked)
+        shutil.copy(teller.folder / checked, mailbox)
+    owner.run(*("close", "s.study", "../mailbox", "--key", f"{OWNER}.key", "-o", "s.closed"))
+    owner.hand("s.closed", *tellers)
+
+    step(
+        "Each teller tallies once, ever; anybody joins the tallies",
+        "privsketch tally s.study mailbox --list s.closed --key auditor.study.key -o auditor.tally",
+    )
+    for teller in tellers:
+        key, output = f"{teller.name}.study.key", f"{teller.name}.tally"
+        teller.run(
+            "tally", "s.study", "../mailbox", "--list", "s.closed", "--key", key, "-o", output
+        )
+        teller.hand(output, owner)
+    tallies = [f"{name}.tally" for name in TELLERS]
+    owner.run("join", "s.study", *tallies, "-o", "total.sketch")
+    total = ps.Sketch.load(owner.folder / "total.sketch")
+    say(indent(total.receipt.describe()))
+
+    step("Tellers destroy what could still open a ballot", _DESTROY)
+    for teller, other in zip(tellers, tellers[::-1], strict=True):
+        other.hand(f"{other.name}.tally", teller)
+        end = [part for name in TELLERS for part in ("--tally", f"{name}.tally")]
+        teller.run("study", "destroy", "s.study", "--study-key", f"{teller.name}.study.key", *end)
+
+    step("The total is a sketch like any other", "privsketch learn total.sketch -k 6")
+    with spinner("learning"):
+        model = ps.learn_kmeans(total, N_CLUSTERS)
+    model.save(owner.folder / "model.json")
+    save_report(model, total, owner.folder / "report.html", title="Five hospitals, sealed")
+
+    step("How good is it? Only a demo can tell, because its records are public", None)
+    tables = [next(site.folder.glob("visits.*")) for site in sites]
+    with spinner("k-means on all records, and sketches with whole noises"):
+        records = np.concatenate([kept_records(path) for path in tables])
+        sealed = error_ratio(records, model)
+        plain = ps.Design.plan(
+            n_components=N_CLUSTERS,
+            domain=SCHEMA,
+            budget=ps.Budget(EPSILON, DELTA),
+            n_records=n_records,
+            random_state=7,
+        )
+        apart = float(np.median([_apart(tables, plain, records) for _ in range(REPEATS)]))
+    say(f"    squared error over that of k-means on all {len(records):,} records")
+    say(f"      sealed, one noise among all       {sealed:.3f}")
+    say(f"      each hospital with its own noise  {apart:.3f} (median of {REPEATS})")
+    say(f"\nDone in {time.perf_counter() - started:.0f} s. Open {owner.folder / 'report.html'}")
+    if wants_json():
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        answer(
+            written=[path for path in files if "state" not in path.parts],
+            fingerprint=study.design.fingerprint,
+            n_clusters_found=None,
+            error_ratio=sealed,
+            error_ratio_apart=apart,
+            seconds=time.perf_counter() - started,
+            **model_facts(model),
+        )
+
+
+_DESIGN = (
+    f"privsketch design -k {N_CLUSTERS} --schema schema.json --epsilon {EPSILON} --delta {DELTA} "
+    "--holders 5 --seed 7 -o design.json"
+)
+_MAKE = "privsketch study make design.json *.card --owner owner.pub -o s.study"
+_CLOSE = "privsketch close s.study mailbox --key owner.key -o s.closed"
+_DESTROY = (
+    "privsketch study destroy s.study --study-key auditor.study.key --tally auditor.tally ..."
+)
+
+
+def _with_key(person: Person) -> None:
+    person.run("keygen", f"{person.name}.key", "--no-passphrase")
+
+
+def _enrolled(person: Person, is_teller: bool) -> None:
+    role: Sequence[object] = ["--teller"] if is_teller else ["--accept-alone", ALONE]
+    key, card = f"{person.name}.key", f"{person.name}.card"
+    person.run("enrol", "design.json", "--key", key, *role, "-o", card)
+
+
+def _sealed(site: Person) -> None:
+    site.run("trust", f"{TELLERS[0]}.pub")
+    table = next(site.folder.glob("visits.*")).name
+    cost = ["--key", f"{site.name}.key", "--accept-alone", ALONE]
+    site.run("seal", "s.study", table, *cost, "-o", f"{site.name}.ballot")
+
+
+def _apart(tables: Sequence[Path], design: ps.Design, records: Floats) -> float:
+    """The error of centers from sketches that have a whole noise each."""
+    sketches = [ps.sketch(path, design, source=path.parent.name) for path in tables]
+    return error_ratio(records, ps.learn_kmeans(ps.merge(sketches), N_CLUSTERS))

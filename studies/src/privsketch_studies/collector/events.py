@@ -1,0 +1,103 @@
+"""What happened: events that are added and never changed, each of which names the one before.
+
+A study has a chain of its own, which its members can read and check without seeing others; what is
+of no study is in the chain of the collector. Every answer to an upload names the event that it is,
+so whoever keeps answers can tell if the end of a chain was cut off.
+
+Writers of one chain follow each other: the row of its end is held until the transaction is over.
+Times never go back within a chain, whatever clocks do.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
+
+from privsketch._base.errors import CollectorError, FileError
+from privsketch._base.formats import canonical_json
+from privsketch_studies.collector.chain import START, Event, digest_of, require_chain
+from privsketch_studies.collector.store.engine import Store
+from privsketch_studies.collector.store.tables import chains, events
+
+MADE_STUDY, CLOSED_STUDY = "made study", "closed study"
+GAVE_ROLES, TOOK_ROLES = "gave roles", "took roles"
+UPLOADED, SET_ASIDE = "uploaded", "set aside"
+MADE_MEMBER, RENEWED, REVOKED = "made member", "renewed token", "revoked token"
+# Made once: SQLAlchemy takes as long to build such a statement as to run it.
+_END = select(chains).where(chains.c.study == bindparam("chain")).with_for_update()
+_ADD = insert(events)
+_MOVE_END = update(chains).where(chains.c.study == bindparam("chain"))
+
+
+def now() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def hold_chain(connection: Connection, study: str) -> RowMapping | None:
+    """The end of a chain, held until the transaction is over; None if there is none.
+
+    Whoever changes anything of a study holds its chain first, so that changes of one study
+    follow each other.
+    """
+    return connection.execute(_END, {"chain": study}).mappings().first()
+
+
+def begin_chain(connection: Connection, study: str) -> None:
+    """An empty chain."""
+    connection.execute(insert(chains).values(study=study, n_events=0, head=START, at=0))
+
+
+def add_event(
+    connection: Connection, study: str, member: str | None, act: str, /, **facts: Any
+) -> Event:
+    """Add an event to a chain, in the transaction of what it tells."""
+    end = hold_chain(connection, study)
+    if end is None:
+        raise CollectorError(f"study {study!r} has no chain of events", "storage")
+    number, previous = int(end["n_events"]) + 1, str(end["head"])
+    at = max(now(), int(end["at"]))
+    digest = digest_of(study, number, at, member, act, facts, previous)
+    text = canonical_json(facts).decode("ascii")
+    row = {"study": study, "number": number, "at": at, "member": member, "act": act}
+    connection.execute(_ADD, {**row, "facts": text, "previous": previous, "digest": digest})
+    connection.execute(_MOVE_END, {"chain": study, "n_events": number, "head": digest, "at": at})
+    return Event(number, at, member, act, facts, previous, digest)
+
+
+def events_of(
+    store: Store, study: str, *, after: int = 0, n_events: int | None = None
+) -> list[Event]:
+    """Events of a study, in their order."""
+    query = (
+        select(events)
+        .where(events.c.study == study, events.c.number > after)
+        .order_by(events.c.number)
+        .limit(n_events)
+    )
+    with store.reading() as connection:
+        return [event_of(row) for row in connection.execute(query).mappings()]
+
+
+def require_unbroken(store: Store, study: str) -> list[Event]:
+    """All events of a study; an error if one is missing or altered, or the end was cut off."""
+    with store.reading() as connection:
+        end = connection.execute(select(chains).where(chains.c.study == study)).mappings().one()
+        rows = connection.execute(
+            select(events).where(events.c.study == study).order_by(events.c.number)
+        )
+        found = [event_of(row) for row in rows.mappings()]
+    if (len(found), require_chain(study, found)) != (end["n_events"], end["head"]):
+        raise FileError(f"events of {study}: the end was cut off")
+    return found
+
+
+def event_of(row: RowMapping) -> Event:
+    """An event from its row."""
+    facts = json.loads(row["facts"])
+    return Event(
+        row["number"], row["at"], row["member"], row["act"], facts, row["previous"], row["digest"]
+    )

@@ -1,0 +1,256 @@
+"""What people do at the pages: sign in and out, hand in, learn, and what owners do.
+
+Every form is checked to come from a page of the same session; afterwards the browser is sent to a
+page that it can load again without doing anything twice.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse
+from starlette.datastructures import FormData
+
+from privsketch._base.errors import CollectorError, ParameterError
+from privsketch._base.formats import MAX_JSON_BYTES
+from privsketch_studies.collector import members, studies, uploads
+from privsketch_studies.collector.pages import views
+from privsketch_studies.collector.pages.access import (
+    Visit,
+    Visiting,
+    address_within,
+    cookie_name,
+    file_of,
+    read_form,
+    set_cookie,
+    text_of,
+)
+from privsketch_studies.collector.pages.lessons import COMPARE, MAX_AT_ONCE, MAX_NUMBER, TASKS, Question
+from privsketch_studies.collector.pages.rendering import page
+from privsketch_studies.collector.pages.routes import lessons_of, people_page
+from privsketch_studies.collector.sessions import begin_session, end_session
+from privsketch_studies.collector.web.access import Digest, Here, Often, StudyName
+from privsketch.signing.keys import PublicKey
+
+forms = APIRouter(include_in_schema=False)
+_SIGNATURE = 8 * 1024  # bytes
+
+
+def _to(address: str, done: str | None = None) -> Response:
+    return RedirectResponse(address + ("" if done is None else f"?done={done}"), 303)
+
+
+# ---------------------------------------------------------------- sessions
+
+
+@forms.post("/sign-in")
+async def sign_in(request: Request, here: Here) -> Response:
+    """Begin a session with a token."""
+    often: Often = request.app.state.often
+    address = "" if request.client is None else request.client.host
+    form = await read_form(request, None)
+    to = address_within(text_of(form, "next"))
+    try:
+        session = await run_in_threadpool(begin_session, here.store, text_of(form, "token"))
+    except CollectorError as error:
+        if error.refusal != "token":
+            raise
+        often.count_failure(address)
+        return page(request, "sign-in.html", None, status=401, next=to, failed=True)
+    answer = _to(to)
+    set_cookie(request, answer, session)
+    return answer
+
+
+@forms.post("/sign-out")
+async def sign_out(request: Request, here: Here, visit: Visiting) -> Response:
+    """End a session."""
+    await read_form(request, visit)
+    await run_in_threadpool(end_session, here.store, request.cookies[cookie_name(request)])
+    answer = _to("/sign-in")
+    set_cookie(request, answer, None)
+    return answer
+
+
+# ---------------------------------------------------------------- uploads
+
+
+@forms.post("/studies/{study}/uploads")
+async def hand_in(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+    """Hand in a sketch, or a file of a sealed study."""
+    visit.member.require_role(study)
+
+    def allowed() -> int:
+        found = studies.find_study(here.store, study)
+        return uploads.max_bytes(here.store, visit.member, found)
+
+    form = await read_form(request, visit, await run_in_threadpool(allowed) + _SIGNATURE)
+    data, signature = await file_of(form, "file"), await file_of(form, "signature")
+    if not data:
+        raise ParameterError("no file was chosen, or an empty one")
+    kept = await run_in_threadpool(
+        uploads.submit, here.store, visit.member, study, data, signature or None
+    )
+    return _to(f"/studies/{study}", "handed-in" if kept.is_new else "there")
+
+
+@forms.post("/studies/{study}/uploads/{digest}/set-aside")
+async def set_aside(
+    request: Request, study: StudyName, digest: Digest, visit: Visiting, here: Here
+) -> Response:
+    """Take an upload out of what counts, as owner."""
+    visit.member.require_role(study, "owner")
+    form = await read_form(request, visit)
+    because = text_of(form, "because")
+    await run_in_threadpool(uploads.set_aside, here.store, study, digest, because, by=visit.member)
+    return _to(f"/studies/{study}/files", "aside")
+
+
+# ---------------------------------------------------------------- learning
+
+
+@forms.post("/studies/{study}/models")
+async def learn(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+    """Have models learned from the total as it is now, for one number or for several."""
+    visit.member.require_role(study)
+    form = await read_form(request, visit)
+    task = text_of(form, "task")
+    if task not in TASKS:
+        raise ParameterError("nothing of this name can be learned")
+    numbers = _numbers(form, task)
+    head = await run_in_threadpool(views.head_of, here, visit.member, study)
+    if head.total is None:
+        raise CollectorError("there is no total yet", "unknown")
+    lessons, total = lessons_of(request), head.total
+    data = await run_in_threadpool(total.sketch.to_bytes)
+    for number in numbers:
+        lessons.ask(Question(study, total.parts, task, number), head.study.title, [data])
+    if len(numbers) > 1:
+        return _to(f"/studies/{study}/models")
+    name = "default" if numbers[0] is None else numbers[0]
+    return _to(f"/studies/{study}/models/{task}/{name}")
+
+
+def _numbers(form: FormData, task: str) -> list[int | str | None]:
+    first, last = text_of(form, "number"), text_of(form, "last")
+    if first in ("", "default"):
+        return [None]
+    if first == "auto" and task == "kmeans":
+        return ["auto"]
+    if not (first.isascii() and first.isdigit()) or not 1 <= int(first) <= MAX_NUMBER:
+        raise ParameterError(f"number: expected one from 1 to {MAX_NUMBER}")
+    if not last:
+        return [int(first)]
+    if not (last.isascii() and last.isdigit()) or not int(first) <= int(last) <= MAX_NUMBER:
+        raise ParameterError(f"up to: expected a number from the first one to {MAX_NUMBER}")
+    if int(last) - int(first) >= MAX_AT_ONCE:
+        raise ParameterError(f"up to: at most {MAX_AT_ONCE} numbers at once")
+    return list(range(int(first), int(last) + 1))
+
+
+@forms.post("/studies/{study}/sources")
+async def compare(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+    """Have sites compared, for whoever may see single sketches."""
+    visit.member.require_role(study, "owner", "reader")
+    await read_form(request, visit)
+    head = await run_in_threadpool(views.head_of, here, visit.member, study)
+    if head.study.is_sealed or head.total is None or len(head.total.parts) <= 1:
+        raise CollectorError("there are no two sketches to compare", "unknown")
+
+    def sketches() -> list[bytes]:
+        return [one.to_bytes() for one in here.totals.sketches(head.study)]
+
+    question = Question(study, head.total.parts, COMPARE)
+    found = await run_in_threadpool(sketches)
+    lessons_of(request).ask(question, head.study.title, found)
+    return _to(f"/studies/{study}/sources")
+
+
+# ---------------------------------------------------------------- what owners do
+
+
+@forms.post("/studies/{study}/close")
+async def close(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+    """End an open study."""
+    visit.member.require_role(study, "owner")
+    form = await read_form(request, visit)
+    if text_of(form, "sure") != "yes":
+        raise ParameterError("tick the box to say that you are sure; this cannot be undone")
+    await run_in_threadpool(studies.close_study, here.store, study, by=visit.member)
+    return _to(f"/studies/{study}", "closed")
+
+
+@forms.post("/studies/{study}/people")
+async def add_member(request: Request, study: StudyName, visit: Visiting, here: Here) -> Response:
+    """Add a member; the token is shown in the answer, this once."""
+    visit.member.require_role(study, "owner")
+    form = await read_form(request, visit, _SIGNATURE)
+    name, file = text_of(form, "name"), await file_of(form, "key")
+    roles = [str(value) for value in form.getlist("role")]
+    key = PublicKey.from_bytes(file) if file else None
+    if text_of(form, "known") == "yes":
+        await run_in_threadpool(members.give_roles, here.store, name, study, roles, by=visit.member)
+        return _to(f"/studies/{study}/people", "gave-roles")
+
+    def work() -> Response:
+        token = members.add_member(
+            here.store, name, study=study, as_roles=roles, key=key, by=visit.member
+        )
+        return _with_token(request, visit, here, study, name, token)
+
+    return await run_in_threadpool(work)
+
+
+@forms.post("/studies/{study}/people/{act}")
+async def change_member(
+    request: Request, study: StudyName, act: str, visit: Visiting, here: Here
+) -> Response:
+    """Renew or revoke a token, or take roles."""
+    visit.member.require_role(study, "owner")
+    name = text_of(await read_form(request, visit), "name")
+    if act == "renew":
+
+        def work() -> Response:
+            token = members.renew_token(here.store, name, by=visit.member)
+            return _with_token(request, visit, here, study, name, token)
+
+        return await run_in_threadpool(work)
+    if act == "revoke":
+        await run_in_threadpool(members.revoke_token, here.store, name, by=visit.member)
+        return _to(f"/studies/{study}/people", "revoked")
+    if act == "take":
+        await run_in_threadpool(members.take_roles, here.store, name, study, by=visit.member)
+        return _to(f"/studies/{study}/people", "took-roles")
+    raise CollectorError("there is nothing at this address", "unknown")
+
+
+def _with_token(
+    request: Request, visit: Visit, here: Here, study: str, name: str, token: str
+) -> Response:
+    return people_page(request, visit, here, study, given_name=name, given_token=token)
+
+
+@forms.post("/new")
+async def make_study(request: Request, visit: Visiting, here: Here) -> Response:
+    """Make a study of a design file."""
+    if not visit.member.makes_studies:
+        raise members.makers_only()
+    form = await read_form(request, visit, MAX_JSON_BYTES)
+    design, day = await file_of(form, "design"), text_of(form, "last_day")
+    if not design:
+        raise ParameterError("no design file was chosen")
+
+    def work() -> studies.Study:
+        return studies.make_study(
+            here.store,
+            text_of(form, "name"),
+            design,
+            owner=visit.member.name,
+            title=text_of(form, "title") or None,
+            sealed=text_of(form, "sealed") == "yes",
+            last_day=studies.parse_day(day) if day else None,
+            by=visit.member,
+        )
+
+    made = await run_in_threadpool(work)
+    return _to(f"/studies/{made.name}/people", "made")

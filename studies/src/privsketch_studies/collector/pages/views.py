@@ -1,0 +1,151 @@
+"""What the page of a study shows, put together from the store in one go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from privsketch._base.errors import CollectorError, FileError
+from privsketch.pages.report.cost import receipt_words, release_details, several_records
+from privsketch_studies.collector import studies, uploads
+from privsketch_studies.collector.chain import Event
+from privsketch_studies.collector.collector import Collector
+from privsketch_studies.collector.events import events_of, require_unbroken
+from privsketch_studies.collector.mailbox import takes
+from privsketch_studies.collector.members import Member
+from privsketch_studies.collector.pages import words
+from privsketch_studies.collector.progress import Progress, progress_of
+from privsketch_studies.collector.studies import Study
+from privsketch_studies.collector.totals import Total
+
+SHOWN_EVENTS = 200
+
+
+@dataclass(frozen=True)
+class Head:
+    """What stands at the top of every page of a study."""
+
+    study: Study
+    progress: Progress
+    roles: tuple[str, ...]
+    total: Total | None
+
+    @property
+    def state(self) -> tuple[str, str, str]:
+        """Tone, word and sentence of how far it is."""
+        return words.state_of(self.study, self.progress.state)
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether whoever looks at it owns it."""
+        return "owner" in self.roles
+
+    @property
+    def sees_single(self) -> bool:
+        """Whether whoever looks at it may see sketches of others."""
+        return bool({"owner", "reader"} & set(self.roles))
+
+    @property
+    def n_reported(self) -> int:
+        """Sites that have reported."""
+        return sum(site.at is not None for site in self.progress.sites)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A forecast: of how many, its verdict and words."""
+
+    label: str
+    tone: str
+    verdict: str
+    text: str
+
+
+def head_of(here: Collector, member: Member, name: str) -> Head:
+    """A study to one of its members; refused to others."""
+    member.require_role(name)
+    study = studies.find_study(here.store, name)
+    try:
+        total = here.totals.compute(name)
+    except CollectorError as error:
+        if error.refusal != "unknown":
+            raise
+        total = None
+    return Head(study, progress_of(here.store, study), member.roles_in(name), total)
+
+
+def outlooks(head: Head) -> list[Outlook]:
+    """What to expect of the total: now, and when all sites have reported."""
+    design, n_sites, n_now = head.study.design, len(head.progress.sites), head.n_reported
+    if head.study.is_sealed:
+        return [_outlook("Of the total, as planned", design.forecast())]
+    found = []
+    if n_now:
+        found.append(
+            _outlook(f"Now, with {words.several(n_now, 'site')}", design.forecast(n_holders=n_now))
+        )
+    if n_sites > n_now:
+        label = f"When all {n_sites} have reported" if n_sites > 1 else "When it has reported"
+        found.append(_outlook(label, design.forecast(n_holders=n_sites)))
+    return found or [_outlook("Of one site", design.forecast())]
+
+
+def _outlook(label: str, forecast: Any) -> Outlook:
+    verdict, _, text = forecast.describe().partition(": ")
+    return Outlook(label, words.VERDICTS[forecast.verdict], verdict, text)
+
+
+def cost_of(head: Head) -> Markup:
+    """What the study costs a record, in words."""
+    if head.total is None:
+        text = head.study.design.budget.describe()
+        return Markup("<p>Every site spends, once: {}.</p>").format(text)
+    receipt = head.total.sketch.receipt
+    told = receipt_words(
+        receipt,
+        "the total",
+        "Learning from the total costs nothing more; another sketch of the same records adds to "
+        "the cost.",
+        f"where clusters lie; {several_records(receipt)}and everything stated as public in the "
+        "design",
+    )
+    return Markup(told + release_details(receipt))  # noqa: S704 (escaped by the report)
+
+
+def files_of(here: Collector, head: Head, member: Member) -> list[tuple[uploads.Upload, bool]]:
+    """What was handed in, and whether this member may have it."""
+    found = uploads.list_uploads(here.store, head.study.name, aside=True)
+    may = head.study.is_sealed or head.sees_single
+    return [(one, may or one.member == member.name) for one in found]
+
+
+def can_hand_in(here: Collector, head: Head, member: Member) -> bool:
+    """Whether anything of this member would be taken now."""
+    if head.study.is_sealed:
+        return takes(head.progress.state, head.roles)
+    if "site" not in head.roles or head.progress.state != "open":
+        return False
+    return all(site.at is None for site in head.progress.sites if site.member == member.name)
+
+
+@dataclass(frozen=True)
+class History:
+    """Events of a study, the newest first, and whether none of them was altered."""
+
+    events: list[Event]
+    n_events: int
+    head: str
+    broken: str | None
+
+
+def history_of(here: Collector, name: str) -> History:
+    """What happened; the whole chain is checked each time."""
+    broken = None
+    try:
+        found = require_unbroken(here.store, name)
+    except FileError as error:
+        found, broken = events_of(here.store, name), str(error)
+    head = found[-1].digest if found else ""
+    return History(found[: -SHOWN_EVENTS - 1 : -1], len(found), head, broken)

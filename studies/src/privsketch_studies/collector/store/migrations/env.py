@@ -1,0 +1,13 @@
+"""What alembic runs: in the transaction of a store that asked for it."""
+
+from alembic import context
+
+from privsketch_studies.collector.store.tables import METADATA
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=METADATA,
+    transactional_ddl=True,
+    render_as_batch=True,
+)
+context.run_migrations()

@@ -1,0 +1,237 @@
+"""What a collector lets through: how often, how much, how slowly; all of it before work is done.
+
+`Guard` stands before the application. It refuses bodies that are compressed, of a kind that nobody
+takes, or larger than stated; bytes are counted as they come, and time is, too. It writes the one
+line of the log that a request gets, of which nothing is the client's own words; and what goes wrong
+inside is told by its type and place alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import traceback
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from privsketch._base.errors import CollectorError
+from privsketch_studies.collector.settings import Settings
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LOGGER = logging.getLogger("privsketch.collector")
+MAX_HEADERS = 16 * 1024  # bytes
+MAX_SMALL = 64 * 1024  # bytes of a body that is no file
+TYPES = ("application/octet-stream", "application/json")
+FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")  # of pages
+STATUS = {
+    "token": 401,
+    "role": 403,
+    "unknown": 404,
+    "slow": 408,
+    "conflict": 409,
+    "size": 413,
+    "kind": 415,
+    "content": 422,
+    "closed": 423,
+    "often": 429,
+    "headers": 431,
+    "storage": 503,
+}
+_PACKAGE = Path(__file__).parents[2]
+_MAX_KEYS = 100_000  # addresses or members that are remembered
+_SECURITY = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
+    ),
+)
+
+
+class Buckets:
+    """How often somebody may ask: `rate` a second in the long run, `burst` at once."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, key: str, n_requests: float = 1.0) -> float:
+        """Take from a bucket; how many seconds to wait if it is empty, else 0."""
+        wait = self.wait(key)
+        if wait == 0:
+            level, at = self._levels[key]
+            self._levels[key] = level - n_requests, at
+        return wait
+
+    def wait(self, key: str) -> float:
+        """How many seconds to wait before there is something in a bucket."""
+        at = time.monotonic()
+        level, before = self._levels.pop(key, (self._burst, at))
+        level = min(self._burst, level + (at - before) * self._rate)
+        self._levels[key] = level, at
+        if len(self._levels) > _MAX_KEYS:
+            self._levels.popitem(last=False)
+        return 0.0 if level >= 1 else (1 - level) / self._rate
+
+
+class Room:
+    """Memory for files on their way: so many bytes of all members, so many files of each."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._max_bytes, self._max_files = settings.max_body_bytes, settings.max_bodies
+        self._n_bytes = 0
+        self._n_files: Counter[str] = Counter()
+
+    def take(self, name: str, n_bytes: int) -> Callable[[], None]:
+        """Take room for a file of a member; what gives it back."""
+        # One that is larger than all room finds it empty at some time.
+        is_full = self._n_bytes > 0 and self._n_bytes + n_bytes > self._max_bytes
+        if is_full or self._n_files[name] >= self._max_files:
+            raise CollectorError("too many files at a time; try again in a while", "often")
+        self._n_bytes += n_bytes
+        self._n_files[name] += 1
+
+        def give_back() -> None:
+            self._n_bytes -= n_bytes
+            self._n_files[name] -= 1
+            if not self._n_files[name]:
+                del self._n_files[name]
+
+        return give_back
+
+
+class Gate:
+    """A body on its way in, with what it may still bring, and by when."""
+
+    def __init__(self, receive: Receive, settings: Settings) -> None:
+        self._receive, self._settings = receive, settings
+        self._began: float | None = None
+        self._n_bytes, self._is_whole = 0, False
+        self.max_bytes = MAX_SMALL
+        self.at_end: list[Callable[[], None]] = []
+
+    async def receive(self) -> Message:
+        """The next message; an error once there was too much, or it took too long."""
+        if self._is_whole:  # what follows tells of the connection only
+            return await self._receive()
+        if self._began is None:
+            self._began = time.monotonic()
+        # By what has come: who may bring much does not thereby get time to bring little.
+        allowed = self._settings.body_seconds + self._n_bytes / self._settings.body_rate
+        left = self._began + allowed - time.monotonic()
+        try:
+            message = await asyncio.wait_for(self._receive(), max(left, 0.001))
+        except TimeoutError:
+            raise CollectorError("the body took too long", "slow") from None
+        self._n_bytes += len(message.get("body", b""))
+        self._is_whole = not message.get("more_body", False)
+        if self._n_bytes > self.max_bytes:
+            raise too_large(self.max_bytes)
+        return message
+
+
+def too_large(max_bytes: int) -> CollectorError:
+    """The body of a request is larger than what it is for."""
+    return CollectorError(f"larger than {max_bytes} bytes, which is the most here", "size")
+
+
+class Guard:
+    """Stands before an application."""
+
+    def __init__(self, app: App, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                given = {name.lower() for name, _ in message["headers"]}
+                fresh = [pair for pair in _SECURITY if pair[0] not in given]
+                message["headers"] = [*message["headers"], *fresh]
+            await send(message)
+
+        gate = Gate(receive, self._settings)
+        scope["privsketch.gate"] = gate
+        try:
+            if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADERS:
+                raise CollectorError(f"headers of more than {MAX_HEADERS} bytes", "headers")
+            require_acceptable(dict(scope["headers"]), scope["method"], scope["path"])
+            await self._app(scope, gate.receive, answer)
+        except CollectorError as error:
+            if not status:
+                await send_error(answer, error)
+        except Exception as error:
+            LOGGER.error("internal error %s", place_of(error))
+            if not status:
+                await send_error(answer, CollectorError("internal error", "answer"))
+        finally:
+            for give_back in gate.at_end:
+                give_back()
+            route = getattr(scope.get("route"), "path", "(no such page)")
+            seconds = time.monotonic() - began
+            LOGGER.info("%s %s %d %.0f ms", _method(scope), route, status, 1000 * seconds)
+
+
+def require_acceptable(headers: dict[bytes, bytes], method: str, path: str) -> None:
+    """Refuse a body by what is said of it beforehand."""
+    if b"transfer-encoding" in headers and b"content-length" in headers:
+        # A proxy that believes the other one would see other requests.
+        raise CollectorError("a body has a length or comes in parts, not both", "size")
+    if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"identity", b""):
+        raise CollectorError("compressed bodies are not taken", "kind")
+    has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+    if has_body and method in ("POST", "PUT", "PATCH", "DELETE"):
+        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+        taken = TYPES if path.startswith("/api/") else FORM_TYPES
+        if kind.decode("latin-1") not in taken:
+            raise CollectorError(f"bodies are of type {taken[0]} or {taken[1]}", "kind")
+
+
+async def send_error(send: Send, error: CollectorError) -> None:
+    """The answer to a request that is refused."""
+    import json
+
+    told = {"refusal": error.refusal, "message": str(error)}
+    body = json.dumps({"error": told}).encode("ascii")
+    status = STATUS.get(error.refusal, 500)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode("ascii")),
+    ]
+    if error.refusal in ("slow", "size"):
+        headers.append((b"connection", b"close"))  # the rest of the body is not read
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def place_of(error: BaseException) -> str:
+    """An error by its type and place: its words may be those of a body."""
+    where = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = Path(frame.f_code.co_filename)
+        if file.is_relative_to(_PACKAGE):
+            where = f" at {file.relative_to(_PACKAGE).as_posix()}, line {line}"
+    return f"{type(error).__name__}{where}"
+
+
+def _method(scope: Scope) -> str:
+    known = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+    return scope["method"] if scope["method"] in known else "(other)"

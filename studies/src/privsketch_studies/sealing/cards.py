@@ -1,0 +1,235 @@
+"""Cards: who takes part in a study, as what, and on which terms; each signed by its holder.
+
+A holder's card says which cost it accepts if everybody else joins forces. A teller's card has a
+fresh key for this study, to which shares are sealed and which signs the tally: it is used once and
+destroyed, while the key that signs the card stays.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from privsketch.facts.budget import number_text
+from privsketch.design.recipe import Design
+from privsketch._base.errors import FileError, ParameterError
+from privsketch._base.formats import read_file, require_fields, write_file
+from privsketch_studies.sealing.files import digits, read_signed_json, signed_json
+from privsketch_studies.sealing.once import mark_born
+from privsketch.signing.documents import written
+from privsketch.signing.keys import Key, PublicKey
+from privsketch.signing.signature import spoken
+
+Role = Literal["holder", "teller"]
+MAX_ALONE = 1e6  # an epsilon beyond this protects nothing, and neither do smaller ones
+_FIELDS = ("role", "design", "key", "accept_alone", "study_key")
+_SIGNED_FIELDS = (*_FIELDS, "signer", "signature")
+
+
+@dataclass(frozen=True)
+class Card:
+    """How somebody enrols in a sealed study; `Card.holder` and `Card.teller` make one.
+
+    Attributes
+    ----------
+    role : {"holder", "teller"}
+        Who has records, or who tallies; who does both has two cards.
+    design : str
+        Fingerprint of the design.
+    key : PublicKey
+        The long-lived key that signed the card.
+    accept_alone : float or None
+        Of a holder: the epsilon that it accepts if all tellers, or all other holders, join forces.
+    study_key : PublicKey or None
+        Of a teller: the key for this study.
+    signature : bytes
+
+    Examples
+    --------
+    >>> import privsketch as ps
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=0.1, delta=1e-6), random_state=0)
+    >>> card = ps.Card.holder(design, key=ps.Key.generate("site 3"), accept_alone=0.25)
+    >>> card.name, card.role, card.accept_alone
+    ('site 3', 'holder', 0.25)
+    """
+
+    role: Role
+    design: str
+    key: PublicKey
+    accept_alone: float | None
+    study_key: PublicKey | None
+    signature: bytes
+
+    @classmethod
+    def holder(cls, design: Design, *, key: Key, accept_alone: float) -> Card:
+        """The card of somebody who has records.
+
+        Parameters
+        ----------
+        design : Design
+        key : Key
+            The holder's own.
+        accept_alone : float
+            The largest epsilon that is accepted for the case that everybody else joins forces. It
+            has no default: it is the holder's own decision.
+        """
+        alone = checked_alone(accept_alone)
+        return cls._signed(
+            key,
+            {
+                "role": "holder",
+                "design": design.fingerprint,
+                "key": key.public.to_json(),
+                "accept_alone": alone,
+                "study_key": None,
+            },
+        )
+
+    @classmethod
+    def teller(cls, design: Design, *, key: Key) -> tuple[Card, Key]:
+        """The card of somebody who tallies, and a new key for this study.
+
+        The key is born on this machine, under this user, which is written down: the study is
+        accepted and tallied here and nowhere else. Save it, and keep it out of backups.
+
+        Parameters
+        ----------
+        design : Design
+        key : Key
+            The teller's own.
+        """
+        study_key = Key.generate(key.name, for_study=True)
+        card = teller_card(design, key, study_key.public)
+        mark_born(study_key.fingerprint)
+        return card, study_key
+
+    @classmethod
+    def _signed(cls, key: Key, content: dict[str, Any]) -> Card:
+        if key.public.for_study:
+            raise ParameterError("key: this one is for a study; cards are signed by one that stays")
+        return cls.from_bytes(signed_json("card", content, key), "card")
+
+    @property
+    def name(self) -> str:
+        """Of the key."""
+        return self.key.name
+
+    def describe(self) -> str:
+        """The card in plain words."""
+        lines = [
+            f"card        {self.name}, a {self.role}",
+            f"fingerprint {spoken(self.key.fingerprint)}",
+            f"design      {self.design[:32]}",
+        ]
+        if self.accept_alone is not None:
+            lines.append(
+                f"accepts     epsilon = {number_text(self.accept_alone)} if everybody else joins "
+                "forces"
+            )
+        if self.study_key is not None:
+            lines.append(f"study key   {spoken(self.study_key.fingerprint)}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The card as plain JSON values, with its signature."""
+        return {
+            "role": self.role,
+            "design": self.design,
+            "key": self.key.to_json(),
+            "accept_alone": self.accept_alone,
+            "study_key": None if self.study_key is None else self.study_key.to_json(),
+            "signer": self.key.identity.hex(),
+            "signature": self.signature.hex(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Any, what: str = "card") -> Card:
+        """The card from `to_json`, whose signature must be right; FileError for anything else."""
+        require_fields(value, _SIGNED_FIELDS, what)
+        try:
+            data = written("card", {name: value[name] for name in _SIGNED_FIELDS})
+        except (TypeError, ValueError, RecursionError):
+            raise FileError(f"{what}: not a card") from None
+        return cls.from_bytes(data, what)
+
+    def to_bytes(self) -> bytes:
+        """The bytes of a .card file."""
+        return written("card", self.to_json())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str = "card") -> Card:
+        """The card from `to_bytes`; FileError for any other bytes."""
+        signer, found = read_signed_json(data, "card", _FIELDS, what)
+        role = found["role"]
+        if role not in ("holder", "teller"):
+            raise FileError(f"{what}: a card of a holder or a teller is expected")
+        key = PublicKey.from_json(found["key"], what)
+        if key.identity != signer or key.for_study:
+            raise FileError(f"{what}: signed by another key than it names")
+        alone, study_key = found["accept_alone"], found["study_key"]
+        if (role == "holder") == (alone is None) or (role == "teller") == (study_key is None):
+            raise FileError(f"{what}: what it says does not go with its role")
+        try:
+            if alone is not None and type(alone) is not float:
+                raise ParameterError("accept_alone", alone, "expected a number with its point")
+            alone = None if alone is None else checked_alone(alone)
+            public = None if study_key is None else PublicKey.from_json(study_key, what)
+            if public is not None:
+                _require_study_key(public, key)
+        except ParameterError as error:
+            raise FileError(f"{what}: {error.text}") from None
+        # The signature stands where every signed file has it.
+        signature = bytes.fromhex(data[-(128 + 4) : -4].decode("ascii"))
+        return cls(role, digits(found["design"], 64, what), key, alone, public, signature)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the card to a file, for whoever makes the study; nothing in it is secret."""
+        write_file(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Card:
+        """Read a card written by `save`."""
+        return cls.from_bytes(read_file(path), os.fspath(path))
+
+
+def teller_card(design: Design, key: Key, study_key: PublicKey) -> Card:
+    """The card of a teller with this key for the study, wherever that was born."""
+    _require_study_key(study_key, key.public)
+    return Card._signed(
+        key,
+        {
+            "role": "teller",
+            "design": design.fingerprint,
+            "key": key.public.to_json(),
+            "accept_alone": None,
+            "study_key": study_key.to_json(),
+        },
+    )
+
+
+def checked_alone(value: object) -> float:
+    """What a holder accepts if everybody else joins forces, as an epsilon."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < float(value) <= MAX_ALONE:  # type: ignore[arg-type]
+        raise ParameterError(
+            "accept_alone",
+            value,
+            f"expected an epsilon above 0 and at most {MAX_ALONE:g}: what you accept if everybody "
+            "else in the study joins forces",
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def _require_study_key(study_key: PublicKey, key: PublicKey) -> None:
+    if not isinstance(study_key, PublicKey) or not study_key.for_study:
+        raise ParameterError(
+            "study_key: expected a key for a study: Key.generate(name, for_study=True).public"
+        )
+    if study_key.identity == key.identity:
+        raise ParameterError("study_key: it must not be the key that signs the card")
+    try:
+        study_key.seal(b"", b"")  # else holders would find out after they have paid
+    except FileError:
+        raise ParameterError("study_key: nobody can seal anything to it") from None

@@ -1,0 +1,148 @@
+"""Bytes of the files of sealed studies, each signed by whoever made it, within the file.
+
+JSON (cards, lists) is written as keys are (signing/documents); its last two fields are the signer's
+Ed25519 key and the signature of everything before the latter. Ballots and tallies are binary: 8
+bytes of magic, version and length of the header (uint32), header (canonical JSON), content, the
+signer's key, and the signature of everything before. Places of key and signature are known without
+parsing: signatures are looked at first, and files that would not be written with the same bytes
+are refused. What is signed begins with the kind of file, so that nothing is taken for another kind.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from privsketch._base.errors import FileError, SignatureError
+from privsketch._base.formats import MAX_JSON_BYTES, canonical_json, parse_json
+from privsketch.signing.documents import VERSION, content, written
+from privsketch.signing.keys import Key, signature_within_rules
+from privsketch.signing.signature import KEY_BYTES, SIGNATURE_BYTES, is_signature, signed_message
+
+_MAGIC = {"ballot": b"\x89privsb\n", "tally": b"\x89privst\n"}
+N_MAGIC = 8
+_PREAMBLE = struct.Struct("<8sII")
+_TRAILER = KEY_BYTES + SIGNATURE_BYTES
+_SIGNED_FIELDS = ("signer", "signature")
+_END = re.compile(
+    rb'"signer": "([0-9a-f]{64})",\n  "signature": "([0-9a-f]{128})"\n}\n\Z', re.ASCII
+)
+_END_BYTES = len('"signer": "",\n  "signature": ""\n}\n') + 64 + 128
+_BEHIND_BYTES = len(',\n  "signature": ""\n}\n') + 128  # what the signature does not cover
+Fields = Sequence[str]
+
+
+class Signed(NamedTuple):
+    """What a signed file holds, once its signature was found right."""
+
+    signer: bytes
+    header: dict[str, Any]
+    content: memoryview
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def signed_json(kind: str, content: dict[str, Any], key: Key) -> bytes:
+    """The bytes of a JSON file, signed."""
+    whole = {**content, "signer": key.public.identity.hex(), "signature": "0" * 128}
+    body = written(kind, whole)[:-_BEHIND_BYTES]
+    signature = signature_within_rules(key, body, kind).signature
+    return written(kind, {**whole, "signature": signature.hex()})
+
+
+def signer_of_json(data: bytes, kind: str, what: str) -> bytes:
+    """Whose key signed a JSON file; an error if none did. Nothing of it is parsed."""
+    found = _END.search(data, max(0, len(data) - _END_BYTES))
+    if found is None:
+        raise SignatureError(f"{what}: not signed, or not a privsketch {kind} file")
+    signer, signature = (bytes.fromhex(text.decode("ascii")) for text in found.groups())
+    if not is_signature(signer, signature, signed_message(kind, data[:-_BEHIND_BYTES])):
+        raise SignatureError(f"{what}: the signature is wrong; the file was altered")
+    return signer
+
+
+def read_signed_json(
+    data: bytes, kind: str, fields: Fields, what: str
+) -> tuple[bytes, dict[str, Any]]:
+    """Signer and fields of a JSON file, whose signature is looked at first."""
+    signer = signer_of_json(data, kind, what)
+    found = content(data, kind, (*fields, *_SIGNED_FIELDS), what, max_bytes=MAX_JSON_BYTES)
+    return signer, {name: found[name] for name in fields}
+
+
+def read_json(data: bytes, kind: str, fields: Fields, what: str) -> dict[str, Any]:
+    """Fields of a JSON file whose signatures lie beside it."""
+    return content(data, kind, fields, what, max_bytes=MAX_JSON_BYTES)
+
+
+# ---------------------------------------------------------------- binary files
+
+
+def packed(kind: str, header: dict[str, Any], content: bytes, key: Key) -> bytes:
+    """The bytes of a ballot or a tally, signed."""
+    text = canonical_json(header)
+    body = b"".join(
+        [
+            _PREAMBLE.pack(_MAGIC[kind], VERSION, len(text)),
+            text,
+            content,
+            key.public.identity,
+        ]
+    )
+    return body + signature_within_rules(key, body, kind).signature
+
+
+def unpacked(
+    data: bytes, kind: str, fields: Fields, what: str, *, is_verified: bool = False
+) -> Signed:
+    """Signer, header and content of a ballot or a tally; an error for any other byte.
+
+    The signature is looked at before anything is parsed, unless it was, of the same bytes.
+    """
+    view = memoryview(data)
+    if not data.startswith(_MAGIC[kind]):
+        raise FileError(f"{what}: not a privsketch {kind} file")
+    if len(data) < _PREAMBLE.size + _TRAILER:
+        raise FileError(f"{what}: truncated")
+    signer = bytes(view[-_TRAILER:-SIGNATURE_BYTES])
+    if not is_verified and not is_signature(
+        signer, data[-SIGNATURE_BYTES:], signed_message(kind, data[:-SIGNATURE_BYTES])
+    ):
+        raise SignatureError(f"{what}: the signature is wrong; the file was altered")
+    _, version, n_bytes = _PREAMBLE.unpack_from(data)
+    if version != VERSION:
+        raise FileError(f"{what}: of version {version}; this privsketch reads version {VERSION}")
+    if n_bytes > min(len(data) - _PREAMBLE.size - _TRAILER, MAX_JSON_BYTES):
+        raise FileError(f"{what}: truncated or corrupted (impossible lengths)")
+    text = bytes(view[_PREAMBLE.size : _PREAMBLE.size + n_bytes])
+    header = parse_json(text, what)
+    if set(header) != set(fields):
+        raise FileError(f"{what}: unknown or missing fields")
+    if canonical_json(header) != text:
+        raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+    return Signed(signer, header, view[_PREAMBLE.size + n_bytes : -_TRAILER])
+
+
+def kind_of_bytes(data: bytes) -> str | None:
+    """Which binary file of a sealed study it says to be."""
+    return next((kind for kind, magic in _MAGIC.items() if data.startswith(magic)), None)
+
+
+# ---------------------------------------------------------------- values in files
+
+
+def digits(value: Any, n_digits: int, what: str) -> str:
+    """Lower-case hex digits, that many."""
+    if not isinstance(value, str) or not re.fullmatch(rf"[0-9a-f]{{{n_digits}}}", value, re.ASCII):
+        raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+    return value
+
+
+def whole(value: Any, low: int, high: int, what: str) -> int:
+    """A whole number in this range."""
+    if type(value) is not int or not low <= value <= high:
+        raise FileError(f"{what}: a number in it is not one that privsketch writes")
+    return value

@@ -1,0 +1,398 @@
+"""Which ballots count: what tellers can open, and the list that is closed.
+
+Before a list is closed, every teller says which ballots it can open, and publishes its shares of
+their check words, so that a ballot of which no total could be made is left out before any key is
+used. The list names ballots by their digests; all tellers must tally the same one. Different lists
+would reveal nothing, but give no total either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Container, Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from privsketch._base.errors import FileError, PrivsketchError, StudyError
+from privsketch._base.formats import canonical_json, read_file, write_file
+from privsketch.noise.mechanism import REPLACED, is_replaced
+from privsketch_studies.sealing.ballots import Ballot, BallotSource, ballot_checks, each_ballot, each_source
+from privsketch_studies.sealing.files import digits, read_signed_json, signed_json
+from privsketch_studies.sealing.splitting import (
+    N_CHECKS,
+    WORD_BYTES,
+    Words,
+    is_whole,
+    words_from_bytes,
+    words_to_bytes,
+)
+from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
+from privsketch_studies.sealing.study_keys import require_teller
+from privsketch.signing.documents import hex_bytes
+from privsketch.signing.keys import Key, PublicKey
+from privsketch.signing.signature import key_fingerprint, spoken
+
+CHECKED, CLOSED = "checked-ballots", "closed-list"
+SUFFIX = ".checked"
+_FIELDS = ("study", "ballots")
+_LIST_LABEL = b"privsketch closed-list v1\0"
+
+
+class CheckedBallots:
+    """Which ballots a teller can open, and its shares of their check words; signed by it.
+
+    Over all tellers these shares add up to 0 and 1 for a ballot that is one, whatever it is of,
+    and any other is named before a key is used. `check_ballots` makes it.
+
+    Parameters
+    ----------
+    data : bytes
+        Of a .checked file; its signature must be right.
+    what : str
+        What errors call it.
+
+    Attributes
+    ----------
+    study : str
+        Digest of the study.
+    teller : str
+        Fingerprint of the study key.
+    shares : dict of str to uint64
+        By the digest of a ballot, (n_levels, 2): shares of the second check word less the weighted
+        values, and of the word that counts ballots.
+    """
+
+    def __init__(self, data: bytes, what: str = "checked ballots") -> None:
+        self._identity, found = read_signed_json(data, CHECKED, _FIELDS, what)
+        self.study, self._data = digits(found["study"], 64, what), data
+        self.teller = key_fingerprint(self._identity)
+        self.shares: dict[str, Words] = {}
+        for pair in _listed(found["ballots"], what):
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise FileError(f"{what}: unknown or missing fields")
+            words = hex_bytes(pair[1], None, what)
+            if not words or len(words) % (N_CHECKS * WORD_BYTES):
+                raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+            shares = words_from_bytes(words, len(words) // WORD_BYTES).reshape(-1, N_CHECKS)
+            self.shares[digits(pair[0], 64, what)] = shares
+        if list(self.shares) != sorted(self.shares) or len(self.shares) != len(found["ballots"]):
+            raise FileError(f"{what}: not as privsketch writes it; the file was altered")
+
+    def __repr__(self) -> str:
+        return f"CheckedBallots({len(self.shares)} ballots, teller={self.teller!r})"
+
+    @property
+    def ballots(self) -> tuple[str, ...]:
+        """Digests of the ballots, sorted."""
+        return tuple(self.shares)
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file."""
+        return self._data
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str = "checked ballots") -> CheckedBallots:
+        """The same from `to_bytes`; FileError for any other bytes."""
+        return cls(data, what)
+
+    def require_of(self, study: SealedStudy, what: str = "checked ballots") -> int:
+        """The number of the teller; an error unless it is one of this study."""
+        if self.study != study.digest:
+            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
+        number = study.study_key_of(self._identity)
+        if number is None:
+            raise StudyError(f"{what}: signed by somebody who is no teller of this study")
+        if any(len(one) != study.n_levels for one in self.shares.values()):
+            raise StudyError(f"{what}: not as many shares as ballots of this study have levels")
+        return number
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, for whoever closes the list and for all tellers."""
+        write_file(path, self._data)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> CheckedBallots:
+        """Read what `save` wrote."""
+        return cls.from_bytes(read_file(path), os.fspath(path))
+
+
+CheckedSource = CheckedBallots | str | os.PathLike[str]
+
+
+def check_ballots(
+    study: SealedStudy, ballots: Iterable[BallotSource], *, key: Key
+) -> tuple[CheckedBallots, list[str]]:
+    """Which ballots a teller can open with its study key, and what is wrong with the others.
+
+    Charges: nothing. What it says of a ballot are shares of two constants, and nothing else.
+
+    Parameters
+    ----------
+    study : SealedStudy
+        That this teller has accepted, here.
+    ballots : list of Ballot or path
+        A folder stands for all ballots in it.
+    key : Key
+        The teller's key for this study.
+    """
+    number = require_teller(study, key)
+    found: dict[bytes, dict[str, str]] = {}  # what they are called, by contents and digests
+    shares: dict[str, Words] = {}
+    problems = []
+    for what, source in each_source(ballots):
+        try:
+            ballot = source if isinstance(source, Ballot) else Ballot.load(source)
+            if ballot.sampler == REPLACED and not is_replaced():
+                raise StudyError(f"{what}: its noise was replaced for a test")
+            content, holder = ballot.opened(study, key, what), ballot.require_of(study, what).key
+            found.setdefault(hashlib.sha256(content).digest(), {})[ballot.digest] = what
+            shares[ballot.digest] = ballot_checks(study, content, holder, number)
+        except PrivsketchError as error:
+            problems.append(str(error))
+    good = [next(iter(names)) for names in found.values() if len(names) == 1]
+    # A tally would refuse them, after other tellers' keys were used up.
+    twins = [what for names in found.values() if len(names) > 1 for what in names.values()]
+    problems += [f"{what}: it has the same secret as another ballot" for what in twins]
+    pairs = [[digest, words_to_bytes(shares[digest]).hex()] for digest in sorted(good)]
+    content_of = {"study": study.digest, "ballots": pairs}
+    return CheckedBallots(signed_json(CHECKED, content_of, key)), problems
+
+
+def checked_in(study: SealedStudy, folder: str | os.PathLike[str]) -> list[CheckedBallots]:
+    """What tellers of this study have checked, by the files in a folder; other files are nobody's.
+
+    Anybody may have put a file there: one that no teller of this study signed counts as none.
+    """
+    found = []
+    for file in sorted(Path(folder).glob(f"*{SUFFIX}")):
+        try:
+            one = CheckedBallots.load(file)
+            one.require_of(study, str(file))
+        except PrivsketchError:
+            continue
+        found.append(one)
+    return found
+
+
+def published_shares(
+    study: SealedStudy, checked: Iterable[CheckedSource]
+) -> dict[int, dict[str, Words]]:
+    """What tellers have published of ballots: by their number, then by a ballot's digest.
+
+    A teller may look again when more ballots have come; whoever says two things of one is wrong.
+    """
+    found: dict[int, dict[str, Words]] = {}
+    for source in checked:
+        one = source if isinstance(source, CheckedBallots) else CheckedBallots.load(source)
+        number = one.require_of(study)
+        mine = found.setdefault(number, {})
+        for digest, shares in one.shares.items():
+            if (mine.setdefault(digest, shares) != shares).any():
+                raise StudyError(
+                    f"{study.tellers[number].name!r} has published two different shares of one "
+                    "ballot, and signed both: this teller is wrong. No key was used"
+                )
+    return found
+
+
+def require_all_checked(study: SealedStudy, numbers: Container[int]) -> None:
+    """Refuse to go on before all of these tellers have checked the ballots."""
+    missing = [card.name for place, card in enumerate(study.tellers) if place not in numbers]
+    if missing:
+        raise StudyError(
+            f"not checked by {', '.join(map(repr, missing))}: all tellers say which ballots they "
+            "can open before a list is closed and tallied (privsketch verify STUDY BALLOTS --key "
+            "STUDY-KEY -o NAME.checked); a bad ballot would end the study without a total"
+        )
+
+
+class Agreed(NamedTuple):
+    """Digests of ballots: all tellers open those that add up and those that do not.
+
+    By the digests of others, which some teller can open: who has not said that it can.
+    """
+
+    good: frozenset[str]
+    unfit: frozenset[str]
+    unopened: dict[str, tuple[str, ...]]
+
+
+def agreed(study: SealedStudy, checked: Iterable[CheckedSource]) -> Agreed:
+    """Which ballots all tellers can open, and whose shares of check words add up to 0 and 1.
+
+    Others are no ballots, or a teller has published something wrong of them; nobody can say which.
+    """
+    published = published_shares(study, checked)
+    require_all_checked(study, published)
+    common = set.intersection(*(set(shares) for shares in published.values()))
+    good = {
+        digest
+        for digest in common
+        if is_whole([published[place][digest] for place in range(len(study.tellers))])
+    }
+    unopened = {
+        digest: tuple(
+            card.name for n, card in enumerate(study.tellers) if digest not in published[n]
+        )
+        for digest in sorted(set().union(*published.values()) - common)
+    }
+    return Agreed(frozenset(good), frozenset(common - good), unopened)
+
+
+UNFIT = (
+    "what all tellers published of it does not add up, so that this ballot or a teller is wrong, "
+    "and nobody can say which"
+)
+
+
+def unopened_words(tellers: Iterable[str]) -> str:
+    """What is said of a ballot that these tellers have not said they can open."""
+    return (
+        f"{' and '.join(tellers)} did not say that it can be opened, and another teller did: let "
+        "it be checked again. If that stays so, this ballot or a teller is wrong, and nobody can "
+        "say which"
+    )
+
+
+class ClosedList:
+    """The ballots that count, signed by whoever may close the list; `ClosedList.of` makes one.
+
+    Parameters
+    ----------
+    data : bytes
+        Of a .closed file; its signature must be right.
+    what : str
+        What errors call it.
+
+    Attributes
+    ----------
+    study : str
+        Digest of the study.
+    ballots : dict of str to str
+        Digests of the ballots by the fingerprints of their holders.
+    digest : str
+        Of study and ballots, whoever signed.
+    """
+
+    def __init__(self, data: bytes, what: str = "closed list") -> None:
+        self._identity, found = read_signed_json(data, CLOSED, _FIELDS, what)
+        self.study, self._data = digits(found["study"], 64, what), data
+        self.ballots: dict[str, str] = {}
+        for pair in _listed(found["ballots"], what):
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise FileError(f"{what}: unknown or missing fields")
+            holder = digits(pair[0], 32, what)
+            if holder in self.ballots:
+                raise FileError(f"{what}: a holder is there twice")
+            self.ballots[holder] = digits(pair[1], 64, what)
+
+    def __repr__(self) -> str:
+        return f"ClosedList({len(self.ballots)} ballots, digest={self.digest!r})"
+
+    @classmethod
+    def of(
+        cls,
+        study: SealedStudy,
+        ballots: Iterable[BallotSource],
+        *,
+        key: Key,
+        checked: Iterable[CheckedSource],
+    ) -> ClosedList:
+        """Close the list with those of these ballots that all tellers can open and that add up.
+
+        Parameters
+        ----------
+        study : SealedStudy
+        ballots : list of Ballot or path
+            A folder stands for all ballots in it; files that are anything else are left out.
+        key : Key
+            Of the owner, or of a teller if the study has no owner.
+        checked : list of CheckedBallots or path
+            Of all tellers: `agreed` says which ballots are left out.
+        """
+        study.require_open()
+        _require_closer(study, key.public.identity, "key")
+        found: dict[str, str] = {}
+        for what, ballot in each_ballot(ballots, agreed(study, checked).good):
+            holder = ballot.require_of(study, what).key.fingerprint
+            # Whoever casts two has no say in which.
+            found[holder] = min(found.get(holder, ballot.digest), ballot.digest)
+        _require_turnout(study, len(found))
+        order = [card.key.fingerprint for card in study.holders]
+        content = {
+            "study": study.digest,
+            "ballots": [[holder, found[holder]] for holder in order if holder in found],
+        }
+        return cls.from_bytes(signed_json(CLOSED, content, key))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what the list says, in hex; who signed it does not matter."""
+        content = {"study": self.study, "ballots": [list(pair) for pair in self.ballots.items()]}
+        return hashlib.sha256(_LIST_LABEL + canonical_json(content)).hexdigest()
+
+    def require_of(self, study: SealedStudy, what: str = "closed list") -> PublicKey:
+        """Who closed it; an error unless it is one of this study, by all that can be seen of it."""
+        if self.study != study.digest:
+            raise StudyError(f"{what}: of another study, {spoken(self.study[:32])}")
+        closer = _require_closer(study, self._identity, what)
+        order = [card.key.fingerprint for card in study.holders]
+        if list(self.ballots) != [holder for holder in order if holder in self.ballots]:
+            raise StudyError(f"{what}: it has holders who are not on the roster")
+        if len(set(self.ballots.values())) != len(self.ballots):
+            raise StudyError(f"{what}: it has a ballot twice")
+        _require_turnout(study, len(self.ballots))
+        return closer
+
+    def to_bytes(self) -> bytes:
+        """The bytes of a .closed file."""
+        return self._data
+
+    @classmethod
+    def from_bytes(cls, data: bytes, what: str = "closed list") -> ClosedList:
+        """The list from `to_bytes`; FileError for any other bytes."""
+        return cls(data, what)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the list to a file, for all tellers."""
+        write_file(path, self._data)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ClosedList:
+        """Read a list written by `save`."""
+        return cls.from_bytes(read_file(path), os.fspath(path))
+
+    def describe(self) -> str:
+        """The list in plain words."""
+        return "\n".join(
+            [
+                f"closed list {len(self.ballots)} ballots",
+                f"study       {spoken(self.study[:32])}",
+                f"digest      {self.digest}",
+            ]
+        )
+
+
+def _listed(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list) or len(value) > MAX_HOLDERS:
+        raise FileError(f"{what}: unknown or missing fields")
+    return value
+
+
+def _require_closer(study: SealedStudy, identity: bytes, what: str) -> PublicKey:
+    """The owner's key, or that of any teller where there is none; an error for anybody else."""
+    tellers = [card.key for card in study.tellers]
+    for key in tellers if study.owner is None else [study.owner]:
+        if key.identity == identity:
+            return key
+    raise StudyError(f"{what}: not of somebody who may close the list of this study")
+
+
+def _require_turnout(study: SealedStudy, n_ballots: int) -> None:
+    if n_ballots < study.min_holders:
+        raise StudyError(
+            f"{n_ballots} ballots count, and {study.min_holders} or more are needed; nothing is "
+            "tallied, and the study is void"
+        )

@@ -1,0 +1,210 @@
+"""Words to shares and back: additive secret sharing modulo 2^64, exact.
+
+All but the last of K tellers get a seed of 32 bytes, which expands to uniform words; the last one
+gets what is left of the words. Any K - 1 shares are uniform, whatever the words: K - 1 of the masks
+are, and so is what one unknown mask is taken off. Tellers add their shares up over ballots; their
+sums add up to the sum of all words.
+
+A seed makes masks and nothing else, those of one ballot, one teller and one level each with a key
+of its own. Two words for each level are checks (`with_checks`): a 1, and a public linear function
+of the values. What a teller publishes of them before the tally (`check_shares`) is its share of two
+constants, 0 and 1, so that it says nothing, and whatever does not add up to them is no ballot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from privsketch._base.types import Integers
+from privsketch._base.errors import FileError, ParameterError
+from privsketch.signing.documents import require_library
+
+Words = npt.NDArray[np.uint64]
+MODULUS = 2**64
+SEED_BYTES = 32
+WORD_BYTES = 8
+N_CHECKS = 2
+_DIGEST_BYTES = 32
+_MASK_LABEL = b"privsketch mask v1\0"
+_CHECK_LABEL = b"privsketch check v1\0"
+_random = secrets.token_bytes  # tests of known answers replace it
+
+
+class Place(NamedTuple):
+    """Whose share it is: digests or keys of 32 bytes each, so that no two places read alike."""
+
+    study: bytes
+    holder: bytes
+    teller: bytes
+
+    def label(self, level: int) -> bytes:
+        """What the key of a mask is derived for."""
+        if any(len(part) != _DIGEST_BYTES for part in self):
+            raise ParameterError("place: expected 32 bytes for study, holder and teller")
+        return _MASK_LABEL + b"".join(self) + struct.pack("<I", level)
+
+
+def expand(seed: bytes, place: Place, level: int, n_words: int) -> Words:
+    """Uniform words, (n_words,), from a seed: ChaCha20 under HKDF-SHA256 of the seed."""
+    require_library()
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    if len(seed) != SEED_BYTES:
+        raise FileError("a seed of another length; the ballot was not made by privsketch")
+    key = HKDF(algorithm=SHA256(), length=32, salt=None, info=place.label(level)).derive(seed)
+    return _stream(key, n_words)
+
+
+def _stream(key: bytes, n_words: int) -> Words:
+    """Words of ChaCha20 (RFC 8439), nonce and counter 0; a key is for one stream only."""
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+    stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+    return np.frombuffer(stream.update(bytes(WORD_BYTES * n_words)), dtype="<u8").astype(np.uint64)
+
+
+def as_words(values: Integers | Words) -> Words:
+    """Integers modulo 2^64."""
+    return np.ascontiguousarray(values).astype(np.uint64, casting="unsafe")
+
+
+def as_integers(words: Words) -> Integers:
+    """Words as the integers next to zero that they are modulo 2^64."""
+    return words.astype(np.int64, casting="unsafe")
+
+
+def words_to_bytes(words: Words) -> bytes:
+    """Little-endian words, row by row."""
+    return np.ascontiguousarray(words, dtype="<u8").tobytes()
+
+
+def words_from_bytes(data: bytes | memoryview, n_words: int) -> Words:
+    """The words again, which are that many."""
+    if len(data) != WORD_BYTES * n_words:
+        raise FileError("a share of another length; it was not made for this study")
+    return np.frombuffer(data, dtype="<u8").astype(np.uint64)
+
+
+# ---------------------------------------------------------------- shares
+
+
+def last_share(words: Words, masks: Sequence[Words], modulus: int = MODULUS) -> Words:
+    """What is left of the words when masks are taken off; the modulus is a power of two."""
+    rest = words.copy()
+    for mask in masks:
+        rest -= mask
+    return reduced(rest, modulus)
+
+
+def added(shares: Sequence[Words], modulus: int = MODULUS) -> Words:
+    """The sum of shares."""
+    total = np.zeros_like(shares[0])
+    for share in shares:
+        total += share
+    return reduced(total, modulus)
+
+
+def reduced(words: Words, modulus: int) -> Words:
+    """Words modulo a power of two: a smaller one can be enumerated."""
+    return words if modulus == MODULUS else words & np.uint64(modulus - 1)
+
+
+def split(words: Words, places: Sequence[Place]) -> list[bytes]:
+    """What each teller gets of the words (n_levels, n_words): seeds, and for the last one words.
+
+    Seeds are drawn here, for this call, and there is no way to give one.
+    """
+    if len(places) < 2:
+        raise ParameterError("tellers: expected two or more; one alone would see every sum")
+    seeds = [_random(SEED_BYTES) for _ in places[:-1]]
+    if len(set(seeds)) != len(seeds):
+        raise ParameterError("the system's random generator gave the same twice; nothing is sealed")
+    masks = [
+        np.stack([expand(seed, place, level, words.shape[1]) for level in range(len(words))])
+        for seed, place in zip(seeds, places, strict=False)
+    ]
+    return [*seeds, words_to_bytes(last_share(words, masks))]
+
+
+def share_of(
+    content: bytes, place: Place, level: int, shape: tuple[int, int], *, is_last: bool
+) -> Words:
+    """The words of one level that a teller adds up, (n_words,), from what it got."""
+    n_words = shape[1]
+    if not is_last:
+        return expand(content, place, level, n_words)
+    if len(content) != content_bytes(shape, is_last=True):
+        raise FileError("a share of another length; it was not made for this study")
+    start = level * n_words * WORD_BYTES
+    return words_from_bytes(memoryview(content)[start : start + n_words * WORD_BYTES], n_words)
+
+
+def content_bytes(shape: tuple[int, int], *, is_last: bool) -> int:
+    """How long what a teller gets is."""
+    return shape[0] * shape[1] * WORD_BYTES if is_last else SEED_BYTES
+
+
+# ---------------------------------------------------------------- check words
+
+
+def check_weights(study: bytes, n_values: int) -> Words:
+    """Public weights of the second check word, (n_values,), from the study's digest."""
+    require_library()
+    return _stream(hashlib.sha256(_CHECK_LABEL + study).digest(), n_values)
+
+
+def weighted(values: Words, weights: Words) -> Words:
+    """Sums of weighted values, modulo 2^64, over the last axis."""
+    return np.asarray((values * weights).sum(axis=-1, dtype=np.uint64))
+
+
+def with_checks(values: Words, weights: Words) -> Words:
+    """Values (n_levels, n_values) with a word 1, which counts ballots, and their weighted sum."""
+    ones = np.ones((len(values), 1), dtype=np.uint64)
+    return np.concatenate([values, ones, weighted(values, weights)[:, None]], axis=1)
+
+
+def check_shares(shares: Words, weights: Words) -> Words:
+    """What a teller publishes of its shares of a ballot, (n_levels, n_words): (n_levels, 2).
+
+    Its share of the second check word less the weighted values, and of the word that counts: over
+    all tellers they add up to 0 and 1. Both are linear, and the noise of a teller, which comes
+    later, changes neither.
+    """
+    rest = shares[:, -1] - weighted(shares[:, :-N_CHECKS], weights)
+    return np.stack([rest, shares[:, -2]], axis=1)
+
+
+def is_whole(checks: Sequence[Words], modulus: int = MODULUS) -> bool:
+    """Whether what all tellers published of a ballot adds up to 0 and 1, at every level."""
+    total = added(checks, modulus)
+    return bool((total[:, 0] == 0).all() and (total[:, 1] == 1).all())
+
+
+def add_teller_noise(words: Words, noise: Words, weights: Words) -> Words:
+    """A tally's words (n_words,) with noise on its values.
+
+    The second check word gets the weighted noise as well. Without it, it would tell the weighted
+    sum of exact values; with it, it is a function of the total.
+    """
+    n_values = len(words) - N_CHECKS
+    noisy = words.copy()
+    noisy[:n_values] += noise
+    noisy[-1] += weighted(noise, weights)
+    return noisy
+
+
+def without_checks(words: Words, weights: Words, n_ballots: int) -> Words | None:
+    """The values of a joined total; None if a check word does not fit."""
+    values = words[:-N_CHECKS]
+    fits = int(words[-2]) == n_ballots and int(words[-1]) == int(weighted(values, weights))
+    return values if fits else None

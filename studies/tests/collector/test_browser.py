@@ -1,0 +1,297 @@
+"""Pages in a real browser: a whole visit on a desk, on a phone and in the dark.
+
+Nothing is loaded from elsewhere, no policy is broken, nothing scrolls sideways, and what a person
+with a keyboard or a screen reader needs is there. Skipped where Chromium or playwright is missing.
+"""
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import privsketch as ps
+from privsketch_studies.collector.members import add_member, find_member
+from privsketch_studies.collector.store.engine import Store
+from privsketch_studies.collector.studies import make_study
+from privsketch_studies.collector.uploads import submit
+from studies.tests.server import serving
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here"),
+]
+SHOTS = os.environ.get("PRIVSKETCH_SCREENSHOTS")  # a folder, for whoever wants to look
+DOMAIN = ps.Box([0, 0], [100, 200], columns=["age", "systolic"])
+DESIGN = ps.Design.plan(
+    n_components=3,
+    domain=DOMAIN,
+    n_records=2000,
+    budget=ps.Budget(1.0, 1e-6),
+    random_state=0,
+)
+TITLE = "Hearts & <b>minds</b>, a study with a title that is longer than a phone is wide"
+SIZES = ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark"))
+# What is wrong with a page, as a list of sentences. Contrast is that of WCAG 2, AA.
+CHECK = """() => {
+  const found = [], shown = e => e.checkVisibility({visibilityProperty: true});
+  const all = s => [...document.querySelectorAll(s)].filter(shown);
+  const named = e => (e.labels && e.labels.length) || e.getAttribute('aria-label') ||
+    e.getAttribute('aria-labelledby') || e.textContent.trim();
+  for (const e of all('input:not([type=hidden]),select,textarea,button,a[href],summary'))
+    if (!named(e)) found.push('no name: ' + e.outerHTML.slice(0, 120));
+  for (const e of all('img')) if (!e.hasAttribute('alt')) found.push('no alt');
+  for (const e of all('svg'))
+    if (!e.getAttribute('aria-label') && !e.closest('[aria-hidden=true]'))
+      found.push('svg without a name');
+  let last = 0;
+  for (const e of all('h1,h2,h3,h4,h5,h6')) {
+    const level = +e.tagName[1];
+    if (level > last + 1) found.push('heading ' + e.textContent + ' skips a level');
+    last = level;
+  }
+  if (all('h1').length !== 1) found.push('not one h1');
+  for (const s of ['header', 'main', 'html[lang]'])
+    if (document.querySelectorAll(s).length < 1) found.push('no ' + s);
+  const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+  for (const id of new Set(ids))
+    if (ids.filter(x => x === id).length > 1) found.push('id twice: ' + id);
+  for (const e of document.querySelectorAll('[aria-labelledby],[aria-describedby]'))
+    for (const name of ['aria-labelledby', 'aria-describedby'])
+      for (const id of (e.getAttribute(name) || '').split(' ').filter(Boolean))
+        if (!document.getElementById(id)) found.push(name + ' of nothing: ' + id);
+  for (const e of all('th')) if (!e.scope) found.push('th without scope: ' + e.textContent);
+  for (const e of all('button,.button,.tabs a'))
+    if (e.getBoundingClientRect().height < 24) found.push('small target: ' + e.textContent);
+  const rgb = t => [...t.match(/[\\d.]+/g).map(Number), 1].slice(0, 4);
+  const over = (a, b) => a.slice(0, 3).map((v, i) => v * a[3] + b[i] * (1 - a[3])).concat(1);
+  const light = c => { const [r, g, b] = c.slice(0, 3).map(v => (v /= 255) <= .04045 ? v / 12.92 :
+    ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+  const behind = e => { const stack = [];
+    for (let at = e; at; at = at.parentElement)
+      stack.push(rgb(getComputedStyle(at).backgroundColor));
+    return stack.reverse().reduce((a, b) => over(b, a), [255, 255, 255, 1]); };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const e = walker.currentNode.parentElement;
+    if (!walker.currentNode.textContent.trim() || !shown(e)) continue;
+    if (e.closest('svg,.hidden,.skip,option')) continue;
+    const style = getComputedStyle(e), ground = behind(e), ink = over(rgb(style.color), ground);
+    const [a, b] = [light(ink), light(ground)].sort((x, y) => y - x);
+    const large = parseFloat(style.fontSize) >= 24 ||
+      (parseFloat(style.fontSize) >= 18.66 && +style.fontWeight >= 700);
+    const ratio = (a + .05) / (b + .05);
+    if (ratio < (large ? 3 : 4.5))
+      found.push('contrast ' + ratio.toFixed(2) + ': ' + e.outerHTML.slice(0, 120));
+  }
+  return found;
+}"""
+
+
+def records(site):
+    import numpy as np
+
+    rng = np.random.default_rng(site)
+    centers = np.array([[25, 110], [50, 150], [80, 130]])[rng.integers(3, size=2000)]
+    return centers + rng.normal(size=(2000, 2)) * [5, 8]
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    sync = pytest.importorskip("playwright.sync_api")
+    with sync.sync_playwright() as playwright:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def site(place, tmp_path):
+    """The address of a collector, its tokens, and a sketch that was not handed in."""
+    store = Store(place)
+    tokens = {"olga": add_member(store, "olga", makes_studies=True)}
+    owner = find_member(store, "olga")
+    make_study(store, "heart", DESIGN.to_bytes(), owner="olga", title=TITLE)
+    for number, name in enumerate(("north", "south", "west <i>wing")):
+        tokens[name] = add_member(store, name, study="heart", as_roles=["site"], by=owner)
+        sketch = ps.sketch(records(number), DESIGN, source=name)
+        if number:
+            submit(store, find_member(store, name), "heart", sketch.to_bytes())
+        else:
+            sketch.save(tmp_path / "north.sketch")
+    store.close()
+    with serving(place) as address:
+        yield address, tokens, tmp_path / "north.sketch"
+
+
+class Watched:
+    """A window of a browser that notes everything that goes wrong in it."""
+
+    def __init__(self, page, address):
+        self.page, self.address, self.faults = page, address, []
+        page.on("console", lambda said: self._note(said.type, said.text))
+        page.on("pageerror", lambda error: self._note("error", str(error)))
+        page.on("requestfailed", self._note_failed)
+        page.on("request", self._require_here)
+
+    def _note(self, kind, text):
+        if kind in ("error", "warning"):
+            self.faults.append(text)
+
+    def _note_failed(self, request):
+        if request.failure != "net::ERR_ABORTED":  # what a download is to a page
+            self._note("error", f"{request.failure}: {request.url}")
+
+    def _require_here(self, request):
+        if not request.url.startswith((self.address, "data:")):
+            self.faults.append(f"request to {request.url}")
+
+    def go(self, path):
+        self.page.goto(self.address + path)
+
+    def sign_in(self, token):
+        self.go("/")
+        self.page.get_by_label("Your token").fill(token)
+        self.page.get_by_role("button", name="Sign in").click()
+
+    def require_good(self, name):
+        """Look at the page as it is: nothing wrong, nothing wider than the window."""
+        self.page.wait_for_function(
+            "document.readyState == 'complete' && document.querySelector('h1')"
+        )
+        wide = self.page.evaluate("() => [document.documentElement.scrollWidth, window.innerWidth]")
+        assert wide[0] <= wide[1], f"{name}: scrolls sideways"
+        assert self.page.evaluate(CHECK) == [], name
+        assert self.faults == [], name
+        if SHOTS:
+            Path(SHOTS).mkdir(parents=True, exist_ok=True)
+            self.page.screenshot(path=f"{SHOTS}/{name}.png", full_page=True)
+
+
+@contextmanager
+def window(browser, address, width=1280, scheme="light"):
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+    )
+    try:
+        yield Watched(context.new_page(), address)
+    finally:
+        context.close()
+
+
+def test_a_whole_visit(chromium, site):
+    address, tokens, file = site
+    with window(chromium, address) as seen:
+        page = seen.page
+        seen.go("/studies/heart")  # the way of somebody who got the address
+        assert page.url.endswith("/sign-in?next=/studies/heart")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        page.get_by_label("Your token").fill(tokens["north"])
+        page.keyboard.press("Enter")
+        page.wait_for_url(lambda address: address.endswith("/studies/heart") and "?" not in address)
+        assert page.get_by_role("heading", level=1).inner_text() == TITLE
+        assert page.get_by_text("Hand in your sketch").is_visible()
+        assert page.get_by_text("2 of 3 sites").is_visible()
+        page.get_by_label("Sketch file").set_input_files(file)
+        page.get_by_role("button", name="Hand in").click()
+        assert page.get_by_role("status").inner_text().startswith("Kept.")
+        assert page.get_by_text("3 of 3 sites").is_visible()
+        page.get_by_role("link", name="Learn from the total").click()
+        page.get_by_label("How many").fill("3")
+        page.get_by_role("button", name="Learn", exact=True).click()
+        page.get_by_role("heading", name="What it cost").wait_for(timeout=120_000)
+        assert page.locator(".report svg").count() > 0
+        with page.expect_download() as loading:
+            page.get_by_role("link", name="Download the model").click()
+        model = ps.load(loading.value.path())
+        assert model.n_clusters == 3
+        assert sorted(round(age / 10) for age in model.centers[:, 0]) in ([2, 5, 8], [3, 5, 8])
+        seen.go("/studies/heart/sources")  # not for a site
+        assert page.get_by_role("alert").is_visible()
+        assert [fault for fault in seen.faults if "403" not in fault] == []
+        page.get_by_role("link", name="privsketch collector").click()
+        page.get_by_role("button", name="Sign out").click()
+        seen.go("/studies/heart")
+        assert "/sign-in" in page.url
+
+
+def test_every_page_is_good_on_a_desk_on_a_phone_and_in_the_dark(chromium, site):
+    address, tokens, _ = site
+    with window(chromium, address) as seen:
+        seen.go("/")
+        seen.require_good("sign-in")
+        seen.sign_in(tokens["olga"])
+        page = seen.page
+        seen.go("/studies/heart/models")
+        page.get_by_label("Up to").fill("4")
+        page.get_by_role("button", name="Learn", exact=True).click()
+        seen.require_good("models-waiting")
+        seen.go("/studies/heart/models/kmeans/4")
+        seen.require_good("model-waiting")
+        seen.go("/studies/heart/models")
+        page.get_by_label("What").select_option("gaussian-mixture")
+        page.get_by_role("button", name="Learn", exact=True).click()
+        page.get_by_role("heading", name="What it cost").wait_for(timeout=120_000)
+        seen.go("/studies/heart/sources")
+        page.get_by_role("button", name="Compare the sites").click()
+        page.get_by_role("heading", name="Clusters of all sources").wait_for(timeout=120_000)
+    ends = ("", "/models", "/models/kmeans/3", "/models/gaussian-mixture/3", "/sources")
+    ends += ("/files", "/people", "/history")
+    for width, scheme in SIZES:
+        with window(chromium, address, width, scheme) as seen:
+            seen.sign_in(tokens["olga"])
+            seen.require_good(f"studies-{width}-{scheme}")
+            for end in ends:
+                seen.go(f"/studies/heart{end}")
+                name = end.strip("/").replace("/", "-") or "overview"
+                seen.require_good(f"{name}-{width}-{scheme}")
+            seen.go("/new")
+            seen.require_good(f"new-{width}-{scheme}")
+            seen.go("/studies/heart/people")
+            seen.page.get_by_label("Name").fill(f"east {width} {scheme}")
+            seen.page.get_by_role("button", name="Add the member").click()
+            seen.require_good(f"token-{width}-{scheme}")
+
+
+def test_the_checks_find_what_is_planted(chromium, site):
+    """A page with one fault of each kind, so that silence above means something."""
+    address, _, _ = site
+    with window(chromium, address) as seen:
+        seen.go("/sign-in")
+        seen.page.evaluate(
+            """() => { document.querySelector('main').insertAdjacentHTML('beforeend',
+            '<h4>Deep</h4><input><img src="data:,"><button></button><i id="token"></i>' +
+            '<table><tr><th>x</th></tr></table><svg></svg><p id="pale">pale</p>');
+            document.getElementById('pale').style.color = '#aaa'; }"""
+        )
+        told = " ".join(seen.page.evaluate(CHECK))
+        for word in ("skips a level", "no name: <input", "no alt", "no name: <button", "id twice",
+                     "th without", "svg without", "contrast 2"):  # fmt: skip
+            assert word in told, word
+        seen.page.evaluate("document.body.insertAdjacentHTML('beforeend', '<b style=\"a:b\">')")
+        seen.page.evaluate("new Image().src = 'http://evil.example/x.png'")
+        seen.page.wait_for_timeout(300)
+        assert any("style" in fault for fault in seen.faults)
+        assert any("img-src" in fault for fault in seen.faults)
+
+
+def test_a_page_of_somebody_else_cannot_send_forms(chromium, site):
+    """A form of another origin, in a browser that has a session."""
+    address, tokens, _ = site
+    with window(chromium, address) as seen:
+        seen.sign_in(tokens["olga"])
+        other = address.replace("127.0.0.1", "localhost")  # another site to a browser
+        seen.page.route(f"{other}/trap", lambda route: route.fulfill(
+            content_type="text/html",
+            body=f'<form method="post" action="{address}/studies/heart/close">'
+            '<input name="sure" value="yes"><button>Go</button></form>',
+        ))  # fmt: skip
+        seen.page.goto(f"{other}/trap")
+        seen.page.get_by_role("button", name="Go").click()
+        seen.page.wait_for_load_state()
+        seen.go("/studies/heart")
+        assert seen.page.get_by_role("heading", name="Close the study").is_visible()
