@@ -15,14 +15,14 @@ demo: $(VENV)/demo.done
 	$(RUN)/privsketch demo --output demo-output
 
 # The same hospitals with the noise of one among them: every part in a process and folder of its own.
-demo-sealed: $(VENV)/sealed.done
+demo-sealed: $(VENV)/studies.done
 	rm -rf demo-sealed-output
-	$(RUN)/privsketch demo --sealed --output demo-sealed-output
+	$(RUN)/privsketch study demo --output demo-sealed-output
 
 # The same hospitals with a service between them, and its pages: an open study, then a sealed one.
-demo-collector: $(VENV)/collector.done
+demo-collector: $(VENV)/studies.done
 	rm -rf demo-collector-output
-	$(RUN)/privsketch demo --collector --output demo-collector-output
+	$(RUN)/privsketch collector demo --output demo-collector-output
 
 # Everything that must hold, each kind of it, and the package as users get it.
 test: $(VENV)/dev.done lint
@@ -82,17 +82,13 @@ $(VENV)/demo.done: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP_INSTALL) -e ".[plot]"
 	touch $@
 
-$(VENV)/sealed.done: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP_INSTALL) -e ".[plot,sealed]"
+$(VENV)/studies.done: $(VENV)/bin/python pyproject.toml studies/pyproject.toml constraints.txt
+	$(PIP_INSTALL) -e ".[plot,signing]" -e studies
 	touch $@ $(VENV)/demo.done
 
-$(VENV)/collector.done: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP_INSTALL) -e ".[plot,service]"
-	touch $@ $(VENV)/demo.done $(VENV)/sealed.done
-
-$(VENV)/dev.done: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP_INSTALL) -e ".[dev]"
-	touch $@ $(VENV)/demo.done $(VENV)/sealed.done $(VENV)/collector.done
+$(VENV)/dev.done: $(VENV)/bin/python pyproject.toml studies/pyproject.toml constraints.txt
+	$(PIP_INSTALL) -e ".[dev]" -e studies
+	touch $@ $(VENV)/demo.done $(VENV)/studies.done
 
 clean:
 	rm -rf $(VENV) .venv-peers demo-output demo-sealed-output demo-collector-output papers-output

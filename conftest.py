@@ -1,8 +1,10 @@
-"""Examples in README, docs and docstrings show the same noisy numbers in every run."""
+"""What all tests share. Examples in docs and docstrings have the same noise in every run."""
 
 import pytest
 
 from tests.chance import fixed_noise
+
+pytest_plugins = ["tests.fixtures", "tests.tiers"]
 
 
 @pytest.fixture(autouse=True)

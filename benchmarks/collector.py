@@ -81,12 +81,22 @@ def copied(sketch: ps.Sketch, source: str, number: int) -> bytes:
 
 
 class Server:
-    """`privsketch serve` in a process of its own."""
+    """`privsketch collector serve` in a process of its own."""
 
     def __init__(self, place: str) -> None:
         began = time.perf_counter()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "privsketch", "serve", "--port", "0", "--member-rate", RATE],
+            [
+                sys.executable,
+                "-m",
+                "privsketch",
+                "collector",
+                "serve",
+                "--port",
+                "0",
+                "--member-rate",
+                RATE,
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.common import least_seconds, markdown, parser_of
-from privsketch.facts.budget import Budget
 from privsketch.design.recipe import Design
+from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.features.maps import FeatureMap, feature_map
 from privsketch.kernels.builder import I64, Array

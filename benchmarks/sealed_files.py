@@ -91,10 +91,11 @@ def made() -> dict[str, Example]:
     import numpy as np
 
     import privsketch as ps
+    import privsketch_studies as studies
+    from privsketch.sketching.sums import exact_sums
     from privsketch_studies.sealing.lists import CheckedBallots, check_ballots
     from privsketch_studies.sealing.seal import sealed_sums
     from privsketch_studies.sealing.void import VoidStudy, void_study
-    from privsketch.sketching.sums import exact_sums
 
     design = ps.Design.plan(
         n_components=2,
@@ -106,46 +107,46 @@ def made() -> dict[str, Example]:
     )
     holders = [ps.Key.generate(f"site {n}") for n in range(4)]
     tellers = [ps.Key.generate(f"teller {n}") for n in range(2)]
-    enrolled = [ps.Card.teller(design, key=key) for key in tellers]
+    enrolled = [studies.Card.teller(design, key=key) for key in tellers]
     fresh = [study_key for _, study_key in enrolled]
-    cards = [ps.Card.holder(design, key=key, accept_alone=10.0) for key in holders]
+    cards = [studies.Card.holder(design, key=key, accept_alone=10.0) for key in holders]
     cards += [card for card, _ in enrolled]
-    study = ps.SealedStudy(design, cards=cards, min_holders=3, colluding=1)
+    study = studies.SealedStudy(design, cards=cards, min_holders=3, colluding=1)
     for key in tellers:
         study.accept(key)
     sums = exact_sums([np.random.default_rng(0).uniform(-1, 1, (100, 2))], design, n_threads=1)
     ballots = [sealed_sums(study, sums, key, key.name) for key in holders]
     checks = [check_ballots(study, ballots, key=key)[0] for key in fresh]
     checked = checks[1]
-    closed = ps.ClosedList.of(study, ballots, key=tellers[0], checked=checks)
-    tallies = [ps.tally(study, ballots, closed, key=key, checked=checks) for key in fresh]
-    ps.join(study, tallies)  # as they are, they join
-    ended = ps.SealedStudy(
+    closed = studies.ClosedList.of(study, ballots, key=tellers[0], checked=checks)
+    tallies = [studies.tally(study, ballots, closed, key=key, checked=checks) for key in fresh]
+    studies.join(study, tallies)  # as they are, they join
+    ended = studies.SealedStudy(
         design,
-        cards=[*cards[:5], ps.Card.teller(design, key=tellers[1])[0]],
+        cards=[*cards[:5], studies.Card.teller(design, key=tellers[1])[0]],
         min_holders=3,
         colluding=1,
     )
     ended.accept(tellers[1])
     void = void_study(ended, key=tellers[1], study_key_file=None)
 
-    def opened(ballot: ps.Ballot) -> list[bytes]:
+    def opened(ballot: studies.Ballot) -> list[bytes]:
         return [ballot.opened(study, key) for key in fresh]
 
     return {
-        "card": Example(cards[0].to_bytes(), ps.Card.from_bytes, holders[0]),
-        "teller": Example(cards[-1].to_bytes(), ps.Card.from_bytes, tellers[1]),
+        "card": Example(cards[0].to_bytes(), studies.Card.from_bytes, holders[0]),
+        "teller": Example(cards[-1].to_bytes(), studies.Card.from_bytes, tellers[1]),
         "study": Example(
-            study.to_bytes(), ps.SealedStudy.from_bytes, None, lambda one: one.require_open()
+            study.to_bytes(), studies.SealedStudy.from_bytes, None, lambda one: one.require_open()
         ),
-        "ballot": Example(ballots[0].to_bytes(), ps.Ballot.from_bytes, holders[0], opened),
+        "ballot": Example(ballots[0].to_bytes(), studies.Ballot.from_bytes, holders[0], opened),
         "checked": Example(checked.to_bytes(), CheckedBallots.from_bytes, fresh[1]),
-        "closed": Example(closed.to_bytes(), ps.ClosedList.from_bytes, tellers[0]),
+        "closed": Example(closed.to_bytes(), studies.ClosedList.from_bytes, tellers[0]),
         "tally": Example(
             tallies[0].to_bytes(),
-            ps.Tally.from_bytes,
+            studies.Tally.from_bytes,
             fresh[0],
-            lambda one: ps.join(study, [one, tallies[1]]),
+            lambda one: studies.join(study, [one, tallies[1]]),
         ),
         "void": Example(void.to_bytes(), VoidStudy.from_bytes, tellers[1]),
     }
@@ -154,8 +155,8 @@ def made() -> dict[str, Example]:
 def forged(data: bytes, key: Any, rng: random.Random) -> bytes:
     """A value changed, and signed again by the same maker."""
     from privsketch._base.formats import canonical_json
-    from privsketch_studies.sealing.files import kind_of_bytes, packed, signed_json
     from privsketch.signing.documents import written
+    from privsketch_studies.sealing.files import kind_of_bytes, packed, signed_json
 
     kind = kind_of_bytes(data)
     if kind is not None:

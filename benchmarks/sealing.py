@@ -21,10 +21,11 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
+import privsketch_studies as studies
+from privsketch.sketching.sums import ExactSums, exact_sums
 from privsketch_studies.sealing.lists import check_ballots
 from privsketch_studies.sealing.seal import sealed_sums
 from privsketch_studies.sealing.study import SealedStudy
-from privsketch.sketching.sums import ExactSums, exact_sums
 
 
 def peak() -> float:
@@ -53,13 +54,13 @@ def made_study(
     )
     holders = [ps.Key.generate(f"site {n}") for n in range(n_holders)]
     tellers = [ps.Key.generate(f"teller {n}") for n in range(n_tellers)]
-    enrolled = [ps.Card.teller(design, key=key) for key in tellers]
+    enrolled = [studies.Card.teller(design, key=key) for key in tellers]
     fresh = [study_key for _, study_key in enrolled]
-    cards = [ps.Card.holder(design, key=key, accept_alone=1000.0) for key in holders]
+    cards = [studies.Card.holder(design, key=key, accept_alone=1000.0) for key in holders]
     cards += [card for card, _ in enrolled]
     start = time.perf_counter()
     owner = ps.Key.generate("owner")
-    study = ps.SealedStudy(design, cards=cards, owner=owner.public)
+    study = studies.SealedStudy(design, cards=cards, owner=owner.public)
     for key in tellers:
         study.accept(key)
     said("make the study, all tellers accept", time.perf_counter() - start)
@@ -82,7 +83,7 @@ def main() -> None:
         holders, fresh = keys[:n_holders], keys[n_holders:]
         study.save(mailbox / "s.study")
         start = time.perf_counter()
-        study = ps.SealedStudy.load(mailbox / "s.study")
+        study = studies.SealedStudy.load(mailbox / "s.study")
         said("load the study", time.perf_counter() - start)
         print(f"{study.n_words} words, {study.n_levels} levels, {len(fresh)} tellers")
         records = np.random.default_rng(0).uniform(-1, 1, (100, 10))
@@ -105,19 +106,19 @@ def main() -> None:
             size = len(checked[-1].to_bytes())
             said(f"checks of teller {number}", time.perf_counter() - start, f"{size} bytes")
         start = time.perf_counter()
-        closed = ps.ClosedList.of(study, [mailbox], key=owner, checked=checked)
+        closed = studies.ClosedList.of(study, [mailbox], key=owner, checked=checked)
         said("close the list", time.perf_counter() - start)
         before, slowest, most = peak(), 0.0, 0.0
         tallies = []
         for number, key in enumerate(fresh):
             start, worked = time.perf_counter(), time.process_time()
-            tallies.append(ps.tally(study, mailbox, closed, key=key, checked=checked))
+            tallies.append(studies.tally(study, mailbox, closed, key=key, checked=checked))
             slowest = max(slowest, time.perf_counter() - start)
             most = max(most, time.process_time() - worked)
             cpu = f"processor {time.process_time() - worked:.3f} s"
             said(f"tally of teller {number}", time.perf_counter() - start, cpu)
         start = time.perf_counter()
-        total = ps.join(study, tallies)
+        total = studies.join(study, tallies)
         took_join = time.perf_counter() - start
         said("join", took_join)
         limit = f"limit 10 s; processor {most + took_join:.3f} s"

@@ -60,7 +60,7 @@ def main(names: tuple[str, ...], quick: bool, output: Path, jobs: int | None, ag
     from papers.harness.targets import TARGETS, find_targets
     from papers.harness.views import aligned
     from privsketch._base.threads import checked_threads
-    from privsketch.cli.progress import share_bar
+    from privsketch.cli.shell.progress import share_bar
 
     if not names:
         lines = [

@@ -8,7 +8,7 @@ from referencing import Registry, Resource
 
 SCHEMAS = {
     path.name: json.loads(path.read_text(encoding="utf-8"))
-    for path in (Path(__file__).parents[1] / "docs" / "json").glob("*.schema.json")
+    for path in Path(__file__).parents[1].glob("**/docs/json/*.schema.json")
 }
 _REGISTRY = Registry().with_resources(
     (name, Resource.from_contents(schema)) for name, schema in SCHEMAS.items()

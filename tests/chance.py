@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from privsketch.testing.replay import Tape, replaced_noise
+from privsketch.testing import Tape, replaced_noise
 
 FALSE_ALARM = 1e-6  # of a test, in whatever many comparisons
 

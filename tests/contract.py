@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from privsketch.testing.replay import replaced_noise
+from privsketch.testing import replaced_noise
 
 FORBIDDEN = {
     "check_clustering": "asks for labels_, an exact statement about every record",

@@ -16,7 +16,7 @@ from scipy.stats import chi2
 import privsketch as ps
 from privsketch._base.formats import fingerprint
 from privsketch.noise.account import Account, Shares
-from privsketch.testing.replay import replaced_noise
+from privsketch.testing import replaced_noise
 
 
 def even_account(budget, *names):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 
 FOLDER = Path(__file__).parent / "golden"
 ONE_BAND = {"frequency_scale": (0.0625, 1.0)}

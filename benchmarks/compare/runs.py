@@ -26,10 +26,10 @@ from benchmarks.compare.cells import QUICK, Setting
 from benchmarks.compare.methods import BASELINES, OURS, PeerMethod, Run, fitted, kind_of, serves
 from benchmarks.datasets import DataSet, reference_error, squared_error
 from benchmarks.peers.protocol import Peer, PeerError, PeerRefusal, PeerTimeoutError, Request, peak
+from privsketch._base.errors import ParameterError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.facts.domain import Ball, Box
-from privsketch._base.errors import ParameterError
 
 FIELDS = (
     *("data", "n", "d", "k", "epsilon", "delta", "method", "kind", "seed"),

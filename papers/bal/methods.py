@@ -15,14 +15,14 @@ from fractions import Fraction
 import numpy as np
 
 from papers.bal.setting import Records
-from privsketch.facts.budget import Budget
 from privsketch.clustering import lloyd
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import Passes, clustered
 from privsketch.clustering.tree.method import cluster_by_tree
+from privsketch.facts.budget import Budget
+from privsketch.facts.receipt import compose_sequential
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares
-from privsketch.facts.receipt import compose_sequential
 
 DELTA = 1e-6  # of the methods that need one; the paper names none
 ROUNDS_AFTER, ROUNDS = 8, 20  # section 7

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from privsketch._base.errors import FileError
 from privsketch._base.types import Floats
 from privsketch.facts.domain import Ball, Box
-from privsketch._base.errors import FileError
 
 PAPER = "BAL 2017"
 SIZES = (2, 4, 8, 16, 32, 64)  # numbers of clusters of Figure 2 (a-c)

@@ -14,10 +14,10 @@ from operator import itemgetter
 from papers.clp import setting
 from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row, grouped, numbers, quartiles
-from privsketch.facts.budget import Budget
+from privsketch._base.errors import ParameterError
 from privsketch.design.noise_to_signal import noise_parts
 from privsketch.design.recipe import Design
-from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import Budget
 
 K = DIM = 10
 DELTA = 1e-6

@@ -18,10 +18,10 @@ from papers.clp.setting import CKM_SCALE, centers_of, design_of, draw_table, rel
 from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row
 from privsketch._base.types import Floats
-from privsketch.facts.budget import Budget
 from privsketch.design.forecast import feature_and_record_rate
 from privsketch.design.noise_to_signal import NoiseToSignal, noise_parts
 from privsketch.design.recipe import Design
+from privsketch.facts.budget import Budget
 from privsketch.features.masks import Masks
 from privsketch.noise.subsampling import amplified, amplified_replace
 from privsketch.sketching.sums import ExactSums

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.types import Floats
-from privsketch.facts.budget import Budget
 from privsketch.design.recipe import Design
+from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Box
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.sketching.sketch import Sketch

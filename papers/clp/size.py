@@ -27,9 +27,9 @@ from papers.clp.setting import (
 )
 from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row, grouped, numbers, quartiles
-from privsketch.facts.budget import Budget
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import clustered
+from privsketch.facts.budget import Budget
 
 K, DIM = 4, 8
 DELTA = 1e-8

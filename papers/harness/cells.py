@@ -20,9 +20,9 @@ from typing import Any
 from papers.harness.rows import Row
 from papers.harness.sources import sources_digest, versions_below
 from papers.harness.workers import in_processes
-from privsketch._base.threads import one_thread_of_kmeans
 from privsketch._base.errors import FileError, require_count
 from privsketch._base.formats import write_file
+from privsketch._base.threads import one_thread_of_kmeans
 
 Progress = Callable[[float], None]  # the share that is done, 0 to 1
 

@@ -18,16 +18,16 @@ from papers.harness.cells import Cell, Experiment
 from papers.harness.rows import Row, grouped, number, quartiles, where
 from papers.icassp import setting
 from papers.icassp.setting import OUR_DECODER, PAPER_DECODER, Mixture, mixture
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
-from privsketch.facts.budget import Budget, Neighbours
 from privsketch.clustering import grid, lloyd
 from privsketch.clustering.run import clustered
 from privsketch.clustering.starts import Start
 from privsketch.design.recipe import Design
-from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import Budget, Neighbours
+from privsketch.facts.receipt import Receipt
 from privsketch.features.frequencies import Frequencies
 from privsketch.models.clusters import ClusterModel
-from privsketch.facts.receipt import Receipt
 from privsketch.sketching.sketch import Sketch
 from privsketch.sketching.sums import ExactSums, exact_sums
 

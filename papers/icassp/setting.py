@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats, Integers
-from privsketch.facts.budget import Budget
 from privsketch.design.noise_to_signal import ICASSP_SIGNAL, icassp_snr
 from privsketch.design.recipe import Design
+from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Box
-from privsketch._base.errors import ParameterError
 from privsketch.features.masks import Masks
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.noise.calibration import icassp_noise

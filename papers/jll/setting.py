@@ -16,9 +16,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.facts.domain import Ball
-from privsketch._base.errors import ParameterError
 from privsketch.projection.calibration import paper_noise
 from privsketch.projection.matrix import UNIT, Matrix
 from privsketch.projection.rows import Projection

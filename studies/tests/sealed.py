@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
+import privsketch_studies as studies
 from privsketch_studies.sealing.ballots import make_ballot
 from privsketch_studies.sealing.files import signed_json
 from privsketch_studies.sealing.lists import check_ballots
@@ -37,17 +38,17 @@ class People:
         self.holders = [ps.Key.generate(f"site {n:03}") for n in range(self.n_holders)]
         self.tellers = [ps.Key.generate(f"teller {n}") for n in range(self.n_tellers)]
         self.owner = ps.Key.generate("owner")
-        enrolled = [ps.Card.teller(self.design, key=key) for key in self.tellers]
+        enrolled = [studies.Card.teller(self.design, key=key) for key in self.tellers]
         self.study_keys = [key for _, key in enrolled]
         self.cards = [
-            ps.Card.holder(self.design, key=key, accept_alone=self.accept_alone)
+            studies.Card.holder(self.design, key=key, accept_alone=self.accept_alone)
             for key in self.holders
         ] + [card for card, _ in enrolled]
 
     def made(self, **more):
         """A study that nobody has accepted yet."""
         options = {"owner": self.owner.public, **self.options, **more}
-        return ps.SealedStudy(self.design, cards=self.cards, **options)
+        return studies.SealedStudy(self.design, cards=self.cards, **options)
 
     def open_study(self, **more):
         """One that all tellers have accepted."""
@@ -62,7 +63,7 @@ class People:
         return [self.tellers[0].public]
 
     def seal(self, study, data, holder):
-        return ps.seal(
+        return studies.seal(
             data, study, key=self.holders[holder], accept_alone=100.0, trusted=self.trusted
         )
 
@@ -72,13 +73,13 @@ class People:
 
     def closed(self, study, ballots):
         checked = self.checked(study, ballots)
-        return ps.ClosedList.of(study, ballots, key=self.owner, checked=checked)
+        return studies.ClosedList.of(study, ballots, key=self.owner, checked=checked)
 
     def tally(self, study, ballots, closed_list, teller, **more):
         """The tally of one teller, after all of them have checked the ballots."""
         checked = self.checked(study, [ballots] if isinstance(ballots, Path) else ballots)
         key = self.study_keys[teller]
-        return ps.tally(study, ballots, closed_list, key=key, checked=checked, **more)
+        return studies.tally(study, ballots, closed_list, key=key, checked=checked, **more)
 
     def tallies(self, study, ballots, closed_list):
         tellers = range(len(self.study_keys))
@@ -101,7 +102,7 @@ def cast(study, values, key):
 def forged_list(study, pairs, key):
     """A closed list of these pairs of holders and ballots, whoever may sign one."""
     content = {"study": study.digest, "ballots": [list(pair) for pair in pairs]}
-    return ps.ClosedList.from_bytes(signed_json("closed-list", content, key))
+    return studies.ClosedList.from_bytes(signed_json("closed-list", content, key))
 
 
 def list_of(study, ballots, key):

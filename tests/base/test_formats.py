@@ -24,10 +24,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import privsketch as ps
-from privsketch import formats
-from privsketch.design.plan import plan_design
+from privsketch._base import formats
 from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch._base.formats import canonical_json, document
+from privsketch.design.plan import plan_design
 from privsketch.ledger import store
 from tests import oracles
 from tests.oracles import resave
@@ -839,7 +839,7 @@ def test_files_of_ours_that_are_told_elsewhere_are_called_what_they_are(tmp_path
     ).save(tmp_path / "study.json")
     told = {
         tmp_path / "site-1.key": "a secret key",
-        key.sign(tmp_path / "study.json"): "a signature; privsketch verify",
+        key.sign(tmp_path / "study.json"): "a signature; privsketch key verify",
         ps.Ledger.create(tmp_path / "budget.ledger").path: "privsketch ledger show",
     }
     for path, words in told.items():

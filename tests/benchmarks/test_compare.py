@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.facts.budget import exact
+from privsketch._base.errors import ParameterError
 from privsketch.clustering import lloyd
 from privsketch.clustering.choose import METHODS
 from privsketch.clustering.run import clustered
-from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import exact
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -279,6 +279,7 @@ def small_run(monkeypatch, store, setting, peers):
     return work
 
 
+@pytest.mark.slow
 def test_what_has_its_row_is_not_run_again(tmp_path, monkeypatch, setting, peers):
     store = module("benchmarks.compare.runs").Store(tmp_path / "compare.csv")
     store.begin()
@@ -310,6 +311,7 @@ def test_what_has_its_row_is_not_run_again(tmp_path, monkeypatch, setting, peers
     assert store.done() == {tuple(row[name] for name in store.key) for row in rows}
 
 
+@pytest.mark.slow
 def test_a_method_that_refuses_a_cell_leaves_the_others(tmp_path, monkeypatch, setting):
     runs = module("benchmarks.compare.runs")
     right = runs.fitted
@@ -365,6 +367,7 @@ def test_a_receipt_over_the_budget_stops_the_run():
             require(model.receipt, budget)
 
 
+@pytest.mark.slow
 def test_every_method_of_the_package_joins_in():
     methods, cells = module("benchmarks.compare.methods"), module("benchmarks.compare.cells")
     assert set(METHODS) <= {*methods.OURS, *methods.BASELINES}

@@ -160,6 +160,7 @@ def test_bounds_are_fair():
 # --- runs and tables -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_small_cell_is_run_by_every_method(tmp_path):
     data = DataSet("two", 2, ps.Box(-1, 1, dim=2), tight_plane(2, 300, 0.05))
     store = Store(tmp_path / "regret.csv")

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
+from privsketch._base.errors import AccessError
 from privsketch.cli import cluster as command_file
-from privsketch.cli import progress
+from privsketch.cli.shell import progress
 from privsketch.clustering import choose as methods
 from privsketch.clustering.choose import cluster_by
 from privsketch.clustering.medians import method as medians
-from privsketch._base.errors import AccessError
 from privsketch.models.clusters import ClusterModel
 from privsketch.tables import memory as selection
 from tests import commands
@@ -67,6 +67,7 @@ def in_order(centers):
 # ---------------------------------------------------------------- what it does
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "pipeline", "partition-tree", "lloyd", "grid"])
 def test_one_command_gives_a_model_and_a_report(folder, method):
     write("data.parquet", some_records())
@@ -106,6 +107,7 @@ def test_a_sketch_is_planned_made_and_learned_from(folder, no_noise):
     assert "k-means cost" in (folder / "r.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "sketch"])
 def test_the_number_of_clusters_is_taken_from_a_sketch(folder, no_noise, method):
     write("data.parquet", some_records())

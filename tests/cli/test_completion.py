@@ -12,7 +12,7 @@ from privsketch.cli.main import main
 
 PROGRAM = """
 import sys
-from privsketch.cli.stopping import run
+from privsketch.cli.shell.stopping import run
 
 sys.argv[0] = "privsketch"
 try:

@@ -15,11 +15,11 @@ import pytest
 from click.testing import CliRunner
 
 import privsketch as ps
-from privsketch import errors
+from privsketch._base import errors
 from privsketch.cli.main import main
-from privsketch.cli.shell.failure import EXIT_CODES, kind_of
-from privsketch.cli.spending import Spending
-from privsketch.cli.stopping import Stop
+from privsketch.cli.shell.failure import EXIT_CODES
+from privsketch.cli.shell.spending import Spending
+from privsketch.cli.shell.stopping import Stop
 from tests.answers import validated
 from tests.commands import BUDGET, DATA, INTEGRITY, USAGE, run
 
@@ -92,10 +92,10 @@ FAILURES = {
     "a foreign ledger": (["ledger", "show", "foreign"], INTEGRITY),
     "a ledger that is none": (["ledger", "show", "none.ledger"], DATA),
     "a folder for a ledger": (["ledger", "show", "."], DATA),
-    "a key by another name": (["keygen", "site", "--no-passphrase"], USAGE),
-    "no folder for a key": (["keygen", "nowhere/site.key", "--no-passphrase"], DATA),
-    "nothing to sign": (["sign", "none.json", "--key", "foreign"], DATA),
-    "a foreign key": (["trust", "foreign"], INTEGRITY),
+    "a key by another name": (["key", "make", "site", "--no-passphrase"], USAGE),
+    "no folder for a key": (["key", "make", "nowhere/site.key", "--no-passphrase"], DATA),
+    "nothing to sign": (["key", "sign", "none.json", "--key", "foreign"], DATA),
+    "a foreign key": (["key", "trust", "foreign"], INTEGRITY),
 }
 
 
@@ -136,7 +136,7 @@ def test_every_error_has_its_exit_code(folder, monkeypatch, error, code):
 
     monkeypatch.setattr("privsketch.cli.keys.checking.load_design", fails)
     assert failed(*SKETCH)[0] == code
-    monkeypatch.setattr("privsketch._load.loaded", fails)
+    monkeypatch.setattr("privsketch._base.files.from_bytes", fails)
     assert failed("inspect", "study.json")[0] == code  # of a command that can spend nothing
 
 
@@ -150,7 +150,7 @@ def test_no_error_of_ours_is_forgotten():
     ours = [one for one in below(errors.PrivsketchError) if one.__module__.startswith("privsketch")]
     for kind in ours:
         is_internal = kind in internal or issubclass(kind, errors.KernelError)
-        assert (kind_of(kind("words")) == "internal") == is_internal, kind
+        assert (kind.kind == "internal") == is_internal, kind
 
 
 # ---------------------------------------------------------------- errors that are not ours
@@ -172,7 +172,7 @@ def test_an_internal_error_quotes_no_record(broken):
     assert code == INTERNAL
     assert SECRET not in said + json.dumps(error)
     (line,) = said.splitlines()
-    assert line.startswith("Error: internal error KeyError at cli/sketch.py, line ")
+    assert line.startswith("Error: internal error KeyError at privsketch.cli.sketch, line ")
     assert "please report" in line
     assert line.endswith(NOTHING)
 
@@ -234,7 +234,9 @@ def test_what_stands_in_a_file_was_paid_for(folder, monkeypatch):
 
 
 def test_bounds_that_nobody_could_read_may_have_been_read(folder, monkeypatch):
-    breaking(monkeypatch, "privsketch.tables.survey.bounds.Bounds.describe", errors.AccessError("closed"))
+    breaking(
+        monkeypatch, "privsketch.tables.survey.bounds.Bounds.describe", errors.AccessError("closed")
+    )
     _, said, told = failed(*BOUNDS)
     assert told["spent"] == "counts as spent"
     assert f"part of the result may have been written: {COUNTS}" in said
@@ -242,7 +244,7 @@ def test_bounds_that_nobody_could_read_may_have_been_read(folder, monkeypatch):
 
 @pytest.mark.slow
 def test_a_demo_has_sketches_to_pay_for(folder, monkeypatch):
-    breaking(monkeypatch, "privsketch.cli.demo.save_report", errors.AccessError("full"))
+    breaking(monkeypatch, "privsketch.cli.story.save_report", errors.AccessError("full"))
     result = run("demo", "--records", 100, "-o", "demo", "--json")
     assert json.loads(result.stdout)["error"]["spent"] == "counts as spent"
     assert COUNTS in result.stderr
@@ -314,7 +316,7 @@ def test_an_interrupt_is_told_to_machines(folder, monkeypatch, number):
 
 def test_an_interrupt_before_the_first_import_is_told_to_machines():
     program = (
-        "from privsketch.cli.stopping import Stop; import os, signal\n"
+        "from privsketch.cli.shell.stopping import Stop; import os, signal\n"
         "Stop('early').install(); os.kill(os.getpid(), signal.SIGTERM)"
     )
     ended = subprocess.run(
@@ -324,6 +326,7 @@ def test_an_interrupt_before_the_first_import_is_told_to_machines():
     assert validated(json.loads(ended.stdout), "failure")["error"]["spent"] == "nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [BOUNDS, [*BOUNDS, "--json"]], ids=["words", "json"])
 def test_an_answer_that_nobody_takes_is_a_failure(folder, arguments):
     reading, writing = os.pipe()
@@ -458,6 +461,7 @@ def test_names_do_not_steer_a_terminal(folder):
     assert "written to site\\x1b[2J" in shown.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
 @pytest.mark.parametrize("command", [["inspect", "missing"], ["inspect", "--wrong"]])
 @pytest.mark.parametrize("unbuffered", ["", "1"])  # what is kept is tried again when Python ends
@@ -474,6 +478,7 @@ def test_a_failure_that_nobody_hears_is_still_one(folder, command, unbuffered):
     assert done.returncode == error["exit_code"] == EXIT_CODES[error["kind"]] in (DATA, USAGE)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes on Linux")
 def test_answers_are_text_whatever_files_are_called(folder):
     name = os.fsdecode(b"out\xff.sketch")

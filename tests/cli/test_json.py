@@ -14,8 +14,8 @@ import pytest
 import privsketch as ps
 from privsketch.cli.main import main
 from privsketch.ledger.cost import Cost
-from tests.answers import SCHEMAS, validated
 from studies.tests.server import serving
+from tests.answers import SCHEMAS, validated
 from tests.commands import DATA, INTEGRITY, USAGE, run, succeeded
 
 COST = ["--epsilon", 1, "--delta", "1e-6"]
@@ -30,11 +30,9 @@ TALLY = ["s.study", "h0.ballot", "h1.ballot", "--list", "s.closed"]
 # Runs of every command, at least one each, in a folder as `files` makes it. A new command gets a
 # line here and a schema in docs/json.
 EXAMPLES = {
-    "demo": [
-        ["--records", 100, "-o", "demo"],
-        ["--sealed", "--records", 300, "-o", "sealed"],
-        ["--collector", "--records", 300, "-o", "collector"],
-    ],
+    "demo": [["--records", 100, "-o", "demo"]],
+    "study demo": [["--records", 300, "-o", "sealed"]],
+    "collector demo": [["--records", 300, "-o", "collector"]],
     "schema draft": [["table.parquet", "-o", "draft.json"], ["one.csv", "-o", "one.json"]],
     "schema check": [["schema.json"], ["schema.json", "table.parquet"]],
     "check": [["schema.json", "table.parquet"], ["study.json", "data.npy"]],
@@ -76,14 +74,16 @@ EXAMPLES = {
     ],
     "ledger check": [["my.ledger"], ["rho.ledger", "--head", "@head"]],
     "ledger export": [["my.ledger"], ["rho.ledger", "-o", "export.json"]],
-    "keygen": [["new.key", "--no-passphrase"]],
-    "sign": [["study.json", "--key", "my.key"]],
-    "verify": [
+    "key make": [["new.key", "--no-passphrase"]],
+    "key sign": [["study.json", "--key", "my.key"]],
+    "key verify": [
         ["signed.json", "--trust", "my.pub"],
+    ],
+    "study check": [
         ["s.study", "h0.ballot", "--key", "a.study.key", "--trust", "a.pub", "-o", "c.checked"],
         ["s.study", "h0.ballot", "a.tally", "s.closed", "a.checked", "--trust", "b.pub"],
     ],
-    "trust": [["my.pub"], ["--list"], ["--forget", "my"]],
+    "key trust": [["my.pub"], ["--list"], ["--forget", "my"]],
     "release": [
         *(
             ["data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, *more]
@@ -98,29 +98,29 @@ EXAMPLES = {
             *("s.study", "h0.card", "h0.ballot", "s.closed", "a.tally"),
         )
     ],
-    "enrol": [
+    "study enrol": [
         ["study.json", "--key", "my.key", "--accept-alone", 0.25, "-o", "my.card"],
         ["study.json", "--key", "my.key", "--teller", "-o", "my-teller.card"],
     ],
     "study make": [["study.json", *CARDS, "--colluding", 1, "--min-holders", 2, "-o", "t.study"]],
     "study show": [["s.study"], ["t.study", "--me", "a.pub"]],
-    "accept": [["t.study", "--key", "c.key"]],
-    "seal": [
+    "study accept": [["t.study", "--key", "c.key"]],
+    "study seal": [
         ["s.study", "data.npy", *SEAL, "-o", "again.ballot"],
         ["s.study", "data.npy", *SEAL, "--dry-run"],
         ["s.study", "data.npy", *SEAL, "--dry-run", *VISITS],
     ],
-    "close": [["s.study", "h0.ballot", "h1.ballot", "--key", "a.key", "-o", "again.closed"]],
-    "tally": [[*TALLY, "--key", "b.study.key", "-o", "b.tally"]],
-    "join": [["s.study", "a.tally", "b.tally", "-o", "total.sketch"]],
+    "study close": [["s.study", "h0.ballot", "h1.ballot", "--key", "a.key", "-o", "again.closed"]],
+    "study tally": [[*TALLY, "--key", "b.study.key", "-o", "b.tally"]],
+    "study join": [["s.study", "a.tally", "b.tally", "-o", "total.sketch"]],
     "study destroy": [["s.study", "--tally", "a.tally", "--tally", "b.tally"]],
-    "rehearse": [["s.study"]],
+    "study rehearse": [["s.study"]],
     "study void": [["v.study", "--key", "e.key", "--study-key", "e.study.key", "-o", "e.void"]],
     "study settle": [
         ["v.study", "--holder", "h0", "--void", "e.void", "--trust", "e", *VISITS],
         ["s.study", "--holder", "h0", "--total", "total.sketch", *VISITS],
     ],
-    "serve": [["--check", *STORE]],
+    "collector serve": [["--check", *STORE]],
     "collector add-member": [
         ["fresh", *STORE],
         ["max", "--makes-studies", "--token-file", "max.token", *STORE],
@@ -128,21 +128,27 @@ EXAMPLES = {
     ],
     "collector add-study": [["lungs", "study.json", "--owner", "olga", "--sealed", *STORE]],
     "collector renew-token": [["rita", *STORE]],
-    "push": [["@heart", "a.sketch", *TOKEN], ["@heart", "a.sketch", *TOKEN]],
-    "pull": [["@heart", "-o", "pulled", *TOKEN]],
+    "collector push": [["@heart", "a.sketch", *TOKEN], ["@heart", "a.sketch", *TOKEN]],
+    "collector pull": [["@heart", "-o", "pulled", *TOKEN]],
     "collector show": [STORE],
     "collector check": [STORE],
     "collector backup": [["all.backup", *STORE]],
     "collector restore": [["made.backup", "--store", "restored.db"]],
     "collector revoke": [["rolf", *STORE]],
 }
-SLOW = ["demo"]
+SLOW = {
+    "demo": pytest.mark.slow,
+    "study demo": pytest.mark.slow,
+    "collector demo": (pytest.mark.slow, pytest.mark.exhaustive),
+}
 ADDRESS = {}  # of studies at a collector that runs while these tests do
 
 
 def commands(group=main, names=()):
     """All commands of the tree, by their names."""
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from commands(command, (*names, name))
         else:
@@ -200,9 +206,9 @@ def make_files():
     ledger = ps.Ledger.create("rho.ledger", "zcdp")
     ledger.add("visits", epsilon=3, delta=1e-5, person="patient", without_rho=0.25)
     ledger.reserve("visits", Cost(0.125, 1e-7, 1e-4, unit=schema.unit), what="a model")
-    succeeded("keygen", "my.key", "--no-passphrase")
+    succeeded("key", "make", "my.key", "--no-passphrase")
     design.save("signed.json")
-    succeeded("sign", "signed.json", "--key", "my.key")
+    succeeded("key", "sign", "signed.json", "--key", "my.key")
     succeeded("release", "data.npy", "-k", 1, "--ball", 4, "--epsilon", 1, "-o", "published.npy")
     make_sealed()
     make_collector()
@@ -222,25 +228,29 @@ def make_collector():
 def make_sealed():
     """A study with a ballot of each holder and one of two tallies; one that will be void."""
     for name in ("h0", "h1", "h2", *"abcdef"):
-        succeeded("keygen", f"{name}.key", "--no-passphrase")
+        succeeded("key", "make", f"{name}.key", "--no-passphrase")
         role = ["--teller"] if len(name) == 1 else ["--accept-alone", 9]
-        succeeded("enrol", "study.json", "--key", f"{name}.key", *role, "-o", f"{name}.card")
+        succeeded(
+            "study", "enrol", "study.json", "--key", f"{name}.key", *role, "-o", f"{name}.card"
+        )
     holders = CARDS[:3]
     for file, tellers in (("s.study", "ab"), ("v.study", "ef")):
         cards = [*holders, *(f"{name}.card" for name in tellers)]
         limits = ["--colluding", 1, "--min-holders", 2]
         succeeded("study", "make", "study.json", *cards, *limits, "-o", file)
         for name in tellers:
-            succeeded("accept", file, "--key", f"{name}.key")
-    succeeded("trust", "e.pub")
+            succeeded("study", "accept", file, "--key", f"{name}.key")
+    succeeded("key", "trust", "e.pub")
     for n, ledger in ((0, VISITS), (1, [])):
         key = ["--key", f"h{n}.key", "--accept-alone", 9, "--trust", "a.pub"]
-        succeeded("seal", "s.study", "data.npy", *key, *ledger, "-o", f"h{n}.ballot")
+        succeeded("study", "seal", "s.study", "data.npy", *key, *ledger, "-o", f"h{n}.ballot")
     for name in "ab":
         key = ["--key", f"{name}.study.key", "--trust", "a.pub", "-o", f"{name}.checked"]
-        succeeded("verify", "s.study", "h0.ballot", "h1.ballot", *key)
-    succeeded("close", "s.study", "h0.ballot", "h1.ballot", "--key", "a.key", "-o", "s.closed")
-    succeeded("tally", *TALLY, "--key", "a.study.key", "-o", "a.tally")
+        succeeded("study", "check", "s.study", "h0.ballot", "h1.ballot", *key)
+    succeeded(
+        "study", "close", "s.study", "h0.ballot", "h1.ballot", "--key", "a.key", "-o", "s.closed"
+    )
+    succeeded("study", "tally", *TALLY, "--key", "a.study.key", "-o", "a.tally")
 
 
 @pytest.fixture(scope="module")
@@ -286,12 +296,11 @@ def test_every_command_is_listed_in_the_docs():
     assert sorted(listed) == sorted(name for name, _ in commands())
 
 
+@pytest.mark.in_order
 @pytest.mark.parametrize(
     ("command", "arguments"),
     [
-        pytest.param(
-            name, arguments, id=f"{name}-{n}", marks=[pytest.mark.slow] if name in SLOW else []
-        )
+        pytest.param(name, arguments, id=f"{name}-{n}", marks=SLOW.get(name, ()))
         for name, runs in EXAMPLES.items()
         for n, arguments in enumerate(runs)
     ],
@@ -318,7 +327,7 @@ def test_every_command_fails_by_the_schema_of_failures(files, name):
 
 # Options and arguments that name a file to write.
 OUTPUTS = ("-o", "--report", "--publish-matrix", "--token-file")
-NEW_FILES = {"ledger create": 0, "keygen": 0, "collector backup": 0}
+NEW_FILES = {"ledger create": 0, "key make": 0, "collector backup": 0}
 
 
 def with_decoys(name, arguments):
@@ -326,13 +335,16 @@ def with_decoys(name, arguments):
     arguments = [str(ADDRESS.get(one, one)) for one in arguments]
     places = [n + 1 for n, one in enumerate(arguments) if one in OUTPUTS]
     places += [NEW_FILES[name]] if name in NEW_FILES else []
-    if name in ("push", "pull"):  # of a member who is known; a pulled folder is kept up to date
+    if name in (
+        "collector push",
+        "collector pull",
+    ):  # of a member who is known; a pulled folder is kept up to date
         places = []
     decoys = []
     for place in places:
         path = Path(f"decoy-{name.replace(' ', '-')}-{arguments[place]}")
         arguments[place] = str(path)
-        if name == "demo":
+        if name in SLOW:
             path.mkdir(exist_ok=True)
             path = path / "model.json"
         earlier = Path("model.json").read_bytes() if path.suffix == ".json" else b"<!doctype html>"
@@ -357,7 +369,10 @@ def test_no_command_replaces_a_file_unasked(files, name, arguments):
     result = run(*name.split(), *arguments)
     assert result.exit_code not in (0, USAGE), result.output
     assert [path.read_bytes() for path, _ in decoys] == [content for _, content in decoys]
-    if name not in ("seal", "tally"):  # which may be refused for having been done before
+    if name not in (
+        "study seal",
+        "study tally",
+    ):  # which may be refused for having been done before
         assert any(word in result.stderr for word in ("exists", "not empty"))
 
 
@@ -453,9 +468,9 @@ def test_a_ledger_with_problems_tells_them_beside_the_error(files):
 
 def test_files_that_are_refused_are_told_beside_the_error(files):
     names = ["signed.json", "a.sketch", "missing.sketch"]
-    result = run("verify", *names, "--trust", "my.pub", "--json")
+    result = run("key", "verify", *names, "--trust", "my.pub", "--json")
     assert result.exit_code == INTEGRITY
-    found = validated(json.loads(result.stdout), "verify")
+    found = validated(json.loads(result.stdout), "key-verify")
     assert [one["file"] for one in found["files"]] == names
     assert [one["is_valid"] for one in found["files"]] == [True, False, False]
     assert not found["is_valid"]
@@ -464,15 +479,15 @@ def test_files_that_are_refused_are_told_beside_the_error(files):
 
 
 def test_files_that_are_missing_are_no_wrong_signatures(files):
-    result = run("verify", "signed.json", "missing.sketch", "--trust", "my.pub", "--json")
+    result = run("key", "verify", "signed.json", "missing.sketch", "--trust", "my.pub", "--json")
     assert result.exit_code == DATA
-    found = validated(json.loads(result.stdout), "verify")
+    found = validated(json.loads(result.stdout), "key-verify")
     assert [one["is_valid"] for one in found["files"]] == [True, False]
     assert found["error"]["message"].startswith("missing.sketch: ")
 
 
 def test_what_a_stranger_signed_is_told_to_machines(files):
-    succeeded("trust", "my.pub")
+    succeeded("key", "trust", "my.pub")
     assert told("inspect", "signed.json")["signer"]["name"] == "my"
     ps.Key.generate("stranger").sign("b.sketch")
     found = told("inspect", "b.sketch")

@@ -142,6 +142,7 @@ def test_a_dry_run_that_would_be_refused_is(folder, name):
     assert validated(json.loads(alone.stdout), RELEASES[name][0])["allowed"] is None
 
 
+@pytest.mark.slow
 def test_the_environment_names_the_ledger(folder, monkeypatch):
     monkeypatch.setenv("PRIVSKETCH_LEDGER", "l.ledger")
     told = refused(folder, *RELEASES["sketch"])
@@ -153,6 +154,7 @@ def test_the_environment_names_the_ledger(folder, monkeypatch):
     assert [entry.data_set for entry in ps.Ledger("l.ledger").entries()] == ["visits", "copies"]
 
 
+@pytest.mark.slow
 def test_the_same_records_under_another_name_are_told_to_the_holder_alone(folder):
     succeeded(*with_ledger("sketch"))
     made = succeeded(*with_ledger("cluster", "copies"), "--json")
@@ -190,7 +192,7 @@ def test_a_command_that_is_stopped_after_its_entry_counts_as_spent(folder):
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    return found\n"
         "Ledger.reserve = reserve\n"
-        "from privsketch.cli.stopping import run\n"
+        "from privsketch.cli.shell.stopping import run\n"
         "run()\n"
     )
     arguments = [str(one) for one in with_ledger("sketch")]

@@ -11,8 +11,8 @@ import privsketch as ps
 from privsketch.models.base import nearest
 from privsketch.tables import persons
 from privsketch.tables.reading import read_blocks
-from tests.commands import succeeded
 from studies.tests.visits import N_GROUPS, SCHEMA, visits
+from tests.commands import succeeded
 
 _FixedKey = persons.Key
 
@@ -55,6 +55,7 @@ def test_within_two_percent_of_plain_k_means(folder, fixed_key, fixed_noise, see
     np.testing.assert_allclose(sorted(model.table()["age"]), [28, 45, 62, 74, 83], atol=3)
 
 
+@pytest.mark.slow
 def test_results_are_in_the_units_of_the_table(folder, fixed_key, no_noise):
     """Without noise: that of 3000 patients moves the mean date of a group by a year at times."""
     study(folder, 3000)
@@ -74,6 +75,7 @@ def test_results_are_in_the_units_of_the_table(folder, fixed_key, no_noise):
     assert {day.year for day in table["admitted"]} <= {2022, 2023}
 
 
+@pytest.mark.slow
 def test_a_study_of_several_holders(folder, fixed_key):
     """design, sketch, merge, learn: the schema goes with the design."""
     study(folder, 3000)

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
-from privsketch.cli.stopping import stoppable
+from privsketch.cli.shell.stopping import stoppable
 from privsketch.projection import rows as projection_file
 from privsketch.projection.matrix import public_matrix
 from privsketch.tables import memory as selection
-from privsketch.testing.replay import replaced_noise
+from privsketch.testing import replaced_noise
 from tests import commands
 from tests.commands import DATA, INTEGRITY, USAGE, run
 

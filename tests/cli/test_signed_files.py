@@ -51,7 +51,7 @@ def passphrase(folder, monkeypatch, quick_lock):
 def study(folder, passphrase):
     """Keys of a designer and two sites, a signed design, tables."""
     for name in ("designer", "site-1", "site-2"):
-        succeeded("keygen", f"{name}.key")
+        succeeded("key", "make", f"{name}.key")
     succeeded(*DESIGN, "--key", "designer.key")
     for number in (1, 2):
         rows = "".join(f"{i % 3},{number},-1\n" for i in range(200))
@@ -71,14 +71,15 @@ def sketch(number, *more, key=None):
     )
 
 
-def answer(command, *arguments, code=0):
+def answer(*arguments, code=0):
     """What a command tells machines, which its schema allows."""
-    result = run(command, *arguments, "--json")
+    result = run(*arguments, "--json")
     assert result.exit_code == code, result.output
-    told = validated(json.loads(result.stdout), command)
+    told = json.loads(result.stdout)
+    schema = told["command"].replace(" ", "-")
     with pytest.raises(jsonschema.ValidationError):  # a schema that allows everything says nothing
-        validated({**told, "more": 1}, command)
-    return told
+        validated({**told, "more": 1}, schema)
+    return validated(told, schema)
 
 
 def failed(folder, *arguments, words, code=None):
@@ -98,7 +99,7 @@ def failed(folder, *arguments, words, code=None):
 
 
 def test_the_whole_story(study):
-    told = answer("verify", "study.json", "--trust", "designer.pub")
+    told = answer("key", "verify", "study.json", "--trust", "designer.pub")
     assert told["files"][0]["kind"] == "design"
     limits = ("--max-epsilon", 1, "--max-delta", 1e-6)
     for number in (1, 2):
@@ -109,7 +110,7 @@ def test_the_whole_story(study):
     sites = ("--signed-by", "site-1.pub", "--signed-by", "site-2.pub")
     merged = succeeded("merge", "s1.sketch", "s2.sketch", "-o", "all.sketch", *sites)
     assert merged.stderr == ""
-    told = answer("verify", "s1.sketch", "s2.sketch", "--trust", "site-1.pub", code=5)
+    told = answer("key", "verify", "s1.sketch", "s2.sketch", "--trust", "site-1.pub", code=5)
     assert [file["is_valid"] for file in told["files"]] == [True, False]
     assert told["files"][0]["signer"]["name"] == "site-1"
     assert "not trusted" in told["files"][1]["problem"]
@@ -131,26 +132,26 @@ def test_designs_and_sketches_are_what_they_were_without_a_key(study, folder):
 
 
 def test_keygen(folder, passphrase):
-    told = answer("keygen", "h3.key", "--name", "Site 3, Ærø")
+    told = answer("key", "make", "h3.key", "--name", "Site 3, Ærø")
     assert told["has_passphrase"]
     key = ps.Key.load("h3.key", passphrase=PASSPHRASE)
     assert (told["name"], told["fingerprint"]) == ("Site 3, Ærø", key.fingerprint)
     assert ps.PublicKey.load("h3.pub") == key.public
     assert (folder / "h3.key").stat().st_mode & 0o777 == 0o600
-    again = succeeded("keygen", "h4.key")
+    again = succeeded("key", "make", "h4.key")
     assert spoken(ps.PublicKey.load("h4.pub").fingerprint) in again.stdout
     assert "site 3" in succeeded("inspect", "h3.pub").stdout.lower()
 
 
-@pytest.mark.parametrize("command", ["keygen", "sign", "verify", "trust"])
+@pytest.mark.parametrize("command", ["make", "sign", "verify", "trust"])
 def test_pages_of_help_fit_a_terminal(command):
-    assert max(map(len, succeeded(command, "--help").stdout.splitlines())) <= 80
+    assert max(map(len, succeeded("key", command, "--help").stdout.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("taken", ["h3.key", "h3.pub"])
 def test_keygen_overwrites_nothing(folder, passphrase, taken):
     (folder / taken).write_text("mine")
-    failed(folder, "keygen", "h3.key", words="never overwritten", code=DATA)
+    failed(folder, "key", "make", "h3.key", words="never overwritten", code=DATA)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_keygen_refuses(folder, passphrase, arguments, words, code):
     (folder / "binary").write_bytes(b"\xff\xfe secret")
     for name in ("short", "binary"):
         (folder / name).chmod(0o600)
-    told = failed(folder, "keygen", *arguments, words=words, code=code)
+    told = failed(folder, "key", "make", *arguments, words=words, code=code)
     assert "1234567" not in told.output
 
 
@@ -195,19 +196,21 @@ def test_a_passphrase_is_not_cut(folder):
     for name in ("long", "longest"):
         (folder / name).touch(mode=0o600)
     (folder / "long").write_text("a" * 4097)
-    failed(folder, "keygen", "h3.key", "--passphrase-file", "long", words="more than 4096 bytes")
+    failed(
+        folder, "key", "make", "h3.key", "--passphrase-file", "long", words="more than 4096 bytes"
+    )
     (folder / "longest").write_text("a" * 4095 + "\n" + "b" * 9000)
     assert given_passphrase("h3.key", Path("longest")) == "a" * 4095
 
 
 def test_without_a_terminal_somebody_must_say_where_the_passphrase_is(folder):
-    failed(folder, "keygen", "h3.key", words="--passphrase-file")
+    failed(folder, "key", "make", "h3.key", words="--passphrase-file")
 
 
 def test_a_key_without_a_passphrase_is_asked_for_and_told(folder):
-    told = succeeded("keygen", "h3.key", "--no-passphrase")
+    told = succeeded("key", "make", "h3.key", "--no-passphrase")
     assert "whoever can read it can sign as h3" in told.stderr
-    found = answer("keygen", "h4.key", "--no-passphrase")
+    found = answer("key", "make", "h4.key", "--no-passphrase")
     assert not found["has_passphrase"]
     assert "can sign as h4" in found["cautions"][0]
     assert ps.Key.load("h3.key").name == "h3"
@@ -215,12 +218,12 @@ def test_a_key_without_a_passphrase_is_asked_for_and_told(folder):
 
 @pytest.mark.skipif(os.name != "posix", reason="modes say something else here")
 def test_a_passphrase_that_others_can_read_is_refused(study, folder, monkeypatch):
-    signing = ("sign", "study.json", "--key", "site-1.key", "--force")
+    signing = ("key", "sign", "study.json", "--key", "site-1.key", "--force")
     for mode in (0o640, 0o604, 0o644, 0o622):
         (folder / "pass").chmod(mode)
         told = failed(folder, *signing, words="chmod 600 pass", code=INTEGRITY)
         assert PASSPHRASE not in told.output
-        failed(folder, "keygen", "new.key", words="chmod 600 pass", code=INTEGRITY)
+        failed(folder, "key", "make", "new.key", words="chmod 600 pass", code=INTEGRITY)
     (folder / "link").symlink_to("pass")
     monkeypatch.setenv("PRIVSKETCH_PASSPHRASE_FILE", "link")
     failed(folder, *signing, words="chmod 600 link", code=INTEGRITY)
@@ -230,7 +233,7 @@ def test_a_passphrase_that_others_can_read_is_refused(study, folder, monkeypatch
 
 @pytest.mark.skipif(os.name != "posix", reason="modes say something else here")
 def test_a_file_on_standard_input_is_refused_as_a_named_one_is(study, folder):
-    command = [sys.executable, "-m", "privsketch", "sign", "study.json", "--force"]
+    command = [sys.executable, "-m", "privsketch", "key", "sign", "study.json", "--force"]
     command += ["--key", "site-1.key", "--passphrase-file", "-"]
     for mode in (0o640, 0o604, 0o600):
         (folder / "pass").chmod(mode)
@@ -248,25 +251,34 @@ def test_passphrases_from_a_pipe_that_a_shell_hands_over(study, folder):
     os.close(writing)
     with open(reading, "rb"):
         descriptor = ["--passphrase-file", f"/dev/fd/{reading}"]
-        succeeded("sign", "study.json", "--key", "site-1.key", "--force", *descriptor)
+        succeeded("key", "sign", "study.json", "--key", "site-1.key", "--force", *descriptor)
 
 
 def test_passphrases_from_standard_input_and_from_a_descriptor(study, folder):
-    command = [sys.executable, "-m", "privsketch", "sign", "study.json", "--force"]
+    command = [sys.executable, "-m", "privsketch", "key", "sign", "study.json", "--force"]
     command += ["--key", "robot.key", "--passphrase-file"]
     ps.Key.generate("robot").save("robot.key", passphrase=None)
     signed = subprocess.run([*command, "-"], input="ignored", capture_output=True, text=True)
     assert signed.returncode == 0, signed.stderr
     with open("pass") as stream:
         assert (
-            run("sign", "study.json", "--key", "designer.key", "--force", "--passphrase-file",
-                f"/dev/fd/{stream.fileno()}").exit_code == 0
+            run("key", "sign", "study.json", "--key", "designer.key", "--force",
+                "--passphrase-file", f"/dev/fd/{stream.fileno()}").exit_code == 0
         )  # fmt: skip
     from click.testing import CliRunner
 
     from privsketch.cli.main import main
 
-    arguments = ["sign", "study.json", "--key", "designer.key", "--force", "--passphrase-file", "-"]
+    arguments = [
+        "key",
+        "sign",
+        "study.json",
+        "--key",
+        "designer.key",
+        "--force",
+        "--passphrase-file",
+        "-",
+    ]
     for text, code in ((PASSPHRASE + "\r\n", 0), ("something else\n", None)):
         result = CliRunner().invoke(main, arguments, input=text)
         assert (result.exit_code == 0) == (code == 0), result.output
@@ -298,7 +310,7 @@ def on_terminal(command, *lines):
 
 @pytest.mark.slow
 def test_a_terminal_is_asked_twice_and_shows_nothing(folder):
-    code, shown = on_terminal(["keygen", "h3.key"], "a secret of mine", "a secret of mine")
+    code, shown = on_terminal(["key", "make", "h3.key"], "a secret of mine", "a secret of mine")
     assert code == 0, shown
     assert "Passphrase of h3.key" in shown
     assert "Repeat" in shown
@@ -311,23 +323,25 @@ def test_a_terminal_is_asked_twice_and_shows_nothing(folder):
 
 def test_sign(study, folder):
     succeeded("sketch", "study.json", "data-1.csv", "-o", "plain.sketch")
-    told = answer("sign", "plain.sketch", "--key", "site-1.key")
+    told = answer("key", "sign", "plain.sketch", "--key", "site-1.key")
     assert (told["kind"], told["signer"]["name"]) == ("sketch", "site-1")
     assert told["signature_file"] == "plain.sketch.sig"
-    answer("verify", "plain.sketch", "--trust", "site-1.pub")
-    failed(folder, "sign", "plain.sketch", "--key", "site-2.key", words="--force", code=DATA)
-    succeeded("sign", "plain.sketch", "--key", "site-2.key", "--force")
-    answer("verify", "plain.sketch", "--trust", "site-1.pub", code=5)
+    answer("key", "verify", "plain.sketch", "--trust", "site-1.pub")
+    failed(folder, "key", "sign", "plain.sketch", "--key", "site-2.key", words="--force", code=DATA)
+    succeeded("key", "sign", "plain.sketch", "--key", "site-2.key", "--force")
+    answer("key", "verify", "plain.sketch", "--trust", "site-1.pub", code=5)
 
 
 def test_sign_refuses(study, folder):
     for file in ("data-1.csv", "designer.pub", "designer.key", "study.json.sig"):
-        failed(folder, "sign", file, "--key", "site-1.key", words=file, code=INTEGRITY)
-    failed(folder, "sign", "missing", "--key", "site-1.key", words="missing", code=DATA)
-    failed(folder, "sign", "study.json", "--key", "none.key", "--force", words="none", code=DATA)
+        failed(folder, "key", "sign", file, "--key", "site-1.key", words=file, code=INTEGRITY)
+    failed(folder, "key", "sign", "missing", "--key", "site-1.key", words="missing", code=DATA)
+    failed(
+        folder, "key", "sign", "study.json", "--key", "none.key", "--force", words="none", code=DATA
+    )
     (folder / "pass").write_text("not the one\n")
     words = "site-1.key: wrong passphrase or damaged file"
-    signing = ("sign", "study.json", "--key", "site-1.key", "--force")
+    signing = ("key", "sign", "study.json", "--key", "site-1.key", "--force")
     told = failed(folder, *signing, words=words, code=INTEGRITY)
     assert "not the one" not in told.output
     (folder / "site-1.key").chmod(0o644)
@@ -371,11 +385,11 @@ def test_a_design_that_was_not_signed_is_refused(study, folder, spent, why):
         (folder / "study.json.sig").write_bytes(signature)
         assert ps.Design.load("study.json").budget.epsilon == 9
     if why == "stranger":
-        succeeded("sign", "study.json", "--key", "site-2.key", "--force")
+        succeeded("key", "sign", "study.json", "--key", "site-2.key", "--force")
     if why == "resigned":  # by a key of the same name
         (folder / "evil").mkdir()
-        succeeded("keygen", "evil/designer.key")
-        succeeded("sign", "study.json", "--key", "evil/designer.key", "--force")
+        succeeded("key", "make", "evil/designer.key")
+        succeeded("key", "sign", "study.json", "--key", "evil/designer.key", "--force")
     if why == "other key":
         wanted = "site-2.pub"
     for more in ([], ["--dry-run"]):
@@ -397,7 +411,7 @@ def test_a_signature_of_what_was_replaced_is_gone(study, folder):
     failed(folder, *DESIGN, words="exists")
     succeeded(*DESIGN, "--force")
     assert not (folder / "study.json.sig").exists()
-    succeeded("sign", "study.json", "--key", "designer.key")
+    succeeded("key", "sign", "study.json", "--key", "designer.key")
     (folder / "study.json").unlink()
     failed(folder, *DESIGN, words="study.json.sig exists")
 
@@ -411,6 +425,7 @@ def test_a_place_for_the_signature_is_looked_for_before_anything_is_spent(study,
     assert not spent
 
 
+@pytest.mark.slow
 def test_nobody_needs_the_library_who_signs_nothing(study, folder):
     """A signature may lie beside a design, too."""
     code = (
@@ -420,9 +435,9 @@ def test_nobody_needs_the_library_who_signs_nothing(study, folder):
     sketched = ["sketch", "study.json", "data-1.csv", "-o", "s1.sketch"]
     done = subprocess.run([sys.executable, "-c", code, *sketched], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    signed = ["sign", "s1.sketch", "--key", "site-1.key"]
+    signed = ["key", "sign", "s1.sketch", "--key", "site-1.key"]
     done = subprocess.run([sys.executable, "-c", code, *signed], capture_output=True, text=True)
-    assert "privsketch[sealed]" in done.stderr
+    assert "privsketch[signing]" in done.stderr
 
 
 def test_a_signature_that_cannot_be_written_denies_nothing(study, folder, monkeypatch):
@@ -447,7 +462,7 @@ def test_what_is_told_was_checked(study, folder, monkeypatch):
     """A file that is exchanged after its signature was found right is not shown as signed."""
     from privsketch.cli.keys import checking
 
-    succeeded("trust", "designer.pub")
+    succeeded("key", "trust", "designer.pub")
     before = succeeded("inspect", "study.json")
     checked = checking.checked_bytes
 
@@ -500,7 +515,7 @@ def test_a_site_that_is_only_pinned_is_not_signed_for_by_others(study, folder):
     one = ("merge", "s1.sketch", "-o", "all.sketch", "--signed-by", "site-1.pub")
     told = succeeded(*one, "--force").stderr
     assert "s1.sketch is signed by site-1, and its source is named site-2" in told
-    succeeded("trust", "site-2.pub")
+    succeeded("key", "trust", "site-2.pub")
     failed(folder, *one, "--force", words="but its source is named 'site-2', as another key")
 
 
@@ -517,7 +532,7 @@ def test_who_signs_a_sum_also_for_others_is_told(study):
     sketch(2)
     sketch(2, "-o", "forged.sketch", "--source", "site-1")
     succeeded("merge", "s2.sketch", "forged.sketch", "-o", "sum.sketch")
-    succeeded("sign", "sum.sketch", "--key", "site-2.key")
+    succeeded("key", "sign", "sum.sketch", "--key", "site-2.key")
     trusted = ["--signed-by", "site-1.pub", "--signed-by", "site-2.pub"]
     told = succeeded("merge", "sum.sketch", "-o", "all.sketch", *trusted)
     assert "sum.sketch is a sum that site-2 has signed, also for site-1" in told.stderr
@@ -535,10 +550,10 @@ def test_a_collector_signs_for_all(study):
     sketch(1)
     sketch(2)
     succeeded(*MERGE)
-    succeeded("keygen", "collector.key")
-    succeeded("sign", "all.sketch", "--key", "collector.key")
+    succeeded("key", "make", "collector.key")
+    succeeded("key", "sign", "all.sketch", "--key", "collector.key")
     for name in ("collector", "site-1", "site-2"):
-        succeeded("trust", f"{name}.pub")
+        succeeded("key", "trust", f"{name}.pub")
     signed = ("--signed-by", "collector")
     assert succeeded("merge", "all.sketch", "-o", "again.sketch", *signed).stderr == ""
 
@@ -548,23 +563,23 @@ def test_a_collector_signs_for_all(study):
 
 def test_trust(study, home):
     key = ps.PublicKey.load("designer.pub")
-    told = answer("trust", "designer.pub", "--expect", spoken(key.fingerprint))
+    told = answer("key", "trust", "designer.pub", "--expect", spoken(key.fingerprint))
     assert told["pinned"] == {"name": "designer", "fingerprint": key.fingerprint}
     assert told["folder"] == str(home / "trusted")
-    assert answer("trust", "--list")["keys"] == [told["pinned"]]
-    assert spoken(key.fingerprint) in succeeded("trust", "--list").stdout
+    assert answer("key", "trust", "--list")["keys"] == [told["pinned"]]
+    assert spoken(key.fingerprint) in succeeded("key", "trust", "--list").stdout
     for name in ("designer", key.fingerprint, spoken(key.fingerprint)):
-        answer("verify", "study.json", "--trust", name)
+        answer("key", "verify", "study.json", "--trust", name)
         assert sketch(1, "--signed-by", name, "--force").exit_code == 0
-    answer("verify", "study.json")  # all pinned keys
-    assert answer("trust", "--forget", "designer")["forgotten"] == told["pinned"]
-    assert answer("trust", "--list")["keys"] == []
+    answer("key", "verify", "study.json")  # all pinned keys
+    assert answer("key", "trust", "--forget", "designer")["forgotten"] == told["pinned"]
+    assert answer("key", "trust", "--list")["keys"] == []
 
 
 def test_trust_refuses(study, folder):
-    succeeded("trust", "designer.pub")
+    succeeded("key", "trust", "designer.pub")
     (folder / "evil").mkdir()
-    succeeded("keygen", "evil/designer.key")
+    succeeded("key", "make", "evil/designer.key")
     digits = ps.PublicKey.load("site-1.pub").fingerprint
     for arguments, words in (
         (["evil/designer.pub"], "another key is pinned as 'designer'"),
@@ -572,20 +587,20 @@ def test_trust_refuses(study, folder):
         (["site-1.pub", "--expect", "0" * 32], "its fingerprint is"),
         (["site-1.key"], "not a privsketch public-key file"),
     ):
-        failed(folder, "trust", *arguments, words=words, code=INTEGRITY)
+        failed(folder, "key", "trust", *arguments, words=words, code=INTEGRITY)
     for arguments, words in (
         (["--forget", "nobody"], "no key is pinned"),
         ([], "give one of"),
         (["site-1.pub", "--list"], "give one of"),
         (["--list", "--expect", digits], "--expect goes with"),
     ):
-        failed(folder, "trust", *arguments, words=words, code=USAGE)
-    failed(folder, "trust", "none.pub", words="none.pub", code=DATA)
+        failed(folder, "key", "trust", *arguments, words=words, code=USAGE)
+    failed(folder, "key", "trust", "none.pub", words="none.pub", code=DATA)
     assert [key.name for key in pinned_keys()] == ["designer"]
 
 
 def test_who_trusts_nobody_cannot_verify(study, folder):
-    failed(folder, "verify", "study.json", words="no key is trusted", code=USAGE)
+    failed(folder, "key", "verify", "study.json", words="no key is trusted", code=USAGE)
 
 
 @pytest.mark.mostly_slow(quick_every=3)
@@ -600,20 +615,20 @@ def test_once_a_key_is_pinned_signatures_of_designs_are_looked_at(study, folder,
     altered = whole.replace(b'"signature": "', b'"signature": "0', 1)
     (folder / "study.json.sig").write_bytes(altered)
     succeeded(*arguments)  # nobody said whom they trust
-    succeeded("trust", "site-1.pub")
+    succeeded("key", "trust", "site-1.pub")
     failed(folder, *arguments, words="study.json.sig")
     (folder / "study.json.sig").write_bytes(whole)
     told = succeeded(*arguments)
     lines = [line for line in told.stderr.splitlines() if "signed by" in line]
     assert len(lines) == 1
     assert "a key that is not pinned" in lines[0]
-    succeeded("trust", "designer.pub")
+    succeeded("key", "trust", "designer.pub")
     assert "not pinned" not in succeeded(*arguments).stderr
 
 
 def test_once_a_key_is_pinned_signatures_of_sketches_are_looked_at(study, folder):
     sketch(1)
-    succeeded("trust", "site-1.pub")
+    succeeded("key", "trust", "site-1.pub")
     data = (folder / "study.json.sig").read_bytes()
     (folder / "s1.sketch.sig").write_bytes(data)  # of something else
     learn = ("learn", "s1.sketch", "-k", 1, "--n-init", 1)

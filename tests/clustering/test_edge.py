@@ -75,18 +75,21 @@ def test_a_box_that_cuts_is_noticed(method, delta, kind):
     assert alarms(method, kind, BOX, seeds=RUNS[method], delta=delta) >= LEAST[method]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_ball_that_cuts_is_noticed(method):
     ball = ps.Ball(dim=2, radius=1.0)
     assert alarms(method, "other units", ball, seeds=5) >= 4
 
 
+@pytest.mark.slow
 def test_values_on_the_bounds_are_not_beyond_them():
     """The pipeline reads records outside of a box where they are, and can tell them apart."""
     assert alarms("pipeline", "zeros and ones", BOX, seeds=5) == 0
     assert alarms("lloyd", "zeros and ones", BOX, seeds=5) >= 4  # cut records look the same
 
 
+@pytest.mark.slow
 def test_few_records_raise_no_concern_that_noise_could_raise():
     for method in METHODS:
         assert alarms(method, "one outside", BOX, seeds=5, n=50) == 0
@@ -165,6 +168,7 @@ def test_runs_with_a_schema_know_which_coordinates_are_cut(method):
         assert least <= found <= most, (factor, found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_gaussian", [True, False])
 def test_noise_alone_keeps_to_its_chance(is_gaussian):
     """10,000 runs of two means at 0.95 in both columns: about 10 alarms are allowed.

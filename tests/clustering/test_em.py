@@ -13,14 +13,14 @@ from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
+from privsketch._base.errors import FileError, ParameterError, RecordError
 from privsketch.clustering import em
 from privsketch.clustering import em as em_shares
 from privsketch.clustering.em import WHOLE_SHARE, Gaussians, responsibilities, whitenings
 from privsketch.clustering.run import Passes, Run, clustered
-from privsketch._base.errors import FileError, ParameterError, RecordError
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.pages.report.clusters import picture_of
-from privsketch.testing.replay import replay
+from privsketch.testing import replay
 from tests.oracles import resave
 
 RELATIONS = ["add-remove", "replace"]

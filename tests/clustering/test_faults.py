@@ -11,11 +11,11 @@ import pytest
 from scipy.sparse import coo_array, csr_array
 
 import privsketch as ps
+from privsketch._base.errors import RecordError
 from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import cluster_sparse
-from privsketch._base.errors import RecordError
 from privsketch.tables.reading import read_blocks, read_sparse_blocks
-from privsketch.testing.replay import questions
+from privsketch.testing import questions
 
 DIM, N_ROWS, N_STORED = 4, 100, 40
 

@@ -11,7 +11,6 @@ from scipy.optimize import minimize
 from sklearn.cluster import KMeans
 
 import privsketch as ps
-from privsketch.facts.budget import exact
 from privsketch.clustering.medians import method as medians
 from privsketch.clustering.medians import recovery as median_recovery
 from privsketch.clustering.medians import rounds as median_rounds
@@ -41,10 +40,11 @@ from privsketch.clustering.run import Passes, clustered
 from privsketch.clustering.tree.method import share_weights as tree_share_weights
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected
 from privsketch.clustering.tree.swap import WIDTH, release_swaps, swap_losses, whole_losses
+from privsketch.facts.budget import exact
 from privsketch.features.stream import PublicStream
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.mechanism import laplace_law
-from privsketch.testing.replay import Tape, questions, replay, without_noise
+from privsketch.testing import Tape, questions, replay, without_noise
 from tests.contract import contract
 from tests.oracles import (
     even_account,

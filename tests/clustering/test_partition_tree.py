@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.facts.budget import exact
+from privsketch._base.errors import ParameterError
 from privsketch.clustering.run import Passes, clustered
 from privsketch.clustering.tree.cubes import (
     SIDE_BITS,
@@ -30,10 +30,10 @@ from privsketch.clustering.tree.swap import (
     swap_losses,
     whole_losses,
 )
-from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import exact
 from privsketch.features.stream import PublicStream
 from privsketch.noise.mechanism import laplace_law
-from privsketch.testing.replay import Tape, questions, replay
+from privsketch.testing import Tape, questions, replay
 from tests.oracles import account_of, law_of_choices, neighbour_at_the_end, worst_log_ratio
 
 RELATIONS = ["add-remove", "replace"]

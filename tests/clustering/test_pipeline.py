@@ -25,7 +25,7 @@ from privsketch.kernels.nearest import CompiledClusters, ReferenceClusters, near
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import gaussian_law, laplace_law
-from privsketch.testing.replay import replay, without_noise
+from privsketch.testing import replay, without_noise
 
 BALL = ps.Ball(12, 2.0, center=0.5)
 
@@ -406,6 +406,7 @@ def test_counts_follow_what_was_measured_as_far_as_it_is_not_noise():
 # The whole ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (4.0, 0.0)])
 def test_clusters_in_many_columns_are_found(epsilon, delta, fixed_noise):

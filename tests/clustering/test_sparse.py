@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import privsketch as ps
-from privsketch.facts.budget import exact
+from privsketch._base.errors import ParameterError, RecordError
 from privsketch.clustering.choose import cluster_by
 from privsketch.clustering.run import clustered
 from privsketch.clustering.sparse.method import cluster_sparse, picks_for, sparse_weights
@@ -23,11 +23,11 @@ from privsketch.clustering.sparse.recovery import (
     sparse_sums,
 )
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
-from privsketch._base.errors import ParameterError, RecordError
+from privsketch.facts.budget import exact
 from privsketch.noise.choice import PicksLaw, pick_largest, picks_law
 from privsketch.noise.mechanism import choose
 from privsketch.tables.reading import count_records, read_blocks, read_sparse_blocks
-from privsketch.testing.replay import Tape, exact_answer, questions, replay
+from privsketch.testing import Tape, exact_answer, questions, replay
 from tests.oracles import account_of, fits
 
 RELATIONS = ["add-remove", "replace"]

@@ -8,11 +8,11 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
-from privsketch.facts.budget import exact
 from privsketch.clustering import variates
 from privsketch.clustering.run import Passes, clustered
+from privsketch.facts.budget import exact
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.testing.replay import Tape, exact_answer
+from privsketch.testing import Tape, exact_answer
 
 RELATIONS = ["add-remove", "replace"]
 LINE = ps.Box(-1, 1, dim=1)

@@ -7,11 +7,11 @@ import pytest
 from sklearn.base import clone
 
 import privsketch as ps
-from privsketch.facts.budget import delta_caution, epsilon_caution
 from privsketch.clustering.run import clustered
 from privsketch.design.alternatives import alternatives
 from privsketch.design.cautions import UNEVEN, stated_cautions, uneven_columns
 from privsketch.design.words import describe_design
+from privsketch.facts.budget import delta_caution, epsilon_caution
 from privsketch.sketching.cost import design_cost
 
 BUDGET = ps.Budget(1.0, 1e-6)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from privsketch._base.errors import ParameterError
 from privsketch.design.alternatives import alternatives, masks_text, percent, recommend
 from privsketch.design.forecast import expected_noise, feature_and_record_rate, noise_to_signal
 from privsketch.design.noise_to_signal import (
@@ -47,11 +48,10 @@ from privsketch.design.subsampling import (
     price_of_poisson_features,
     price_of_sampled_records,
 )
-from privsketch._base.errors import ParameterError
 from privsketch.noise.calibration import icassp_noise, icassp_to_laplace_scale
 from privsketch.noise.mechanism import cube_law, gaussian_law, laplace_law
 from privsketch.sketching.cost import COSTS, MEASURED, design_cost, sketching_cost
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 from tests.oracles import SHARES_OF_THE_SUMS
 
 # Lemma 26 against a simulation of the mechanism in floating point. It shares no code with
@@ -780,6 +780,7 @@ def released_ratios(design, features, reference, seed):
     return np.array(ratios), expected
 
 
+@pytest.mark.slow
 @pytest.mark.mostly_slow(quick_every=14)
 @pytest.mark.parametrize("reference", ["law", "records"])
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def fitted(X, **overrides):
     return private_kmeans(**{**settings, **overrides}).fit(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -159,6 +160,7 @@ def test_bad_tables_are_refused_without_being_quoted(blobs, X, method):
     assert "2019" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_names_of_columns_reach_the_model(blobs):
     import pandas as pd
 
@@ -167,6 +169,7 @@ def test_names_of_columns_reach_the_model(blobs):
     assert model.predict(pd.DataFrame(blobs[1][:5], columns=["age", "bmi"])).shape == (5,)
 
 
+@pytest.mark.slow
 def test_missing_values_in_fit_and_predict(blobs):
     X = blobs[1].copy()
     X[::100, 0] = np.nan
@@ -270,6 +273,7 @@ def test_dates_and_masks_are_no_numbers():
             estimator.fit(table)
 
 
+@pytest.mark.slow
 def test_empty_clusters_are_not_called_precise():
     X = np.zeros((40, 2))
     found = 0

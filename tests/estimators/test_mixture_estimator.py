@@ -80,6 +80,7 @@ def test_one_charge_and_nothing_exact(blobs):
     assert model.sketch_.exact_count is None
 
 
+@pytest.mark.slow
 def test_everything_fitted_is_a_function_of_the_release(blobs):
     require_function_of_the_release(fitted, blobs[1], blobs[1][:77] + 1.0)
 

@@ -23,6 +23,7 @@ def fit(kind, frame, *arguments, schema=SCHEMA, **more):
     return kind(*arguments, domain=schema, random_state=0, **BUDGET, **more).fit(frame)
 
 
+@pytest.mark.slow
 def test_k_means_of_a_table(frame):
     model = fit(ps.PrivateKMeans, frame, N_GROUPS, n_records=2000)
     assert model.receipt_.unit == "one person (patient_id)"

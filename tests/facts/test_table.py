@@ -10,7 +10,7 @@ import pytest
 import privsketch as ps
 from privsketch.clustering.run import Run
 from privsketch.facts.schema import schema_of
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 
 AGE = ps.Number("age", 18, 100)
 COLUMNS = [

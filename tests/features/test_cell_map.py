@@ -10,11 +10,11 @@ import pytest
 from scipy.stats import norm
 
 import privsketch as ps
-from privsketch.design.cells import cell_error, count_of_cells, noise_of_cells, plan_cells
 from privsketch._base.errors import FileError, ParameterError
+from privsketch.design.cells import cell_error, count_of_cells, noise_of_cells, plan_cells
 from privsketch.features.cells import CellContribution, axis_edges, cell_counts, checked_cells
 from privsketch.features.fixedpoint import Quantiser
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 
 
 def planned(dim=2, epsilon=1.0, delta=0.0, neighbours="add-remove", **choices):

@@ -16,7 +16,7 @@ from privsketch.noise.laws import gaussian_noise, laplace_noise
 from privsketch.noise.subsampling import LogMoments
 from privsketch.sketching import sums as drawing
 from privsketch.sketching.sums import exact_sums
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 
 FALSE_ALARM = 1e-6
 

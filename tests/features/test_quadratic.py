@@ -22,7 +22,7 @@ from privsketch.features.quartic import quartic_bounds
 from privsketch.kernels.dense import CompiledKernel, ReferenceKernel
 from privsketch.noise.laws import cube_noise, gaussian_noise, laplace_noise
 from privsketch.sketching.sums import exact_sums
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 
 
 def plan(**overrides):

@@ -11,8 +11,8 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from privsketch.facts.domain import Ball, Box
 from privsketch._base.errors import KernelError
+from privsketch.facts.domain import Ball, Box
 from privsketch.features.fixedpoint import TABLE_SIZE, Quantiser, table_index
 from privsketch.features.maps import feature_map
 from privsketch.kernels import machine

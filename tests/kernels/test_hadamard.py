@@ -310,6 +310,7 @@ def test_sums_of_one_block(name):
             compiled.block_sums(x, block)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAPS)
 @pytest.mark.parametrize("bits", [128, 256, 512])
 def test_only_features_that_are_kept_are_added(name, bits, monkeypatch):

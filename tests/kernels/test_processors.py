@@ -18,6 +18,7 @@ def instructions(name, mode="whole", map_name="fourier"):
     return machine.assembly(source, processor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_kernels_agree_on_every_processor_that_runs_here(name):
     processor = PROCESSORS[name]

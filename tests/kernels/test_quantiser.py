@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.threads import cached_once
 from privsketch._base.errors import KernelError, MissingError, ParameterError, RecordError
+from privsketch._base.threads import cached_once
 from privsketch.features.fixedpoint import Quantiser
 from privsketch.kernels.quantiser import LANES, CompiledQuantiser
 

@@ -56,6 +56,7 @@ def refuses(compiled, *arguments):
 # --- what is right passes ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_kernels_agree_with_their_definitions(bits, monkeypatch):
     monkeypatch.setattr("privsketch.kernels.machine.vector_bits", lambda: bits)
@@ -102,6 +103,7 @@ def test_a_coefficient_off_by_its_last_digit(name, coefficients, place, monkeypa
         refuses(compile_hadamard, "fourier", 64, masked)
 
 
+@pytest.mark.slow
 def test_one_wrong_phase_of_65536(monkeypatch):
     right = features.TableFeature.halves
 
@@ -128,6 +130,7 @@ def test_a_wrong_excess(name, feature, monkeypatch):
         refuses(compile_hadamard, name)
 
 
+@pytest.mark.slow
 def test_sums_that_are_widened_too_late(monkeypatch):
     monkeypatch.setattr(features.FourierFeature, "most", 264)
     refuses(compile_dense, "fourier", "whole")

@@ -29,6 +29,7 @@ def rsse(X, model, k):
     return np.square(X - model.centers[model.predict(X)]).sum() / plain
 
 
+@pytest.mark.slow
 @pytest.mark.mostly_slow(quick_every=7)
 @pytest.mark.parametrize(
     ("overrides", "limit"),
@@ -323,6 +324,7 @@ def test_standard_errors_cover_the_true_centers():
     assert 0.78 < np.mean(hits) < 0.985
 
 
+@pytest.mark.slow
 @pytest.mark.mostly_slow(quick_every=4)
 @pytest.mark.parametrize("n_clusters", [3, "auto"])
 @pytest.mark.parametrize("domain", [ps.Box(-1, 1, dim=3), ps.Ball(3, 1.0)])

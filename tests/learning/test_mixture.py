@@ -366,6 +366,7 @@ def test_merged_sites_learn_like_one():
     assert model.receipt.epsilon == 1.0
 
 
+@pytest.mark.slow
 def test_errors_of_the_means_are_as_large_as_stated():
     """60 squares of standard normal numbers: their mean deviates by 0.18; 0.3 and 2 are far."""
     squares = []

@@ -332,6 +332,7 @@ def test_the_robust_loss_is_worth_having():
     assert np.mean(robust) < 0.9 * np.mean(plain)
 
 
+@pytest.mark.slow
 @pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("slow", [2.0, 1.0])
 def test_slow_spectra_do_not_bend_the_components(slow):

@@ -69,6 +69,7 @@ def test_a_hopeless_budget_is_told_to_be_bad(feature_map):
     assert model.concerns[0] == f"the k-means cost is {ratio.describe()}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature_map", ["fourier", "cells"])
 def test_the_interval_grows_with_the_noise(feature_map):
     records = clusters(3000)
@@ -144,6 +145,7 @@ def test_balls_and_masks_are_no_matter():
     assert model.cost_ratio.low < model.cost_ratio.estimate < model.cost_ratio.high
 
 
+@pytest.mark.slow
 def test_it_is_told_in_words_and_on_the_page():
     model, sketch = learned(clusters())
     ratio = replace(model.cost_ratio, estimate=1.0234, low=0.998, high=1.25)

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privsketch.facts.budget import Unit
 from privsketch._base.errors import BudgetError, ParameterError
+from privsketch.facts.budget import Unit
 from privsketch.ledger.cost import Cost, exp_above, fraction_text
 
 

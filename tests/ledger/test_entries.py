@@ -15,10 +15,10 @@ import pytest
 from sklearn.base import clone
 
 import privsketch as ps
-from privsketch.facts.budget import exact
+from privsketch._base.errors import BudgetError, ParameterError
 from privsketch.clustering import lloyd
 from privsketch.clustering.run import clustered
-from privsketch._base.errors import BudgetError, ParameterError
+from privsketch.facts.budget import exact
 from privsketch.ledger.entry import named, writing_to
 from privsketch.noise.mechanism import (
     _exact_sampler,
@@ -593,6 +593,7 @@ def test_a_warning_that_is_an_error_stops_before_anything_is_spent(known, path):
     assert ledger.total("new") == before
 
 
+@pytest.mark.slow
 def test_a_killed_process_has_spent(path, tmp_path):
     ledger = ps.Ledger.create(path)
     ledger.add("records", **LIMIT)

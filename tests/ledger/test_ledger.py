@@ -12,8 +12,8 @@ from fractions import Fraction
 import pytest
 
 import privsketch as ps
-from privsketch.facts.budget import Unit
 from privsketch._base.errors import BudgetError, FileError, ParameterError
+from privsketch.facts.budget import Unit
 from privsketch.ledger import store
 from privsketch.ledger.accounting import Amount
 from privsketch.ledger.book import Ledger

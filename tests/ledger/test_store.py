@@ -69,6 +69,7 @@ def test_schedules_find_a_limit_that_is_not_kept(tmp_path, monkeypatch):
         schedules.run(tmp_path, 0, 10.0, 6)
 
 
+@pytest.mark.slow
 def test_schedules_find_results_without_an_entry(tmp_path):
     with pytest.raises(AssertionError, match="a result without an entry"):
         schedules.run(tmp_path, 0, 10.0, 40, careless=True)  # some are above the limit

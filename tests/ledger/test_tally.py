@@ -49,6 +49,7 @@ def test_one_fit_says_nothing_and_the_second_the_total(method):
     assert told(lambda: [model.fit(records(1)) for _ in range(2)]) == []  # nor of others alike
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folds", [2, 5])
 def test_a_search_says_it_once(folds):
     """The two folds of a half each have no record in common, and both are fitted again."""

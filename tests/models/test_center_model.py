@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.clustering.choose import cluster_by
 from privsketch._base.formats import fingerprint
+from privsketch.clustering.choose import cluster_by
+from privsketch.facts.receipt import Receipt
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares
-from privsketch.facts.receipt import Receipt
 from privsketch.pages.report import html
 from privsketch.pages.report.html import report_page, save_report
 from studies.tests.pages import Page
@@ -290,6 +290,7 @@ def test_a_sketch_goes_with_models_of_sketches_only(make_design):
         report_page(ps.learn_kmeans(released, 1, n_init=1))
 
 
+@pytest.mark.slow
 def test_a_number_of_records_is_called_what_it_is(tmp_path):
     options = {"domain": ps.Box(-1, 1, dim=2), "random_state": 0}
     table = np.zeros((60, 2))

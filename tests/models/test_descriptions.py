@@ -3,8 +3,8 @@
 import numpy as np
 
 import privsketch as ps
-from privsketch.models.base import MAX_FIELDS, MAX_WIDTH, center_lines
 from privsketch.facts.receipt import Receipt
+from privsketch.models.base import MAX_FIELDS, MAX_WIDTH, center_lines
 
 RECEIPT = Receipt("noise", 1.0, 0.0, "add-remove")
 

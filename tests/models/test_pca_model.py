@@ -13,7 +13,7 @@ from privsketch.learning.pca.problem import problem_of_pca
 from privsketch.models.components import PCAModel
 from privsketch.pages.report import html as pages
 from privsketch.pages.report.html import report_page, save_report
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 from tests.chance import fixed_noise
 from tests.oracles import missed_variance
 

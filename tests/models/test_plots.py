@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
 import privsketch as ps
-from privsketch.models.drawing.centers import INTERVAL
 from privsketch._base.errors import ParameterError
+from privsketch.facts.receipt import Receipt
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
+from privsketch.models.drawing.centers import INTERVAL
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.models.plots import MAX_FIELDS
-from privsketch.facts.receipt import Receipt
 
 RECEIPT = Receipt("noise", 1.0, 1e-6, "add-remove")
 SCHEMA = ps.Schema(

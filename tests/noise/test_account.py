@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privsketch as ps
-from privsketch.clustering.run import COUNT, COUNT_SHARE, Run
 from privsketch._base.errors import ParameterError
+from privsketch.clustering.run import COUNT, COUNT_SHARE, Run
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import gaussian_law
-from privsketch.testing.replay import questions
+from privsketch.testing import questions
 
 BUDGETS = st.builds(
     ps.Budget, st.floats(0.01, 20), st.floats(-12, -0.1).map(lambda power: 10.0**power)
@@ -44,6 +44,7 @@ def implies(rho, epsilon, delta):
         return bound(best) <= delta
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(BUDGETS, st.fractions(Fraction(1, 10**4), Fraction(999, 1000), max_denominator=10**4))
 def test_a_share_implies_what_its_receipt_claims(budget, weight):

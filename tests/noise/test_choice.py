@@ -11,7 +11,7 @@ import pytest
 from privsketch._base.errors import ParameterError
 from privsketch.noise.choice import choice_law, draw_binomial, draw_subset, reaching, threshold_law
 from privsketch.noise.mechanism import choose, laplace_law
-from privsketch.testing.replay import replaced_noise
+from privsketch.testing import replaced_noise
 from tests.oracles import fits, permute_and_flip
 
 # --- the cost of a choice, by enumeration ---

@@ -14,10 +14,10 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
 
 import privsketch as ps
+from privsketch.facts.receipt import Receipt, receipt_from_json
 from privsketch.noise.calibration import epsilon_of_rho, log_delta_zcdp, rho_of_budget
 from privsketch.noise.composition import loss_distribution
 from privsketch.noise.mechanism import gaussian_law, laplace_law
-from privsketch.facts.receipt import Receipt, receipt_from_json
 
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 RECORDS = np.random.default_rng(0).uniform(-1, 1, (400, 2))

@@ -95,6 +95,7 @@ def names(found):
     return [row["name"] for row in found.rows if row.get("half", 0) == 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_rows_come_in_the_order_of_the_cells_and_are_kept(plant, n_jobs):
     # The last weigh most: in processes they are the first to begin.
@@ -154,12 +155,14 @@ def test_an_impossible_number_of_jobs(plant):
         plant.run([plant.cell("a")], n_jobs=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_cells_have_one_thread(plant, n_jobs):
     found = plant.run([plant.cell("a", threads_of), plant.cell("b", threads_of)], n_jobs=n_jobs)
     assert [row["threads"] for row in found.rows] == [1, 1]
 
 
+@pytest.mark.slow
 def test_our_errors_arrive_as_they_are_and_other_parts_are_kept(plant):
     # The planted one weighs most: it begins first, and beside it one of the others.
     some = [plant.cell("a"), plant.cell("bad", refusing, weight=9.0), plant.cell("b")]
@@ -172,6 +175,7 @@ def test_our_errors_arrive_as_they_are_and_other_parts_are_kept(plant):
     assert sorted(plant.ran) == ["a", "b", "bad"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("planted", "error"), [(failing_once, ZeroDivisionError), (dying_once, ParameterError)]
 )
@@ -212,6 +216,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_ended_leaves_no_process_and_keeps_what_is_done(plant, tmp_path, number):

@@ -82,6 +82,7 @@ def test_the_known_scale_is_the_one_that_tells_most():
 # Figures 4 and 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [1e-3, 0.1, 2.0])
 def test_releases_have_the_ratio_that_was_asked_for(ratio):
     one = design(n_features=1000)
@@ -306,6 +307,7 @@ def test_medians_over_trials():
     assert made[0]["rsse_low"] == pytest.approx(1.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_tiny_targets(target):
     cells = target.experiment.cells("tiny")

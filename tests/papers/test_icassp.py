@@ -10,8 +10,8 @@ import privsketch as ps
 from papers.harness.views import to_png
 from papers.icassp import curves, panels, setting, snr, snr_panels
 from papers.icassp.setting import mixture, objective, paper_design
-from privsketch.design.noise_to_signal import icassp_snr
 from privsketch._base.errors import ParameterError
+from privsketch.design.noise_to_signal import icassp_snr
 from privsketch.noise.calibration import icassp_to_laplace_scale
 from privsketch.noise.mechanism import OPENDP, OWN
 from privsketch.sketching.sums import exact_sums
@@ -36,6 +36,7 @@ def test_objective_is_the_mean_over_all_pairs():
     assert objective(data.table, centers) == pytest.approx(every.min(axis=1).mean(), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_reference_is_k_means():
     from sklearn.cluster import KMeans
 
@@ -200,6 +201,7 @@ def typed(rows):
     ]
 
 
+@pytest.mark.slow
 def test_tiny_run_of_figure_2():
     left = run(snr.left_cells("tiny"), snr.left_summary)
     assert {row["decoder"] for row in left} == {"cl-ompr", "joint"}
@@ -213,6 +215,7 @@ def test_tiny_run_of_figure_2():
     assert to_png(snr_panels.right_figure(typed(right)))[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_tiny_run_of_figure_3():
     rows = run(curves.cells("tiny"), curves.summary)
     assert all(set(row) == set(rows[0]) for row in rows)

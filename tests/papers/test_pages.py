@@ -32,6 +32,7 @@ def papers(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_page_has_what_lies_beside_its_text(papers, outcomes):
     for name in NAMES:
         for path in outcomes[name].files:
@@ -52,6 +53,7 @@ def test_a_page_has_what_lies_beside_its_text(papers, outcomes):
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+@pytest.mark.slow
 def test_pages_and_words_follow_the_rows(papers, outcomes):
     (papers / "jll").mkdir()
     csv_path, txt_path = outcomes["jll-table1"].files

@@ -21,8 +21,8 @@ from papers.jll import distances_panels as jll_distances_panels
 from papers.jll import setting as jll_setting
 from papers.jll import spread as jll_spread
 from papers.jll import table as jll_table
-from privsketch._base.threads import one_thread
 from privsketch._base.errors import FileError, ParameterError
+from privsketch._base.threads import one_thread
 from privsketch.projection.matrix import UNIT
 
 NAMES = [
@@ -55,6 +55,7 @@ def outcomes(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_a_target_writes_a_table_words_and_a_picture(target, outcomes):
     rows, outcome, shares = outcomes[target.name]
@@ -70,6 +71,7 @@ def test_a_target_writes_a_table_words_and_a_picture(target, outcomes):
         assert outcome.files[2].read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_rows_read_from_a_file_say_the_same(outcomes):
     # A file of rows can take the place of a run, to the last character.
     for target in TARGETS:
@@ -104,6 +106,7 @@ def test_unknown_targets_are_refused_before_anything_runs(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_target_from_the_shell(tmp_path):
     answer = run("jll-figure2", "--quick", "--jobs", 1, "-o", tmp_path / "out")
     assert answer.exit_code == 0
@@ -206,6 +209,7 @@ def test_only_the_papers_calibration_goes_with_its_matrix():
         jll_setting.draw(3, 2, "row", "auto", "seed 0")
 
 
+@pytest.mark.slow
 def test_distances_are_unbiased_with_the_corrected_variance():
     # 20,000 independent differences: 6 standard errors, false alarms below 1e-8.
     first, second = jll_distances.sampled_pairs(50)
@@ -269,6 +273,7 @@ def test_claim_7_is_as_printed():
     assert jll_distances.claim_7(np.ones(1), 1.0) == pytest.approx([29.0])
 
 
+@pytest.mark.slow
 def test_figure_4_follows_its_closed_form(outcomes):
     rows = [row for row in outcomes["jll-figure4"][0] if row["calibration"] == "paper"]
     assert {row["protect"] for row in rows} == {"element", "row"}
@@ -279,6 +284,7 @@ def test_figure_4_follows_its_closed_form(outcomes):
         assert 1 - 1e-5 < float(row["paper_formula"]) / math.sqrt(1 + c * c / 8) < 1 + 2e-3
 
 
+@pytest.mark.slow
 def test_projected_records_have_variance_d_over_k(outcomes):
     # One matrix of 100 x k entries varies by sqrt(2 / 100) / sqrt(k), 50 records by less than 0.1.
     for row in outcomes["jll-figure4"][0]:

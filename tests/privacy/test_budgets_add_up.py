@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.facts.budget import exact
+from privsketch._base.errors import ParameterError
 from privsketch.clustering import aggregate, em, grid, lloyd, variates
 from privsketch.clustering import run as run_module
 from privsketch.clustering.run import Passes, clustered
-from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import exact
 from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import add_noise, laplace_law
-from privsketch.testing.replay import Tape, exact_answer
+from privsketch.testing import Tape, exact_answer
 
 COLUMNS, CLUSTERS = range(2, 1001), range(1, 65)
 SOME = [(2, 1), (2, 64), (3, 7), (10, 10), (100, 5), (1000, 3), (1000, 64)]

@@ -20,7 +20,7 @@ import privsketch as ps
 from privsketch._base.errors import RecordError
 from privsketch.tables import persons
 from privsketch.tables.reading import read_blocks
-from privsketch.testing.replay import replay
+from privsketch.testing import replay
 
 _FixedKey = persons.Key
 
@@ -367,9 +367,9 @@ def test_rows_that_are_mappings_have_no_order():
 
 
 def test_a_unit_without_its_schema_is_refused():
-    from privsketch.facts.budget import Unit
     from privsketch.clustering.lloyd import cluster
     from privsketch.clustering.run import clustered
+    from privsketch.facts.budget import Unit
 
     budget = ps.Budget(1.0, 1e-6, unit=Unit("who"))
     box = ps.Box(0, 1, dim=2)
@@ -394,9 +394,9 @@ def test_a_unit_is_a_whole_number_of_records(value):
 
 @pytest.mark.parametrize("noise", ["laplace", "cube", "laplace-joint"])
 def test_pure_rounds_refuse_several_records_of_a_replacement(noise, spent):
-    from privsketch.facts.budget import Unit
     from privsketch.clustering.lloyd import cluster
     from privsketch.clustering.run import clustered
+    from privsketch.facts.budget import Unit
 
     budget = ps.Budget(1.0, 0.0, "replace", unit=Unit(None, 3))
     with pytest.raises(ps.PrivsketchError, match="max_records=3"):

@@ -1,6 +1,6 @@
 """Persons added, removed and replaced, with all their rows: every method, reader and engine again.
 
-A run is recorded on a table and replayed on a neighbouring one (`privsketch.testing.replay.replay`): what
+A run is recorded on a table and replayed on a neighbouring one (`privsketch.testing.replay`): what
 it asks of the noise may differ by what the laws declare, for any key, and the results must be the
 same. Missing values, equal rows, rows at the bounds and beyond are among what changes. Planted
 rules that let another person's rows decide must be caught.
@@ -23,7 +23,7 @@ from privsketch.clustering.run import clustered
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
 from privsketch.sketching.build import engine_sums
 from privsketch.tables import persons
-from privsketch.testing.replay import replay
+from privsketch.testing import replay
 from tests.privacy.test_replay import SharedDraws
 
 COLUMNS = [

@@ -214,6 +214,7 @@ def in_letters_of(encoding, records):
 ENCODINGS = ["latin-1", "cp1252", "utf-8", "utf-16", "utf-16-be", "utf-32", "gb18030", "shift_jis"]
 
 
+@pytest.mark.slow
 @BATTERY
 @given(
     RECORDS,
@@ -239,6 +240,7 @@ def test_csv_as_it_is_written_elsewhere(
     assert_same(found, wanted)
 
 
+@pytest.mark.slow
 @BATTERY
 @given(RECORDS, st.integers(0, 25), st.booleans())
 def test_a_quote_that_never_ends_is_refused_elsewhere_too(tmp_path, records, place, ends_line):
@@ -513,6 +515,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.slow
 @BATTERY
 @given(
     st.lists(TABLES, min_size=1, max_size=4),
@@ -556,6 +559,7 @@ def cell_as_number(cell):
     return math.nan if cell is None or isinstance(cell, str) else float(cell)
 
 
+@pytest.mark.slow
 @BATTERY
 @given(SHEETS, st.integers(0, 3), st.integers(0, 2), st.booleans())
 def test_excel(tmp_path, rows, right, down, header):

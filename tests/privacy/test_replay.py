@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from privsketch._base.errors import RecordError
 from privsketch.clustering import aggregate, cells, em, grid, lloyd, variates
 from privsketch.clustering import run as passes
 from privsketch.clustering.medians.method import cluster_medians
@@ -27,11 +28,10 @@ from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import Passes, clustered
 from privsketch.clustering.sparse.method import cluster_sparse
 from privsketch.clustering.tree.method import TreeSettings, cluster_by_tree
-from privsketch._base.errors import RecordError
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise import account as shares
 from privsketch.noise.account import Account, Shares
-from privsketch.testing.replay import Tape, replay
+from privsketch.testing import Tape, replay
 
 RELATIONS = ["add-remove", "replace"]
 N_RECORDS = 60

@@ -40,7 +40,7 @@ from privsketch.noise import account as accounts
 from privsketch.noise import mechanism
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import rho_of_budget
-from privsketch.testing.replay import questions, replaced_noise, without_noise
+from privsketch.testing import questions, replaced_noise, without_noise
 from tests.oracles import account_of, permute_and_flip
 
 RELATIONS = ["add-remove", "replace"]

@@ -21,7 +21,7 @@ from privsketch.projection import matrix as norms
 from privsketch.projection.calibration import realised_gaussian, realised_laplace
 from privsketch.projection.change import Change, Protection
 from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 
 BUDGET = ps.Budget(1.0, 1e-6, "replace")
 

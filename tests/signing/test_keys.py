@@ -45,6 +45,7 @@ def fixed_lock(monkeypatch):
 # ---------------------------------------------------------------- known answers
 
 
+@pytest.mark.slow
 def test_the_key_file_is_as_documented(key, fixed_lock):
     """Decrypted by other means: Python's scrypt, and the cipher by its own interface."""
     data = key.to_bytes(passphrase=PASSPHRASE)
@@ -330,4 +331,4 @@ def test_without_the_library_the_error_says_what_to_install(folder):
         "ps.Key.generate('h3')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "privsketch[sealed]" in done.stderr.splitlines()[-1]
+    assert "privsketch[signing]" in done.stderr.splitlines()[-1]

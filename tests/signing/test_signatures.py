@@ -338,21 +338,6 @@ def test_files_of_sealed_studies_are_signed_where_their_rules_are_kept(key, kind
         key.signature(b"{}", kind)
 
 
-def test_every_kind_that_sealed_studies_sign_is_among_them():
-    import re
-    from pathlib import Path
-
-    import privsketch_studies.sealing as room
-    from privsketch_studies.sealing import files, lists, study, void
-    from privsketch.signing.signature import SEALED_KINDS
-
-    assert set(SEALED_KINDS) == set(KINDS_OF_STUDIES)
-    named = {study.KIND, void.KIND, lists.CHECKED, lists.CLOSED, *files._MAGIC}
-    for file in Path(room.__file__).parent.glob("*.py"):
-        named |= set(re.findall(r'(?:signed_json|packed)\(\s*"([a-z-]+)"', file.read_text()))
-    assert named == set(SEALED_KINDS)
-
-
 def test_a_signature_is_not_replaced_by_accident(study):
     before = signature_path("study.json").read_bytes()
     other = ps.Key.generate("other")

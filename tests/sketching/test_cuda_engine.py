@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from privsketch.facts.budget import Budget
-from privsketch.design.recipe import Design
-from privsketch.facts.domain import Ball, Box
 from privsketch._base.errors import KernelError, ParameterError, RecordError
+from privsketch.design.recipe import Design
+from privsketch.facts.budget import Budget
+from privsketch.facts.domain import Ball, Box
 from privsketch.features.maps import feature_map
 from privsketch.kernels.cuda import driver
 from privsketch.kernels.dense import ReferenceKernel

@@ -27,8 +27,8 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 import privsketch as ps
-from privsketch.cli.main import main
 from privsketch._base.errors import ParameterError, RecordError
+from privsketch.cli.main import main
 from privsketch.sketching.engines import dask as dask_engine
 from privsketch.sketching.engines import pool as pool_engine
 from privsketch.sketching.engines.work import Work, add_outcomes, part_sums
@@ -149,6 +149,7 @@ def test_columns_are_chosen_once(records):
 # ---------------------------------------------------------------- the same integers
 
 
+@pytest.mark.slow
 def test_a_pool_reads_files(exact, expected, files):
     assert exact(files, engine="pool", n_workers=2) == expected
 
@@ -190,6 +191,7 @@ def test_a_dask_array_with_unknown_chunks(exact, expected, frame, place):
     assert exact(table, **place) == expected
 
 
+@pytest.mark.slow
 def test_tables_that_are_already_on_the_cluster(exact, expected, frame, records, client):
     for table in (dd.from_pandas(frame, npartitions=4), da.from_array(records, chunks=(500, 2))):
         kept = client.persist(table)
@@ -331,6 +333,7 @@ def test_a_worker_that_dies_in_a_task(exact, expected, records, client, tmp_path
     assert len(before & set(client.run(os.getpid).values())) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_killed_from_outside(exact, expected, records, client, tmp_path):
     client.wait_for_workers(2, timeout=60)
     victim = min(client.run(os.getpid).values())
@@ -393,6 +396,7 @@ def test_nothing_stays_on_the_cluster(exact, frame, client):
     assert_nothing_is_left(client)
 
 
+@pytest.mark.slow
 def test_names_of_tasks_are_random(exact, frame, client):
     table = dd.from_pandas(frame, npartitions=10)
     for _ in range(2):

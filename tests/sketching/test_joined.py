@@ -15,7 +15,7 @@ from privsketch.pages.report.html import save_report
 from privsketch.sketching.build import engine_sums
 from privsketch.sketching.joined import joined_sketch
 from privsketch.sketching.limits import why_impossible
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 
 DOMAIN = ps.Box(-1, 1, dim=2)
 CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5], [0.5, -0.5]])

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.facts.budget import exact
 from privsketch._base.errors import MergeError
+from privsketch.facts.budget import exact
 from privsketch.noise.sums import saturating_multiply
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 from tests.oracles import DESIGNS
 
 

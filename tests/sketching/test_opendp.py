@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import privsketch as ps
-from privsketch.facts.budget import Unit, exact
 from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import Unit, exact
 from privsketch.sketching.opendp import make_column, make_sketch, table_domain
-from privsketch.testing.replay import moved, questions
+from privsketch.testing import moved, questions
 
 DISTANCES = (0, 1, 2, 5)
 TABLE = np.random.default_rng(0).uniform(-1, 1, (200, 2))

@@ -10,7 +10,7 @@ from privsketch.features.fixedpoint import Quantiser
 from privsketch.kernels.dense import ReferenceKernel
 from privsketch.noise.sums import saturating_add
 from privsketch.sketching.sums import exact_sums
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 from tests.chance import deviations
 
 

@@ -23,13 +23,13 @@ import pytest
 from click.testing import CliRunner
 
 import privsketch as ps
+from privsketch._base.errors import MissingError, ParameterError, PrivsketchError, RecordError
 from privsketch.cli.main import main
 from privsketch.clustering import cells, em, grid, lloyd
 from privsketch.clustering.medians.method import cluster_medians
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import PipelinePlan
 from privsketch.clustering.run import Passes, Run, clustered
-from privsketch._base.errors import MissingError, ParameterError, PrivsketchError, RecordError
 from privsketch.kernels.nearest import CompiledClusters
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.sketching.engines import spark as spark_engine

@@ -177,6 +177,7 @@ def joined(blocks, dim):
     return np.concatenate([np.empty((0, dim)), *(np.asarray(block) for block in blocks)])
 
 
+@pytest.mark.slow
 @given(ROWS, st.booleans())
 @SOME
 def test_all_readers_give_the_records_of_the_oracle(tmp_path, rows, filled):
@@ -208,7 +209,7 @@ def test_dask_gives_the_same_records(tmp_path):
     parts = dask_parts(dd.from_pandas(frame, npartitions=3), chosen)
     assert len(parts.keys) == 3
     design = ps.Design.plan(domain=schema, n_components=2, budget=ps.Budget(1, 1e-6))
-    from privsketch.testing.replay import without_noise
+    from privsketch.testing import without_noise
 
     with without_noise():
         here, there = (

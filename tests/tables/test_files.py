@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
-from privsketch.clustering.choose import cluster_by
 from privsketch._base.errors import MissingError, RecordError
+from privsketch.clustering.choose import cluster_by
 from privsketch.tables.carried import RecordFiles
 from privsketch.tables.files import expanded, record_files
 from privsketch.tables.reading import count_records, read_blocks

@@ -19,7 +19,7 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import PrivsketchError
-from privsketch.testing.replay import without_noise
+from privsketch.testing import without_noise
 
 duckdb = pytest.importorskip("duckdb")
 

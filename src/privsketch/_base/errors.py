@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from numbers import Integral, Number, Real
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 _Known = TypeVar("_Known")
 _Error = TypeVar("_Error", bound="PrivsketchError")
@@ -29,9 +29,15 @@ class PrivsketchError(ValueError):
         The message; parameters stand in backquotes, as `name`, `name=` or `name=value`.
     """
 
+    kind: ClassVar[str] = "internal"  # of failure, as the command line reports it
+
     def __init__(self, text: str = "") -> None:
         self._text = text
         super().__init__(text.replace("`", ""))
+
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ == __name__:  # exported: tracebacks name it as users import it
+            cls.__module__ = "privsketch"
 
     @property
     def text(self) -> str:
@@ -96,6 +102,8 @@ class ParameterError(PrivsketchError):
     ('noise', "expected 'cube'")
     """
 
+    kind = "usage"
+
     def __init__(
         self, name: str, value: object = _UNSEEN, expected: str = "", advice: str = ""
     ) -> None:
@@ -114,6 +122,8 @@ class ParameterError(PrivsketchError):
 
 class RecordError(PrivsketchError):
     """A table cannot be read as records of the design. For its holder's eyes only."""
+
+    kind = "data"
 
 
 class TableError(RecordError):
@@ -155,42 +165,35 @@ class MissingError(RecordError):
 class FileError(PrivsketchError):
     """A file is truncated, corrupted, foreign, or from a newer version."""
 
+    kind = "integrity"
+
 
 class AccessError(FileError):
     """A file that cannot be found, opened, written or replaced where it is asked for."""
+
+    kind = "data"
 
 
 class MergeError(PrivsketchError):
     """Sketches that must not be added up."""
 
+    kind = "integrity"
+
 
 class BudgetError(PrivsketchError):
     """A release would cost more than its holder allows; nothing was spent."""
+
+    kind = "budget"
 
 
 class SignatureError(FileError):
     """A file whose signature is missing, wrong, or not of somebody who is trusted."""
 
 
-class StudyError(PrivsketchError):
-    """A rule of a sealed study that would be broken: another list, a second use, a stranger."""
+class MovedError(PrivsketchError, AttributeError):
+    """A public name that is part of another distribution now."""
 
-
-class CollectorError(PrivsketchError):
-    """A request that a collector refuses, or that it did not answer.
-
-    Parameters
-    ----------
-    text : str
-        The message.
-    refusal : str
-        Why, in a word: "token", "role", "unknown", "slow", "conflict", "size", "kind", "content",
-        "closed", "often", "storage" or "answer".
-    """
-
-    def __init__(self, text: str, refusal: str = "answer") -> None:
-        super().__init__(text)
-        self.refusal = refusal
+    kind = "usage"
 
 
 class KernelError(PrivsketchError, RuntimeError):

@@ -19,8 +19,8 @@ from typing import Any, Protocol, TypeVar, cast
 
 from threadpoolctl import ThreadpoolController
 
-from privsketch._base.types import Block
 from privsketch._base.errors import ParameterError
+from privsketch._base.types import Block
 
 
 class Piece(Protocol):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.facts.budget import checked_source
-from privsketch.cli.options import (
+from privsketch._base.errors import PrivsketchError
+from privsketch.cli.shell.answer import JSON, answer, wants_json
+from privsketch.cli.shell.options import (
     BUDGET,
     DOMAIN,
     MISSING,
@@ -26,7 +27,7 @@ from privsketch.cli.options import (
     with_options,
     with_unreadable,
 )
-from privsketch.cli.output import (
+from privsketch.cli.shell.output import (
     note,
     require_apart,
     require_file,
@@ -39,9 +40,8 @@ from privsketch.cli.output import (
     source_name,
     write,
 )
-from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.spending import Spending, end_dry_run, reported_spending, say_left
-from privsketch._base.errors import PrivsketchError
+from privsketch.cli.shell.spending import Spending, end_dry_run, reported_spending, say_left
+from privsketch.facts.budget import checked_source
 
 if TYPE_CHECKING:
     from privsketch import Budget, ClusterModel, Design, Sketch
@@ -154,7 +154,7 @@ def cluster(
     force: bool,
     **facts: Any,
 ) -> None:
-    """Find private clusters of records that one holder has.
+    """Find clusters in a table, privately, and write a report.
 
     DATA: one or more .parquet, .csv, .tsv, .xlsx, .arrow or .npy files, folders of them, or
     patterns like "part-*.parquet", read several times, in blocks. Charges the budget once:
@@ -249,7 +249,7 @@ def _run(
 
     Charges: the budget, once.
     """
-    from privsketch.cli.progress import pass_bars
+    from privsketch.cli.shell.progress import pass_bars
 
     with pass_bars(data) as advance:
 

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import PATH, NumberOrAuto, choice
-from privsketch.cli.output import is_standard, require_file, require_free, say, say_written, write
 from privsketch.cli.shell.answer import JSON, answer, wants_json
+from privsketch.cli.shell.options import PATH, NumberOrAuto, choice
+from privsketch.cli.shell.output import (
+    is_standard,
+    require_file,
+    require_free,
+    say,
+    say_written,
+    write,
+)
 
 if TYPE_CHECKING:
     from privsketch import ClusterModel, GaussianMixtureModel, PCAModel, Sketch
@@ -70,17 +77,17 @@ def learn(
     force: bool,
     **choices: Any,
 ) -> None:
-    """Learn clusters, a mixture or principal components from a sketch, at no further cost.
+    """Learn clusters, a mixture or components from a sketch.
 
     A sketch that no records can have led to is refused, as by `merge`.
 
     \b
     privsketch learn all.sketch -k 10 -o model.json --report report.html
     """
-    from privsketch.cli.keys.checking import load_sketch
-    from privsketch.cli.progress import spinner
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import write_file
+    from privsketch.cli.keys.checking import load_sketch
+    from privsketch.cli.shell.progress import spinner
     from privsketch.sketching.limits import require_possible
 
     require_file(report, "a report is a page of its own")

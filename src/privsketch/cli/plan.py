@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import study_options
-from privsketch.cli.output import filled, say_cautions
 from privsketch.cli.shell.answer import JSON, answer, say, wants_json
+from privsketch.cli.shell.options import study_options
+from privsketch.cli.shell.output import filled, say_cautions
 
 if TYPE_CHECKING:
     from privsketch.design.alternatives import Alternative, Plan
@@ -54,7 +54,7 @@ _COLOURS = {"good": "green", "rough": "yellow", "hopeless": "red"}
 )
 @JSON
 def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
-    """Compare designs for a study: accuracy, time and size, from public facts alone.
+    """Compare designs by accuracy, time and size, from public facts.
 
     Nothing is read and nothing is spent. The error is by how much the cost of k-means, the
     squared distances of records to their centers, will exceed that without privacy; for
@@ -66,7 +66,7 @@ def plan(study: dict[str, Any], rate: float, **choices: Any) -> None:
     \b
     privsketch plan -k 9 --box 0 1 --dim 8 --epsilon 1 --delta 1e-6 --records 1e5
     """
-    from privsketch.cli.progress import spinner
+    from privsketch.cli.shell.progress import spinner
     from privsketch.design.alternatives import alternatives
     from privsketch.sketching.cost import design_cost
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from privsketch.cli.options import (
+from privsketch.cli.shell.answer import JSON, answer, wants_json
+from privsketch.cli.shell.options import (
     DOMAIN,
     MISSING,
     PATH,
@@ -23,7 +24,7 @@ from privsketch.cli.options import (
     table_options,
     with_unreadable,
 )
-from privsketch.cli.output import (
+from privsketch.cli.shell.output import (
     require_apart,
     require_file,
     require_free,
@@ -32,8 +33,7 @@ from privsketch.cli.output import (
     say_cautions,
     say_source,
 )
-from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.spending import end_dry_run, reported_spending, say_left
+from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
 
 _AGAIN = "releasing its records again would spend the budget again"
 
@@ -148,7 +148,7 @@ def release(
     force: bool,
     **choices: Any,
 ) -> None:
-    """Publish rows: every record projected to a few numbers, with noise that hides it.
+    """Publish every record as a few projected, noisy numbers.
 
     DATA: one or more .parquet, .csv, .tsv, .xlsx, .arrow or .npy files, folders of them, or
     patterns like "part-*.parquet", read in their order. Charges the budget once, when the
@@ -165,10 +165,10 @@ def release(
     """
     with reported_spending() as spending:
         import privsketch as ps
-        from privsketch.cli.progress import record_bar
+        from privsketch.cli.shell.progress import record_bar
+        from privsketch.facts.schema import require_rows, schema_of
         from privsketch.ledger.entry import counted_refusals, writing_to
         from privsketch.projection.files import receipt_path, release_files
-        from privsketch.facts.schema import require_rows, schema_of
         from privsketch.tables.carried import RecordFiles
         from privsketch.tables.reading import checked_missing
         from privsketch.tables.untyped.format import FileFormat

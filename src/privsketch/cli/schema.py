@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import PATH, choice, file_options
-from privsketch.cli.output import require_free, say, say_written, write
 from privsketch.cli.shell.answer import JSON, answer, remark
 from privsketch.cli.shell.failure import shell_words
 from privsketch.cli.shell.group import Group
+from privsketch.cli.shell.options import PATH, choice, file_options
+from privsketch.cli.shell.output import require_free, say, say_written, write
 
 if TYPE_CHECKING:
-    from privsketch.facts.budget import Neighbours
     from privsketch._base.errors import PrivsketchError
+    from privsketch.facts.budget import Neighbours
 
 
 @click.group(cls=Group)

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from privsketch.cli.keys.options import KEY, PASSPHRASE_FILE, SIGNED_BY, sign_result, signing_key
-from privsketch.cli.options import (
+from privsketch.cli.shell.answer import JSON, answer, wants_json
+from privsketch.cli.shell.options import (
     MISSING,
     PATH,
     SOURCE,
@@ -20,7 +21,7 @@ from privsketch.cli.options import (
     ledger_options,
     table_options,
 )
-from privsketch.cli.output import (
+from privsketch.cli.shell.output import (
     require_apart,
     require_free,
     required_output,
@@ -30,8 +31,7 @@ from privsketch.cli.output import (
     source_name,
     write,
 )
-from privsketch.cli.shell.answer import JSON, answer, wants_json
-from privsketch.cli.spending import end_dry_run, reported_spending, say_left
+from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
 
 _MIN_DIGITS = 16  # eight are found by trying designs for an hour
 _PERSONS = (
@@ -120,10 +120,10 @@ def sketch(
     """
     with reported_spending() as spending:
         import privsketch as ps
-        from privsketch.facts.budget import require_limits
-        from privsketch.cli.keys.checking import load_design
-        from privsketch.cli.progress import record_bar
         from privsketch._base.errors import AccessError, FileError
+        from privsketch.cli.keys.checking import load_design
+        from privsketch.cli.shell.progress import record_bar
+        from privsketch.facts.budget import require_limits
         from privsketch.ledger.entry import writing_to
         from privsketch.sketching.build import cost_of_design
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import (
+from privsketch.cli.shell.answer import JSON, answer, say, standard_output, wants_json
+from privsketch.cli.shell.options import (
     MISSING,
     PATH,
     THREADS,
@@ -17,8 +18,7 @@ from privsketch.cli.options import (
     file_options,
     ledger_options,
 )
-from privsketch.cli.shell.answer import JSON, answer, say, standard_output, wants_json
-from privsketch.cli.spending import end_dry_run, reported_spending, say_left
+from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
 
 if TYPE_CHECKING:
     from privsketch import Check
@@ -40,7 +40,7 @@ def check(
     written: dict[str, Any],
     missing: str,
 ) -> None:
-    """Look at a table before anything is spent: for its holder's eyes only.
+    """Look at a table before anything is spent. For its holder alone.
 
     DESIGN: a design, or a schema. Rows, persons, missing and unreadable cells, values outside of
     the bounds, columns in another unit, what would be left out. All of it is exact and private, and
@@ -50,8 +50,8 @@ def check(
     privsketch check study.json data.csv
     """
     import privsketch as ps
-    from privsketch.cli.progress import record_bar
     from privsketch._base.errors import RecordError
+    from privsketch.cli.shell.progress import record_bar
 
     wanted = design_or_schema(design_file)
     stop = click.get_current_context().find_root().obj
@@ -96,8 +96,8 @@ def check_facts(found: Check) -> dict[str, Any]:
 def design_or_schema(path: Path) -> Design | Schema:
     """What a file describes tables by: a schema has columns and no kind of file of ours."""
     import privsketch as ps
-    from privsketch.cli.keys.checking import load_design
     from privsketch._base.formats import parse_json, read_file
+    from privsketch.cli.keys.checking import load_design
 
     content = parse_json(read_file(path), str(path))
     is_schema = isinstance(content, dict) and isinstance(content.get("columns"), list)
@@ -154,7 +154,7 @@ def bounds(
     dry_run: bool,
     **options: Any,
 ) -> None:
-    """Propose bounds for a schema from noisy counts, at a share of the budget.
+    """Propose bounds for a schema from noisy counts.
 
     Bounds that people know cost nothing and are better: use this where nobody knows any. It
     charges --epsilon at once, whatever comes out, and that adds to all that follows.
@@ -164,7 +164,7 @@ def bounds(
     """
     with reported_spending() as spending:
         import privsketch as ps
-        from privsketch.cli.progress import record_bar
+        from privsketch.cli.shell.progress import record_bar
 
         if dry_run:
             _end_dry_bounds(chosen_columns(columns, data) or [], **options)

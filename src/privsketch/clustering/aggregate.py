@@ -20,12 +20,12 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import chunks, one_thread_of_kmeans
 from privsketch._base.types import Integers, Whole
 from privsketch.clustering.points import PointNoise, checked_noise, noisy_points
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import start_centers
-from privsketch._base.errors import ParameterError, require_count
 from privsketch.models.clusters import ClusterModel
 
 PER_CLUSTER = 10  # records of a block for every cluster, about

@@ -14,10 +14,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Bits, Floats, Indices, Integers, Whole
 from privsketch.clustering.run import Passes, Run, shares_of
 from privsketch.design.cells import noise_of_cells, plan_cells
-from privsketch._base.errors import ParameterError, require_count
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.boxes import Boxes

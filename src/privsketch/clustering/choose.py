@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from privsketch.facts.budget import Budget
+from privsketch._base.errors import ParameterError, require_count, require_one_of, require_records
 from privsketch.clustering import aggregate, cells, grid, lloyd, variates
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import plan_pipeline
@@ -22,10 +22,10 @@ from privsketch.clustering.sparse.method import Start, cluster_sparse
 from privsketch.clustering.tree.method import cluster_by_tree
 from privsketch.design.cells import cell_error, noise_of_cells, plan_cells
 from privsketch.design.forecast import references
+from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain, enclosing_box
-from privsketch._base.errors import ParameterError, require_count, require_one_of, require_records
-from privsketch.models.clusters import ClusterModel
 from privsketch.facts.receipt import Receipt
+from privsketch.models.clusters import ClusterModel
 
 _RUNS: dict[str, Callable[..., ClusterModel]] = {
     "pipeline": pipeline.cluster,

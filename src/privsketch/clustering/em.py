@@ -30,17 +30,17 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import start_centers
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
 from privsketch.facts.domain import Ball, Domain
-from privsketch._base.errors import require_count, require_one_of
+from privsketch.facts.receipt import Receipt
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.noise.account import Account
 from privsketch.noise.sums import saturating_multiply
-from privsketch.facts.receipt import Receipt
 
 Pairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 N_ROUNDS = 10  # each divides the budget; by trial

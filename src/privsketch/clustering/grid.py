@@ -17,12 +17,12 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import ParameterError, require_count, require_records
 from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.edge import Means, cut_records
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.starts import start_centers
 from privsketch.facts.domain import Box, Domain
-from privsketch._base.errors import ParameterError, require_count, require_records
 from privsketch.kernels.nearest import nearest
 from privsketch.models.clusters import ClusterModel
 

@@ -34,13 +34,18 @@ from typing import Literal
 
 import numpy as np
 
+from privsketch._base.errors import (
+    require_count,
+    require_gaussian_delta,
+    require_one_of,
+    require_records,
+)
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats, Integers, Whole
 from privsketch.clustering.edge import Means, cut_records
 from privsketch.clustering.run import Passes, Run, shares_of
 from privsketch.clustering.starts import Start, start_centers
 from privsketch.facts.domain import Ball, Domain
-from privsketch._base.errors import require_count, require_gaussian_delta, require_one_of, require_records
 from privsketch.kernels.nearest import CompiledClusters
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account

@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from privsketch._base.types import Floats, Integers
-from privsketch.facts.budget import Budget
-from privsketch.clustering.run import Passes
-from privsketch.facts.domain import Ball, Domain
 from privsketch._base.errors import require_gaussian_delta, require_one_of
+from privsketch._base.types import Floats, Integers
+from privsketch.clustering.run import Passes
+from privsketch.facts.budget import Budget
+from privsketch.facts.domain import Ball, Domain
 from privsketch.noise.account import Account
 
 PointNoise = Literal["laplace", "cube", "gaussian"]

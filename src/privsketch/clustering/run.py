@@ -25,12 +25,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import ParameterError, RecordError, require_records
 from privsketch._base.threads import chunks, in_threads
 from privsketch._base.types import Block, Floats, Integers, Whole
-from privsketch.facts.budget import Budget, Neighbours
 from privsketch.design.plan import plan_design
+from privsketch.facts.budget import Budget, Neighbours
 from privsketch.facts.domain import Ball, Box, Domain, enclosing_ball, enclosing_box
-from privsketch._base.errors import ParameterError, RecordError, require_records
+from privsketch.facts.receipt import Receipt
+from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.fixedpoint import FAR
 from privsketch.features.frequencies import public_seed
 from privsketch.kernels.quantiser import CompiledQuantiser
@@ -40,8 +42,6 @@ from privsketch.models.base import Model
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account, Shares, part_receipt
 from privsketch.noise.sums import saturating_add
-from privsketch.facts.receipt import Receipt
-from privsketch.facts.schema import Schema, schema_of
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.files import expanded

@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.facts.domain import Ball, Domain
-from privsketch._base.errors import ParameterError
 
 Start = Literal["packing", "uniform"]
 STARTS: tuple[Start, ...] = ("packing", "uniform")

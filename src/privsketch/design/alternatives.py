@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from privsketch.facts.budget import Budget
+from privsketch._base.errors import ParameterError
 from privsketch.design.cautions import cautions
 from privsketch.design.forecast import expected_noise, forecast
 from privsketch.design.noise_to_signal import NoiseToSignal
@@ -24,7 +24,7 @@ from privsketch.design.pca import pca_forecast
 from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
 from privsketch.design.subsampling import masks_at_rate
-from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import Budget
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.noise.mechanism import NOISE_KINDS
 

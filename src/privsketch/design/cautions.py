@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privsketch.facts.budget import Budget, delta_caution, epsilon_caution
-from privsketch.design.forecast import MANY_COLUMNS
-from privsketch.design.recipe import Design
-from privsketch.facts.domain import Box, Domain
 from privsketch._base.errors import PrivsketchWarning
 from privsketch._base.formats import as_line
+from privsketch.design.forecast import MANY_COLUMNS
+from privsketch.design.recipe import Design
+from privsketch.facts.budget import Budget, delta_caution, epsilon_caution
+from privsketch.facts.domain import Box, Domain
 from privsketch.facts.schema import Schema, schema_of
 
 # Widest over narrowest column from which on all others hardly count: in squared distances, which

@@ -14,9 +14,9 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import chi2
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.facts.budget import Budget
-from privsketch._base.errors import ParameterError
 from privsketch.features.cells import MAX_CELL_COLUMNS, CellContribution
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sums import CountMode, plan_sum_noise

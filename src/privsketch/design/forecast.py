@@ -22,6 +22,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from privsketch._base.errors import require_count
 from privsketch.design.cells import cell_error
 from privsketch.design.noise_to_signal import (
     NoiseToSignal,
@@ -43,7 +44,6 @@ from privsketch.design.size import (
     squared_band_share,
 )
 from privsketch.facts.domain import Domain
-from privsketch._base.errors import require_count
 from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.features.radii import RadialLaw
 from privsketch.noise.sums import MAX_RECORDS

@@ -35,12 +35,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from privsketch.facts.budget import Budget
+from privsketch._base.errors import ParameterError, require_count
 from privsketch.design.recipe import Design
 from privsketch.design.size import Verdict
 from privsketch.design.validity import pca_unknowns, require_components
+from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Domain
-from privsketch._base.errors import ParameterError, require_count
+from privsketch.facts.schema import Schema
 from privsketch.features.frequencies import NO_LAW, Frequencies, draw_frequencies, public_seed
 from privsketch.features.maps import feature_map
 from privsketch.features.masks import Masks
@@ -49,7 +50,6 @@ from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
 from privsketch.noise.sums import MAX_RECORDS, CountMode, SharingKind
-from privsketch.facts.schema import Schema
 
 MAX_MATRIX = 512  # columns: beyond, a matrix has more than 130,000 entries
 MAX_FEATURES = 6000  # as in design/size.py: larger sketches take long to learn

@@ -13,7 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from privsketch.facts.budget import Budget
+from privsketch._base.errors import (
+    ParameterError,
+    require_count,
+    require_gaussian_delta,
+    require_one_of,
+)
 from privsketch.design.cells import count_of_cells, noise_of_cells, plan_cells
 from privsketch.design.forecast import expected_range, harmonics_in_search
 from privsketch.design.pca import plan_pca
@@ -29,8 +34,9 @@ from privsketch.design.size import (
     noise_variance,
 )
 from privsketch.design.validity import TASKS, maps_for
+from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch._base.errors import ParameterError, require_count, require_gaussian_delta, require_one_of
+from privsketch.facts.schema import Schema, schema_of
 from privsketch.features.cells import MAX_CELL_COLUMNS
 from privsketch.features.frequencies import NO_LAW, draw_frequencies, public_seed
 from privsketch.features.hadamard import block_size as structured_size
@@ -40,7 +46,6 @@ from privsketch.features.radii import RadialLaw
 from privsketch.noise.mechanism import NOISE_KINDS, NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
 from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, SHARING_KINDS, CountMode, SharingKind
-from privsketch.facts.schema import Schema, schema_of
 
 # Waves see clusters of any width if noise lets them, a grid those that are no narrower than its
 # cells: it is for studies in which waves are expected to lose that much to noise. Of 221 random

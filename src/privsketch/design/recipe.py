@@ -19,21 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.notebook import described
-from privsketch.facts.budget import ONE_RECORD, Budget, Unit
-from privsketch.design.validity import require_design
-from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch._base.errors import ParameterError, require_count
-from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
-from privsketch.features.maps import (
-    Contribution,
-    FeatureMap,
-    amplitude_of,
-    contribution_of,
-    feature_map,
-)
-from privsketch.features.masks import Masks
-from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch._base.formats import (
     canonical_json,
     document,
@@ -44,10 +30,24 @@ from privsketch._base.formats import (
     require_fields,
     write_file,
 )
+from privsketch._base.notebook import described
+from privsketch.design.validity import require_design
+from privsketch.facts.budget import ONE_RECORD, Budget, Unit
+from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
+from privsketch.facts.schema import Schema
+from privsketch.features.frequencies import Frequencies, frequencies_from_json, frequencies_to_json
+from privsketch.features.maps import (
+    Contribution,
+    FeatureMap,
+    amplitude_of,
+    contribution_of,
+    feature_map,
+)
+from privsketch.features.masks import Masks
+from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.noise.mechanism import NoiseKind
 from privsketch.noise.sharing.plan import planned_noises
 from privsketch.noise.sums import CountMode, SharingKind, SumNoise, plan_sum_noise
-from privsketch.facts.schema import Schema
 
 if TYPE_CHECKING:
     from privsketch.design.forecast import Forecast

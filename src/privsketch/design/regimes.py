@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from privsketch.design.noise_to_signal import ICASSP_SIGNAL, NoiseToSignal
 from privsketch._base.errors import ParameterError
+from privsketch.design.noise_to_signal import ICASSP_SIGNAL, NoiseToSignal
 from privsketch.noise.calibration import sums_share
 
 CLP_UNKNOWNS = 1000.0  # CLP: noise-to-signal at most m / (1000 k d), for m >= 2 k d

@@ -41,9 +41,9 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.facts.budget import Budget
-from privsketch._base.errors import ParameterError
 from privsketch.features.maps import FeatureMap, TableContribution
 from privsketch.features.masks import Masks
 from privsketch.features.onebit import HARMONICS

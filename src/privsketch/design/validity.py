@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privsketch.facts.domain import Ball
 from privsketch._base.errors import ParameterError, require_gaussian_delta, require_one_of
+from privsketch.facts.domain import Ball
+from privsketch.facts.schema import Schema
 from privsketch.features.cells import checked_cells
 from privsketch.features.maps import FEATURE_MAPS
 from privsketch.features.moments import moment_count
 from privsketch.noise.mechanism import NOISE_KINDS
 from privsketch.noise.sharing.plan import MAX_HOLDERS
 from privsketch.noise.sums import COUNT_MODES, MAX_RECORDS, SHARING_KINDS
-from privsketch.facts.schema import Schema
 
 if TYPE_CHECKING:
     from privsketch.design.recipe import Design

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from privsketch._base.formats import as_line
 from privsketch.design.cautions import cautions
 from privsketch.design.forecast import harmonics_in_search
 from privsketch.design.recipe import Design
@@ -17,7 +18,6 @@ from privsketch.design.size import (
 )
 from privsketch.features.frequencies import NO_LAW
 from privsketch.features.quadratic import QUADRATIC_LAWS
-from privsketch._base.formats import as_line
 from privsketch.noise.sharing.plan import planned_noises
 
 _COUNTS = {

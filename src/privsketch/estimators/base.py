@@ -16,18 +16,18 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from privsketch._base.errors import ParameterError, RecordError
 from privsketch._base.types import Floats
-from privsketch.facts.budget import Budget, Neighbours
 from privsketch.design.cautions import stated_cautions, warn_of
 from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
+from privsketch.facts.budget import Budget, Neighbours
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch._base.errors import ParameterError, RecordError
-from privsketch.ledger.entry import Counted, LedgerName, counted_refusals
-from privsketch.models.clusters import ClusterModel
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema, schema_of
 from privsketch.facts.units import field_values
+from privsketch.ledger.entry import Counted, LedgerName, counted_refusals
+from privsketch.models.clusters import ClusterModel
 from privsketch.sketching.build import sketch
 from privsketch.sketching.sketch import Sketch
 from privsketch.tables.kinds import kind_of

@@ -11,14 +11,14 @@ import numpy.typing as npt
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privsketch.facts.budget import Budget
-from privsketch.clustering.choose import CHOOSE_NOISE, METHODS, Choice, chosen_method, cluster_by
-from privsketch.facts.domain import Domain
 from privsketch._base.errors import ParameterError
+from privsketch.clustering.choose import CHOOSE_NOISE, METHODS, Choice, chosen_method, cluster_by
 from privsketch.estimators.base import PrivateLearner, centers_of, documented, validated
+from privsketch.facts.budget import Budget
+from privsketch.facts.domain import Domain
+from privsketch.facts.schema import Schema, schema_of
 from privsketch.learning.kmeans.learner import DEFAULT_MAX_CLUSTERS, check_choices, learn_kmeans
 from privsketch.models.clusters import ClusterModel
-from privsketch.facts.schema import Schema, schema_of
 
 OF_DESIGNS = ("n_features", "noise", "feature_map", "frequencies", "frequency_scale")
 _VALUES = 2**22  # of records that are looked at together

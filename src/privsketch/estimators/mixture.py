@@ -10,18 +10,18 @@ import numpy.typing as npt
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
-from privsketch.facts.budget import Budget
 from privsketch.clustering import em
 from privsketch.clustering.run import clustered
 from privsketch.design.size import CovarianceType
-from privsketch.facts.domain import Domain
-from privsketch._base.errors import ParameterError
 from privsketch.estimators.base import PrivateLearner, documented
 from privsketch.estimators.kmeans import OF_DESIGNS
+from privsketch.facts.budget import Budget
+from privsketch.facts.domain import Domain
+from privsketch.facts.schema import Schema
 from privsketch.learning.mixture.learner import MISFIT, check_choices, learn_gaussian_mixture
 from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.facts.schema import Schema
 
 
 @documented

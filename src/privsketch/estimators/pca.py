@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from privsketch._base.types import Floats
 from privsketch._base.errors import ParameterError, RecordError, require_count, require_one_of
+from privsketch._base.types import Floats
 from privsketch.estimators.base import PrivateLearner, documented
 from privsketch.learning.pca.learner import check_choices, learn_pca
 

@@ -11,16 +11,16 @@ import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from privsketch._base.errors import MissingError, ParameterError, RecordError
 from privsketch._base.threads import checked_threads
 from privsketch._base.types import Floats
-from privsketch.facts.domain import Domain
-from privsketch._base.errors import MissingError, ParameterError, RecordError
 from privsketch.estimators.base import PrivateEstimator, documented, seen, validated
+from privsketch.facts.domain import Domain
+from privsketch.facts.receipt import Receipt, compose_sequential
+from privsketch.facts.schema import Schema, domain_of_rows
 from privsketch.ledger.entry import Counted
 from privsketch.projection.description import ReleaseDescription
 from privsketch.projection.rows import Projection
-from privsketch.facts.receipt import Receipt, compose_sequential
-from privsketch.facts.schema import Schema, domain_of_rows
 from privsketch.tables.reading import checked_missing, read_points
 
 _DRAWN_BY = (

@@ -28,9 +28,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from privsketch._base.elementary import cosine_sine, natural_log
+from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats
 from privsketch.facts.domain import LARGEST, SMALLEST
-from privsketch._base.errors import ParameterError, require_one_of
 
 Rule = Literal["error", "drop", "center", "category"]
 RULES: tuple[Rule, ...] = ("error", "drop", "center")

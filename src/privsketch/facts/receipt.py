@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.notebook import described
 from privsketch.facts.budget import (
     NEIGHBOURS,
@@ -29,7 +30,6 @@ from privsketch.facts.budget import (
     meaning_of,
     round_up,
 )
-from privsketch._base.errors import ParameterError
 
 INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
 

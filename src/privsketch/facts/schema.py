@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError, require_count, require_one_of
+from privsketch._base.formats import parse_json, read_file, reading, write_file
 from privsketch._base.notebook import shown
 from privsketch._base.types import Floats
 from privsketch.facts.budget import Budget, Unit, is_name
-from privsketch.facts.domain import Ball, Box, Domain
-from privsketch._base.errors import ParameterError, require_count, require_one_of
-from privsketch._base.formats import parse_json, read_file, reading, write_file
 from privsketch.facts.columns import MISSING_WORDS, RULES, Column, Cycle, Date, Number, Rule
+from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.labels import Category, Flag
 
 MAX_ROWS = 10_000  # of a person: norms grow by as much

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.types import Floats
 from privsketch._base.errors import ParameterError
+from privsketch._base.types import Floats
 from privsketch.facts.columns import DAY, Column, Cycle, Date, Number
 from privsketch.facts.labels import Category, Flag
 from privsketch.facts.schema import Schema

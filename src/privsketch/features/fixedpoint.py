@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.facts.domain import Ball, Domain
 from privsketch._base.errors import MissingError, ParameterError
+from privsketch.facts.domain import Ball, Domain
 
 RECORD_BITS = 15  # and a sign: 16-bit integers, which kernels multiply in pairs
 RECORD_UNIT = 2.0**RECORD_BITS  # quantised units per half-width of the domain

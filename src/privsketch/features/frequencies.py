@@ -30,8 +30,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.elementary import TWO_PI
-from privsketch.facts.domain import Domain
 from privsketch._base.errors import FileError, ParameterError, require_one_of
+from privsketch.facts.domain import Domain
 from privsketch.features.fixedpoint import MAX_TURN_BITS, MIN_TURN_BITS, RECORD_BITS
 from privsketch.features.hadamard import StructuredBlocks, common_half_width, draw_blocks
 from privsketch.features.hadamard import block_size as structured_size

@@ -33,9 +33,9 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.elementary import TWO_PI
+from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Integers
 from privsketch.facts.domain import Domain
-from privsketch._base.errors import ParameterError, require_count
 from privsketch.features.fixedpoint import RECORD_BITS
 from privsketch.features.radii import RadialLaw
 from privsketch.features.stream import PublicStream, Purpose

@@ -25,9 +25,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
-from privsketch._base.errors import ParameterError
 from privsketch.features.cells import CellContribution
 from privsketch.features.fourier import AMPLITUDE, fourier_table
 from privsketch.features.frequencies import FOURIER_LAWS, NO_LAW, Frequencies

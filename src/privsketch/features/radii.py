@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privsketch._base.elementary import exponential, natural_log
-from privsketch._base.types import Floats
 from privsketch._base.errors import ParameterError, require_scales
+from privsketch._base.types import Floats
 
 
 @dataclass(frozen=True)

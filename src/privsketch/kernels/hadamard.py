@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.types import Bits, Integers
 from privsketch._base.errors import ParameterError
+from privsketch._base.types import Bits, Integers
 from privsketch.features.fixedpoint import INDEX_BITS, TABLE_SIZE, start_phase
 from privsketch.features.hadamard import TURN_BITS, StructuredBlocks, fwht
 from privsketch.features.maps import FeatureMap, feature_map

@@ -22,9 +22,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import RecordError
 from privsketch._base.threads import cached_once
 from privsketch._base.types import Integers, Whole
-from privsketch._base.errors import RecordError
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.kernels import machine
 from privsketch.kernels.builder import (

@@ -21,10 +21,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import RecordError
 from privsketch._base.threads import cached_once
 from privsketch._base.types import Block, Floats, Whole
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch._base.errors import RecordError
 from privsketch.features.fixedpoint import (
     FAR,
     RECORD_BITS,

@@ -27,8 +27,8 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.linalg.blas import dsyrk, ssyrk
 from scipy.optimize import nnls
 
-from privsketch._base.types import Floats, Real
 from privsketch._base.errors import ParameterError
+from privsketch._base.types import Floats, Real
 from privsketch.sketching.sketch import Sketch
 
 GRAM_RIDGE = 1e-6  # relative to the largest squared norm; keeps twins invertible

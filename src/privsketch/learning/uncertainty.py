@@ -29,7 +29,10 @@ from privsketch._base.types import Floats, Real
 from privsketch.design.forecast import HOPELESS
 from privsketch.design.recipe import Design
 from privsketch.design.size import carried_clusters
+from privsketch.facts.columns import Date, Number
 from privsketch.facts.domain import Ball, Domain
+from privsketch.facts.labels import Labelled
+from privsketch.facts.schema import Schema
 from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
 from privsketch.kernels.pairs import compile_phases
 from privsketch.learning.problem import (
@@ -42,9 +45,6 @@ from privsketch.learning.problem import (
     make_target,
 )
 from privsketch.models.clusters import ClusterModel
-from privsketch.facts.columns import Date, Number
-from privsketch.facts.labels import Labelled
-from privsketch.facts.schema import Schema
 from privsketch.sketching.sketch import Sketch
 
 N_SAMPLES = 400  # of records; they give a variance to about sqrt(2 / 400) = 7 %

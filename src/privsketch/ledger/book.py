@@ -17,6 +17,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from privsketch._base.errors import (
+    BudgetError,
+    FileError,
+    ParameterError,
+    PrivsketchWarning,
+    require_one_of,
+)
+from privsketch._base.formats import canonical_json, reading
 from privsketch._base.notebook import shown, table
 from privsketch.facts.budget import (
     MIN_DELTA,
@@ -27,14 +35,6 @@ from privsketch.facts.budget import (
     exact,
     is_name,
 )
-from privsketch._base.errors import (
-    BudgetError,
-    FileError,
-    ParameterError,
-    PrivsketchWarning,
-    require_one_of,
-)
-from privsketch._base.formats import canonical_json, reading
 from privsketch.ledger import store
 from privsketch.ledger.accounting import ACCOUNTINGS, Accounting, Amount, Limit, Total
 from privsketch.ledger.contents import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
 
-from privsketch.facts.budget import NEIGHBOURS, Neighbours, Unit
 from privsketch._base.errors import ParameterError, require_one_of
+from privsketch.facts.budget import NEIGHBOURS, Neighbours, Unit
 from privsketch.ledger import store
 from privsketch.ledger.accounting import Accounting, Amount, Left, Limit, Total
 from privsketch.ledger.cost import Cost

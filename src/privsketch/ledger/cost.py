@@ -14,8 +14,8 @@ from fractions import Fraction
 from numbers import Rational, Real
 from typing import Any
 
-from privsketch.facts.budget import NEIGHBOURS, ONE_RECORD, Neighbours, Unit, exact, number_text
 from privsketch._base.errors import BudgetError, ParameterError, require_one_of
+from privsketch.facts.budget import NEIGHBOURS, ONE_RECORD, Neighbours, Unit, exact, number_text
 
 _PRECISE = Context(prec=50, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)
 _DIGITS = 6  # of a number in words that has too many

@@ -19,9 +19,16 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol
 
-from privsketch.facts.budget import Budget, Unit, exact
+from privsketch._base.errors import (
+    BudgetError,
+    ParameterError,
+    PrivsketchError,
+    RecordError,
+    TableError,
+)
 from privsketch.design.cautions import warn_of
-from privsketch._base.errors import BudgetError, ParameterError, PrivsketchError, RecordError, TableError
+from privsketch.facts.budget import Budget, Unit, exact
+from privsketch.facts.receipt import Receipt
 from privsketch.ledger.book import Ledger
 from privsketch.ledger.contents import Reservation
 from privsketch.ledger.cost import Cost
@@ -29,7 +36,6 @@ from privsketch.ledger.marks import Marks
 from privsketch.ledger.tally import KEY, TALLY
 from privsketch.noise.calibration import rho_of_budget
 from privsketch.noise.mechanism import LEDGER, entered_noise
-from privsketch.facts.receipt import Receipt
 
 DATASET = "PRIVSKETCH_DATASET"
 LedgerName = tuple[Any, str] | str | os.PathLike[str] | None  # a path and the name of a data set

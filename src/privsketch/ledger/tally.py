@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from threading import Lock
 
 from privsketch.facts.budget import cost_text, exact_sum
-from privsketch.ledger.marks import Marks, compared
 from privsketch.facts.receipt import Receipt
+from privsketch.ledger.marks import Marks, compared
 
 KEY = secrets.token_bytes(32)  # of this process
 _LEAST = 0.2  # share of common records from which on costs are said to add up

@@ -10,9 +10,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.notebook import described, table
-from privsketch._base.types import Floats
-from privsketch.facts.domain import domain_to_json
 from privsketch._base.errors import ParameterError
 from privsketch._base.formats import (
     as_line,
@@ -23,8 +20,11 @@ from privsketch._base.formats import (
     require_fields,
     write_file,
 )
-from privsketch.facts.receipt import Receipt, receipt_from_json, receipt_to_json
+from privsketch._base.notebook import described, table
+from privsketch._base.types import Floats
 from privsketch.facts.columns import Number
+from privsketch.facts.domain import domain_to_json
+from privsketch.facts.receipt import Receipt, receipt_from_json, receipt_to_json
 from privsketch.facts.schema import Schema
 from privsketch.facts.units import (
     field_columns,

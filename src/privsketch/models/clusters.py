@@ -13,10 +13,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.types import Floats
-from privsketch.facts.domain import Domain, domain_from_json
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.formats import require_fields
+from privsketch._base.types import Floats
+from privsketch.facts.domain import Domain, domain_from_json
+from privsketch.facts.receipt import Receipt
+from privsketch.facts.schema import Schema
 from privsketch.models.base import (
     Model,
     as_rows,
@@ -27,8 +29,6 @@ from privsketch.models.base import (
     require_numbers,
 )
 from privsketch.models.plots import plot_centers
-from privsketch.facts.receipt import Receipt
-from privsketch.facts.schema import Schema
 
 DECODERS = ("joint", "cl-ompr")  # that can be asked for by name
 _KNOWN_DECODERS = (*DECODERS, "cells")

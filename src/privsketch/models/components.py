@@ -9,20 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.notebook import table
-from privsketch._base.types import Floats
-from privsketch.models.drawing.axes import plot_axis
-from privsketch.models.drawing.components import draw_variances, variances_size
-from privsketch.models.drawing.heat import draw_heat, heat_size
 from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.formats import as_line
-from privsketch.models.base import (
-    Model,
-    as_rows,
-    require_fingerprint,
-    require_numbers,
-    turned_lines,
-)
+from privsketch._base.notebook import table
+from privsketch._base.types import Floats
 from privsketch.facts.receipt import Receipt
 from privsketch.facts.schema import Schema
 from privsketch.facts.units import (
@@ -33,6 +23,16 @@ from privsketch.facts.units import (
     slopes,
     step_text,
 )
+from privsketch.models.base import (
+    Model,
+    as_rows,
+    require_fingerprint,
+    require_numbers,
+    turned_lines,
+)
+from privsketch.models.drawing.axes import plot_axis
+from privsketch.models.drawing.components import draw_variances, variances_size
+from privsketch.models.drawing.heat import draw_heat, heat_size
 
 _MAX_LOADINGS = 40  # columns of a picture; by trial
 FITS = ("eigenvectors", "burer-monteiro", "convex")

@@ -12,9 +12,13 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
+from privsketch._base.errors import ParameterError, require_one_of
 from privsketch._base.types import Floats
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType
-from privsketch._base.errors import ParameterError, require_one_of
+from privsketch.facts.columns import Date, Number
+from privsketch.facts.receipt import Receipt
+from privsketch.facts.schema import Schema
+from privsketch.facts.units import field_covariance, field_names, frame, records_of
 from privsketch.features.frequencies import public_seed
 from privsketch.models.base import (
     SHOWN_COLUMNS,
@@ -26,10 +30,6 @@ from privsketch.models.base import (
     require_numbers,
 )
 from privsketch.models.plots import plot_centers
-from privsketch.facts.receipt import Receipt
-from privsketch.facts.columns import Date, Number
-from privsketch.facts.schema import Schema
-from privsketch.facts.units import field_covariance, field_names, frame, records_of
 
 _REDRAWS = 30  # of records outside of their bounds: leaves 1e-9 of those with an even chance
 ROWS_PER_BLOCK = 8192  # 64 KB of float64 for each column

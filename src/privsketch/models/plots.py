@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
+from privsketch.facts.columns import Column
 from privsketch.facts.domain import Domain
+from privsketch.facts.units import field_columns, field_places
+from privsketch.models.base import Model
 from privsketch.models.drawing.axes import drawn_columns, label, plot_axis, set_axis
 from privsketch.models.drawing.centers import draw_line, draw_pair, line_size, number_dots
 from privsketch.models.drawing.heat import draw_heat, heat_size
-from privsketch._base.errors import ParameterError
-from privsketch.models.base import Model
-from privsketch.facts.columns import Column
-from privsketch.facts.units import field_columns, field_places
 
 MAX_FIELDS = 30  # of a table; beyond, those in which centers differ most; by trial
 

@@ -18,9 +18,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Bits, Floats, Integers
 from privsketch.facts.budget import Budget, exact
-from privsketch._base.errors import ParameterError
+from privsketch.facts.receipt import Receipt, compose_concentrated, compose_sequential
 from privsketch.noise.calibration import log_delta_zcdp, rho_of_budget, round_down
 from privsketch.noise.choice import choice_law
 from privsketch.noise.mechanism import (
@@ -33,7 +34,6 @@ from privsketch.noise.mechanism import (
 )
 from privsketch.noise.sums import saturating_multiply
 from privsketch.noise.zoom import ZoomLaw, zoom_law
-from privsketch.facts.receipt import Receipt, compose_concentrated, compose_sequential
 
 _LEAST = 1e-6  # epsilon of a part, in units of the whole
 # Far above the rounding of what connects rho and delta.

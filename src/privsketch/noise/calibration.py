@@ -16,8 +16,8 @@ from functools import lru_cache
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr
 
-from privsketch.facts.budget import exact
 from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import exact
 
 # Bisection ends within a few units of the last place; these margins dwarf that and cost nothing.
 _ROUND_UP, _ROUND_DOWN = 1.0 + 1e-11, 1.0 - 1e-11

@@ -40,15 +40,15 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import Neighbours, exact
-from privsketch._base.errors import ParameterError
+from privsketch.facts.receipt import Receipt
 from privsketch.noise.bulk import RandomBytes, discrete_laplace
 from privsketch.noise.calibration import discrete_laplace_variance, laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.samplers import RandomBelow
 from privsketch.noise.zoom import ZoomLaw, draw_zoom
-from privsketch.facts.receipt import Receipt
 
 _MAX_EXPONENT = 10**6  # threshold / scale, for the digits that Binomial numbers have to spare
 MAX_TRIALS = 2**62  # children of cubes, whose places are 64-bit integers

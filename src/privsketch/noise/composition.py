@@ -19,11 +19,11 @@ from decimal import ROUND_CEILING, Context
 from importlib.util import find_spec
 from typing import Any
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.notebook import described
 from privsketch.facts.budget import exact, exact_sum, number_text, round_up
-from privsketch._base.errors import ParameterError
-from privsketch.noise.calibration import epsilon_of_rho, round_down
 from privsketch.facts.receipt import Receipt, compose_sequential, is_sum, require_alike
+from privsketch.noise.calibration import epsilon_of_rho, round_down
 
 # How much of a delta the pure releases get where Gaussian ones need some too. Any is valid.
 _SPLITS = (0.5, 0.1, 0.9, 0.01, 0.99)

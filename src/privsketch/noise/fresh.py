@@ -23,8 +23,8 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, wofz
 from scipy.stats import chi2
 
-from privsketch.facts.budget import MIN_DELTA
 from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import MIN_DELTA
 
 # Root finders and quadratures end closer than this.
 _ROUND_UP = 1.0 + 1e-9

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 
-from privsketch.facts.budget import Neighbours
 from privsketch._base.errors import ParameterError
+from privsketch.facts.budget import Neighbours
 from privsketch.features.maps import Contribution
 from privsketch.features.masks import Masks
 from privsketch.noise.mechanism import NoiseLaw, cube_factor, cube_law, gaussian_law, laplace_law

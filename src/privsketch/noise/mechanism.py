@@ -18,9 +18,10 @@ from typing import Literal
 
 import numpy as np
 
+from privsketch._base.errors import BudgetError, ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import Neighbours, exact
-from privsketch._base.errors import BudgetError, ParameterError
+from privsketch.facts.receipt import INSECURE, Receipt
 from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
 from privsketch.noise.calibration import (
     MAX_SCALE,
@@ -32,7 +33,6 @@ from privsketch.noise.calibration import (
     round_up_sqrt,
 )
 from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace, draw_cube
-from privsketch.facts.receipt import INSECURE, Receipt
 
 NoiseKind = Literal["laplace", "gaussian", "cube"]
 ChoiceKind = Literal["choice", "threshold", "picks", "zoom"]  # noise/choice.py

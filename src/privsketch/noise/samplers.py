@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import exact
-from privsketch._base.errors import ParameterError
 
 RandomBelow = Callable[[int], int]  # uniform on 0..bound-1
 

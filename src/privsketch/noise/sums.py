@@ -21,9 +21,10 @@ from typing import Literal
 
 import numpy as np
 
+from privsketch._base.errors import MANY, ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import ONE_RECORD, Budget, Neighbours, Unit, exact, round_up
-from privsketch._base.errors import MANY, ParameterError
+from privsketch.facts.receipt import Receipt, compose_sequential
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import Contribution, RepeatedContribution
 from privsketch.features.masks import Masks
@@ -40,7 +41,6 @@ from privsketch.noise.mechanism import (
     cube_factor,
     laplace_law,
 )
-from privsketch.facts.receipt import Receipt, compose_sequential
 
 CountMode = Literal["released", "omitted", "public"]
 COUNT_MODES: tuple[CountMode, ...] = ("released", "omitted", "public")

@@ -28,13 +28,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Bits, Integers
 from privsketch.facts.budget import Neighbours, exact
-from privsketch._base.errors import ParameterError
+from privsketch.facts.receipt import Receipt
 from privsketch.noise.bulk import RandomBytes, discrete_laplace
 from privsketch.noise.calibration import discrete_laplace_variance, laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
-from privsketch.facts.receipt import Receipt
 
 
 def _none(first: Integers) -> Bits:

@@ -19,8 +19,8 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from privsketch.facts.budget import Budget, number_text, round_up
 from privsketch._base.errors import ParameterError, require_gaussian_delta
+from privsketch.facts.budget import Budget, number_text, round_up
 from privsketch.noise.calibration import kappa_discrete
 from privsketch.noise.fresh import (
     fresh_gaussian,

@@ -15,10 +15,10 @@ from typing import Literal
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import UNIT, number_text
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch._base.errors import ParameterError
 from privsketch.features.fixedpoint import FAR
 from privsketch.kernels.quantiser import CompiledQuantiser
 from privsketch.projection.matrix import (

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
 from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import as_line, document, document_content, read_file, write_file
+from privsketch.facts.domain import Domain, domain_from_json, domain_to_json
+from privsketch.facts.receipt import Receipt, receipt_from_json, receipt_to_json
 from privsketch.projection.calibration import CALIBRATIONS, NOISES
 from privsketch.projection.change import PROTECTS
 from privsketch.projection.matrix import public_matrix
 from privsketch.projection.rows import Projection
-from privsketch.facts.receipt import Receipt, receipt_from_json, receipt_to_json
 
 KIND = "release"
 _KNOWN = {

@@ -29,8 +29,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaincinv
 
-from privsketch._base.types import Floats, Indices
 from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.types import Floats, Indices
 
 METHODS = ("gamma", "chebyshev")
 STRIP = 2**20  # numbers that are worked on at a time

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from privsketch._base.types import Block, Floats
-from privsketch.facts.budget import checked_source
 from privsketch._base.errors import AccessError, RecordError
 from privsketch._base.formats import require_writable, temporary_beside
+from privsketch._base.types import Block, Floats
+from privsketch.facts.budget import checked_source
+from privsketch.facts.receipt import Receipt
 from privsketch.ledger.entry import LedgerName
 from privsketch.projection.description import ReleaseDescription, released_names
 from privsketch.projection.rows import Projection
-from privsketch.facts.receipt import Receipt
 from privsketch.tables.carried import RecordFiles
 from privsketch.tables.reading import naming_columns
 from privsketch.tables.writing import KINDS, require_carried, table_writer

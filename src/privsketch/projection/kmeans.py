@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.types import Floats
 from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.types import Floats
 from privsketch.features.frequencies import public_seed
 from privsketch.projection.distances import Released, require_released
 

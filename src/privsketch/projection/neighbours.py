@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privsketch._base.types import Floats, Integers
 from privsketch._base.errors import ParameterError, require_count
+from privsketch._base.types import Floats, Integers
 from privsketch.projection.distances import Distances, Released, require_released
 
 QUERIES, CANDIDATES = 128, 2**14  # distances that are in memory together

@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import BudgetError, ParameterError, RecordError, require_count
 from privsketch._base.threads import checked_threads, chunks, in_threads
 from privsketch._base.types import Floats
 from privsketch.facts.budget import ONE_RECORD, Budget, checked_source
 from privsketch.facts.budget import UNIT as WHOLE_RECORD
 from privsketch.facts.domain import Box, Domain
-from privsketch._base.errors import BudgetError, ParameterError, RecordError, require_count
+from privsketch.facts.receipt import Receipt
+from privsketch.facts.schema import Schema, domain_of_rows
 from privsketch.features.frequencies import public_seed
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import Counted, LedgerName, OpenEntry, cost_of_receipt, open_entry
@@ -40,8 +42,6 @@ from privsketch.projection.calibration import (
 )
 from privsketch.projection.change import Protection
 from privsketch.projection.matrix import UNIT, Matrix, fresh_matrix, public_matrix
-from privsketch.facts.receipt import Receipt
-from privsketch.facts.schema import Schema, domain_of_rows
 from privsketch.tables.marks import noter_of
 from privsketch.tables.reading import stable_parts
 

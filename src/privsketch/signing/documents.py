@@ -195,5 +195,5 @@ def require_library() -> None:
     except ImportError:
         raise ParameterError(
             "keys and signatures need the package cryptography, which is not installed; pip "
-            "install 'privsketch[sealed]'"
+            "install 'privsketch[signing]'"
         ) from None

@@ -93,5 +93,5 @@ def _mlkem() -> Any:
 
 _OLD = (
     "sealed studies need ML-KEM and HPKE, which this version of the package cryptography does not "
-    "have; pip install --upgrade 'privsketch[sealed]'"
+    "have; pip install --upgrade 'privsketch[signing]'"
 )

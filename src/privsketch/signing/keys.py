@@ -18,7 +18,13 @@ from secrets import token_bytes
 from typing import Any, NamedTuple, NoReturn
 
 from privsketch._base.errors import AccessError, FileError, ParameterError
-from privsketch._base.formats import canonical_json, parse_json, read_file, require_fields, write_file
+from privsketch._base.formats import (
+    canonical_json,
+    parse_json,
+    read_file,
+    require_fields,
+    write_file,
+)
 from privsketch.signing import envelope
 from privsketch.signing.documents import (
     checked_name,
@@ -287,7 +293,7 @@ class Key:
         if kind in SEALED_KINDS:
             raise ParameterError(
                 "kind", kind, "files of sealed studies are signed by what makes them, which keeps "
-                "the rules", "a study is accepted by SealedStudy.accept (privsketch accept)",
+                "the rules", "a study is accepted by SealedStudy.accept (privsketch study accept)",
             )  # fmt: skip
         return signature_within_rules(self, data, kind)
 

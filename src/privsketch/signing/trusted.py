@@ -53,7 +53,7 @@ def verify(
     ...     path = stranger.sign(f"{folder}/study.json")
     ...     ps.verify(f"{folder}/study.json", [designer.public])
     Traceback (most recent call last):
-    privsketch._base.errors.SignatureError: ...study.json: signed by a key that is not trusted here, ...
+    privsketch.SignatureError: ...study.json: signed by a key that is not trusted here, ...
     """
     keys = pinned_keys() if trusted is None else [found_key(item) for item in trusted]
     return verified_bytes(path, keys, kind=kind)[1]
@@ -110,7 +110,7 @@ def found_key(item: PublicKey | str | os.PathLike[str]) -> PublicKey:
     text = os.fspath(item)
     if isinstance(item, os.PathLike) or text.endswith(".pub") or set("/\\") & set(text):
         return PublicKey.load(text)
-    return _pinned(text, "; give a .pub file, or pin one: privsketch trust FILE.pub")
+    return _pinned(text, "; give a .pub file, or pin one: privsketch key trust FILE.pub")
 
 
 def pins_folder() -> Path:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from privsketch.facts.budget import checked_source, exact, require_limits
-from privsketch.design.recipe import Design
 from privsketch._base.errors import ParameterError, RecordError, require_count, require_one_of
+from privsketch.design.recipe import Design
+from privsketch.facts.budget import checked_source, exact, require_limits
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import Counted, LedgerName, Step, entered
 from privsketch.sketching.engines.work import Work

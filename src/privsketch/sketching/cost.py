@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from privsketch.design.recipe import Design
 from privsketch._base.errors import ParameterError
+from privsketch.design.recipe import Design
 from privsketch.features.hadamard import block_size
 from privsketch.features.masks import Masks
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError, require_records
+from privsketch._base.formats import canonical_json
 from privsketch._base.threads import AHEAD_VALUES, checked_threads
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.facts.domain import Ball, Domain
-from privsketch._base.errors import ParameterError, require_records
 from privsketch.features.frequencies import NO_LAW
-from privsketch._base.formats import canonical_json
 from privsketch.sketching.sums import RecordSums, rows_at_once, sum_records
 from privsketch.tables.memory import rows_per_block
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from privsketch.facts.budget import checked_source
-from privsketch.design.recipe import Design
 from privsketch._base.errors import MergeError, ParameterError
+from privsketch.design.recipe import Design
+from privsketch.facts.budget import checked_source
 from privsketch.noise.mechanism import OWN, SAMPLERS
 from privsketch.noise.sharing.plan import Sharing
 from privsketch.sketching.sketch import Sketch, ids_of

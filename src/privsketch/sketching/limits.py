@@ -13,10 +13,11 @@ import math
 import numpy as np
 from scipy.special import gammainccinv
 
+from privsketch._base.errors import MergeError
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.facts.domain import Ball
-from privsketch._base.errors import MergeError
+from privsketch.facts.receipt import INSECURE
 from privsketch.features.cells import CellContribution
 from privsketch.features.fixedpoint import RECORD_MAX
 from privsketch.features.maps import TableContribution
@@ -24,7 +25,6 @@ from privsketch.features.moments import DIAGONAL, MOMENT_RADIUS, OFF_DIAGONAL, m
 from privsketch.features.quadratic import QuadraticContribution
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.sums import MAX_RECORDS
-from privsketch.facts.receipt import INSECURE
 from privsketch.sketching.sketch import Sketch
 
 FALSE_ALARM = 1e-12  # chance that an honest sketch is refused, over its noise

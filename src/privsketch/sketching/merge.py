@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from privsketch._base.errors import MergeError, ParameterError, require_count
+from privsketch.facts.receipt import INSECURE
 from privsketch.noise.mechanism import NoiseLaw
 from privsketch.noise.sums import saturating_add, saturating_multiply
-from privsketch.facts.receipt import INSECURE
 from privsketch.sketching.limits import FALSE_ALARM, require_possible
 from privsketch.sketching.sketch import MAX_WEIGHT, Sketch, merged_receipt, releases_of
 

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privsketch._base.types import Floats
-from privsketch.facts.budget import Neighbours, checked_source, exact
-from privsketch.design.recipe import Design
 from privsketch._base.errors import ParameterError, RecordError, require_count
+from privsketch._base.types import Floats
+from privsketch.design.recipe import Design
+from privsketch.facts.budget import Neighbours, checked_source, exact
 from privsketch.sketching.build import sketch
 from privsketch.tables.kinds import kind_of
 from privsketch.tables.reading import checked_missing, chosen_columns, part_blocks

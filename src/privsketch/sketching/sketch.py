@@ -14,16 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.notebook import described
-from privsketch._base.types import Integers
-from privsketch.design.recipe import Design
-from privsketch.models.drawing.axes import plot_axis
-from privsketch.models.drawing.moments import draw_cells, draw_moduli, draw_noise, draw_sizes
 from privsketch._base.errors import FileError, MergeError, ParameterError
-from privsketch.features.cells import axis_edges
-from privsketch.features.fixedpoint import RECORD_UNIT
-from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, ROUNDING_VARIANCE, moment_weights
-from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch._base.formats import (
     fingerprint,
     pack_sketch,
@@ -33,8 +24,9 @@ from privsketch._base.formats import (
     unpack_sketch,
     write_file,
 )
-from privsketch.noise.mechanism import NoiseLaw
-from privsketch.noise.sharing.total import SharedTotal
+from privsketch._base.notebook import described
+from privsketch._base.types import Integers
+from privsketch.design.recipe import Design
 from privsketch.facts.receipt import (
     Receipt,
     compose_parallel,
@@ -42,6 +34,14 @@ from privsketch.facts.receipt import (
     receipt_from_json,
     receipt_to_json,
 )
+from privsketch.features.cells import axis_edges
+from privsketch.features.fixedpoint import RECORD_UNIT
+from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, ROUNDING_VARIANCE, moment_weights
+from privsketch.features.onebit import SIGN_VARIANCE
+from privsketch.models.drawing.axes import plot_axis
+from privsketch.models.drawing.moments import draw_cells, draw_moduli, draw_noise, draw_sizes
+from privsketch.noise.mechanism import NoiseLaw
+from privsketch.noise.sharing.total import SharedTotal
 
 MAX_WEIGHT = 10**6  # of one release in a sum
 

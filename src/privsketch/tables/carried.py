@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from privsketch._base.types import Block
 from privsketch._base.errors import RecordError, TableError
+from privsketch._base.types import Block
 from privsketch.facts.schema import Schema
 from privsketch.tables.encoding import encoded, require_kinds
 from privsketch.tables.files import UNTYPED, file_kind, file_rows, file_schema, record_files

@@ -3,8 +3,8 @@
 Numbers stay numbers, dates become seconds since 1970, labels their places; NaN is missing. A cell's
 value depends on the cell and on the type of its column, which is public, never on other cells. What
 cannot be read is an error that names the column and the fault, and no value. Only a look at a table
-by its holder (`tables/survey/check`) goes on: cells of a `Raw` column come as they stand, and `looked_at`
-says which of them would be errors.
+by its holder (`tables/survey/check`) goes on: cells of a `Raw` column come as they stand, and
+`looked_at` says which of them would be errors.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.types import Floats
 from privsketch._base.errors import RecordError, TableError
+from privsketch._base.types import Floats
 from privsketch.facts.columns import Column, Date, Rule
 from privsketch.facts.labels import NO_NUMBERS, Category, Flag, label_text
 from privsketch.tables.memory import (

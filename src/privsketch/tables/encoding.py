@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.types import Block, Floats
 from privsketch._base.errors import PrivsketchError, RecordError, TableError
+from privsketch._base.types import Block, Floats
 from privsketch.facts.columns import Column
 from privsketch.facts.schema import Schema
 from privsketch.tables.cells import (

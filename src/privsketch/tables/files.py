@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._base.errors import RecordError, TableError
 from privsketch._base.threads import checked_threads
 from privsketch._base.types import Block
-from privsketch._base.errors import RecordError, TableError
 from privsketch.tables.encoding import array_batches, require_kinds
 from privsketch.tables.memory import (
     Rows,

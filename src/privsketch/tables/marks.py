@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.types import Block
 from privsketch._base.formats import canonical_json
-from privsketch.ledger.marks import MAX_MARKS, Marks
+from privsketch._base.types import Block
 from privsketch.facts.schema import Schema
+from privsketch.ledger.marks import MAX_MARKS, Marks
 
 _ROWS = 2**13  # whose words stay in the cache
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.types import Block
 from privsketch._base.errors import RecordError, TableError
+from privsketch._base.types import Block
 from privsketch.facts.schema import Schema
 from privsketch.tables.marks import Noter
 from privsketch.tables.untyped.format import PLAIN, FileFormat

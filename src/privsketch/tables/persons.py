@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import RecordError
 from privsketch._base.threads import in_threads
 from privsketch._base.types import Block
-from privsketch._base.errors import RecordError
 from privsketch.tables.encoding import Persons
 from privsketch.tables.spill import KeptRows, Spill, Words
 

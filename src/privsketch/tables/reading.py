@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.types import Block, Floats
 from privsketch._base.errors import MissingError, ParameterError, RecordError, TableError
+from privsketch._base.types import Block, Floats
 from privsketch.facts.schema import Schema
 from privsketch.tables.cells import Plain
 from privsketch.tables.device import is_device_table

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from privsketch._base.types import Block
 from privsketch._base.errors import RecordError
+from privsketch._base.types import Block
 from privsketch.tables.memory import Selection, array_places, rows_per_block
 
 _BLOCK_ENTRIES = 2**18  # 3 to 4 MB of values and column numbers, as much as other readers' blocks

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from privsketch._base.types import Floats
 from privsketch._base.errors import AccessError
+from privsketch._base.types import Floats
 from privsketch.tables.memory import plain_kind
 
 KINDS = {

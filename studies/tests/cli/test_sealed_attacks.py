@@ -12,15 +12,25 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+import privsketch_studies as studies
 from privsketch_studies.sealing.ballots import make_ballot
 from privsketch_studies.sealing.files import signed_json
 from privsketch_studies.sealing.lists import CheckedBallots
 from privsketch_studies.sealing.once import state_folder, teller_slot
 from privsketch_studies.sealing.splitting import words_to_bytes
-from tests.cli.test_sealed_commands import COST, HOLDERS, TELLERS, check, close, seal, study, tally
-from tests.commands import INTEGRITY, refused, run, succeeded
+from studies.tests.cli.test_sealed_commands import (
+    COST,
+    HOLDERS,
+    TELLERS,
+    check,
+    close,
+    seal,
+    study,
+    tally,
+)
 from studies.tests.sealed import forged_void, list_of, random_words
-from tests.sealing.test_checks import altered
+from studies.tests.sealing.test_checks import altered
+from tests.commands import INTEGRITY, refused, run, succeeded
 
 __all__ = ["study"]  # the fixture
 CHECKED = [part for name in TELLERS for part in ("--checked", f"{name}.checked")]
@@ -56,31 +66,31 @@ def test_a_teller_who_lost_its_state_tallies_nothing_again(study):
     succeeded(*close("h1.ballot", "h2.ballot", "h3.ballot"))
     shutil.rmtree(state_folder())
     void = ["study", "void", "s.study", "--key", "a.key", "--study-key", "a.study.key"]
-    verify = ["verify", "s.study", "h0.ballot", "--trust", "a.pub", "--key", "a.study.key"]
+    verify = ["study", "check", "s.study", "h0.ballot", "--trust", "a.pub", "--key", "a.study.key"]
     for command in (
         [*tally("a"), *CHECKED],
-        ["accept", "s.study", "--key", "a.key"],
+        ["study", "accept", "s.study", "--key", "a.key"],
         [*void, "-o", "a.void"],
         [*verify, "-o", "again.checked"],
         [*tally("a"), *CHECKED],
     ):
         told = refused(study, *command, code=INTEGRITY)
         assert "not made on this machine by this user" in told
-        assert "privsketch enrol --teller" in told
+        assert "privsketch study enrol --teller" in told
         assert "have the study made anew" in told
     assert Path("a.study.key").exists()
     assert not Path("a.tally").exists()
     assert {name: Path(f"first/{name}.tally").read_bytes() for name in TELLERS} == first
 
     # What it says to do: a new key, a new study.
-    new = ["enrol", "design.json", "--key", "a.key", "--teller", "-o", "a2.card"]
+    new = ["study", "enrol", "design.json", "--key", "a.key", "--teller", "-o", "a2.card"]
     succeeded(*new)
-    succeeded("enrol", "design.json", "--key", "b.key", "--teller", "-o", "b2.card")
+    succeeded("study", "enrol", "design.json", "--key", "b.key", "--teller", "-o", "b2.card")
     cards = [f"{name}.card" for name in (*HOLDERS, "a2", "b2")]
     limits = ["--min-holders", 3, "--colluding", 1, "--owner", "owner.pub"]
     succeeded("study", "make", "design.json", *cards, *limits, "-o", "t.study")
     for name in TELLERS:
-        succeeded("accept", "t.study", "--key", f"{name}.key")
+        succeeded("study", "accept", "t.study", "--key", f"{name}.key")
 
 
 def test_a_state_from_before_the_study_does_not_accept_it_again(study):
@@ -88,9 +98,9 @@ def test_a_state_from_before_the_study_does_not_accept_it_again(study):
 
     The teller's own signature lies beside the study.
     """
-    for card in ps.SealedStudy.load("s.study").tellers:
+    for card in studies.SealedStudy.load("s.study").tellers:
         teller_slot(card.study_key.fingerprint, "study").unlink()
-    told = refused(study, "accept", "s.study", "--key", "a.key", code=INTEGRITY)
+    told = refused(study, "study", "accept", "s.study", "--key", "a.key", code=INTEGRITY)
     assert "your signature lies beside this study" in told
     assert "have the study made anew" in told
 
@@ -98,7 +108,7 @@ def test_a_state_from_before_the_study_does_not_accept_it_again(study):
 def test_an_earlier_machine_does_not_sign_another_study(study):
     cards = [f"{name}.card" for name in (*HOLDERS, *TELLERS)]
     succeeded("study", "make", "design.json", *cards, "--colluding", 1, "-o", "t.study")
-    told = refused(study, "accept", "t.study", "--key", "a.key", code=INTEGRITY)
+    told = refused(study, "study", "accept", "t.study", "--key", "a.key", code=INTEGRITY)
     assert "used for another study" in told
     assert not list(study.glob("t.study.*.sig"))
 
@@ -117,7 +127,7 @@ def test_one_liar_takes_no_cost_back(study):
     for name in TELLERS:
         succeeded(*tally(name))
     before = costs()
-    found, liar = ps.SealedStudy.load("s.study"), ps.Key.load("a.key")
+    found, liar = studies.SealedStudy.load("s.study"), ps.Key.load("a.key")
     forged_void(found, liar, ps.Key.load("a.study.key").fingerprint).save("a.void")
     settle = ["study", "settle", "s.study", "--holder", "h0", *where]
     told = refused(study, *settle, "--void", "a.void", code=INTEGRITY)
@@ -131,7 +141,7 @@ def test_one_liar_takes_no_cost_back(study):
         assert "privsketch study settle --total" in told
         shutil.move(file, "away")
     tallies = ["away/a.tally", "away/b.under another name"]
-    succeeded("join", "s.study", *tallies, "-o", "total.sketch")
+    succeeded("study", "join", "s.study", *tallies, "-o", "total.sketch")
     told = refused(study, *settle, "--void", "a.void", "--trust", "a", code=INTEGRITY)
     assert "total.sketch: a total of this study" in told
     Path("empty").mkdir()
@@ -175,7 +185,7 @@ def bad_ballot(study):
     for name in HOLDERS[:3]:
         seal(name)
     seal("h3", *where)
-    found = ps.SealedStudy.load("s.study")
+    found = studies.SealedStudy.load("s.study")
     words = random_words(np.random.default_rng(0), found)
     Path("h3.ballot").unlink()
     make_ballot(found, words, ps.Key.load("h3.key")).save("h3.ballot")
@@ -187,7 +197,7 @@ def test_a_ballot_of_random_words_is_named_before_a_key_is_used(study, bad_ballo
     check()
     # Anybody sees it, with the files of all tellers.
     ballots = [f"{name}.ballot" for name in HOLDERS]
-    told = run("verify", "s.study", *ballots, "a.checked", "b.checked")
+    told = run("study", "check", "s.study", *ballots, "a.checked", "b.checked")
     assert told.exit_code == INTEGRITY
     assert "REFUSED     h3.ballot: the ballot of 'h3'" in told.output
     assert "this ballot or a teller is wrong, and nobody can say which" in told.output
@@ -195,11 +205,11 @@ def test_a_ballot_of_random_words_is_named_before_a_key_is_used(study, bad_ballo
     facts = json.loads(succeeded("study", "show", "s.study", "--json").stdout)
     assert facts["mailbox"]["unfit"] == ["h3"]
     assert facts["mailbox"]["checked"] == ["a", "b"]
-    assert "privsketch close leaves it out" in succeeded("study", "show", "s.study").stderr
+    assert "privsketch study close leaves it out" in succeeded("study", "show", "s.study").stderr
 
     # An owner who closes a list with it, whatever was checked: no teller uses its key.
-    found, owner = ps.SealedStudy.load("s.study"), ps.Key.load("owner.key")
-    list_of(found, [ps.Ballot.load(file) for file in ballots], owner).save("s.closed")
+    found, owner = studies.SealedStudy.load("s.study"), ps.Key.load("owner.key")
+    list_of(found, [studies.Ballot.load(file) for file in ballots], owner).save("s.closed")
     for name in TELLERS:
         told = refused(study, *tally(name), code=INTEGRITY)
         assert "the ballot of 'h3'" in told
@@ -214,11 +224,11 @@ def test_a_ballot_of_random_words_is_named_before_a_key_is_used(study, bad_ballo
     for name in TELLERS:
         succeeded(*tally(name))
     tallies = ["a.tally", "b.tally"]
-    succeeded("join", "s.study", *tallies, "-o", "total.sketch")
+    succeeded("study", "join", "s.study", *tallies, "-o", "total.sketch")
     assert ps.Sketch.load("total.sketch").sources == HOLDERS[:3]
 
     # h3 may be honest, and a teller wrong: it pays alone once, and nothing for the total.
-    again = ["seal", "s.study", "h3.npy", "--key", "h3.key", *COST, "-o", "again.ballot"]
+    again = ["study", "seal", "s.study", "h3.npy", "--key", "h3.key", *COST, "-o", "again.ballot"]
     succeeded(*again, *bad_ballot)
     assert costs() == before
     settle = ["study", "settle", "s.study", "--holder", "h3", *bad_ballot]
@@ -236,10 +246,10 @@ def test_a_ballot_that_a_teller_says_nothing_of_was_cast_and_is_named(study):
         seal(name)
     Path("h3.ballot").rename("kept")
     check()
-    few = [ps.Ballot.load(f"{name}.ballot") for name in HOLDERS[:2]]
+    few = [studies.Ballot.load(f"{name}.ballot") for name in HOLDERS[:2]]
     Path("b.checked").unlink()
     key = ps.Key.load("b.study.key")
-    ps.check_ballots(ps.SealedStudy.load("s.study"), few, key=key)[0].save("b.checked")
+    studies.check_ballots(studies.SealedStudy.load("s.study"), few, key=key)[0].save("b.checked")
     words = "b did not say that it can be opened"
     shown = succeeded("study", "show", "s.study", "--json")
     expected = [{"holder": "h2", "tellers": ["b"]}]
@@ -247,10 +257,10 @@ def test_a_ballot_that_a_teller_says_nothing_of_was_cast_and_is_named(study):
     assert f"the ballot of h2: {words}" in shown.stderr
     Path("kept").rename("h3.ballot")
     Path("b.checked").unlink()
-    few.append(ps.Ballot.load("h3.ballot"))
-    ps.check_ballots(ps.SealedStudy.load("s.study"), few, key=key)[0].save("b.checked")
+    few.append(studies.Ballot.load("h3.ballot"))
+    studies.check_ballots(studies.SealedStudy.load("s.study"), few, key=key)[0].save("b.checked")
     Path("a.checked").unlink()
-    check_again = ["verify", "s.study", "--trust", "a.pub", "--key", "a.study.key"]
+    check_again = ["study", "check", "s.study", "--trust", "a.pub", "--key", "a.study.key"]
     ballots = [f"{name}.ballot" for name in HOLDERS]
     succeeded(*check_again, *ballots, "-o", "a.checked")
     done = succeeded(*close(), "--json")
@@ -267,7 +277,7 @@ def test_a_list_is_closed_whatever_a_teller_has_named(study):
         seal(name)
     check()
     Path("no.ballot").write_bytes(b"anything")
-    found, key = ps.SealedStudy.load("s.study"), ps.Key.load("b.study.key")
+    found, key = studies.SealedStudy.load("s.study"), ps.Key.load("b.study.key")
     shares = dict(CheckedBallots.load("b.checked").shares)
     shares[hashlib.sha256(b"anything").hexdigest()] = next(iter(shares.values()))
     pairs = [[name, words_to_bytes(words).hex()] for name, words in sorted(shares.items())]
@@ -282,14 +292,23 @@ def test_who_looks_again_keeps_what_it_said_of_a_ballot_that_a_liar_spoiled(stud
     for name in HOLDERS:
         seal(name)
     check()
-    found, ballot = ps.SealedStudy.load("s.study"), ps.Ballot.load("h2.ballot")
+    found, ballot = studies.SealedStudy.load("s.study"), studies.Ballot.load("h2.ballot")
     good = CheckedBallots.load("b.checked")
     lie = altered(good, found, ps.Key.load("b.study.key"), ballot.digest)
     lie.save("b.checked")
     before = CheckedBallots.load("a.checked").to_bytes()
     Path("a.checked").unlink()
     ballots = [f"{name}.ballot" for name in HOLDERS]
-    again = ["verify", "s.study", "b.checked", "a0.checked", *ballots, "--key", "a.study.key"]
+    again = [
+        "study",
+        "check",
+        "s.study",
+        "b.checked",
+        "a0.checked",
+        *ballots,
+        "--key",
+        "a.study.key",
+    ]
     Path("a0.checked").write_bytes(before)
     told = run(*again, "-o", "a.checked")
     assert told.exit_code == INTEGRITY
@@ -314,18 +333,26 @@ def test_a_tally_of_something_else_is_its_tellers(study):
     key = ps.Key.load("b.study.key")
     Path("b.tally").write_bytes(packed("tally", found.header, words.tobytes(), key))
     told = refused(
-        study, "join", "s.study", "a.tally", "b.tally", "-o", "total.sketch", code=INTEGRITY
+        study,
+        "study",
+        "join",
+        "s.study",
+        "a.tally",
+        "b.tally",
+        "-o",
+        "total.sketch",
+        code=INTEGRITY,
     )
-    assert "privsketch verify" in told
+    assert "privsketch study check" in told
     everything = ["s.closed", "a.checked", "b.checked", "a.tally", "b.tally"]
-    told = run("verify", "s.study", *everything)
+    told = run("study", "check", "s.study", *everything)
     assert told.exit_code == INTEGRITY
     assert "REFUSED     b.tally: it is not the sum of what 'b' published" in told.output
     assert "valid       a.tally" in told.output
     assert "not compared" not in told.output
     # Without what was checked it is only said that nobody has looked.
     for less in (["s.closed", "b.tally"], ["s.closed", "a.checked", "b.tally"], ["b.tally"]):
-        told = succeeded("verify", "s.study", *less).output
+        told = succeeded("study", "check", "s.study", *less).output
         assert "b.tally: not compared with what b has checked" in told
 
 
@@ -352,7 +379,11 @@ def test_a_pipe_in_the_mailbox_stops_nobody(study):
     at_once("study", "show", "s.study")
     at_once(*close())
     at_once(*tally("a"))
-    at_once("seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "-o", "again.ballot")
-    assert "not a plain file" in at_once("verify", "s.study", "0.ballot", "s.closed", code=5)
+    at_once("study", "seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "-o", "again.ballot")
+    assert "not a plain file" in at_once(
+        "study", "check", "s.study", "0.ballot", "s.closed", code=5
+    )
     assert "not a plain file" in at_once("inspect", "0.sketch", code=3)
-    assert "not a plain file" in at_once("join", "s.study", "0.tally", "-o", "x.sketch", code=3)
+    assert "not a plain file" in at_once(
+        "study", "join", "s.study", "0.tally", "-o", "x.sketch", code=3
+    )

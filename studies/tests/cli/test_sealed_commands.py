@@ -25,31 +25,42 @@ def study(tmp_path, monkeypatch):
     succeeded("design", "-k", 2, *box, *shape, "-o", "design.json")
     for n, name in enumerate(HOLDERS):
         np.save(f"{name}.npy", np.random.default_rng(n).uniform(-1, 1, size=(N_RECORDS, 2)))
-        succeeded("keygen", f"{name}.key", "--no-passphrase")
-        succeeded("enrol", "design.json", "--key", f"{name}.key", *COST, "-o", f"{name}.card")
+        succeeded("key", "make", f"{name}.key", "--no-passphrase")
+        succeeded(
+            "study", "enrol", "design.json", "--key", f"{name}.key", *COST, "-o", f"{name}.card"
+        )
     for name in (*TELLERS, "owner"):
-        succeeded("keygen", f"{name}.key", "--no-passphrase")
+        succeeded("key", "make", f"{name}.key", "--no-passphrase")
     for name in TELLERS:
-        succeeded("enrol", "design.json", "--key", f"{name}.key", "--teller", "-o", f"{name}.card")
+        succeeded(
+            "study",
+            "enrol",
+            "design.json",
+            "--key",
+            f"{name}.key",
+            "--teller",
+            "-o",
+            f"{name}.card",
+        )
     cards = [f"{name}.card" for name in (*HOLDERS, *TELLERS)]
     limits = ["--min-holders", 3, "--colluding", 1, "--owner", "owner.pub"]
     succeeded("study", "make", "design.json", *cards, *limits, "-o", "s.study")
     for name in TELLERS:
-        succeeded("accept", "s.study", "--key", f"{name}.key")
-    succeeded("trust", "a.pub")
+        succeeded("study", "accept", "s.study", "--key", f"{name}.key")
+    succeeded("key", "trust", "a.pub")
     return tmp_path
 
 
 def seal(name, *more):
     return succeeded(
-        "seal", "s.study", f"{name}.npy", "--key", f"{name}.key", *COST, "-o", f"{name}.ballot",
-        *more,
+        "study", "seal", "s.study", f"{name}.npy", "--key", f"{name}.key", *COST,
+        "-o", f"{name}.ballot", *more,
     )  # fmt: skip
 
 
 def tally(name, *more):
     arguments = ["--list", "s.closed", "--key", f"{name}.study.key", "-o", f"{name}.tally"]
-    return ["tally", "s.study", ".", *arguments, *more]
+    return ["study", "tally", "s.study", ".", *arguments, *more]
 
 
 def check(*names):
@@ -57,11 +68,20 @@ def check(*names):
     ballots = [f"{one}.ballot" for one in names or HOLDERS]
     for name in TELLERS:
         arguments = ["--key", f"{name}.study.key", "-o", f"{name}.checked"]
-        run("verify", "s.study", *ballots, *arguments)
+        run("study", "check", "s.study", *ballots, *arguments)
 
 
 def close(*ballots):
-    return ["close", "s.study", *(ballots or ["."]), "--key", "owner.key", "-o", "s.closed"]
+    return [
+        "study",
+        "close",
+        "s.study",
+        *(ballots or ["."]),
+        "--key",
+        "owner.key",
+        "-o",
+        "s.closed",
+    ]
 
 
 def test_a_study_from_records_to_a_model(study):
@@ -70,11 +90,11 @@ def test_a_study_from_records_to_a_model(study):
     for name in TELLERS:
         ballots = [f"{one}.ballot" for one in HOLDERS]
         key = ["--key", f"{name}.study.key", "-o", f"{name}.checked"]
-        assert succeeded("verify", "s.study", *ballots, *key).output.count("valid") == 5
+        assert succeeded("study", "check", "s.study", *ballots, *key).output.count("valid") == 5
     succeeded(*close(), "--checked", "a.checked", "--checked", "b.checked")
     for name in TELLERS:
         assert f"destroy {name}.study.key" in succeeded(*tally(name)).output
-    told = succeeded("join", "s.study", "a.tally", "b.tally", "-o", "total.sketch").output
+    told = succeeded("study", "join", "s.study", "a.tally", "b.tally", "-o", "total.sketch").output
     assert "at least 3 of the 4 holders" in told
     total = ps.Sketch.load("total.sketch")
     assert total.sources == HOLDERS
@@ -98,20 +118,20 @@ def test_a_study_says_what_is_next(study):
         return json.loads(succeeded("study", "show", "s.study", *more, "--json").stdout)["next"]
 
     assert len(steps()) == 4
-    assert steps("--me", "h2.pub") == ["h2: seal your records (privsketch seal)"]
+    assert steps("--me", "h2.pub") == ["h2: seal your records (privsketch study seal)"]
     for name in HOLDERS:
         seal(name)
     assert [text[:5] for text in steps()] == ["a: ch", "b: ch", "owner"]
     assert steps("--me", "a.pub") == [
-        "a: check the ballots when all are in (privsketch verify --key)"
+        "a: check the ballots when all are in (privsketch study check --key)"
     ]
     check()
-    assert steps() == ["owner: close the list when all are in and checked (privsketch close)"]
+    assert steps() == ["owner: close the list when all are in and checked (privsketch study close)"]
     succeeded(*close())
     assert [text[:1] for text in steps()] == ["a", "b"]
     for name in TELLERS:
         succeeded(*tally(name))
-    assert steps("--me", "h0.pub")[0] == "anybody: join the tallies (privsketch join)"
+    assert steps("--me", "h0.pub")[0] == "anybody: join the tallies (privsketch study join)"
     assert "privsketch study settle" in steps("--me", "h0.pub")[1]
     assert "privsketch study destroy" in steps("--me", "a.pub")[1]
     end = ["--tally", "a.tally", "--tally", "b.tally"]
@@ -151,9 +171,9 @@ def test_keys_and_ballots_are_destroyed_when_a_study_has_ended(study):
     assert not list(study.glob("*.ballot"))
     assert not Path("a.study.key").exists()
     assert Path("a.key").exists()
-    again = ["seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "-o", "h0.ballot"]
+    again = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "-o", "h0.ballot"]
     assert "destroyed when the study had ended" in refused(study, *again, code=INTEGRITY)
-    succeeded("join", "s.study", "a.tally", "b.tally", "-o", "total.sketch")
+    succeeded("study", "join", "s.study", "a.tally", "b.tally", "-o", "total.sketch")
 
 
 def test_lists_and_tallies_are_verified_by_anybody(study):
@@ -164,34 +184,36 @@ def test_lists_and_tallies_are_verified_by_anybody(study):
     for name in TELLERS:
         succeeded(*tally(name))
     everything = ["h0.ballot", "h3.ballot", "a.tally", "b.tally", "s.closed"]
-    told = succeeded("verify", "s.study", *everything).output
+    told = succeeded("study", "check", "s.study", *everything).output
     assert told.count("valid") == 6
     assert "a closed list of 3 ballots, by owner" in told
     assert "a ballot of h0, which counts" in told
     assert "a ballot of h3, which is in no list" in told
     assert "a tally of b, over 3 ballots" in told
-    answer = json.loads(succeeded("verify", "s.study", *everything, "--json").stdout)
+    answer = json.loads(succeeded("study", "check", "s.study", *everything, "--json").stdout)
     assert [one["file"] for one in answer["files"]] == ["s.study", *everything]
     assert [one["signer"]["name"] for one in answer["files"]][-3:] == ["a", "b", "owner"]
 
     Path("s.closed").rename("first.closed")
     succeeded(*close())
-    told = run("verify", "s.study", "s.closed", "a.tally")
+    told = run("study", "check", "s.study", "s.closed", "a.tally")
     assert told.exit_code == INTEGRITY
     assert "a tally of another list" in told.output
-    assert "another list than" in run("verify", "s.study", "s.closed", "first.closed").output
+    assert (
+        "another list than" in run("study", "check", "s.study", "s.closed", "first.closed").output
+    )
 
     for file in ("first.closed", "a.tally"):
         data = bytearray(Path(file).read_bytes())
         data[len(data) // 2] ^= 1
         Path("bad").write_bytes(data)
-        told = run("verify", "s.study", "bad")
+        told = run("study", "check", "s.study", "bad")
         assert told.exit_code == INTEGRITY
         assert "REFUSED     bad" in told.output
-    assert "no ballot, list, tally" in run("verify", "s.study", "h0.npy").output
+    assert "no ballot, list, tally" in run("study", "check", "s.study", "h0.npy").output
     assert (
         "none of its tellers is trusted"
-        in run("verify", "s.study", "a.tally", "--trust", "h0.pub").output
+        in run("study", "check", "s.study", "a.tally", "--trust", "h0.pub").output
     )
 
 
@@ -200,18 +222,30 @@ def test_seal_finds_its_ballot_in_the_mailbox(study, monkeypatch):
     Path("box").mkdir()
     Path("h0.ballot").rename("box/h0.ballot")
     monkeypatch.setenv("PRIVSKETCH_HOME", str(study / "elsewhere"))
-    again = ["seal", "s.study", "h1.npy", "--key", "h0.key", *COST, "--trust", "a.pub"]
+    again = ["study", "seal", "s.study", "h1.npy", "--key", "h0.key", *COST, "--trust", "a.pub"]
     dry = json.loads(succeeded(*again, "--mailbox", "box", "--dry-run", "--json").stdout)
     assert dry["was_cast"]
     found = succeeded(*again, "--mailbox", "box", "-o", "again.ballot")
     assert "nothing is read" in found.stderr
     assert Path("again.ballot").read_bytes() == Path("box/h0.ballot").read_bytes()
-    other = ["seal", "s.study", "h1.npy", "--key", "h1.key", *COST, "--trust", "a.pub", "-o", "x"]
+    other = [
+        "study",
+        "seal",
+        "s.study",
+        "h1.npy",
+        "--key",
+        "h1.key",
+        *COST,
+        "--trust",
+        "a.pub",
+        "-o",
+        "x",
+    ]
     assert "no folder" in refused(study, *other, "--mailbox", "nowhere", code=3)
 
 
 def test_who_enrols_says_as_what(study):
-    enrol = ["enrol", "design.json", "--key", "h0.key", "-o", "new.card"]
+    enrol = ["study", "enrol", "design.json", "--key", "h0.key", "-o", "new.card"]
     assert "--accept-alone" in run(*enrol).stderr
     assert run(*enrol).exit_code == USAGE
     assert run(*enrol, *COST, "--teller").exit_code == USAGE
@@ -231,11 +265,11 @@ def test_other_numbers_of_holders_than_planned_are_told(study):
 
 def test_study_keys_are_secret_and_never_overwritten(study):
     assert Path("a.study.key").stat().st_mode & 0o777 == 0o600
-    again = ["enrol", "design.json", "--key", "a.key", "--teller", "-o", "z.card"]
+    again = ["study", "enrol", "design.json", "--key", "a.key", "--teller", "-o", "z.card"]
     assert "never overwritten" in refused(study, *again, "--study-key", "a.study.key", code=3)
     Path("a.study.key").chmod(0o644)
     seal("h0")
-    found = run("verify", "s.study", "h0.ballot", "--key", "a.study.key")
+    found = run("study", "check", "s.study", "h0.ballot", "--key", "a.study.key")
     assert found.exit_code == INTEGRITY
     assert "chmod 600" in found.stderr
 
@@ -248,15 +282,17 @@ def test_a_study_key_has_the_passphrase_of_its_teller(study, monkeypatch):
     Path("secret").write_text("correct horse\n")
     Path("secret").chmod(0o600)
     with_it = ["--passphrase-file", "secret"]
-    succeeded("keygen", "c.key", *with_it)
-    succeeded("enrol", "design.json", "--key", "c.key", "--teller", "-o", "c.card", *with_it)
+    succeeded("key", "make", "c.key", *with_it)
+    succeeded(
+        "study", "enrol", "design.json", "--key", "c.key", "--teller", "-o", "c.card", *with_it
+    )
     assert is_locked("c.study.key")
     assert ps.Key.load("c.study.key", passphrase="correct horse").public.for_study
 
 
 def test_a_dry_run_shows_the_holder_its_records_and_makes_nothing(study):
     before = sorted(study.iterdir())
-    arguments = ["seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "--dry-run"]
+    arguments = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "--dry-run"]
     told = succeeded(*arguments).output
     assert "private: " in told
     assert f"{N_RECORDS:,}" in told
@@ -269,18 +305,18 @@ def test_a_dry_run_shows_the_holder_its_records_and_makes_nothing(study):
 
 
 def test_no_ballot_without_a_pinned_teller_or_above_what_is_accepted(study):
-    seal_h0 = ["seal", "s.study", "h0.npy", "--key", "h0.key", "-o", "h0.ballot"]
+    seal_h0 = ["study", "seal", "s.study", "h0.npy", "--key", "h0.key", "-o", "h0.ballot"]
     low = refused(study, *seal_h0, "--accept-alone", 0.51, code=BUDGET)
     assert "--accept-alone 0.51" in low
     assert run(*seal_h0).exit_code == USAGE  # there is no default
-    succeeded("trust", "--forget", "a")
+    succeeded("key", "trust", "--forget", "a")
     assert "none of the tellers is pinned" in refused(study, *seal_h0, *COST, code=INTEGRITY)
     succeeded(*seal_h0, *COST, "--trust", "b.pub")
 
 
 def test_a_second_seal_gives_the_first_ballot(study):
     seal("h0")
-    again = ["seal", "s.study", "h1.npy", "--key", "h0.key", *COST, "-o", "again.ballot"]
+    again = ["study", "seal", "s.study", "h1.npy", "--key", "h0.key", *COST, "-o", "again.ballot"]
     found = succeeded(*again)
     assert "nothing is read" in found.stderr
     assert Path("again.ballot").read_bytes() == Path("h0.ballot").read_bytes()
@@ -294,13 +330,15 @@ def test_a_bad_ballot_spoils_nothing(study):
     data[-200] ^= 1
     Path("h3.ballot").write_bytes(data)
     ballots = [f"{name}.ballot" for name in HOLDERS]
-    result = run("verify", "s.study", *ballots, "--key", "a.study.key", "-o", "a.checked", "--json")
+    result = run(
+        "study", "check", "s.study", *ballots, "--key", "a.study.key", "-o", "a.checked", "--json"
+    )
     assert result.exit_code == INTEGRITY
     assert [one["is_valid"] for one in json.loads(result.stdout)["files"]] == [True] * 4 + [False]
     assert "not checked by 'b'" in refused(study, *close(), code=INTEGRITY)
     one = ["--checked", "a.checked"]
     assert "not checked by 'b'" in refused(study, *close(), *one, code=INTEGRITY)
-    run("verify", "s.study", *ballots, "--key", "b.study.key", "-o", "b.checked")
+    run("study", "check", "s.study", *ballots, "--key", "b.study.key", "-o", "b.checked")
     both = ["--checked", "a.checked", "--checked", "b.checked"]
     told = json.loads(succeeded(*close(), *both, "--json").stdout)
     assert (told["holders"], told["missing"]) == (["h0", "h1", "h2"], ["h3"])
@@ -355,18 +393,28 @@ def test_a_ledger_counts_a_ballot_and_takes_it_back(study):
 def test_a_ballot_that_a_ledger_refuses_is_not_made(study):
     succeeded("ledger", "create", "l.ledger")
     succeeded("ledger", "add", "l.ledger", "visits", "--epsilon", 0.1, "--delta", "1e-5")
-    arguments = ["seal", "s.study", "h0.npy", "--key", "h0.key", *COST, "--ledger", "l.ledger"]
+    arguments = [
+        "study",
+        "seal",
+        "s.study",
+        "h0.npy",
+        "--key",
+        "h0.key",
+        *COST,
+        "--ledger",
+        "l.ledger",
+    ]
     refused(study, *arguments, "-o", "h0.ballot", code=BUDGET)
     assert run(*arguments, "--dry-run").exit_code == BUDGET
 
 
 def test_a_rehearsal_costs_nothing_and_touches_no_key(study):
     before = {path: path.stat().st_mtime_ns for path in study.rglob("*")}
-    told = json.loads(succeeded("rehearse", "s.study", "--turnout", 3, "--json").stdout)
+    told = json.loads(succeeded("study", "rehearse", "s.study", "--turnout", 3, "--json").stdout)
     assert told["turnout"] == 3
     assert 0.3 < told["noise_ratio"] < 2
     assert {path: path.stat().st_mtime_ns for path in study.rglob("*")} == before
-    assert run("rehearse", "s.study", "--turnout", 1).exit_code == USAGE
+    assert run("study", "rehearse", "s.study", "--turnout", 1).exit_code == USAGE
 
 
 def test_what_belongs_to_another_study_is_told(study):
@@ -379,14 +427,26 @@ def test_what_belongs_to_another_study_is_told(study):
     cards = [f"{name}.card" for name in (*HOLDERS, *TELLERS)]
     limits = ["--min-holders", 3, "--colluding", 1]
     succeeded("study", "make", "design.json", *cards, *limits, "-o", "t.study")
-    other = refused(study, "accept", "t.study", "--key", "a.key", code=INTEGRITY)
+    other = refused(study, "study", "accept", "t.study", "--key", "a.key", code=INTEGRITY)
     assert "used for another study" in other
     assert "not signed by" in refused(
-        study, "seal", "t.study", "h0.npy", "--key", "h0.key", *COST, "-o", "x", code=INTEGRITY
+        study,
+        "study",
+        "seal",
+        "t.study",
+        "h0.npy",
+        "--key",
+        "h0.key",
+        *COST,
+        "-o",
+        "x",
+        code=INTEGRITY,
     )
-    join = ["join", "t.study", "a.tally", "b.tally", "-o", "x.sketch"]
+    join = ["study", "join", "t.study", "a.tally", "b.tally", "-o", "x.sketch"]
     assert "of another study" in refused(study, *join, code=INTEGRITY)
-    assert run("verify", "h0.ballot", "s.study", "--key", "a.study.key").exit_code == USAGE
+    assert (
+        run("study", "check", "h0.ballot", "s.study", "--key", "a.study.key").exit_code == INTEGRITY
+    )
 
 
 def test_everything_can_be_inspected(study):

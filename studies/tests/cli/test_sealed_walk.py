@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from privsketch.cli.demo import SCHEMA, write_tables
+from privsketch.cli.story import SCHEMA, write_tables
 from privsketch.signing import lock
 from tests.commands import run
 
@@ -58,7 +58,9 @@ def test_the_walk_through_runs_as_it_stands(tmp_path, monkeypatch):
             monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / person / "state"))
             # Paths of the mailbox that name one of a group are everybody's own.
             mine = (
-                command if command.startswith("privsketch close") else named(command, who, person)
+                command
+                if command.startswith("privsketch study close")
+                else named(command, who, person)
             )
             mine = with_table(mine, tmp_path / person)
             words = list(expanded(shlex.split(mine)))

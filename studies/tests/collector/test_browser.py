@@ -21,6 +21,7 @@ from studies.tests.server import serving
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here"),
 ]
 SHOTS = os.environ.get("PRIVSKETCH_SCREENSHOTS")  # a folder, for whoever wants to look

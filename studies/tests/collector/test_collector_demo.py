@@ -9,11 +9,13 @@ from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.verify import verify_store
 from tests.commands import DATA, USAGE, refused, succeeded
 
+pytestmark = pytest.mark.browser  # takes pictures where Chromium is there
+
 
 @pytest.mark.slow
 def test_the_demo_shows_the_model_of_an_open_and_of_a_sealed_study(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = succeeded("demo", "--collector", "--records", 1000, "-o", "out").output
+    told = succeeded("collector", "demo", "--records", 1000, "-o", "out").output
     assert re.search(r"serving at http://127\.0\.0\.1:\d+", told)
     assert told.count("kept ") == 5
     pages = tmp_path / "out" / "pages"
@@ -38,9 +40,9 @@ def test_the_demo_shows_the_model_of_an_open_and_of_a_sealed_study(tmp_path, mon
         if path.suffix != ".token":
             data = path.read_bytes()
             assert not [token for token in tokens if token.encode() in data], path
-    refused(tmp_path, "demo", "--collector", "-o", "out", code=DATA)
+    refused(tmp_path, "collector", "demo", "-o", "out", code=DATA)
 
 
 def test_the_demo_of_a_collector_is_of_both_kinds(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    refused(tmp_path, "demo", "--collector", "--sealed", code=USAGE)
+    refused(tmp_path, "collector", "demo", "--sealed", code=USAGE)

@@ -10,12 +10,12 @@ import time
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import CollectorError
 from privsketch_studies.collector.pages.learner import answer_to
 from privsketch_studies.collector.pages.lessons import Lesson, Lessons, Question
 from privsketch_studies.collector.pages.sheets import without_attributes
+from privsketch_studies.errors import CollectorError
+from studies.tests.collector.test_web_pages import Browser
 from studies.tests.server import sketch_of
-from tests.service.test_web_pages import Browser
 
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(60)")
 ANSWERS = (sys.executable, "-c", "import sys; sys.stdin.buffer.read(); print('{\"page\": 1}')")

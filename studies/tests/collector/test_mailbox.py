@@ -4,18 +4,19 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch_studies.sealing.ballots import make_ballot
-from privsketch_studies.sealing.lists import check_ballots
-from privsketch_studies.sealing.void import void_study
+import privsketch_studies as studies
 from privsketch_studies.collector import mailbox
 from privsketch_studies.collector.client import Client, pull, push
 from privsketch_studies.collector.studies import make_study
 from privsketch_studies.collector.verify import verify_store
+from privsketch_studies.sealing.ballots import make_ballot
+from privsketch_studies.sealing.lists import check_ballots
+from privsketch_studies.sealing.void import void_study
+from studies.tests.collector.test_web_pages import Browser
+from studies.tests.sealed import GAUSSIAN, People, cast, integers, list_of, random_words
+from studies.tests.sealing.test_checks import altered
 from studies.tests.server import World, serving
 from tests.commands import succeeded
-from studies.tests.sealed import GAUSSIAN, People, cast, integers, list_of, random_words
-from tests.sealing.test_checks import altered
-from tests.service.test_web_pages import Browser
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_a_study_from_cards_to_the_total(sealed, people):
     for key, tally in zip(people.tellers, tallies, strict=True):
         assert put(sealed, key.name, tally) == 201
     assert state(sealed) == "tallied"
-    joined = ps.join(study, tallies)
+    joined = studies.join(study, tallies)
     assert np.array_equal(sealed.total(study="lungs").values, joined.values)
     assert verify_store(sealed.store).n_uploads == 6 + 1 + 2 + 4 + 3 + 1 + 2
 
@@ -116,7 +117,7 @@ def test_files_of_others_and_out_of_turn_are_refused(sealed, people):
     assert put(sealed, second, ballots[0]) == 409
     stranger = People().holders[0]
     assert put(sealed, second, people.cards[1]) == 200
-    assert put(sealed, second, ps.Card.holder(GAUSSIAN, key=stranger, accept_alone=1.0)) == 423
+    assert put(sealed, second, studies.Card.holder(GAUSSIAN, key=stranger, accept_alone=1.0)) == 423
     assert put(sealed, "olga", people.made()) == 423
     assert put(sealed, "olga", people.closed(study, ballots)) == 422  # ballots that are not here
     assert put(sealed, "olga", b"\x89privsb\n" + bytes(500)) == 403
@@ -128,7 +129,7 @@ def test_files_of_others_and_out_of_turn_are_refused(sealed, people):
 def test_pages_say_what_is_expected_and_show_the_total_once_it_is_tallied(sealed, people):
     olga = Browser(sealed, "olga")
     page = "/studies/lungs"
-    assert "Enrol (privsketch enrol --accept-alone)" in olga.text(page)
+    assert "Enrol (privsketch study enrol --accept-alone)" in olga.text(page)
     study = opened(sealed, people)
     text = olga.text(page)
     assert "0 of 4 sites" in text
@@ -195,11 +196,11 @@ def test_nobody_keeps_a_study_from_being_made(sealed, people):
     sealed.add("eve", "site", "teller", study="lungs")
     first, second = people.cards[:2]
     for name in (first.name.upper(), "teller 0"):  # those of other members
-        card = ps.Card.holder(GAUSSIAN, key=ps.Key.generate(name), accept_alone=1.0)
+        card = studies.Card.holder(GAUSSIAN, key=ps.Key.generate(name), accept_alone=1.0)
         assert put(sealed, "eve", card) == 409
-    mine = ps.Card.holder(GAUSSIAN, key=ps.Key.generate("Eve Adams"), accept_alone=1.0)
+    mine = studies.Card.holder(GAUSSIAN, key=ps.Key.generate("Eve Adams"), accept_alone=1.0)
     assert put(sealed, "eve", mine) == 201
-    alike = ps.Card.holder(GAUSSIAN, key=ps.Key.generate("eve  adams"), accept_alone=1.0)
+    alike = studies.Card.holder(GAUSSIAN, key=ps.Key.generate("eve  adams"), accept_alone=1.0)
     assert put(sealed, first.name, alike) == 409
     assert put(sealed, first.name, first) == 201
     assert put(sealed, second.name, second) == 201
@@ -209,7 +210,7 @@ def test_a_copy_that_was_set_aside_gives_way(sealed, people):
     """Cards are public: somebody else can hand in one that was meant for another study."""
     sealed.add("eve", "site", study="lungs")
     key = ps.Key.generate("of nobody here")
-    card = ps.Card.holder(GAUSSIAN, key=key, accept_alone=1.0)
+    card = studies.Card.holder(GAUSSIAN, key=key, accept_alone=1.0)
     assert put(sealed, "eve", card) == 201
     assert put(sealed, "site 001", card) == 409
     digest = sealed.ask("olga", "GET", "/studies/lungs/uploads").json()[0]["digest"]
@@ -329,7 +330,9 @@ def test_commands_work_on_what_was_pulled(tmp_path, monkeypatch, people):
             p for p in pull(client("olga"), tmp_path / "olga").written if p.suffix == ".card"
         )
         assert len(cards) == 6
-        study = ps.SealedStudy(GAUSSIAN, cards=cards, owner=people.owner.public, **people.options)
+        study = studies.SealedStudy(
+            GAUSSIAN, cards=cards, owner=people.owner.public, **people.options
+        )
         handed_in("olga", study, ".study")
         for key in people.tellers:
             handed_in(key.name, study.accept(key), ".sig")
@@ -345,12 +348,14 @@ def test_commands_work_on_what_was_pulled(tmp_path, monkeypatch, people):
             pull(client(key.name), tmp_path / mailbox)
             key.save(f"{number}.study.key", passphrase=None)
             where = [f"{mailbox}/lungs.study", mailbox, "--list", f"{mailbox}/lungs.closed"]
-            succeeded("tally", *where, "--key", f"{number}.study.key", "-o", f"{number}.tally")
+            succeeded(
+                "study", "tally", *where, "--key", f"{number}.study.key", "-o", f"{number}.tally"
+            )
             push(client(key.name), [tmp_path / f"{number}.tally"])
         found = pull(client("site 001"), tmp_path / "site")
         assert found.state == "tallied"
         shown = succeeded("study", "show", "site/lungs.study").output
         assert "4 ballots, list closed, 2 tallies" in shown
         tallies = [str(file) for file in (tmp_path / "site").glob("*.tally")]
-        succeeded("join", "site/lungs.study", *tallies, "-o", "total.sketch")
+        succeeded("study", "join", "site/lungs.study", *tallies, "-o", "total.sketch")
     world.store.close()

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import CollectorError
 from privsketch_studies.collector.members import give_roles, revoke_token, take_roles
 from privsketch_studies.collector.settings import Settings
 from privsketch_studies.collector.store.engine import Store
@@ -21,6 +20,7 @@ from privsketch_studies.collector.studies import make_study
 from privsketch_studies.collector.verify import verify_store
 from privsketch_studies.collector.web.access import _place
 from privsketch_studies.collector.web.limits import LOGGER, Buckets, Gate, Room
+from privsketch_studies.errors import CollectorError
 from studies.tests.server import DESIGN, PATIENT, World, serving, sketch_of
 
 FILE = {"Content-Type": "application/octet-stream"}
@@ -369,6 +369,7 @@ def test_parts_of_a_head_do_not_buy_time(served):
     pytest.fail("it goes on for ever")
 
 
+@pytest.mark.slow
 def test_who_does_not_read_is_hung_up_on(served):
     """Answers that nobody takes fill what lies between; then the connection ends."""
     _, port = served

@@ -10,14 +10,23 @@ import pytest
 from sqlalchemy import select, update
 
 import privsketch as ps
-from privsketch._base.errors import CollectorError, FileError
+from privsketch._base.errors import FileError
+from privsketch.testing import without_noise
 from privsketch_studies.collector.events import events_of
 from privsketch_studies.collector.members import find_member, renew_token, revoke_token
-from privsketch_studies.collector.store.tables import chains, claims, events, members, roles, studies, uploads
+from privsketch_studies.collector.store.tables import (
+    chains,
+    claims,
+    events,
+    members,
+    roles,
+    studies,
+    uploads,
+)
 from privsketch_studies.collector.studies import close_study
 from privsketch_studies.collector.uploads import submit
 from privsketch_studies.collector.verify import verify_store
-from privsketch.testing.replay import without_noise
+from privsketch_studies.errors import CollectorError
 from studies.tests.server import DESIGN, sketch_of
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from sqlalchemy import update
 
-import privsketch as ps
+from privsketch_studies import CollectorError
 from privsketch_studies.collector.members import find_member, renew_token, revoke_token
 from privsketch_studies.collector.pages.access import address_within
 from privsketch_studies.collector.sessions import begin_session, member_of_session
@@ -97,11 +97,11 @@ def test_sessions_end_by_themselves_and_are_not_many(world):
     assert member_of_session(world.store, first).name == "north"
     for _ in range(20):
         last = begin_session(world.store, world.tokens["north"])
-    with pytest.raises(ps.errors.CollectorError, match="not signed in"):
+    with pytest.raises(CollectorError, match="not signed in"):
         member_of_session(world.store, first)
     with world.store.writing() as connection:
         connection.execute(update(sessions).values(ends_at=0))
-    with pytest.raises(ps.errors.CollectorError, match="not signed in"):
+    with pytest.raises(CollectorError, match="not signed in"):
         member_of_session(world.store, last)
 
 

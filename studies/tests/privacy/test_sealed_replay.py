@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from privsketch.noise.mechanism import OWN
+from privsketch.sketching.sums import exact_sums
+from privsketch.testing import replay
 from privsketch_studies.sealing.ballots import level_share
 from privsketch_studies.sealing.seal import sealed_sums
 from privsketch_studies.sealing.splitting import added
-from privsketch.sketching.sums import exact_sums
-from privsketch.testing.replay import replay
 from studies.tests.sealed import GAUSSIAN, PURE, People
 
 

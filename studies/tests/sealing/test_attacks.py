@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import AccessError, FileError, ParameterError, StudyError
+import privsketch_studies as studies
+from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch.noise.mechanism import REPLACED
+from privsketch.signing.keys import PublicKey, _statement
+from privsketch.signing.signature import sign_message
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing import splitting
 from privsketch_studies.sealing.ballots import make_ballot
 from privsketch_studies.sealing.cards import teller_card
 from privsketch_studies.sealing.lists import check_ballots
 from privsketch_studies.sealing.splitting import as_words, with_checks
 from privsketch_studies.sealing.void import void_study
-from privsketch.signing.keys import PublicKey, _statement
-from privsketch.signing.signature import sign_message
 from studies.tests.sealed import People, cast, integers
 
 
@@ -99,7 +101,7 @@ def test_where_nothing_can_be_kept_nothing_is_spent(people, tmp_path, monkeypatc
     book = ps.Ledger.create(tmp_path / "book.ledger")
     book.add("visits", epsilon=1.0, delta=1e-5)
     with pytest.raises(AccessError):
-        ps.seal(
+        studies.seal(
             np.zeros((10, 2)),
             study,
             key=people.holders[0],
@@ -128,15 +130,15 @@ def test_a_list_waits_for_all_tellers(people, study, ballots):
     checked = [check_ballots(study, ballots, key=key)[0] for key in people.study_keys]
     for some, missing in ((checked[:1], "'teller 1'"), ([], "'teller 0', 'teller 1'")):
         with pytest.raises(StudyError, match=f"not checked by {missing}"):
-            ps.ClosedList.of(study, ballots, key=people.owner, checked=some)
-    assert ps.ClosedList.of(study, ballots, key=people.owner, checked=checked).ballots
+            studies.ClosedList.of(study, ballots, key=people.owner, checked=some)
+    assert studies.ClosedList.of(study, ballots, key=people.owner, checked=checked).ballots
 
 
 def test_a_holder_who_casts_two_ballots_stops_nobody(people, study, ballots):
     second = cast(study, integers(np.random.default_rng(2), study), people.holders[0])
     checked = [check_ballots(study, [second, *ballots], key=key)[0] for key in people.study_keys]
     lists = [
-        ps.ClosedList.of(study, given, key=people.owner, checked=checked)
+        studies.ClosedList.of(study, given, key=people.owner, checked=checked)
         for given in ([second, *ballots], [*ballots, second])
     ]
     assert lists[0].digest == lists[1].digest
@@ -163,7 +165,9 @@ def test_a_mailbox_may_hold_anything(people, study, ballots, tmp_path):
         stream.truncate(2**33)
     checked = [check_ballots(study, [box], key=key) for key in people.study_keys]
     assert all(len(problems) == 4 for _, problems in checked)
-    closed = ps.ClosedList.of(study, [box], key=people.owner, checked=[one for one, _ in checked])
+    closed = studies.ClosedList.of(
+        study, [box], key=people.owner, checked=[one for one, _ in checked]
+    )
     assert len(people.tallies(study, [box], closed)) == 2
 
 
@@ -178,7 +182,7 @@ def test_holders_who_know_their_own_noise_are_told_of():
 
 
 def sealed_with(people, study, book, **more):
-    return ps.seal(
+    return studies.seal(
         np.zeros((10, 2)),
         study,
         key=people.holders[0],
@@ -225,7 +229,7 @@ def test_two_ballots_of_ones_own_in_the_mailbox_are_told(people, tmp_path, monke
     monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "third"))
     terms = {"key": people.holders[0], "accept_alone": 100.0, "trusted": people.trusted}
     with pytest.raises(StudyError, match="2 ballots of yours"):
-        ps.seal(np.zeros((5, 2)), study, mailbox=tmp_path, **terms)
+        studies.seal(np.zeros((5, 2)), study, mailbox=tmp_path, **terms)
 
 
 def seal_at_once(people, study, ledgers, monkeypatch):
@@ -309,7 +313,7 @@ GARBAGE = (b"", b"\xff\xfe", b"{", b"[]", b"a" * 10**6, b"[" * 10**5)
 def test_garbage_in_the_place_of_a_signature_is_told(people, study, tmp_path, data):
     files = study.save(tmp_path / "s.study")
     files[1].write_bytes(data)
-    found = ps.SealedStudy.load(tmp_path / "s.study")
+    found = studies.SealedStudy.load(tmp_path / "s.study")
     assert len(found.accepted) == 1
     with pytest.raises(StudyError, match=f"not signed by .*{files[1].name}"):
         found.require_open()
@@ -324,7 +328,7 @@ def test_a_signature_of_somebody_else_in_the_place_of_a_teller(people, study, tm
     files = study.save(tmp_path / "s.study")
     files[1].write_bytes(files[2].read_bytes())
     with pytest.raises(StudyError, match="the signature of somebody else"):
-        ps.SealedStudy.load(tmp_path / "s.study").require_open()
+        studies.SealedStudy.load(tmp_path / "s.study").require_open()
     files[1].unlink()
     files[1].mkdir()
-    assert not ps.SealedStudy.load(tmp_path / "s.study").is_open
+    assert not studies.SealedStudy.load(tmp_path / "s.study").is_open

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import MergeError, StudyError
+import privsketch_studies as studies
+from privsketch._base.errors import MergeError
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing import lists, splitting
 from privsketch_studies.sealing import tally as tally_module
 from privsketch_studies.sealing.ballots import make_ballot
@@ -202,7 +204,7 @@ def test_what_is_no_ballot_is_named_before_a_key_is_used(people, study, ballots,
     closed = list_of(study, given, people.owner)
     for key in people.study_keys:  # whatever level it would add up
         with pytest.raises(StudyError, match=r"ballot of 'site 001'.*this ballot or a teller"):
-            ps.tally(study, given, closed, key=key, checked=checked)
+            studies.tally(study, given, closed, key=key, checked=checked)
         assert kept(teller_slot(key.fingerprint, "use")) is None
     closed = people.closed(study, given)
     assert list(closed.ballots) == [one.holder for one in (ballots[0], *ballots[2:])]
@@ -249,7 +251,7 @@ def test_weights_decide(people, study, ballots, part, monkeypatch):
     # A third one who looks at what it adds up itself is not told a tale by them.
     closed = list_of(study, ballots, people.owner)
     with pytest.raises(StudyError, match="this ballot or a teller is wrong"):
-        ps.tally(study, ballots, closed, key=people.study_keys[0], checked=[second])
+        studies.tally(study, ballots, closed, key=people.study_keys[0], checked=[second])
 
 
 # ---------------------------------------------------------------- tellers who are wrong
@@ -274,7 +276,7 @@ def test_a_teller_who_lies_of_a_ballot_has_it_left_out(people, study, ballots):
     )
     closed = list_of(study, ballots, people.owner)
     with pytest.raises(StudyError, match=r"'site 002'.*this ballot or a teller is wrong"):
-        ps.tally(study, ballots, closed, key=people.study_keys[0], checked=[liar])
+        studies.tally(study, ballots, closed, key=people.study_keys[0], checked=[liar])
 
 
 def test_a_teller_who_says_two_things_of_a_ballot_is_named(people, study, ballots):
@@ -296,11 +298,11 @@ def test_all_tellers_are_needed_for_every_ballot(people, study, ballots):
         ([few], "not all other tellers have said that they can open it"),
     ):
         with pytest.raises(StudyError, match=match):
-            ps.tally(study, ballots, closed, key=key, checked=given)
+            studies.tally(study, ballots, closed, key=key, checked=given)
     found = agreed(study, [checked[0], few])
     assert ballots[3].digest not in found.good
     assert found.unopened == {ballots[3].digest: ("teller 1",)}
-    ps.tally(study, ballots, closed, key=key, checked=checked[1:])  # its own it knows
+    studies.tally(study, ballots, closed, key=key, checked=checked[1:])  # its own it knows
 
 
 def test_a_tally_that_is_not_the_sum_of_what_was_checked_is_its_tellers(people, study, ballots):

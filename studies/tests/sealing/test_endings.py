@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch._base.errors import AccessError, FileError, ParameterError, StudyError
+import privsketch_studies as studies
+from privsketch._base.errors import AccessError, FileError, ParameterError
+from privsketch.signing.keys import destroy_key
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.destroy import destroy
 from privsketch_studies.sealing.join import joined
 from privsketch_studies.sealing.once import kept, teller_slot
 from privsketch_studies.sealing.study_keys import is_destroyed
 from privsketch_studies.sealing.void import void_study
-from privsketch.signing.keys import destroy_key
 from studies.tests.sealed import People, cast, integers, list_of
 
 
@@ -170,7 +172,7 @@ def test_a_tally_that_is_kept_counts_though_its_use_is_lost(people, study, mailb
     with pytest.raises(StudyError, match="has tallied"):
         void_study(study, key=people.tellers[0], study_key_file=tmp_path / "0.key")
     assert (tmp_path / "0.key").exists()
-    ballots = [ps.Ballot.load(file) for file in sorted(mailbox.iterdir())]
+    ballots = [studies.Ballot.load(file) for file in sorted(mailbox.iterdir())]
     with pytest.raises(StudyError, match="tallied another list"):
         people.tally(study, mailbox, list_of(study, ballots[:3], people.owner), 0)
     assert people.tally(study, mailbox, closed, 0).to_bytes() == first.to_bytes()

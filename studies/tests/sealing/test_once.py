@@ -6,8 +6,9 @@ import threading
 import numpy as np
 import pytest
 
-import privsketch as ps
-from privsketch._base.errors import AccessError, FileError, StudyError
+import privsketch_studies as studies
+from privsketch._base.errors import AccessError, FileError
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing import once
 from privsketch_studies.sealing.once import keep_once, kept, kept_in, state_folder, teller_slot
 from studies.tests.sealed import GAUSSIAN, People, cast, integers
@@ -118,18 +119,18 @@ def test_a_holder_that_trusts_nobody_becomes_a_teller():
     """Its own key is the teller that it trusts; nobody is pinned."""
     people = People()
     own = people.holders[0]
-    card, fresh = ps.Card.teller(GAUSSIAN, key=own)
+    card, fresh = studies.Card.teller(GAUSSIAN, key=own)
     people.cards.append(card)
     people.tellers.append(own)
     people.study_keys.append(fresh)
     study = people.open_study()
-    ballot = ps.seal(np.zeros((5, 2)), study, key=own, accept_alone=10.0)
+    ballot = studies.seal(np.zeros((5, 2)), study, key=own, accept_alone=10.0)
     with pytest.raises(StudyError, match="none of the tellers is pinned"):
-        ps.seal(np.zeros((5, 2)), study, key=people.holders[1], accept_alone=10.0)
+        studies.seal(np.zeros((5, 2)), study, key=people.holders[1], accept_alone=10.0)
     others = [people.seal(study, np.zeros((5, 2)), n) for n in (1, 2, 3)]
     closed = people.closed(study, [ballot, *others])
     tallies = people.tallies(study, [ballot, *others], closed)
-    assert ps.join(study, tallies).sources[0] == "site 000"
+    assert studies.join(study, tallies).sources[0] == "site 000"
 
 
 def test_a_name_that_is_found_is_on_disk_before_anything_depends_on_it(monkeypatch):

@@ -9,8 +9,10 @@ import struct
 import numpy as np
 import pytest
 
-import privsketch as ps
-from privsketch._base.errors import MergeError, StudyError
+import privsketch_studies as studies
+from privsketch._base.errors import MergeError
+from privsketch.signing.keys import signature_within_rules
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing import splitting
 from privsketch_studies.sealing import tally as tally_module
 from privsketch_studies.sealing.cards import teller_card
@@ -18,9 +20,8 @@ from privsketch_studies.sealing.join import joined
 from privsketch_studies.sealing.lists import check_ballots
 from privsketch_studies.sealing.once import kept, state_folder, teller_slot
 from privsketch_studies.sealing.splitting import Place, as_words, last_share, words_from_bytes
-from privsketch.signing.keys import signature_within_rules
 from studies.tests.sealed import GAUSSIAN, PURE, People, cast, integers, list_of
-from tests.sealing.test_splitting import DEVIATIONS, byte_statistic
+from studies.tests.sealing.test_splitting import DEVIATIONS, byte_statistic
 
 N_WORDS = 40_000
 
@@ -108,7 +109,7 @@ def test_a_level_that_one_teller_mixes_up_is_found(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(tally_module, "level_share", lambda *arguments: share(*arguments[:-1], 1))
         patch.setattr(tally_module, "is_whole", lambda checks: True)  # it would see it itself
-        second = ps.tally(study, ballots, closed, key=people.study_keys[1], checked=checked)
+        second = studies.tally(study, ballots, closed, key=people.study_keys[1], checked=checked)
     assert study.sharing.level_of(4) == second.level == 0
     with pytest.raises(MergeError, match="do not add up"):
         joined(study, [first, second])
@@ -162,7 +163,7 @@ def test_a_key_without_its_state_tallies_nothing():
     closed, checked = people.closed(study, ballots), people.checked(study, ballots)
     shutil.rmtree(state_folder())
     with pytest.raises(StudyError, match="not made on this machine"):
-        ps.tally(study, ballots, closed, key=people.study_keys[0], checked=checked)
+        studies.tally(study, ballots, closed, key=people.study_keys[0], checked=checked)
 
 
 def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
@@ -173,7 +174,10 @@ def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
     lists = [people.closed(study, chosen) for chosen in (ballots[:3], ballots[1:])]
     totals = [joined(study, people.tallies(study, ballots, lists[0])).values]
     shutil.rmtree(state_folder())
-    for again in (ps.SealedStudy.from_bytes(study.to_bytes()), study):  # without signatures, with
+    for again in (
+        studies.SealedStudy.from_bytes(study.to_bytes()),
+        study,
+    ):  # without signatures, with
         for key in people.tellers:
             with pytest.raises(StudyError, match="not made on this machine"):
                 again.accept(key)
@@ -186,7 +190,7 @@ def test_a_birth_that_nobody_asks_for_gives_two_totals(monkeypatch):
         monkeypatch.setattr(f"privsketch_studies.sealing.{module}.require_born", lambda key: None)
     with pytest.raises(StudyError, match="your signature lies beside this study"):
         study.accept(people.tellers[0])
-    again = ps.SealedStudy.from_bytes(study.to_bytes())
+    again = studies.SealedStudy.from_bytes(study.to_bytes())
     for key in people.tellers:
         again.accept(key)
     totals.append(joined(again, people.tallies(again, ballots, lists[1])).values)
@@ -206,18 +210,20 @@ def test_tellers_with_the_names_of_those_who_are_pinned(tmp_path):
     for key in people.tellers:
         pin(key.public)
     others.cards = [card for card in others.cards if card.role == "teller"]
-    others.cards += [ps.Card.holder(GAUSSIAN, key=k, accept_alone=10.0) for k in people.holders]
+    others.cards += [
+        studies.Card.holder(GAUSSIAN, key=k, accept_alone=10.0) for k in people.holders
+    ]
     study = others.open_study()
     assert [c.name for c in study.tellers] == [key.name for key in people.tellers]
     with pytest.raises(StudyError, match="none of the tellers is pinned"):
-        ps.seal(np.zeros((5, 2)), study, key=people.holders[0], accept_alone=10.0)
+        studies.seal(np.zeros((5, 2)), study, key=people.holders[0], accept_alone=10.0)
     # A right name on the card of a pinned key, whose holder has not signed this study.
     mixed = People()
     mixed.cards = [*others.cards[1:], next(c for c in people.cards if c.name == "teller 0")]
     half = mixed.made()
     half.add_signature(signature_within_rules(others.tellers[1], half.to_bytes(), "study"))
     with pytest.raises(StudyError, match="not signed by 'teller 0'"):
-        ps.seal(np.zeros((5, 2)), half, key=people.holders[0], accept_alone=10.0)
+        studies.seal(np.zeros((5, 2)), half, key=people.holders[0], accept_alone=10.0)
 
 
 def test_shares_wrap_and_do_not_stop_at_the_ends():

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-import privsketch as ps
-from privsketch._base.errors import StudyError
+import privsketch_studies as studies
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing import once
 from privsketch_studies.sealing import tally as tally_module
 from privsketch_studies.sealing.join import joined
@@ -121,7 +121,7 @@ class StudyMachine(RuleBasedStateMachine):
         key = self.people.study_keys[teller]
         try:
             with killed_at(step, after) as kill:
-                found = ps.tally(
+                found = studies.tally(
                     self.study, self.ballots, self.lists[chosen], key=key, checked=self.checked
                 )
         except StudyError:
@@ -154,7 +154,7 @@ class StudyMachine(RuleBasedStateMachine):
     @rule()
     def join(self):
         for chosen in set(self.published[0]) & set(self.published[1]):
-            tallies = [ps.Tally.from_bytes(self.published[n][chosen]) for n in range(2)]
+            tallies = [studies.Tally.from_bytes(self.published[n][chosen]) for n in range(2)]
             assert joined(self.study, tallies).holders == LISTS[chosen]
 
     @invariant()
@@ -181,7 +181,7 @@ def at_lines(reached):
 
     def trace(frame, event, argument):
         nonlocal count
-        if "privsketch/sealing" not in frame.f_code.co_filename:
+        if "privsketch_studies/sealing" not in frame.f_code.co_filename:
             return None
         if event == "line":
             reached(count)
@@ -222,7 +222,7 @@ def moments(tmp_path_factory):
         before = sys.gettrace()
         at_lines(lambda count: now.__setitem__(0, count))
         try:
-            ps.tally(study, ballots, lists[0], **terms)
+            studies.tally(study, ballots, lists[0], **terms)
         finally:
             sys.settrace(before)
     assert len(found) == 2
@@ -243,7 +243,7 @@ def test_a_process_that_is_killed_leaves_one_list_at_most(
     if child == 0:
         try:
             die_at(moments[which] + lines)
-            ps.tally(study, ballots, first, **terms).save(output)
+            studies.tally(study, ballots, first, **terms).save(output)
         finally:
             os._exit(0)
     os.waitpid(child, 0)
@@ -252,10 +252,10 @@ def test_a_process_that_is_killed_leaves_one_list_at_most(
     assert (use is None) == (which == 0 and lines <= 0)
     if use is None:
         assert published is None
-        ps.tally(study, ballots, second, **terms)
+        studies.tally(study, ballots, second, **terms)
         return
     with pytest.raises(StudyError, match="tallies once, ever"):
-        ps.tally(study, ballots, second, **terms)
-    again = ps.tally(study, ballots, first, **terms).to_bytes()
+        studies.tally(study, ballots, second, **terms)
+    again = studies.tally(study, ballots, first, **terms).to_bytes()
     assert published in (None, again)
     assert not list(Path(tmp_path / "home").rglob("*.part")) or published is None

@@ -10,13 +10,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 import privsketch as ps
+import privsketch_studies as studies
 from privsketch._base.errors import FileError, PrivsketchError, SignatureError
+from privsketch.signing import envelope
+from privsketch.signing.keys import signature_within_rules
 from privsketch_studies.sealing import splitting
 from privsketch_studies.sealing.files import packed, signed_json, unpacked
 from privsketch_studies.sealing.lists import CheckedBallots, check_ballots
 from privsketch_studies.sealing.void import VoidStudy, void_study
-from privsketch.signing import envelope
-from privsketch.signing.keys import signature_within_rules
 from studies.tests.sealed import GAUSSIAN, People, cast, integers
 
 SECRET = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
@@ -37,13 +38,13 @@ def files(tmp_path_factory):
         void = void_study(study, key=people.tellers[1], study_key_file=None)
         checked, _ = check_ballots(study, ballots, key=people.study_keys[1])
         return {
-            "card": (people.cards[0].to_bytes(), ps.Card.from_bytes),
-            "teller's card": (people.cards[-1].to_bytes(), ps.Card.from_bytes),
-            "study": (study.to_bytes(), ps.SealedStudy.from_bytes),
-            "ballot": (ballots[0].to_bytes(), ps.Ballot.from_bytes),
+            "card": (people.cards[0].to_bytes(), studies.Card.from_bytes),
+            "teller's card": (people.cards[-1].to_bytes(), studies.Card.from_bytes),
+            "study": (study.to_bytes(), studies.SealedStudy.from_bytes),
+            "ballot": (ballots[0].to_bytes(), studies.Ballot.from_bytes),
             "checked": (checked.to_bytes(), CheckedBallots.from_bytes),
-            "closed": (closed.to_bytes(), ps.ClosedList.from_bytes),
-            "tally": (tally.to_bytes(), ps.Tally.from_bytes),
+            "closed": (closed.to_bytes(), studies.ClosedList.from_bytes),
+            "tally": (tally.to_bytes(), studies.Tally.from_bytes),
             "void": (void.to_bytes(), VoidStudy.from_bytes),
         }
 
@@ -175,8 +176,8 @@ def test_mutated_files_are_refused(files, kind):
 
 def accepted_by_tellers(found, data):
     """A study is not signed in its file: whoever changes it has another one."""
-    if isinstance(found, ps.SealedStudy):
-        original = ps.SealedStudy.from_bytes(data)
+    if isinstance(found, studies.SealedStudy):
+        original = studies.SealedStudy.from_bytes(data)
         assert found.digest != original.digest
         found.require_open()
 
@@ -228,7 +229,7 @@ def test_impossible_lengths_are_refused(lengths):
         "sampler": "exact integer sampler of privsketch, operating-system entropy",
     }
     with pytest.raises(FileError):
-        ps.Ballot.from_bytes(packed("ballot", header, bytes(2000), key))
+        studies.Ballot.from_bytes(packed("ballot", header, bytes(2000), key))
 
 
 def test_signatures_come_before_parsing(monkeypatch):
@@ -273,9 +274,23 @@ def test_study_keys_lie_in_locked_files(tmp_path, monkeypatch):
 
 
 def test_a_study_says_what_it_says(files):
-    study = ps.SealedStudy.from_bytes(files["study"][0])
+    study = studies.SealedStudy.from_bytes(files["study"][0])
     text = study.describe()
     assert study.fingerprint[:4] in text
     assert "teller 0, teller 1" in text
     assert "2020-02-29" in text
     assert study.design == GAUSSIAN
+
+
+def test_the_library_refuses_to_sign_every_kind_of_sealed_files():
+    import re
+    from pathlib import Path
+
+    import privsketch_studies.sealing as room
+    from privsketch.signing.signature import SEALED_KINDS
+    from privsketch_studies.sealing import files, lists, study, void
+
+    named = {study.KIND, void.KIND, lists.CHECKED, lists.CLOSED, *files.MAGIC}
+    for file in Path(room.__file__).parent.glob("*.py"):
+        named |= set(re.findall(r'(?:signed_json|packed)\(\s*"([a-z-]+)"', file.read_text()))
+    assert named == set(SEALED_KINDS)

@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+import privsketch_studies as studies
 from privsketch._base.errors import (
     AccessError,
     BudgetError,
     FileError,
     ParameterError,
     SignatureError,
-    StudyError,
 )
+from privsketch.signing.keys import signature_within_rules
+from privsketch.signing.trusted import pin
+from privsketch.testing import without_noise
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.cards import teller_card
 from privsketch_studies.sealing.files import signed_json
 from privsketch_studies.sealing.join import joined
@@ -23,9 +27,6 @@ from privsketch_studies.sealing.once import teller_slot
 from privsketch_studies.sealing.seal import earlier_ballot
 from privsketch_studies.sealing.splitting import as_words, with_checks
 from privsketch_studies.sealing.void import VoidStudy, settle, void_study
-from privsketch.signing.keys import signature_within_rules
-from privsketch.signing.trusted import pin
-from privsketch.testing.replay import without_noise
 from studies.tests.sealed import (
     DESIGN,
     GAUSSIAN,
@@ -95,7 +96,7 @@ def test_a_study_without_noise_gives_the_sketch_of_all_records(design):
     with without_noise():
         ballots = [people.seal(study, records(n), n) for n in range(4)]
         closed = people.closed(study, ballots)
-        found = ps.join(study, people.tallies(study, ballots, closed))
+        found = studies.join(study, people.tallies(study, ballots, closed))
         together = ps.sketch(np.concatenate([records(n) for n in range(4)]), design)
     assert found.values.tolist() == together.values.tolist()
     assert found.exact_count == together.exact_count
@@ -108,7 +109,7 @@ def test_a_total_is_a_sketch(design, tmp_path):
     people = People(design=design)
     study = people.open_study()
     ballots = [people.seal(study, records(n), n) for n in range(4)]
-    total = ps.join(study, people.tallies(study, ballots, people.closed(study, ballots)))
+    total = studies.join(study, people.tallies(study, ballots, people.closed(study, ballots)))
     total.save(tmp_path / "t.sketch")
     again = ps.Sketch.load(tmp_path / "t.sketch")
     assert again.values.tolist() == total.values.tolist()
@@ -142,7 +143,7 @@ def test_everything_works_with_files_in_a_folder(people, tmp_path):
     study = people.open_study()
     files = study.save(tmp_path / "s.study")
     assert len(files) == 3
-    study = ps.SealedStudy.load(tmp_path / "s.study")
+    study = studies.SealedStudy.load(tmp_path / "s.study")
     assert study.is_open
     for n in range(4):
         people.seal(study, records(n), n).save(tmp_path / f"{n}.ballot")
@@ -152,9 +153,11 @@ def test_everything_works_with_files_in_a_folder(people, tmp_path):
         one.save(tmp_path / f"{n}.checked")
         checked.append(CheckedBallots.load(tmp_path / f"{n}.checked"))
         assert not problems
-    ps.ClosedList.of(study, [tmp_path], key=people.owner, checked=checked).save(tmp_path / "closed")
+    studies.ClosedList.of(study, [tmp_path], key=people.owner, checked=checked).save(
+        tmp_path / "closed"
+    )
     for n, key in enumerate(people.study_keys):
-        mine = ps.tally(study, tmp_path, tmp_path / "closed", key=key, checked=checked)
+        mine = studies.tally(study, tmp_path, tmp_path / "closed", key=key, checked=checked)
         mine.save(tmp_path / f"{n}.tally")
     found = joined(study, sorted(tmp_path.glob("*.tally")))
     assert len(found.holders) == 4
@@ -165,7 +168,7 @@ def test_everything_works_with_files_in_a_folder(people, tmp_path):
 
 def test_a_study_has_one_fingerprint(people):
     study = people.made()
-    again = ps.SealedStudy.from_bytes(study.to_bytes())
+    again = studies.SealedStudy.from_bytes(study.to_bytes())
     assert again.digest == study.digest != people.made().digest
     assert again.to_bytes() == study.to_bytes()
     assert study.fingerprint == study.digest[:32]
@@ -174,14 +177,14 @@ def test_a_study_has_one_fingerprint(people):
 def test_cards_are_signed_and_for_one_design(people, tmp_path):
     card = people.cards[0]
     card.save(tmp_path / "a.card")
-    assert ps.Card.load(tmp_path / "a.card") == card
+    assert studies.Card.load(tmp_path / "a.card") == card
     text = (tmp_path / "a.card").read_bytes()
     for old, new in ((b"10.0", b"20.0"), (b"holder", b"teller"), (b"site 000", b"site 001")):
         with pytest.raises(FileError):
-            ps.Card.from_bytes(text.replace(old, new, 1))
+            studies.Card.from_bytes(text.replace(old, new, 1))
     other = ps.Design.plan(**{**DESIGN, "random_state": 1}, budget=ps.Budget(0.1, 1e-6))
     with pytest.raises(StudyError, match="for another design"):
-        ps.SealedStudy(other, cards=people.cards)
+        studies.SealedStudy(other, cards=people.cards)
 
 
 def test_a_card_is_signed_by_the_key_that_it_names(people):
@@ -190,13 +193,13 @@ def test_a_card_is_signed_by_the_key_that_it_names(people):
     for name in ("signer", "signature"):
         del facts[name]
     with pytest.raises(FileError, match="signed by another key"):
-        ps.Card.from_bytes(signed_json("card", facts, people.holders[1]))
+        studies.Card.from_bytes(signed_json("card", facts, people.holders[1]))
 
 
 def test_a_card_needs_the_right_keys(people):
     fresh = people.study_keys[0]
     with pytest.raises(ParameterError, match="signed by one that stays"):
-        ps.Card.holder(GAUSSIAN, key=fresh, accept_alone=1.0)
+        studies.Card.holder(GAUSSIAN, key=fresh, accept_alone=1.0)
     with pytest.raises(ParameterError, match="expected a key for a study"):
         teller_card(GAUSSIAN, people.tellers[0], people.tellers[1].public)
     with pytest.raises(ParameterError, match="no key for a study"):
@@ -206,35 +209,35 @@ def test_a_card_needs_the_right_keys(people):
 @pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), True, "1", None])
 def test_what_a_holder_accepts_is_a_number(people, study, value):
     with pytest.raises(ParameterError, match="accept_alone"):
-        ps.Card.holder(GAUSSIAN, key=people.holders[0], accept_alone=value)
+        studies.Card.holder(GAUSSIAN, key=people.holders[0], accept_alone=value)
     with pytest.raises(ParameterError, match="accept_alone"):
-        ps.seal(records(0), study, key=people.holders[0], accept_alone=value)
+        studies.seal(records(0), study, key=people.holders[0], accept_alone=value)
 
 
 def test_accept_alone_has_no_default(people, study):
     with pytest.raises(TypeError, match="accept_alone"):
-        ps.seal(records(0), study, key=people.holders[0])
+        studies.seal(records(0), study, key=people.holders[0])
     with pytest.raises(TypeError, match="accept_alone"):
-        ps.Card.holder(GAUSSIAN, key=people.holders[0])
+        studies.Card.holder(GAUSSIAN, key=people.holders[0])
 
 
 def test_nobody_is_there_twice(people):
     with pytest.raises(ParameterError, match="there twice"):
-        ps.SealedStudy(GAUSSIAN, cards=[*people.cards, people.cards[0]])
-    alike = ps.Card.holder(GAUSSIAN, key=ps.Key.generate("SITE 000"), accept_alone=10.0)
+        studies.SealedStudy(GAUSSIAN, cards=[*people.cards, people.cards[0]])
+    alike = studies.Card.holder(GAUSSIAN, key=ps.Key.generate("SITE 000"), accept_alone=10.0)
     with pytest.raises(ParameterError, match="there twice"):
-        ps.SealedStudy(GAUSSIAN, cards=[*people.cards, alike])
-    posing, _ = ps.Card.teller(GAUSSIAN, key=ps.Key.generate("site 001"))
+        studies.SealedStudy(GAUSSIAN, cards=[*people.cards, alike])
+    posing, _ = studies.Card.teller(GAUSSIAN, key=ps.Key.generate("site 001"))
     with pytest.raises(ParameterError, match="different people"):
-        ps.SealedStudy(GAUSSIAN, cards=[*people.cards, posing])
+        studies.SealedStudy(GAUSSIAN, cards=[*people.cards, posing])
     shared = teller_card(GAUSSIAN, ps.Key.generate("third"), people.study_keys[0].public)
     with pytest.raises(ParameterError, match="same study key"):
-        ps.SealedStudy(GAUSSIAN, cards=[*people.cards, shared])
+        studies.SealedStudy(GAUSSIAN, cards=[*people.cards, shared])
 
 
 def test_one_teller_is_not_enough(people):
     with pytest.raises(ParameterError, match="needs two"):
-        ps.SealedStudy(GAUSSIAN, cards=people.cards[:-1])
+        studies.SealedStudy(GAUSSIAN, cards=people.cards[:-1])
 
 
 def test_tellers_on_the_roster_collude():
@@ -242,9 +245,9 @@ def test_tellers_on_the_roster_collude():
     for teller, fresh in zip(people.holders[:2], people.study_keys, strict=False):
         people.cards.append(teller_card(GAUSSIAN, teller, fresh.public))
     cards = people.cards[:4] + people.cards[-2:] + people.cards[6:7]
-    ps.SealedStudy(GAUSSIAN, cards=cards, noise="holders", min_holders=3, colluding=2)
+    studies.SealedStudy(GAUSSIAN, cards=cards, noise="holders", min_holders=3, colluding=2)
     with pytest.raises(ParameterError, match="2 tellers are holders"):
-        ps.SealedStudy(GAUSSIAN, cards=cards, noise="holders", min_holders=3, colluding=1)
+        studies.SealedStudy(GAUSSIAN, cards=cards, noise="holders", min_holders=3, colluding=1)
 
 
 def test_a_study_that_asks_for_more_than_somebody_accepts_is_refused():
@@ -291,9 +294,9 @@ def test_no_ballot_before_all_tellers_have_signed(people):
 
 def test_no_ballot_without_a_pinned_teller(people, study):
     with pytest.raises(StudyError, match="none of the tellers is pinned"):
-        ps.seal(records(0), study, key=people.holders[0], accept_alone=10.0)
+        studies.seal(records(0), study, key=people.holders[0], accept_alone=10.0)
     with pytest.raises(StudyError, match="none of the tellers is pinned"):
-        ps.seal(
+        studies.seal(
             records(0),
             study,
             key=people.holders[0],
@@ -306,14 +309,16 @@ def test_a_pinned_teller_is_enough(people, study, home):
     from privsketch.signing.trusted import pin
 
     pin(people.tellers[1].public)
-    ps.seal(records(0), study, key=people.holders[0], accept_alone=10.0)
+    studies.seal(records(0), study, key=people.holders[0], accept_alone=10.0)
 
 
 def test_no_ballot_above_what_is_accepted(people, study):
     with pytest.raises(BudgetError, match="no record was read"):
-        ps.seal(records(0), study, key=people.holders[0], accept_alone=0.11, trusted=people.trusted)
+        studies.seal(
+            records(0), study, key=people.holders[0], accept_alone=0.11, trusted=people.trusted
+        )
     with pytest.raises(BudgetError, match="max_epsilon"):
-        ps.seal(
+        studies.seal(
             records(0),
             study,
             key=people.holders[0],
@@ -325,7 +330,7 @@ def test_no_ballot_above_what_is_accepted(people, study):
 
 def test_no_ballot_of_a_stranger(people, study):
     with pytest.raises(StudyError, match="not on the roster"):
-        ps.seal(records(0), study, key=people.owner, accept_alone=10.0, trusted=people.trusted)
+        studies.seal(records(0), study, key=people.owner, accept_alone=10.0, trusted=people.trusted)
 
 
 def test_a_second_seal_gives_the_stored_ballot(people, study):
@@ -378,7 +383,7 @@ def test_a_copied_ballot_does_not_open(people, study, ballots):
     checked, problems = check_ballots(study, [copied, ballots[2]], key=people.study_keys[0])
     assert checked.ballots == (ballots[2].digest,)
     assert len(problems) == 1
-    kept = ps.ClosedList.of(
+    kept = studies.ClosedList.of(
         study,
         [copied, ballots[0], ballots[2], ballots[3]],
         key=people.owner,
@@ -425,7 +430,7 @@ def test_a_ballot_of_other_levels_is_refused(people, study):
 def test_only_the_owner_closes(people, study, ballots):
     for key in (people.holders[0], people.tellers[0]):
         with pytest.raises(StudyError, match="may close"):
-            ps.ClosedList.of(study, ballots, key=key, checked=people.checked(study, ballots))
+            studies.ClosedList.of(study, ballots, key=key, checked=people.checked(study, ballots))
 
 
 def test_every_teller_may_close_without_an_owner():
@@ -433,16 +438,16 @@ def test_every_teller_may_close_without_an_owner():
     study = people.open_study(owner=None)
     ballots = [cast(study, integers(RNG, study), key) for key in people.holders]
     checked = people.checked(study, ballots)
-    lists = [ps.ClosedList.of(study, ballots, key=k, checked=checked) for k in people.tellers]
+    lists = [studies.ClosedList.of(study, ballots, key=k, checked=checked) for k in people.tellers]
     assert lists[0].to_bytes() != lists[1].to_bytes()
     assert lists[0].digest == lists[1].digest
     tallies = [
-        ps.tally(study, ballots, one, key=key, checked=checked)
+        studies.tally(study, ballots, one, key=key, checked=checked)
         for one, key in zip(lists, people.study_keys, strict=True)
     ]
     joined(study, tallies)
     with pytest.raises(StudyError, match="may close"):
-        ps.ClosedList.of(study, ballots, key=people.owner, checked=checked)
+        studies.ClosedList.of(study, ballots, key=people.owner, checked=checked)
 
 
 def test_too_few_ballots_are_void(people, study, ballots):
@@ -471,22 +476,22 @@ def test_a_teller_checks_the_list_itself(people, study, ballots):
         ([pairs[0], (pairs[1][0], pairs[0][1]), *pairs[2:]], "a ballot twice"),
     ]:
         with pytest.raises(StudyError, match=match):
-            ps.tally(study, ballots, forged_list(study, bad, people.owner), **mine)
+            studies.tally(study, ballots, forged_list(study, bad, people.owner), **mine)
     with pytest.raises(StudyError, match="may close"):
-        ps.tally(study, ballots, forged_list(study, pairs, people.holders[0]), **mine)
+        studies.tally(study, ballots, forged_list(study, pairs, people.holders[0]), **mine)
     missing = [*pairs[:3], (pairs[3][0], "1" * 64)]
     with pytest.raises(StudyError, match="1 ballots of the list are missing"):
-        ps.tally(study, ballots, forged_list(study, missing, people.owner), **mine)
+        studies.tally(study, ballots, forged_list(study, missing, people.owner), **mine)
     other = forged_list(People().made(), pairs, people.owner)
     with pytest.raises(StudyError, match="of another study"):
-        ps.tally(study, ballots, other, **mine)
-    ps.tally(study, ballots, people.closed(study, ballots), **mine)  # nothing was used up
+        studies.tally(study, ballots, other, **mine)
+    studies.tally(study, ballots, people.closed(study, ballots), **mine)  # nothing was used up
 
 
 def test_a_repeat_gives_the_same_bytes_and_another_list_nothing(people, study, ballots):
     closed, other = people.closed(study, ballots), people.closed(study, ballots[:3])
     first = people.tally(study, ballots, closed, 0)
-    again = ps.tally(study, [], closed, key=people.study_keys[0])  # nothing is read
+    again = studies.tally(study, [], closed, key=people.study_keys[0])  # nothing is read
     assert again.to_bytes() == first.to_bytes()
     with pytest.raises(StudyError, match="tallies once, ever"):
         people.tally(study, ballots, other, 0)
@@ -534,21 +539,21 @@ def test_a_teller_tallies_where_it_accepted(people, study, ballots, monkeypatch,
     checked = people.checked(study, ballots)
     monkeypatch.setenv("PRIVSKETCH_HOME", str(tmp_path / "elsewhere"))
     with pytest.raises(StudyError, match="not made on this machine"):
-        ps.tally(study, ballots, closed, key=people.study_keys[0], checked=checked)
+        studies.tally(study, ballots, closed, key=people.study_keys[0], checked=checked)
 
 
 def test_no_tally_before_all_tellers_have_signed(people, study, ballots):
     closed = people.closed(study, ballots)
-    unsigned = ps.SealedStudy.from_bytes(study.to_bytes())
+    unsigned = studies.SealedStudy.from_bytes(study.to_bytes())
     with pytest.raises(StudyError, match="not signed by 'teller 0', 'teller 1'"):
-        ps.tally(unsigned, ballots, closed, key=people.study_keys[0])
+        studies.tally(unsigned, ballots, closed, key=people.study_keys[0])
 
 
 def test_the_long_lived_key_opens_nothing(people, study, ballots):
     with pytest.raises(StudyError, match="study key"):
-        ps.tally(study, ballots, people.closed(study, ballots), key=people.tellers[0])
+        studies.tally(study, ballots, people.closed(study, ballots), key=people.tellers[0])
     with pytest.raises(StudyError, match="no teller"):
-        ps.tally(study, ballots, people.closed(study, ballots), key=people.holders[0])
+        studies.tally(study, ballots, people.closed(study, ballots), key=people.holders[0])
 
 
 def test_no_tally_before_the_last_day_is_over():
@@ -581,8 +586,8 @@ def test_a_teller_looks_into_the_mailbox_first(people, study, ballots, tmp_path,
     for name in ("use", "tally"):
         teller_slot(key.fingerprint, name).unlink()
     with pytest.raises(StudyError, match="has tallied another list"):
-        ps.tally(study, ballots, other, key=key, mailbox=tmp_path)
-    again = ps.tally(study, [], closed, key=key, mailbox=tmp_path)
+        studies.tally(study, ballots, other, key=key, mailbox=tmp_path)
+    again = studies.tally(study, [], closed, key=key, mailbox=tmp_path)
     assert again.to_bytes() == first.to_bytes()
 
 
@@ -601,18 +606,19 @@ def test_a_mailbox_may_hold_anything(people, study, ballots, tmp_path):
     (tmp_path / "0 junk.ballot").write_bytes(b"junk")
     People().made().save(tmp_path / "other.study")
     (tmp_path / "s.study.0123456789abcdef.sig").write_bytes(b"junk")
-    assert ps.SealedStudy.load(tmp_path / "s.study").is_open
+    assert studies.SealedStudy.load(tmp_path / "s.study").is_open
     checked = []
     for key in people.study_keys:
         one, problems = check_ballots(study, [tmp_path], key=key)
         checked.append(one)
         assert len(problems) == 1
-    closed = ps.ClosedList.of(study, [tmp_path], key=people.owner, checked=checked)
+    closed = studies.ClosedList.of(study, [tmp_path], key=people.owner, checked=checked)
     for n, one in enumerate(checked):
         one.save(tmp_path / f"{n}.checked")
     (tmp_path / "junk.checked").write_bytes(b"junk")
     tallies = [
-        ps.tally(study, tmp_path, closed, key=key, mailbox=tmp_path) for key in people.study_keys
+        studies.tally(study, tmp_path, closed, key=key, mailbox=tmp_path)
+        for key in people.study_keys
     ]
     assert joined(study, tallies).holders == (0, 1, 2, 3)
 
@@ -658,7 +664,9 @@ def altered(tally, key, words=0, **header):
     found = unpacked(tally.to_bytes(), "tally", fields, "x")
     content = np.frombuffer(found.content, dtype="<u8").copy()
     content[0] += np.uint64(words)
-    return ps.Tally.from_bytes(packed("tally", {**found.header, **header}, content.tobytes(), key))
+    return studies.Tally.from_bytes(
+        packed("tally", {**found.header, **header}, content.tobytes(), key)
+    )
 
 
 @pytest.mark.parametrize(
@@ -710,7 +718,7 @@ def test_sums_that_no_records_have_are_no_total(people, study):
     ballots.append(cast(study, poison, people.holders[3]))
     tallies = people.tallies(study, ballots, people.closed(study, ballots))
     with pytest.raises(ps.PrivsketchError, match="cannot come from records"):
-        ps.join(study, tallies)
+        studies.join(study, tallies)
 
 
 # ---------------------------------------------------------------- void
@@ -751,7 +759,7 @@ def ledger(tmp_path):
 
 
 def sealed_with(people, study, ledger):
-    return ps.seal(
+    return studies.seal(
         records(0),
         study,
         key=people.holders[0],
@@ -847,7 +855,7 @@ def test_no_void_counts_where_something_was_published(people, study, ledger, tmp
     box.mkdir()
     for thing, name, match in (
         (tallies[0], "any name", "a tally of this study"),
-        (ps.join(study, tallies), "model.json", "a total of this study"),
+        (studies.join(study, tallies), "model.json", "a total of this study"),
         (tallies[0], "below/and below/x", "a tally of this study"),
     ):
         (box / name).parent.mkdir(parents=True, exist_ok=True)
@@ -866,7 +874,7 @@ def test_no_void_counts_where_something_was_published(people, study, ledger, tmp
             settled(people, study, ledger, box, **named)
         (box / name).unlink()
     assert costs(ledger) == before
-    total = ps.join(study, tallies)
+    total = studies.join(study, tallies)
     assert settled(people, study, ledger, None, total=total) == (1, False, False)
     assert costs(ledger) == before
     assert ledger.entries("visits")[0].receipt == total.receipt.to_json()
@@ -908,7 +916,7 @@ def test_a_ballot_that_was_left_out_costs_alone_once(people, study, ledger):
     others = [people.seal(study, records(n), n) for n in range(1, 4)]
     tallies = people.tallies(study, others, people.closed(study, others))
     with pytest.raises(StudyError, match="it was left out"):
-        settled(people, study, ledger, None, total=ps.join(study, tallies))
+        settled(people, study, ledger, None, total=studies.join(study, tallies))
     with pytest.raises(StudyError, match="is missing"):
         settled(people, study, ledger, None, tallies=tallies[:1])
     assert sealed_with(people, study, ledger).to_bytes() == first.to_bytes()

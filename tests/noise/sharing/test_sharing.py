@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from privsketch.facts.receipt import INSECURE
 from privsketch.noise.calibration import epsilon_of_rho, rho_of_budget
 from privsketch.noise.mechanism import (
     HEADROOM,
@@ -24,9 +25,8 @@ from privsketch.noise.mechanism import (
 )
 from privsketch.noise.sharing.plan import Sharing, default_min_holders, plan_sharing
 from privsketch.noise.sums import SumNoise
-from privsketch.facts.receipt import INSECURE
 from privsketch.sketching.build import engine_sums
-from privsketch.testing.replay import (
+from privsketch.testing import (
     Tape,
     moved,
     neighbouring_tables,
@@ -78,6 +78,7 @@ def total_of(sharing, turnout, words=None):
 # The noise of a total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropouts", [False, True])
 @pytest.mark.parametrize("n_holders", [3, 5, 50])
 def test_a_total_has_the_noise_of_one_release_over_the_honest(n_holders, dropouts):
@@ -112,6 +113,7 @@ def test_tellers_add_whole_noises_and_holders_some(turnout):
     assert abs(measured / (expected + 1) - 1) > 6 * math.sqrt(5 / MANY)
 
 
+@pytest.mark.slow
 def test_tellers_add_cubes():
     design = design_of(budget=ps.Budget(epsilon=0.1), n_features=50, n_holders=3, sharing="tellers")
     assert design.noise == "cube"
@@ -476,6 +478,7 @@ def fits(n_holders, colluding, min_holders, reach):
     return True
 
 
+@pytest.mark.slow
 def test_noise_fits_at_every_turnout():
     """All small studies, and large ones whose levels are a grid; at N alone most would slip by."""
     missed = 0

@@ -11,10 +11,10 @@ import pytest
 
 import privsketch as ps
 from benchmarks.compare_sites import honest_study, is_named, unit_study
-from privsketch.pages.comparison.result import Comparison, SourceComparison
 from privsketch._base.errors import MergeError
 from privsketch.noise.mechanism import _exact_sampler
-from privsketch.testing.replay import replaced_noise
+from privsketch.pages.comparison.result import Comparison, SourceComparison
+from privsketch.testing import replaced_noise
 from tests.answers import validated
 from tests.commands import refused, succeeded
 
@@ -62,6 +62,7 @@ def study(design, change, **facts):
     return sites
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -102,6 +103,7 @@ def test_own_shares_are_told_apart_from_what_nothing_explains():
     ]
 
 
+@pytest.mark.slow
 def test_own_shares_are_no_alarm_and_alike_sources_are_alike():
     design = planned()
     differing = ps.compare(study(design, None))
@@ -113,12 +115,14 @@ def test_own_shares_are_no_alarm_and_alike_sources_are_alike():
     assert alike.describe().count("like the others") == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_pounds_and_inches_of_five_sites(seed):
     found = ps.compare(unit_study(seed, 1.0, 1e-6, 4000, 4, 3))
     assert is_named(found), found.describe()
 
 
+@pytest.mark.slow
 def test_of_units_that_do_the_same_the_one_is_named_that_changes_least():
     """Inches, feet and metres all lie below the lower bound of a height in centimetres."""
     numbers = [ps.Number("weight", 0, 300, unit="kg"), ps.Number("height", 120, 220, unit="cm")]
@@ -139,10 +143,12 @@ def n_alarms(first, count):
     return sum(bool(ps.compare(honest_study(first + seed)).alarms) for seed in range(count))
 
 
+@pytest.mark.slow
 def test_honest_studies_raise_no_alarm():
     assert n_alarms(0, 4) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive  # the same as above, fifteen times
 def test_many_honest_studies_raise_no_alarm():
     """Fails by chance in 8e-7 of all runs if 0.5 % of honest studies raise one."""
@@ -150,6 +156,7 @@ def test_many_honest_studies_raise_no_alarm():
         assert n_alarms(5000, 60) <= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "choices",
     [
@@ -169,6 +176,7 @@ def test_designs_of_every_kind_compare(choices):
     assert not ps.compare(study(design, None)).alarms
 
 
+@pytest.mark.slow
 def test_two_sketches_tell_no_odd_one():
     design = planned()
     pair = ps.compare([site(design, "a"), site(design, "b", change={"weight": (2.2046226, 0)})])
@@ -180,6 +188,7 @@ def test_two_sketches_tell_no_odd_one():
     assert merged.sources[0].source == "a, b"
 
 
+@pytest.mark.slow
 def test_a_cluster_that_one_source_has_alone():
     design = planned()
     sites = [site(design, name, shares=(1, 0, 1)) for name in "abc"]
@@ -234,6 +243,7 @@ def test_second_moments_tell_who_differs():
     assert not found.alarms
 
 
+@pytest.mark.slow
 def test_commands_say_it(tmp_path):
     paths = []
     for one in study(planned(), {"weight": (2.2046226, 0.0)}):
@@ -251,6 +261,7 @@ def test_commands_say_it(tmp_path):
     assert "ALARM       odd: weight: 2.205" in merged.stdout
 
 
+@pytest.mark.slow
 def test_a_picture_can_be_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     found = ps.compare([site(planned(), name) for name in ("a $x^2$", "b<b>", "c")])

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import privsketch as ps
+from privsketch._base.errors import ParameterError
 from privsketch.cli.cluster import METHODS as OF_COMMAND
 from privsketch.clustering.choose import METHODS
 from privsketch.clustering.medians.method import METHODS as OF_MEDIANS
-from privsketch._base.errors import ParameterError
 from privsketch.estimators.mixture import METHODS as OF_MIXTURES
 from privsketch.estimators.pca import MAPS
 from privsketch.pages.report.html import report_page

@@ -93,6 +93,7 @@ def test_the_budget_the_unit_and_the_neighbours_are_stated(page):
     assert "add-remove" in text
 
 
+@pytest.mark.slow
 def test_under_replace_the_page_says_so(make_design):
     text = Page(page_of(*study(make_design, neighbours="replace"))).text
     assert "hides what a record says" in text
@@ -235,6 +236,7 @@ def test_a_malicious_column_name_is_escaped(make_design):
     assert set(Page(attacked).tags) == set(Page(plain).tags)
 
 
+@pytest.mark.slow
 @pytest.mark.mostly_slow(quick_every=2)
 @pytest.mark.parametrize("sources", [(ATTACK,), (ATTACK, "south")])
 def test_a_malicious_source_is_escaped(make_design, sources):
@@ -266,6 +268,7 @@ def test_a_refused_report_leaves_no_file(example, make_design, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.mostly_slow(quick_every=12)
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 @pytest.mark.parametrize("dim", [1, 2, 4])

@@ -9,12 +9,12 @@ import pytest
 
 import privsketch as ps
 from privsketch.facts.domain import Box
+from privsketch.facts.units import digits, field_errors, field_values, step_text
 from privsketch.pages.report.fields import Parts, center_rows, field_text, share_text, width_rows
 from privsketch.pages.report.html import PAGE_VERSION, report_page
 from privsketch.pages.report.tables import MAX_PARTS, part_table
-from privsketch.facts.units import digits, field_errors, field_values, step_text
-from tests.chance import fixed_noise
 from studies.tests.pages import Page
+from tests.chance import fixed_noise
 
 pytestmark = pytest.mark.usefixtures("fixed_noise")
 ATTACK = "<script>alert(1)</script>"
@@ -87,6 +87,7 @@ def pages(studies):
 # ---------------------------------------------------------------- what every page tells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_unit_relation_budget_and_missing_values_are_told(pages, kind):
     text = Page(pages[kind]).text

@@ -14,10 +14,10 @@ from scipy import stats
 import privsketch as ps
 from privsketch._base.errors import PrivsketchError
 from privsketch.noise.mechanism import add_noise, laplace_law
+from privsketch.tables import persons
 from privsketch.tables.survey import bounds
 from privsketch.tables.survey.bounds import FALSE_ALARM, N_CELLS, cells_of, edges_of, threshold_of
-from privsketch.tables import persons
-from privsketch.testing.replay import Tape, questions, replay, without_noise
+from privsketch.testing import Tape, questions, replay, without_noise
 
 COLUMNS = ["income", "weight"]
 FALSE_ALARMS = 1e-6  # of each test of chance

@@ -13,11 +13,11 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError, RecordError
+from privsketch.tables import spill
+from privsketch.tables.reading import read_blocks
 from privsketch.tables.survey import counts
 from privsketch.tables.survey.conversions import CONVERSIONS
 from privsketch.tables.survey.counts import PersonCounts, ValueCounts
-from privsketch.tables import spill
-from privsketch.tables.reading import read_blocks
 from privsketch.tables.untyped.format import FileFormat
 from tests.workbooks import write_workbook
 

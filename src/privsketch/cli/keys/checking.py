@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privsketch.cli.output import caution
+from privsketch.cli.shell.output import caution
 
 if TYPE_CHECKING:
     from privsketch.design.recipe import Design

@@ -1,4 +1,4 @@
-"""`privsketch keygen`, `sign`, `verify` and `trust`: who made a file."""
+"""`privsketch key make|sign|verify|trust`: who made a file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,24 @@ from unicodedata import normalize
 import click
 
 from privsketch.cli.keys.options import PASSPHRASE_FILE, given_passphrase, opened_key
-from privsketch.cli.options import PATH
-from privsketch.cli.output import caution, note, require_free, say_written
 from privsketch.cli.shell.answer import JSON, answer, say
+from privsketch.cli.shell.group import Group
+from privsketch.cli.shell.options import PATH
+from privsketch.cli.shell.output import caution, note, say_written
 
 
-@click.command()
+@click.group(cls=Group)
+def key() -> None:
+    """Make keys, sign files and check who signed them.
+
+    \b
+    privsketch key make site-3.key
+    privsketch key sign study.json --key designer.key
+    privsketch key verify site-*.sketch --trust site-1.pub --trust site-2.pub
+    """
+
+
+@key.command()
 @click.argument("key_file", metavar="FILE.key", type=PATH)
 @click.option("--name", help="Public name of its holder; that of the file if left out.")
 @PASSPHRASE_FILE
@@ -24,7 +36,7 @@ from privsketch.cli.shell.answer import JSON, answer, say
     help="Write the key as it is: whoever can read the file can then sign in its name.",
 )
 @JSON
-def keygen(
+def make(
     key_file: Path,
     name: str | None,
     passphrase_file: Path | None,
@@ -36,12 +48,12 @@ def keygen(
     everybody; read its fingerprint out to those who get it, by phone.
 
     \b
-    privsketch keygen site-3.key
-    privsketch keygen robot.key --passphrase-file /run/secrets/robot
+    privsketch key make site-3.key
+    privsketch key make robot.key --passphrase-file /run/secrets/robot
     """
-    from privsketch.cli.shell.facts import key_facts
     from privsketch._base.errors import AccessError, FileError, ParameterError
     from privsketch._base.formats import require_writable
+    from privsketch.cli.shell.facts import key_facts
     from privsketch.signing.keys import Key
 
     source = click.get_current_context().get_parameter_source("passphrase_file")
@@ -55,31 +67,31 @@ def keygen(
             raise AccessError(f"{path} exists; a key is never overwritten")
         require_writable(path)
     # Some systems write accents of file names apart from their letters.
-    key = Key.generate(normalize("NFC", key_file.stem) if name is None else name)
+    generated = Key.generate(normalize("NFC", key_file.stem) if name is None else name)
     passphrase = None
     if not no_passphrase:
         passphrase = given_passphrase(key_file, passphrase_file, is_new=True)
-    key.save(key_file, passphrase=passphrase)
+    generated.save(key_file, passphrase=passphrase)
     try:
-        key.public.save(public_file)
+        generated.public.save(public_file)
     except FileError:
         key_file.unlink()  # nobody has anything of it yet
         raise
     if no_passphrase:
-        caution(f"{key_file} has no passphrase: whoever can read it can sign as {key.name}")
-    say(key.public.describe())
+        caution(f"{key_file} has no passphrase: whoever can read it can sign as {generated.name}")
+    say(generated.public.describe())
     say(f"secret      {key_file}: for you alone; nobody can replace it or its passphrase")
     say(f"public      {public_file}: give it to others, and read them the fingerprint")
     answer(
         written=[key_file, public_file],
         key_file=key_file,
         public_file=public_file,
-        **key_facts(key.public),
+        **key_facts(generated.public),
         has_passphrase=passphrase is not None,
     )
 
 
-@click.command()
+@key.command()
 @click.argument("file", type=PATH)
 @click.option("--key", "key_file", type=PATH, required=True, help="The private key to sign with.")
 @PASSPHRASE_FILE
@@ -92,11 +104,11 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
     first (`privsketch inspect`).
 
     \b
-    privsketch sign study.json --key designer.key
+    privsketch key sign study.json --key designer.key
     """
-    from privsketch.cli.shell.facts import key_facts
     from privsketch._base.errors import AccessError
     from privsketch._base.formats import read_file, require_writable
+    from privsketch.cli.shell.facts import key_facts
     from privsketch.signing.signature import kind_of_file, signature_path, spoken
 
     data = read_file(file)
@@ -105,16 +117,16 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
     if (target.is_symlink() or target.exists()) and not force:
         raise AccessError(f"{target} exists (--force to replace it)")
     require_writable(target)
-    key = opened_key(key_file, passphrase_file)
-    key.signature(data, kind).save(target)
+    signer = opened_key(key_file, passphrase_file)
+    signer.signature(data, kind).save(target)
     say(f"signed      {file}, a {kind}")
-    say(f"by          {key.name}, {spoken(key.fingerprint)}")
+    say(f"by          {signer.name}, {spoken(signer.fingerprint)}")
     say_written(target)
-    signer = key_facts(key.public)
-    answer(written=[target], file=file, signature_file=target, kind=kind, signer=signer)
+    facts = key_facts(signer.public)
+    answer(written=[target], file=file, signature_file=target, kind=kind, signer=facts)
 
 
-@click.command()
+@key.command()
 @click.argument("files", nargs=-1, required=True, type=PATH)
 @click.option(
     "--trust",
@@ -124,56 +136,32 @@ def sign(file: Path, key_file: Path, passphrase_file: Path | None, force: bool) 
     help="Whose signatures count: a .pub file, or the name or fingerprint of a pinned key; all "
     "pinned keys if left out.",
 )
-@click.option(
-    "--key",
-    "key_file",
-    type=PATH,
-    help="Of a teller, for ballots: the key for their study. Says whether they can be opened.",
-)
-@click.option("-o", "--output", type=PATH, help="With --key: file that says so, for the owner.")
-@PASSPHRASE_FILE
 @JSON
 def verify(
     files: tuple[Path, ...],
     trusted: tuple[str, ...],
-    key_file: Path | None,
-    output: Path | None,
-    passphrase_file: Path | None,
 ) -> None:
-    """Say who signed files, and refuse what is not signed.
+    """Say who signed files, and refuse those without a trusted signature.
 
-    A file is refused, with exit code 5, unless somebody who is trusted has signed it. It is about
-    who made a file, not about what is in it. Of a sealed study: the study first, then its ballots,
-    closed list, tallies and statements, which those who take part must have signed; tallies must be
-    of the list.
+    A file is refused, with exit code 5, unless somebody who is trusted has signed it. The check is
+    about who made a file, not about what is in it. For files of a sealed study, use `privsketch
+    study check`.
 
     \b
-    privsketch verify site-*.sketch --trust site-1.pub --trust site-2.pub
-    privsketch verify s.study *.ballot --key a.study.key -o a.checked
-    privsketch verify s.study s.closed *.ballot *.tally
+    privsketch key verify site-*.sketch --trust site-1.pub --trust site-2.pub
     """
-    from privsketch.cli.shell.facts import key_facts
     from privsketch._base.errors import AccessError, PrivsketchError, SignatureError
+    from privsketch.cli.shell.facts import key_facts
     from privsketch.signing.signature import kind_of_file, spoken
     from privsketch.signing.trusted import found_key, pinned_keys, verified_bytes
 
     if _is_study(files[0]):
-        from privsketch_studies.cli.study.checking import check_study_files
-
-        if output is not None:
-            require_free(output, False, "it would be replaced")
-        found_of, refused = check_study_files(
-            files[0], files[1:], key_file, passphrase_file, output, trusted
-        )
-        answer(is_valid=not refused, files=found_of)
-        if refused:
-            raise SignatureError("not every file is one of this study that is trusted")
-        return
-    if key_file is not None or output is not None:
-        raise click.UsageError("--key and -o are for ballots; their study is the first file")
+        raise click.UsageError(f"{files[0]} is a sealed study; use `privsketch study check`")
     keys = [found_key(text) for text in trusted] or pinned_keys()
     if not keys:
-        raise click.UsageError("no key is trusted: give --trust FILE.pub, or pin one with `trust`")
+        raise click.UsageError(
+            "no key is trusted: give --trust FILE.pub, or pin one with `privsketch key trust`"
+        )
     found: list[dict[str, Any]] = []
     refusals: list[PrivsketchError] = []
     for file in files:
@@ -204,7 +192,7 @@ def _is_study(file: Path) -> bool:
     return b'"privsketch-study"' in beginning_of(file, 64)
 
 
-@click.command()
+@key.command()
 @click.argument("public_file", metavar="[FILE.pub]", required=False, type=PATH)
 @click.option(
     "--expect",
@@ -226,12 +214,12 @@ def trust(
     below PRIVSKETCH_HOME if that is set.
 
     \b
-    privsketch trust designer.pub --expect 3f2a90c17be405d86a1fc2339e70b85d
-    privsketch trust --list
-    privsketch trust --forget designer
+    privsketch key trust designer.pub --expect 3f2a90c17be405d86a1fc2339e70b85d
+    privsketch key trust --list
+    privsketch key trust --forget designer
     """
-    from privsketch.cli.shell.facts import key_facts
     from privsketch._base.errors import SignatureError
+    from privsketch.cli.shell.facts import key_facts
     from privsketch.signing.keys import PublicKey
     from privsketch.signing.signature import spoken
     from privsketch.signing.trusted import forget as forget_key
@@ -259,13 +247,13 @@ def trust(
     if forgotten is not None:
         say(f"forgotten   {forgotten.name}, {spoken(forgotten.fingerprint)}")
     if is_list:
-        for key in keys:
-            say(f"{spoken(key.fingerprint)}  {key.name}")
+        for one in keys:
+            say(f"{spoken(one.fingerprint)}  {one.name}")
         if not keys:
             say("no key is pinned")
     answer(
         folder=pins_folder(),
         pinned=None if pinned is None else key_facts(pinned),
         forgotten=None if forgotten is None else key_facts(forgotten),
-        keys=[key_facts(key) for key in keys],
+        keys=[key_facts(one) for one in keys],
     )

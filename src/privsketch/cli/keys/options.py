@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from privsketch.cli.options import PATH
-from privsketch.cli.output import is_standard, require_file, say
+from privsketch.cli.shell.options import PATH
+from privsketch.cli.shell.output import is_standard, require_file, say
 
 if TYPE_CHECKING:
     from privsketch.signing.keys import Key

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import PATH, choice
-from privsketch.cli.output import (
+from privsketch.cli.shell.answer import JSON, answer, say, wants_json
+from privsketch.cli.shell.group import Group
+from privsketch.cli.shell.options import PATH, choice
+from privsketch.cli.shell.output import (
     STANDARD_OUTPUT,
     filled,
     note,
@@ -20,9 +22,7 @@ from privsketch.cli.output import (
     say_written,
     write,
 )
-from privsketch.cli.shell.answer import JSON, answer, say, wants_json
-from privsketch.cli.shell.group import Group
-from privsketch.cli.spending import shown_warnings
+from privsketch.cli.shell.spending import shown_warnings
 
 if TYPE_CHECKING:
     from privsketch.ledger.book import Ledger

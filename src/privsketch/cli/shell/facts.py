@@ -13,7 +13,6 @@ from privsketch.facts.budget import Budget
 from privsketch.facts.receipt import Receipt
 
 if TYPE_CHECKING:
-    from privsketch._load import Loaded
     from privsketch._base.types import Floats
     from privsketch.design.recipe import Design
     from privsketch.models.base import Model
@@ -130,34 +129,31 @@ def _in_units(model: Model, points: Floats, errors: Floats | None) -> list[dict[
     return found
 
 
-def file_facts(found: Loaded) -> dict[str, Any]:
-    """What a file of ours contains, by its kind."""
+def file_facts(kind: str, content: Any) -> dict[str, Any]:
+    """What a file contains, by its kind."""
     from privsketch.design.recipe import Design
+    from privsketch.facts.schema import Schema
     from privsketch.models.base import Model
     from privsketch.projection.description import ReleaseDescription
-    from privsketch.facts.schema import Schema
     from privsketch.signing.keys import PublicKey
     from privsketch.sketching.sketch import Sketch
 
-    if isinstance(found, Sketch):
-        return {"kind": "sketch", **design_facts(found.design), **sketch_facts(found)}
-    if isinstance(found, Design):
-        return {"kind": "design", **design_facts(found)}
-    if isinstance(found, Model):
-        return {"kind": found.KIND, **model_facts(found)}
-    if isinstance(found, ReleaseDescription):
-        return {
-            "kind": "release",
-            "description": found.to_json(),
-            **receipt_facts(found.receipt),
-        }
-    if isinstance(found, Schema):
-        return {"kind": "schema", "schema": found.to_json()}
-    if isinstance(found, PublicKey):
-        return {"kind": "public-key", **key_facts(found)}
-    from privsketch_studies.cli.study.facts import sealed_facts
-
-    return sealed_facts(found)
+    facts: dict[str, Any]
+    if isinstance(content, Sketch):
+        facts = {**design_facts(content.design), **sketch_facts(content)}
+    elif isinstance(content, Design):
+        facts = design_facts(content)
+    elif isinstance(content, Model):
+        facts = model_facts(content)
+    elif isinstance(content, ReleaseDescription):
+        facts = {"description": content.to_json(), **receipt_facts(content.receipt)}
+    elif isinstance(content, Schema):
+        facts = {"schema": content.to_json()}
+    elif isinstance(content, PublicKey):
+        facts = dict(key_facts(content))
+    else:  # of another distribution
+        facts = content.facts()
+    return {"kind": kind, **facts}
 
 
 def key_facts(key: PublicKey) -> dict[str, str]:

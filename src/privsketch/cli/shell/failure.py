@@ -12,14 +12,13 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import click
 
 from privsketch.cli.shell.answer import readable
-from privsketch.cli.stopping import NOTHING, Stop
+from privsketch.cli.shell.stopping import NOTHING, Stop
 
 EXIT_CODES = {
     "interrupted": 1,
@@ -30,7 +29,7 @@ EXIT_CODES = {
     "internal": 70,  # EX_SOFTWARE of sysexits.h
 }
 DEBUG = "PRIVSKETCH_DEBUG"
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGES = ("privsketch", "privsketch_studies")
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Failure:
             # Whatever error an interrupt has become on its way, it is no other one's.
             kind, message = "interrupted", "interrupted"
         elif isinstance(error, PrivsketchError):
-            kind, message = kind_of(error), error.told(shell_words(command))
+            kind, message = error.kind, error.told(shell_words(command))
             message = message.removesuffix(f"; {NOTHING}")  # which is said of all, below
         elif isinstance(error, click.ClickException):
             kind, message, shown = "usage", error.format_message(), error
@@ -99,23 +98,6 @@ class Failure:
         }
 
 
-def kind_of(error: Exception) -> str:
-    """The kind of failure that an error of ours is."""
-    from privsketch import errors
-
-    kinds: tuple[tuple[type[Exception], str], ...] = (
-        (errors.ParameterError, "usage"),
-        (errors.RecordError, "data"),
-        (errors.AccessError, "data"),
-        (errors.BudgetError, "budget"),
-        (errors.MergeError, "integrity"),
-        (errors.StudyError, "integrity"),
-        (errors.FileError, "integrity"),
-        (errors.CollectorError, "data"),
-    )
-    return next((kind for one, kind in kinds if isinstance(error, one)), "internal")
-
-
 def _place(error: BaseException) -> str:
     """What can be said of an error that is not ours: its type, and where in our code it came up."""
     if os.environ.get(DEBUG) == "1":
@@ -123,9 +105,9 @@ def _place(error: BaseException) -> str:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     where = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
-        file = Path(frame.f_code.co_filename)
-        if file.is_relative_to(_PACKAGE):
-            where = f" at {file.relative_to(_PACKAGE).as_posix()}, line {line}"
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] in _PACKAGES:
+            where = f" at {module}, line {line}"
     return (
         f"internal error {type(error).__name__}{where}; please report it with this line "
         f"({DEBUG}=1 shows more, which may contain records)"

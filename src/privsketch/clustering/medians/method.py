@@ -12,13 +12,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from privsketch._base.errors import require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Integers, Whole
 from privsketch.clustering.medians.rounds import release_least, release_round
 from privsketch.clustering.medians.start import release_start, start_weights
 from privsketch.clustering.run import Passes, Run
 from privsketch.clustering.tree.method import cluster_by_tree
-from privsketch._base.errors import require_count, require_one_of
 from privsketch.kernels.nearest import nearest
 from privsketch.models.clusters import ClusterModel
 

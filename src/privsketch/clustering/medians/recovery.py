@@ -37,7 +37,7 @@ from privsketch.noise.calibration import discrete_laplace_variance
 from privsketch.noise.choice import choice_law
 from privsketch.noise.mechanism import choose
 
-MEDIAN_SHARES = {
+MEDIAN_SHARES: dict[str, Fraction] = {
     "candidates": Fraction(3, 10),
     "swaps": Fraction(3, 10),
     "counts": Fraction(1, 20),

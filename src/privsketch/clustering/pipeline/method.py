@@ -26,6 +26,7 @@ import math
 import numpy as np
 from scipy.special import ndtri
 
+from privsketch._base.errors import require_count
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.clustering.edge import Means, cut_records
@@ -46,7 +47,6 @@ from privsketch.clustering.pipeline.subspace import (
 )
 from privsketch.clustering.run import Passes, Run, shares_of
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch._base.errors import require_count
 from privsketch.kernels.nearest import Norm
 from privsketch.learning.kmeans.learner import learn_kmeans
 from privsketch.models.clusters import ClusterModel

@@ -23,14 +23,14 @@ from fractions import Fraction
 from functools import cache
 from typing import Literal
 
-from privsketch.facts.budget import Budget
+from privsketch._base.errors import ParameterError
 from privsketch.clustering.pipeline.rounds import N_BINS
 from privsketch.design.forecast import excess, expected_range, references
 from privsketch.design.pca import predicted_loss
 from privsketch.design.plan import plan_design
 from privsketch.design.recipe import Design
+from privsketch.facts.budget import Budget
 from privsketch.facts.domain import Ball
-from privsketch._base.errors import ParameterError
 from privsketch.noise.account import Shares
 from privsketch.noise.calibration import rho_of_budget
 

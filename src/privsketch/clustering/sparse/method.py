@@ -14,6 +14,7 @@ import math
 from fractions import Fraction
 from typing import Literal
 
+from privsketch._base.errors import ParameterError, require_count
 from privsketch.clustering.run import Run
 from privsketch.clustering.sparse.passes import SparsePasses
 from privsketch.clustering.sparse.recovery import (
@@ -28,7 +29,6 @@ from privsketch.clustering.sparse.recovery import (
 )
 from privsketch.clustering.sparse.start import start_by_sketch, start_by_trees
 from privsketch.clustering.tree.method import TreeSettings
-from privsketch._base.errors import ParameterError, require_count
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account
 

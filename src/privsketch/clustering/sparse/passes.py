@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._base.errors import MissingError, ParameterError, require_count
 from privsketch._base.threads import in_threads
 from privsketch._base.types import Integers, Whole
 from privsketch.clustering.run import Passes, added
 from privsketch.facts.domain import Ball, Box, Domain
-from privsketch._base.errors import MissingError, ParameterError, require_count
 from privsketch.features.fixedpoint import FAR
 from privsketch.tables.reading import read_sparse_blocks
 

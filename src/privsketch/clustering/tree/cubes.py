@@ -24,8 +24,8 @@ from threading import Lock
 import numpy as np
 
 from privsketch._base.types import Integers, Whole
-from privsketch.facts.budget import Budget
 from privsketch.clustering.tree.projection import RADIUS, RADIUS_BITS, Projected, cut_to_ball
+from privsketch.facts.budget import Budget
 from privsketch.features.stream import PublicStream
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.choice import threshold_law

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.threads import one_thread
 from privsketch.clustering.medians.recovery import MEDIAN_SHARES, release_medians
 from privsketch.clustering.run import Passes, Run
@@ -32,7 +33,6 @@ from privsketch.clustering.tree.swap import (
     release_swaps,
 )
 from privsketch.facts.domain import Box
-from privsketch._base.errors import ParameterError, require_count
 from privsketch.features.stream import PublicStream, Purpose
 from privsketch.models.clusters import ClusterModel
 from privsketch.noise.account import Account

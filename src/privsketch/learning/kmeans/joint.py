@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
-from privsketch._base.errors import ParameterError
 from privsketch.learning.kmeans.pruning import prune
 from privsketch.learning.powers import refine_powers
 from privsketch.learning.problem import Atoms, Problem, Target, cost, make_target, residual_vector

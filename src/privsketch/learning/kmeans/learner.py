@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 
+from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.cautions import warn_of
 from privsketch.design.recipe import Design
 from privsketch.design.size import carried_clusters
 from privsketch.design.validity import require_features
-from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.cells.sketches import kmeans_of_cells

@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
-from privsketch._base.errors import ParameterError
 from privsketch.learning.problem import (
     Atoms,
     Problem,

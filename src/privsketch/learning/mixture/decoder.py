@@ -30,10 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
 from privsketch.design.size import CovarianceType
-from privsketch._base.errors import ParameterError
 from privsketch.learning.mixture.covariance import Weighting
 from privsketch.learning.mixture.distortion import Project, make_distortion
 from privsketch.learning.mixture.gauss_newton import Fit, Prior, jacobian, logarithms, moved

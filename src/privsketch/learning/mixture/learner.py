@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtr
 
+from privsketch._base.errors import ParameterError, require_count
 from privsketch._base.types import Floats
 from privsketch.design.forecast import HOPELESS
 from privsketch.design.recipe import Design
 from privsketch.design.size import COVARIANCE_TYPES, CovarianceType, mixture_unknowns
 from privsketch.design.validity import require_cells
-from privsketch._base.errors import ParameterError, require_count
+from privsketch.facts.columns import Date, Number
+from privsketch.facts.schema import Schema
 from privsketch.features.frequencies import public_seed
 from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.features.stream import Purpose, public_generator
@@ -30,8 +32,6 @@ from privsketch.learning.uncertainty import (
     with_label_errors,
 )
 from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.facts.columns import Date, Number
-from privsketch.facts.schema import Schema
 from privsketch.sketching.sketch import Sketch
 
 MISFIT = 1.5  # residual over its expectation above which the records are no such mixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from privsketch.design.validity import pca_unknowns, require_components
 from privsketch._base.errors import ParameterError, require_count, require_one_of
+from privsketch.design.validity import pca_unknowns, require_components
 from privsketch.features.frequencies import public_seed
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.pca.decoder import METHODS, PCASolution, decode_pca

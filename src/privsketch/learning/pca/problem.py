@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from privsketch._base.types import Floats
 from privsketch._base.errors import ParameterError
+from privsketch._base.types import Floats
 from privsketch.features.moments import DIAGONAL, OFF_DIAGONAL
 from privsketch.learning.pca.measurements import (
     EntryMeasurements,

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from privsketch._base.types import Floats
 from privsketch._base.errors import ParameterError
+from privsketch._base.types import Floats
 from privsketch.facts.columns import Column, Date, Number
 from privsketch.facts.schema import Schema
 

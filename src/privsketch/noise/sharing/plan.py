@@ -32,9 +32,10 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError, require_count, require_one_of
 from privsketch._base.types import Integers
 from privsketch.facts.budget import exact, exact_sum
-from privsketch._base.errors import ParameterError, require_count, require_one_of
+from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import round_down
 from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, add_noise, entered_noise
 from privsketch.noise.sharing.gaussians import MAX_LEVELS, layer_scales, plan_levels, require_margin
@@ -56,7 +57,6 @@ from privsketch.noise.sums import (
     composed_receipt,
     floor_ratio,
 )
-from privsketch.facts.receipt import Receipt
 
 DEFAULT_TELLERS = 2  # the least, and each more costs noise where tellers add it
 MAX_HOLDERS = 10**6  # of one study; no more than MAX_RECORDS / MAX_HOLDERS records are left each

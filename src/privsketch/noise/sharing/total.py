@@ -12,13 +12,13 @@ from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from typing import Any
 
-from privsketch.facts.budget import checked_source, exact, exact_sum, number_text, round_up
 from privsketch._base.errors import ParameterError, require_count, require_one_of
+from privsketch.facts.budget import checked_source, exact, exact_sum, number_text, round_up
+from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import epsilon_of_rho, round_down
 from privsketch.noise.mechanism import SAMPLERS, NoiseLaw, cube_law, laplace_law
 from privsketch.noise.sharing.gaussians import root_up
 from privsketch.noise.sums import SHARING_KINDS, SharingKind, SumNoise, composed_receipt, is_near
-from privsketch.facts.receipt import Receipt
 
 _HOLDERS = (
     "at least {needed} of the {turnout} holders in this sum added noise and keep it secret (if "

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.types import Floats
-from privsketch.pages.comparison.explain import Explanation, explain, plain_fit
-from privsketch.pages.comparison.observation import Observation
-from privsketch.pages.comparison.reference import Features, Reference
 from privsketch.design.recipe import Design
 from privsketch.features.stream import Purpose, public_generator
 from privsketch.learning.kmeans.joint import decode_joint
 from privsketch.learning.problem import Atoms, Problem, problem_of
+from privsketch.pages.comparison.explain import Explanation, explain, plain_fit
+from privsketch.pages.comparison.observation import Observation
+from privsketch.pages.comparison.reference import Features, Reference
 from privsketch.sketching.merge import merge
 from privsketch.sketching.sketch import Sketch
 

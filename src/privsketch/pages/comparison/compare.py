@@ -13,8 +13,10 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import norm
 
+from privsketch._base.errors import MergeError
 from privsketch._base.threads import one_thread
 from privsketch._base.types import Floats
+from privsketch.features.maps import Contribution
 from privsketch.pages.comparison.against import (
     Look,
     all_looks,
@@ -27,9 +29,12 @@ from privsketch.pages.comparison.clusters import cluster_shares
 from privsketch.pages.comparison.difference import Difference, difference_of
 from privsketch.pages.comparison.observation import observe
 from privsketch.pages.comparison.reference import Features
-from privsketch.pages.comparison.result import ClusterShares, ColumnChange, Comparison, SourceComparison
-from privsketch._base.errors import MergeError
-from privsketch.features.maps import Contribution
+from privsketch.pages.comparison.result import (
+    ClusterShares,
+    ColumnChange,
+    Comparison,
+    SourceComparison,
+)
 from privsketch.sketching.merge import merge, weight_lines
 from privsketch.sketching.sketch import Sketch
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from privsketch.pages.comparison.result import Comparison
 from privsketch.models.drawing.axes import INK, figure_of
+from privsketch.pages.comparison.result import Comparison
 
 _ON_LIGHT = "#1f2328"  # pages replace INK where they are dark
 _ALARM, _DIFFERS, _ALIKE = "#dc6a1e", "#3366cc", "#8c959f"

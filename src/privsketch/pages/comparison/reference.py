@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
-from privsketch.facts.domain import Ball
-from privsketch._base.errors import ParameterError
 from privsketch.facts.columns import Column, Number
+from privsketch.facts.domain import Ball
 from privsketch.facts.labels import Labelled
 
 Complex = npt.NDArray[np.complex128]

@@ -13,10 +13,24 @@ import numpy.typing as npt
 
 from privsketch._base.types import Floats
 from privsketch.facts.budget import number_text
+from privsketch.facts.columns import Column
 from privsketch.facts.domain import Ball
-from privsketch.models.drawing.axes import FAINT, axis_of, cluster_colors, drawn_columns, label, set_axis
-from privsketch.models.drawing.centers import dot_sizes, draw_line, draw_pair, line_size, number_dots
 from privsketch.models.clusters import ClusterModel
+from privsketch.models.drawing.axes import (
+    FAINT,
+    axis_of,
+    cluster_colors,
+    drawn_columns,
+    label,
+    set_axis,
+)
+from privsketch.models.drawing.centers import (
+    dot_sizes,
+    draw_line,
+    draw_pair,
+    line_size,
+    number_dots,
+)
 from privsketch.pages.report.cost import (
     protected_thing,
     receipt_words,
@@ -27,7 +41,6 @@ from privsketch.pages.report.cost import (
 from privsketch.pages.report.drawing import NO_PLOTS, Content, notes_of, plot_of
 from privsketch.pages.report.fields import parts_of
 from privsketch.pages.report.tables import part_table, portraits
-from privsketch.facts.columns import Column
 
 _COST = {"squares": "squared distances", "distances": "distances"}
 _GRID = 240  # points of a picture along each side

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
+from privsketch.facts.columns import Column
+from privsketch.facts.receipt import Receipt
+from privsketch.facts.schema import Schema
+from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
+from privsketch.models.base import diagonal_matrices
+from privsketch.models.clusters import ClusterModel, CostRatio
 from privsketch.models.drawing.axes import (
     GREY,
     INK,
@@ -28,15 +35,8 @@ from privsketch.models.drawing.axes import (
 )
 from privsketch.models.drawing.centers import draw_pair
 from privsketch.models.drawing.moments import draw_moduli
-from privsketch._base.errors import ParameterError
-from privsketch.features.onebit import HARMONICS, SIGN_VARIANCE
-from privsketch.models.base import diagonal_matrices
-from privsketch.models.clusters import ClusterModel, CostRatio
 from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.facts.receipt import Receipt
 from privsketch.pages.report.drawing import beside, plot_of
-from privsketch.facts.columns import Column
-from privsketch.facts.schema import Schema
 from privsketch.sketching.sketch import Sketch
 
 MAX_PAIR_COLUMNS = 4  # six pairs: two rows of three pictures; by trial

@@ -6,14 +6,14 @@ from html import escape
 
 import numpy as np
 
+from privsketch.facts.schema import Schema
+from privsketch.facts.units import field_columns, field_values
+from privsketch.models.components import PCAModel
 from privsketch.models.drawing.axes import axis_of
 from privsketch.models.drawing.components import variances_size
-from privsketch.models.components import PCAModel
 from privsketch.pages.report.drawing import Content, notes_of, plot_of, record_card
 from privsketch.pages.report.fields import bounds_words, field_text
 from privsketch.pages.report.tables import tone_table
-from privsketch.facts.schema import Schema
-from privsketch.facts.units import field_columns, field_values
 from privsketch.sketching.sketch import Sketch
 
 MAX_TABLE_COLUMNS = 50  # of all there are; by trial

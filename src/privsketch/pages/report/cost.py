@@ -7,8 +7,8 @@ from dataclasses import replace
 from html import escape
 
 from privsketch.facts.budget import PERSON, exact, number_text
-from privsketch.noise.calibration import rho_of_budget
 from privsketch.facts.receipt import Receipt
+from privsketch.noise.calibration import rho_of_budget
 from privsketch.sketching.sketch import Sketch
 
 

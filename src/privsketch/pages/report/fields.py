@@ -14,10 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privsketch._base.types import Floats
-from privsketch.facts.domain import Ball, Domain
-from privsketch.models.clusters import ClusterModel
-from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.facts.columns import Column, Cycle, Date, Number
+from privsketch.facts.domain import Ball, Domain
 from privsketch.facts.labels import Category, Flag
 from privsketch.facts.schema import Schema
 from privsketch.facts.units import (
@@ -30,6 +28,8 @@ from privsketch.facts.units import (
     is_anywhere,
     span_text,
 )
+from privsketch.models.clusters import ClusterModel
+from privsketch.models.mixture import GaussianMixtureModel
 
 MAX_COLUMNS = 50  # of a table; beyond, only those in which centers differ most; by trial
 TELLING_COLUMNS = 20  # shown of more columns than that

@@ -13,14 +13,15 @@ from html import escape
 from importlib.util import find_spec
 
 from privsketch import __version__
-from privsketch.facts.budget import number_text
-from privsketch.design.recipe import Design
 from privsketch._base.errors import ParameterError
 from privsketch._base.formats import write_file
+from privsketch.design.recipe import Design
+from privsketch.facts.budget import number_text
+from privsketch.facts.receipt import Receipt
+from privsketch.facts.schema import Schema
 from privsketch.models.clusters import ClusterModel
 from privsketch.models.components import PCAModel
 from privsketch.models.mixture import GaussianMixtureModel
-from privsketch.facts.receipt import Receipt
 from privsketch.pages.report.centers import center_content, center_cost, center_facts
 from privsketch.pages.report.clusters import Picture, all_plots, fit_plots, picture_of
 from privsketch.pages.report.components import pca_content
@@ -29,7 +30,6 @@ from privsketch.pages.report.drawing import NO_PLOTS, Content, notes_of, record_
 from privsketch.pages.report.fields import parts_of
 from privsketch.pages.report.style import STYLE
 from privsketch.pages.report.tables import part_table, portraits, spread_table
-from privsketch.facts.schema import Schema
 from privsketch.sketching.sketch import Sketch
 
 PAGE_VERSION = 2  # what pages say and how; the footer names it

@@ -6,10 +6,10 @@ import os
 from html import escape
 from importlib.util import find_spec
 
+from privsketch._base.formats import write_file
+from privsketch.models.drawing.axes import figure_of
 from privsketch.pages.comparison.picture import HEIGHT, draw_differences, draw_shares, drawn_sources
 from privsketch.pages.comparison.result import Comparison, SourceComparison, center_text
-from privsketch.models.drawing.axes import figure_of
-from privsketch._base.formats import write_file
 from privsketch.pages.report.drawing import NO_PLOTS, notes_of, plot_of
 from privsketch.pages.report.html import page_of
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privsketch._base.types import Floats
-from privsketch.pages.report.fields import Parts
 from privsketch.facts.columns import Column, Cycle, Date
 from privsketch.facts.labels import MISSING, OTHER, Category, Flag, Labelled
 from privsketch.facts.units import digits
+from privsketch.pages.report.fields import Parts
 
 FEW, NOBODY = 0.005, "hardly any records"  # a center of so few is noise
 MAX_THINGS = 4  # that a cluster is described by

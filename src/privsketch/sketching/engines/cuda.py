@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privsketch._base.errors import RecordError
 from privsketch._base.threads import checked_threads, chunks, in_threads
 from privsketch._base.types import Block, Integers
 from privsketch.design.recipe import Design
-from privsketch._base.errors import RecordError
 from privsketch.features.masks import Masks
 from privsketch.kernels.cuda.driver import Memory, Stream, copied, device, is_on_first, is_pinned
 from privsketch.kernels.cuda.records import ColumnSums, DeviceQuantiser, Source, code_of

@@ -30,8 +30,8 @@ from uuid import uuid4
 import numpy as np
 
 from privsketch import __version__
-from privsketch._base.types import Block
 from privsketch._base.errors import ParameterError, PrivsketchError, RecordError
+from privsketch._base.types import Block
 from privsketch.sketching.engines.work import Work, files_alone, foreign_error, quietly
 from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
 from privsketch.tables.kinds import OnSpark, kind_of

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from privsketch import __version__
+from privsketch._base.errors import PrivsketchError, RecordError
 from privsketch._base.types import Block
 from privsketch.design.recipe import Design
-from privsketch._base.errors import PrivsketchError, RecordError
 from privsketch.sketching.sums import ExactSums, add_exact, exact_sums
 from privsketch.tables.memory import Selection
 from privsketch.tables.parts import FilePart

@@ -26,15 +26,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats, Integers
 from privsketch.facts.budget import Budget, Neighbours, checked_source, exact, number_text
-from privsketch._base.errors import ParameterError
+from privsketch.facts.columns import Column, Number, Rule
+from privsketch.facts.receipt import Receipt
+from privsketch.facts.schema import Schema
 from privsketch.ledger.entry import LedgerName, cost_of_budget, entered
 from privsketch.noise.account import Account, Shares
 from privsketch.noise.calibration import discrete_laplace_variance
-from privsketch.facts.receipt import Receipt
-from privsketch.facts.columns import Column, Number, Rule
-from privsketch.facts.schema import Schema
 from privsketch.tables.memory import Selection
 from privsketch.tables.reading import names_persons, part_blocks
 from privsketch.tables.untyped.format import FileFormat

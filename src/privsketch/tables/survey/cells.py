@@ -11,9 +11,9 @@ import numpy as np
 from privsketch._base.types import Floats
 from privsketch.facts.columns import Column, Cycle, Date, Number
 from privsketch.facts.labels import OTHER, Category, Flag
-from privsketch.tables.survey.counts import ValueCounts
 from privsketch.tables.cells import looked_at, texts_of
 from privsketch.tables.memory import plain_array, plain_kind
+from privsketch.tables.survey.counts import ValueCounts
 from privsketch.tables.untyped.conversion import Bits
 
 # What a text that is no number looks like, the first that fits.

@@ -17,22 +17,22 @@ from typing import Any
 
 import numpy as np
 
+from privsketch._base.errors import ParameterError, RecordError
 from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
-from privsketch.facts.domain import Ball, Box, Domain
-from privsketch._base.errors import ParameterError, RecordError
 from privsketch.facts.columns import Column, Cycle, Number
+from privsketch.facts.domain import Ball, Box, Domain
 from privsketch.facts.schema import Schema, schema_of
-from privsketch.tables.survey.cells import CellCounts
-from privsketch.tables.survey.conversions import NARROW, looks_like
-from privsketch.tables.survey.counts import PersonCounts, quantile
-from privsketch.tables.survey.result import Check, ColumnCheck
 from privsketch.tables.cells import Raw
 from privsketch.tables.encoding import filtered, guarded, persons_of
 from privsketch.tables.files import expanded, file_names
 from privsketch.tables.kinds import kind_of
 from privsketch.tables.memory import Selection
 from privsketch.tables.reading import checked_missing, read_cells
+from privsketch.tables.survey.cells import CellCounts
+from privsketch.tables.survey.conversions import NARROW, looks_like
+from privsketch.tables.survey.counts import PersonCounts, quantile
+from privsketch.tables.survey.result import Check, ColumnCheck
 from privsketch.tables.untyped.conversion import Bits
 from privsketch.tables.untyped.format import FileFormat
 

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from privsketch.facts.budget import NEIGHBOURS, Neighbours
 from privsketch._base.errors import PrivsketchError, RecordError, require_one_of
+from privsketch.facts.budget import NEIGHBOURS, Neighbours
 from privsketch.facts.schema import KINDS, Schema, column_from_json
 from privsketch.tables.cells import require_kind
 from privsketch.tables.encoding import require_person_kind

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
-from privsketch._base.errors import AccessError, CollectorError, FileError, ParameterError
+from privsketch._base.errors import AccessError, FileError, ParameterError
 from privsketch._base.formats import (
     MAX_JSON_BYTES,
     MAX_VALUES,
@@ -36,8 +36,9 @@ from privsketch._base.formats import (
     read_file,
     write_file,
 )
-from privsketch_studies.collector.chain import START, Event, require_chain
 from privsketch.signing.signature import Signature
+from privsketch_studies.collector.chain import START, Event, require_chain
+from privsketch_studies.errors import CollectorError
 
 TOKEN_VARIABLE = "PRIVSKETCH_TOKEN"  # noqa: S105 - where it is, not what
 _SIGNATURE = "Privsketch-Signature"

@@ -16,11 +16,12 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
 
-from privsketch._base.errors import CollectorError, FileError
+from privsketch._base.errors import FileError
 from privsketch._base.formats import canonical_json
 from privsketch_studies.collector.chain import START, Event, digest_of, require_chain
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import chains, events
+from privsketch_studies.errors import CollectorError
 
 MADE_STUDY, CLOSED_STUDY = "made study", "closed study"
 GAVE_ROLES, TOOK_ROLES = "gave roles", "took roles"

@@ -17,9 +17,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from privsketch._base.errors import CollectorError, FileError, SignatureError, StudyError
+from privsketch._base.errors import FileError, SignatureError
 from privsketch._base.formats import MAX_JSON_BYTES, fingerprint, parse_json
 from privsketch.noise.mechanism import REPLACED
+from privsketch.signing.documents import alike
+from privsketch.signing.envelope import OVERHEAD
+from privsketch.signing.signature import Signature, key_fingerprint
+from privsketch_studies.collector.members import Member
+from privsketch_studies.collector.studies import Study
+from privsketch_studies.errors import CollectorError, StudyError
 from privsketch_studies.sealing.ballots import Ballot, shape_of
 from privsketch_studies.sealing.cards import Card
 from privsketch_studies.sealing.files import kind_of_bytes, signer_of_json
@@ -34,11 +40,6 @@ from privsketch_studies.sealing.lists import (
 from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, content_bytes
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import Tally
-from privsketch_studies.collector.members import Member
-from privsketch_studies.collector.studies import Study
-from privsketch.signing.documents import alike
-from privsketch.signing.envelope import OVERHEAD
-from privsketch.signing.signature import Signature, key_fingerprint
 
 # What files are called here, by what they call themselves.
 _KINDS = {

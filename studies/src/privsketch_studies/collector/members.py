@@ -21,7 +21,9 @@ from operator import itemgetter
 from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from privsketch._base.errors import CollectorError, ParameterError, require_one_of
+from privsketch._base.errors import ParameterError, require_one_of
+from privsketch.signing.documents import alike, checked_name
+from privsketch.signing.keys import PublicKey
 from privsketch_studies.collector.events import (
     GAVE_ROLES,
     MADE_MEMBER,
@@ -34,8 +36,7 @@ from privsketch_studies.collector.events import (
 )
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import COLLECTOR, members, roles
-from privsketch.signing.documents import alike, checked_name
-from privsketch.signing.keys import PublicKey
+from privsketch_studies.errors import CollectorError
 
 ROLES = ("owner", "site", "teller", "reader")
 MAX_NAME = 100

@@ -61,7 +61,7 @@ def progress_of(store: Store, study: Study) -> Progress:
     steps = []
     if study.state == "open":
         steps += [
-            Step(site.member, "hand in your sketch (privsketch sketch, privsketch push)")
+            Step(site.member, "hand in your sketch (privsketch sketch, privsketch collector push)")
             for site in sites
             if site.at is None
         ]
@@ -69,7 +69,9 @@ def progress_of(store: Store, study: Study) -> Progress:
             text = "close the study: all sites have reported"
             steps += [Step(name, text) for name in _in_role(study, people, "owner")]
     elif times:
-        steps.append(Step(None, "learn from the total (privsketch pull, privsketch learn)"))
+        steps.append(
+            Step(None, "learn from the total (privsketch collector pull, privsketch learn)")
+        )
     return Progress(study.state, sites, tuple(steps))
 
 
@@ -85,24 +87,30 @@ def _sealed_steps(
         return [Step(name, text) for name in names if name not in done]
 
     if state == "enrolling":
-        steps = missing("card", sites, "enrol (privsketch enrol --accept-alone), push your card")
-        steps += missing("card", tellers, "enrol (privsketch enrol --teller), push your card")
-        text = "make the study of the cards (privsketch pull, privsketch study make), push it"
+        steps = missing(
+            "card", sites, "enrol (privsketch study enrol --accept-alone), push your card"
+        )
+        steps += missing("card", tellers, "enrol (privsketch study enrol --teller), push your card")
+        text = "pull the cards, make the study of them (privsketch study make), push it"
         return steps or [Step(name, text) for name in owners]
     if state == "frozen":
         return missing(
-            "accept", tellers, "accept the study (privsketch accept), push the signature"
+            "accept", tellers, "accept the study (privsketch study accept), push the signature"
         )
     if state == "open":
-        steps = missing("ballot", sites, "seal your records (privsketch seal), push the ballot")
-        text = "say which ballots you can open (privsketch verify --key), push the answer"
+        steps = missing(
+            "ballot", sites, "seal your records (privsketch study seal), push the ballot"
+        )
+        text = "say which ballots you can open (privsketch study check --key), push the answer"
         steps += missing("checked", tellers, text)
-        text = "close the list when all are in (privsketch close), push it"
+        text = "close the list when all are in (privsketch study close), push it"
         return steps + [Step(name, text) for name in owners]
     if state == "closed":
-        return missing("tally", tellers, "tally with your study key (privsketch tally), push it")
+        return missing(
+            "tally", tellers, "tally with your study key (privsketch study tally), push it"
+        )
     if state == "tallied":
-        steps = [Step(None, "join the tallies (privsketch join), or pull the total")]
+        steps = [Step(None, "join the tallies (privsketch study join), or pull the total")]
         return steps + [Step(name, "destroy your study key, and the ballots") for name in tellers]
     return [Step(None, "the study is void: settle your ledger (privsketch study settle)")]
 

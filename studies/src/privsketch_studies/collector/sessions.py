@@ -12,11 +12,11 @@ import secrets
 
 from sqlalchemy import delete, insert, select
 
-from privsketch._base.errors import CollectorError
 from privsketch_studies.collector.events import now
 from privsketch_studies.collector.members import Member, authenticate, member_in, token_hash
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import members, sessions
+from privsketch_studies.errors import CollectorError
 
 SECONDS = 12 * 3600  # a working day
 _MAX_SESSIONS = 20  # of a member; the oldest ends

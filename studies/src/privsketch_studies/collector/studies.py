@@ -15,8 +15,8 @@ from functools import lru_cache
 from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from privsketch._base.errors import FileError, ParameterError
 from privsketch.design.recipe import Design
-from privsketch._base.errors import CollectorError, FileError, ParameterError
 from privsketch_studies.collector.events import (
     CLOSED_STUDY,
     MADE_STUDY,
@@ -25,9 +25,16 @@ from privsketch_studies.collector.events import (
     hold_chain,
     now,
 )
-from privsketch_studies.collector.members import Member, makers_only, member_in, no_access, require_still
+from privsketch_studies.collector.members import (
+    Member,
+    makers_only,
+    member_in,
+    no_access,
+    require_still,
+)
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import COLLECTOR, roles, studies
+from privsketch_studies.errors import CollectorError
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?", re.ASCII)
 MAX_TITLE = 200

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from privsketch._base.errors import CollectorError
-from privsketch_studies.sealing.join import join
-from privsketch_studies.sealing.tally import Tally
+from privsketch.sketching.merge import merge
+from privsketch.sketching.sketch import Sketch
 from privsketch_studies.collector import mailbox
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import uploads
 from privsketch_studies.collector.studies import Study, study_in
 from privsketch_studies.collector.uploads import SKETCH, kept_in
-from privsketch.sketching.merge import merge
-from privsketch.sketching.sketch import Sketch
+from privsketch_studies.errors import CollectorError
+from privsketch_studies.sealing.join import join
+from privsketch_studies.sealing.tally import Tally
 
 _MAX_KEPT = 16  # totals in memory
 

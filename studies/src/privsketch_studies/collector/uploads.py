@@ -17,9 +17,13 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from privsketch._base.errors import CollectorError, FileError, MergeError, SignatureError, StudyError
+from privsketch._base.errors import FileError, MergeError, SignatureError
 from privsketch._base.formats import SKETCH_MAGIC
 from privsketch.facts.receipt import INSECURE
+from privsketch.signing.documents import alike
+from privsketch.signing.signature import Signature
+from privsketch.sketching.limits import require_possible
+from privsketch.sketching.sketch import Sketch
 from privsketch_studies.collector import mailbox
 from privsketch_studies.collector.events import SET_ASIDE, UPLOADED, add_event, hold_chain
 from privsketch_studies.collector.mailbox import Checked, Kept
@@ -27,10 +31,7 @@ from privsketch_studies.collector.members import Member, require_still
 from privsketch_studies.collector.store.engine import Store
 from privsketch_studies.collector.store.tables import claims, events, members, roles, uploads
 from privsketch_studies.collector.studies import Study, study_in
-from privsketch.signing.documents import alike
-from privsketch.signing.signature import Signature
-from privsketch.sketching.limits import require_possible
-from privsketch.sketching.sketch import Sketch
+from privsketch_studies.errors import CollectorError, StudyError
 
 SKETCH = "sketch"
 _FACTS = tuple(column for column in uploads.c if column.name not in ("study", "content"))
@@ -289,7 +290,7 @@ def _signer(member: Member, data: bytes, signature: bytes | None) -> str | None:
     """Fingerprint of who signed a sketch; needed of members whose key is known."""
     if signature is None:
         if member.key is not None:
-            raise SignatureError("sketch: not signed; your key is known here (privsketch sign)")
+            raise SignatureError("sketch: not signed; your key is known here (privsketch key sign)")
         return None
     found = Signature.from_bytes(signature)
     if found.kind != SKETCH or not found.fits(data):

@@ -16,6 +16,8 @@ from sqlalchemy import Connection, func, select
 
 from privsketch._base.errors import FileError, PrivsketchError
 from privsketch._base.formats import document_content, fingerprint
+from privsketch.signing.keys import PublicKey
+from privsketch.signing.signature import Signature
 from privsketch_studies.collector import events as acts
 from privsketch_studies.collector.chain import START, Event, require_chain
 from privsketch_studies.collector.store.engine import Store
@@ -29,8 +31,6 @@ from privsketch_studies.collector.store.tables import (
     studies,
     uploads,
 )
-from privsketch.signing.keys import PublicKey
-from privsketch.signing.signature import Signature
 
 
 @dataclass(frozen=True)

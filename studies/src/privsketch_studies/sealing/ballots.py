@@ -11,21 +11,29 @@ import os
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from privsketch._base.errors import FileError, PrivsketchError, StudyError
+from privsketch._base.errors import FileError, PrivsketchError
 from privsketch._base.formats import canonical_json, read_file, write_file
-from privsketch.noise.mechanism import OWN, REPLACED
 from privsketch.facts.receipt import Receipt
-from privsketch_studies.sealing.cards import Card
-from privsketch_studies.sealing.files import digits, packed, unpacked, whole
-from privsketch_studies.sealing.splitting import Place, Words, check_shares, content_bytes, share_of, split
-from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
+from privsketch.noise.mechanism import OWN, REPLACED
 from privsketch.signing.envelope import OVERHEAD, SUITE
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import key_fingerprint, spoken
+from privsketch_studies.errors import StudyError
+from privsketch_studies.sealing.cards import Card
+from privsketch_studies.sealing.files import MAGIC, digits, packed, unpacked, whole
+from privsketch_studies.sealing.splitting import (
+    Place,
+    Words,
+    check_shares,
+    content_bytes,
+    share_of,
+    split,
+)
+from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
 
 _FIELDS = ("study", "holder", "n_levels", "n_words", "lengths", "sampler")
 _INFO = b"privsketch ballot v1\0"
@@ -56,6 +64,8 @@ class Ballot:
     digest : str
         SHA-256 of its bytes: its name in a closed list.
     """
+
+    MAGIC: ClassVar[bytes] = MAGIC["ballot"]
 
     def __init__(self, data: bytes, what: str = "ballot") -> None:
         self._read(data, what, is_verified=False)
@@ -147,6 +157,10 @@ class Ballot:
                 f"{holder.name!r} cannot be counted"
             )
         return found
+
+    def facts(self) -> dict[str, Any]:
+        """Whose ballot it is, of which study, for machines."""
+        return {"study": self.study[:32], "fingerprint": self.holder, "digest": self.digest}
 
     def describe(self) -> str:
         """The ballot in plain words."""

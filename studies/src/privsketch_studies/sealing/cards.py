@@ -11,15 +11,15 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from privsketch.facts.budget import number_text
-from privsketch.design.recipe import Design
 from privsketch._base.errors import FileError, ParameterError
 from privsketch._base.formats import read_file, require_fields, write_file
-from privsketch_studies.sealing.files import digits, read_signed_json, signed_json
-from privsketch_studies.sealing.once import mark_born
+from privsketch.design.recipe import Design
+from privsketch.facts.budget import number_text
 from privsketch.signing.documents import written
 from privsketch.signing.keys import Key, PublicKey
 from privsketch.signing.signature import spoken
+from privsketch_studies.sealing.files import digits, read_signed_json, signed_json
+from privsketch_studies.sealing.once import mark_born
 
 Role = Literal["holder", "teller"]
 MAX_ALONE = 1e6  # an epsilon beyond this protects nothing, and neither do smaller ones
@@ -48,9 +48,10 @@ class Card:
     Examples
     --------
     >>> import privsketch as ps
+    >>> import privsketch_studies as studies
     >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
     ...                         budget=ps.Budget(epsilon=0.1, delta=1e-6), random_state=0)
-    >>> card = ps.Card.holder(design, key=ps.Key.generate("site 3"), accept_alone=0.25)
+    >>> card = studies.Card.holder(design, key=ps.Key.generate("site 3"), accept_alone=0.25)
     >>> card.name, card.role, card.accept_alone
     ('site 3', 'holder', 0.25)
     """
@@ -115,6 +116,20 @@ class Card:
     def name(self) -> str:
         """Of the key."""
         return self.key.name
+
+    def facts(self) -> dict[str, Any]:
+        """Who enrols, and as what, for machines."""
+        key = self.study_key
+        study_key = None if key is None else {"name": key.name, "fingerprint": key.fingerprint}
+        card = {
+            "role": self.role,
+            "design": self.design,
+            "accept_alone": self.accept_alone,
+            "study_key": study_key,
+            "name": self.key.name,
+            "fingerprint": self.key.fingerprint,
+        }
+        return {"card": card}
 
     def describe(self) -> str:
         """The card in plain words."""

@@ -15,14 +15,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from privsketch._base.errors import AccessError, ParameterError, PrivsketchError, StudyError
+from privsketch._base.errors import AccessError, ParameterError, PrivsketchError
+from privsketch.signing.keys import destroy_key, fingerprint_of_file
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.ballots import SUFFIX, Ballot
 from privsketch_studies.sealing.join import TallySource, all_tallies
 from privsketch_studies.sealing.once import ballot_slot, gone_slot, keep_once, kept
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.study_keys import keep_place, mark_destroyed, use_up
 from privsketch_studies.sealing.void import VoidStudy
-from privsketch.signing.keys import destroy_key, fingerprint_of_file
 
 Name = str | os.PathLike[str]
 

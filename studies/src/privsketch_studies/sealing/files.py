@@ -21,7 +21,7 @@ from privsketch.signing.documents import VERSION, content, written
 from privsketch.signing.keys import Key, signature_within_rules
 from privsketch.signing.signature import KEY_BYTES, SIGNATURE_BYTES, is_signature, signed_message
 
-_MAGIC = {"ballot": b"\x89privsb\n", "tally": b"\x89privst\n"}
+MAGIC = {"ballot": b"\x89privsb\n", "tally": b"\x89privst\n"}
 N_MAGIC = 8
 _PREAMBLE = struct.Struct("<8sII")
 _TRAILER = KEY_BYTES + SIGNATURE_BYTES
@@ -86,7 +86,7 @@ def packed(kind: str, header: dict[str, Any], content: bytes, key: Key) -> bytes
     text = canonical_json(header)
     body = b"".join(
         [
-            _PREAMBLE.pack(_MAGIC[kind], VERSION, len(text)),
+            _PREAMBLE.pack(MAGIC[kind], VERSION, len(text)),
             text,
             content,
             key.public.identity,
@@ -103,7 +103,7 @@ def unpacked(
     The signature is looked at before anything is parsed, unless it was, of the same bytes.
     """
     view = memoryview(data)
-    if not data.startswith(_MAGIC[kind]):
+    if not data.startswith(MAGIC[kind]):
         raise FileError(f"{what}: not a privsketch {kind} file")
     if len(data) < _PREAMBLE.size + _TRAILER:
         raise FileError(f"{what}: truncated")
@@ -128,7 +128,7 @@ def unpacked(
 
 def kind_of_bytes(data: bytes) -> str | None:
     """Which binary file of a sealed study it says to be."""
-    return next((kind for kind, magic in _MAGIC.items() if data.startswith(magic)), None)
+    return next((kind for kind, magic in MAGIC.items() if data.startswith(magic)), None)
 
 
 # ---------------------------------------------------------------- values in files

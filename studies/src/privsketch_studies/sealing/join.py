@@ -6,9 +6,13 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from privsketch._base.errors import MergeError
 from privsketch._base.types import Integers
-from privsketch._base.errors import MergeError, StudyError
 from privsketch.noise.mechanism import REPLACED
+from privsketch.sketching.joined import joined_sketch
+from privsketch.sketching.limits import require_possible
+from privsketch.sketching.sketch import Sketch
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.lists import CheckedBallots, ClosedList
 from privsketch_studies.sealing.splitting import (
     N_CHECKS,
@@ -20,9 +24,6 @@ from privsketch_studies.sealing.splitting import (
 )
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import Tally
-from privsketch.sketching.joined import joined_sketch
-from privsketch.sketching.limits import require_possible
-from privsketch.sketching.sketch import Sketch
 
 TallySource = Tally | str | os.PathLike[str]
 
@@ -123,9 +124,9 @@ def joined(study: SealedStudy, tallies: Iterable[TallySource]) -> Joined:
     values = without_checks(words, study.weights, len(first.holders))
     if values is None:
         raise MergeError(
-            "the tallies do not add up: the total is noise. A teller is wrong; privsketch verify "
-            "names one whose tally is not the sum of what it has checked (STUDY *.closed *.checked "
-            "*.tally)"
+            "the tallies do not add up: the total is noise. A teller is wrong; privsketch study "
+            "check names one whose tally is not the sum of what it has checked (STUDY *.closed "
+            "*.checked *.tally)"
         )
     integers = as_integers(values)
     n_values = study.n_words - N_CHECKS - study.counts_records

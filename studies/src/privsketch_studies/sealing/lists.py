@@ -15,10 +15,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privsketch._base.errors import FileError, PrivsketchError, StudyError
+from privsketch._base.errors import FileError, PrivsketchError
 from privsketch._base.formats import canonical_json, read_file, write_file
 from privsketch.noise.mechanism import REPLACED, is_replaced
-from privsketch_studies.sealing.ballots import Ballot, BallotSource, ballot_checks, each_ballot, each_source
+from privsketch.signing.documents import hex_bytes
+from privsketch.signing.keys import Key, PublicKey
+from privsketch.signing.signature import key_fingerprint, spoken
+from privsketch_studies.errors import StudyError
+from privsketch_studies.sealing.ballots import (
+    Ballot,
+    BallotSource,
+    ballot_checks,
+    each_ballot,
+    each_source,
+)
 from privsketch_studies.sealing.files import digits, read_signed_json, signed_json
 from privsketch_studies.sealing.splitting import (
     N_CHECKS,
@@ -30,9 +40,6 @@ from privsketch_studies.sealing.splitting import (
 )
 from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
 from privsketch_studies.sealing.study_keys import require_teller
-from privsketch.signing.documents import hex_bytes
-from privsketch.signing.keys import Key, PublicKey
-from privsketch.signing.signature import key_fingerprint, spoken
 
 CHECKED, CLOSED = "checked-ballots", "closed-list"
 SUFFIX = ".checked"
@@ -203,8 +210,8 @@ def require_all_checked(study: SealedStudy, numbers: Container[int]) -> None:
     if missing:
         raise StudyError(
             f"not checked by {', '.join(map(repr, missing))}: all tellers say which ballots they "
-            "can open before a list is closed and tallied (privsketch verify STUDY BALLOTS --key "
-            "STUDY-KEY -o NAME.checked); a bad ballot would end the study without a total"
+            "can open before a list is closed and tallied (privsketch study check STUDY BALLOTS "
+            "--key STUDY-KEY -o NAME.checked); a bad ballot would end the study without a total"
         )
 
 
@@ -363,6 +370,11 @@ class ClosedList:
     def load(cls, path: str | os.PathLike[str]) -> ClosedList:
         """Read a list written by `save`."""
         return cls.from_bytes(read_file(path), os.fspath(path))
+
+    def facts(self) -> dict[str, Any]:
+        """Of which study the list is, and how long, for machines."""
+        n_ballots = len(self.ballots)
+        return {"study": self.study[:32], "digest": self.digest, "n_ballots": n_ballots}
 
     def describe(self) -> str:
         """The list in plain words."""

@@ -18,9 +18,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
-from privsketch._base.errors import AccessError, FileError, StudyError
+from privsketch._base.errors import AccessError, FileError
 from privsketch._base.formats import read_file, temporary_beside
 from privsketch.signing.documents import sync_folder
+from privsketch_studies.errors import StudyError
 
 _DIGEST_BYTES = 32
 _elsewhere: ContextVar[Path | None] = ContextVar("privsketch_sealed_state", default=None)
@@ -69,8 +70,8 @@ def require_born(key: str) -> None:
         raise StudyError(
             "the key for this study was not made on this machine by this user, or what was kept of "
             "it is lost: nobody knows here what it has signed. Go where it was made (privsketch "
-            "enrol --teller). If that is gone, enrol again, which makes a new key, and have the "
-            "study made anew"
+            "study enrol --teller). If that is gone, enrol again, which makes a new key, and have "
+            "the study made anew"
         )
 
 

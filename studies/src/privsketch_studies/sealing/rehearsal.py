@@ -17,6 +17,8 @@ from privsketch._base.types import Floats
 from privsketch.design.recipe import Design
 from privsketch.facts.domain import Box
 from privsketch.noise.mechanism import entered_noise
+from privsketch.signing.keys import Key
+from privsketch.sketching.sums import exact_sums
 from privsketch_studies.sealing.cards import Card
 from privsketch_studies.sealing.join import join
 from privsketch_studies.sealing.lists import ClosedList, check_ballots
@@ -24,8 +26,6 @@ from privsketch_studies.sealing.once import kept_in
 from privsketch_studies.sealing.seal import sealed_sums
 from privsketch_studies.sealing.study import SealedStudy
 from privsketch_studies.sealing.tally import tally
-from privsketch.signing.keys import Key
-from privsketch.sketching.sums import exact_sums
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from privsketch.facts.budget import exact, number_text, require_limits
-from privsketch.design.cautions import warn_of
 from privsketch._base.errors import (
     AccessError,
     BudgetError,
     ParameterError,
     PrivsketchError,
     RecordError,
-    StudyError,
 )
+from privsketch.design.cautions import warn_of
+from privsketch.facts.budget import exact, number_text, require_limits
 from privsketch.ledger.contents import Entry, Reservation
 from privsketch.ledger.cost import Cost
 from privsketch.ledger.entry import LedgerName, entered, named
+from privsketch.signing.keys import Key, PublicKey
+from privsketch.signing.trusted import found_key, pinned_keys
+from privsketch.sketching.build import cost_of_design, engine_sums
+from privsketch.sketching.sums import ExactSums
+from privsketch.tables.marks import noter_of
+from privsketch.tables.reading import checked_missing, stops_nothing
+from privsketch.tables.untyped.format import FileFormat
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.ballots import SUFFIX, Ballot, insecure_of, make_ballot, samplers_of
 from privsketch_studies.sealing.cards import checked_alone
 from privsketch_studies.sealing.once import (
@@ -34,13 +41,6 @@ from privsketch_studies.sealing.once import (
 )
 from privsketch_studies.sealing.splitting import as_words, with_checks
 from privsketch_studies.sealing.study import SealedStudy
-from privsketch.signing.keys import Key, PublicKey
-from privsketch.signing.trusted import found_key, pinned_keys
-from privsketch.sketching.build import cost_of_design, engine_sums
-from privsketch.sketching.sums import ExactSums
-from privsketch.tables.marks import noter_of
-from privsketch.tables.reading import checked_missing, stops_nothing
-from privsketch.tables.untyped.format import FileFormat
 
 _LOST = (
     "the ledger has an entry of a ballot in this study, which is neither kept here nor in the "
@@ -199,7 +199,7 @@ def require_sealable(
     if not any(card.key.identity in known for card in study.tellers):
         raise StudyError(
             "none of the tellers is pinned here: compare the fingerprint of one that you trust "
-            "with its holder, by phone, and pin it (privsketch trust FILE.pub)"
+            "with its holder, by phone, and pin it (privsketch key trust FILE.pub)"
         )
     if not study.is_accepted_by(alone):
         raise BudgetError(

@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from privsketch._base.types import Integers
 from privsketch._base.errors import FileError, ParameterError
+from privsketch._base.types import Integers
 from privsketch.signing.documents import require_library
 
 Words = npt.NDArray[np.uint64]

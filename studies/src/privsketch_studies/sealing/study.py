@@ -16,27 +16,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from privsketch.facts.budget import number_text
-from privsketch.design.cautions import warn_of
-from privsketch.design.recipe import Design
 from privsketch._base.errors import (
     FileError,
     ParameterError,
     PrivsketchError,
     SignatureError,
-    StudyError,
     require_one_of,
 )
 from privsketch._base.formats import MAX_JSON_BYTES, read_file, reading, write_file
+from privsketch.design.cautions import warn_of
+from privsketch.design.recipe import Design
+from privsketch.facts.budget import number_text
 from privsketch.noise.sharing.plan import Sharing, plan_sharing
 from privsketch.noise.sums import SHARING_KINDS
+from privsketch.signing.documents import alike, read_small, written
+from privsketch.signing.keys import Key, PublicKey, signature_within_rules
+from privsketch.signing.signature import Signature, signed_message, spoken
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.cards import Card
 from privsketch_studies.sealing.files import digits, read_json
 from privsketch_studies.sealing.once import keep_once, kept, require_born, teller_slot
 from privsketch_studies.sealing.splitting import N_CHECKS, WORD_BYTES, Words, check_weights
-from privsketch.signing.documents import alike, read_small, written
-from privsketch.signing.keys import Key, PublicKey, signature_within_rules
-from privsketch.signing.signature import Signature, signed_message, spoken
 
 KIND = "study"
 MAX_TELLERS, MAX_HOLDERS = 16, 100_000
@@ -91,14 +91,16 @@ class SealedStudy:
     Examples
     --------
     >>> import privsketch as ps
+    >>> import privsketch_studies as studies
     >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
     ...                         budget=ps.Budget(epsilon=0.1, delta=1e-6), random_state=0)
     >>> holders = [ps.Key.generate(f"site {i}") for i in range(5)]
-    >>> cards = [ps.Card.holder(design, key=key, accept_alone=0.25) for key in holders]
+    >>> cards = [studies.Card.holder(design, key=key, accept_alone=0.25) for key in holders]
     >>> for name in ("A", "B"):
-    ...     card, study_key = ps.Card.teller(design, key=ps.Key.generate(name))
+    ...     card, study_key = studies.Card.teller(design, key=ps.Key.generate(name))
     ...     cards.append(card)
-    >>> study = ps.SealedStudy(design, cards=cards, noise="holders", min_holders=4, colluding=1)
+    >>> study = studies.SealedStudy(
+    ...     design, cards=cards, noise="holders", min_holders=4, colluding=1)
     >>> len(study.holders), len(study.tellers), round(study.alone, 2), study.accepted
     (5, 2, 0.21, ())
     """
@@ -288,7 +290,8 @@ class SealedStudy:
             bad = "; ".join(text for n, text in self._refused.items() if n not in signers)
             raise StudyError(
                 f"not signed by {', '.join(map(repr, missing))}: all tellers must accept a study "
-                f"before anything is done in it (privsketch accept){f' ({bad})' if bad else ''}"
+                "before anything is done in it (privsketch study accept)"
+                f"{f' ({bad})' if bad else ''}"
             )
 
     def is_over(self, today: date | None = None) -> bool:
@@ -427,6 +430,40 @@ class SealedStudy:
             except PrivsketchError as error:
                 study._refused[place] = str(error)
         return study
+
+    def beside(self, path: str | os.PathLike[str]) -> SealedStudy:
+        """The study of this file with the signatures of tellers that lie beside it."""
+        return self.load(path)
+
+    def facts(self) -> dict[str, Any]:
+        """What is public about the study, for machines."""
+        budget = self.design.budget
+        return {
+            "fingerprint": self.fingerprint,
+            "digest": self.digest,
+            "design": self.design.fingerprint,
+            "noise": self.noise,
+            "holders": [card.name for card in self.holders],
+            "tellers": [card.name for card in self.tellers],
+            "owner": None if self.owner is None else self.owner.name,
+            "min_holders": self.min_holders,
+            "colluding": self.colluding,
+            "n_levels": self.n_levels,
+            "last_day": None if self.last_day is None else self.last_day.isoformat(),
+            "accepted": list(self.accepted),
+            "is_open": self.is_open,
+            "alone": self.alone,
+            "cost": {
+                "epsilon": budget.epsilon,
+                "delta": budget.delta,
+                "neighbours": budget.neighbours,
+                "unit": budget.unit.text,
+            },
+            "risks": [
+                {"who": cost.who, "epsilon": cost.epsilon, "delta": cost.delta, "rho": cost.rho}
+                for cost in self.sharing.costs()
+            ],
+        }
 
     # ------------------------------------------------------------ words
 

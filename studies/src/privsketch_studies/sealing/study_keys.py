@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from privsketch._base.errors import StudyError
+from privsketch.signing.keys import Key
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.once import keep_once, kept, require_born, teller_slot
 from privsketch_studies.sealing.study import SealedStudy
-from privsketch.signing.keys import Key
 
 VOID = b"void"
 
@@ -33,7 +33,7 @@ def require_accepted(study: SealedStudy, study_key: str) -> None:
     if accepted is None:
         raise StudyError(
             "this study was not accepted on this machine by this user, or what was kept of that is "
-            "lost; accept it first (privsketch accept)"
+            "lost; accept it first (privsketch study accept)"
         )
     if accepted != study.digest.encode("ascii"):
         raise StudyError("this study key was accepted for another study")

@@ -12,13 +12,16 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from privsketch._base.errors import AccessError, FileError, PrivsketchError, StudyError
+from privsketch._base.errors import AccessError, FileError, PrivsketchError
 from privsketch._base.formats import beginning_of, read_file, write_file
 from privsketch.noise.mechanism import OWN
+from privsketch.signing.keys import Key
+from privsketch.signing.signature import key_fingerprint, spoken
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.ballots import (
     Ballot,
     BallotSource,
@@ -29,7 +32,15 @@ from privsketch_studies.sealing.ballots import (
     sampler_name,
     samplers_of,
 )
-from privsketch_studies.sealing.files import N_MAGIC, digits, kind_of_bytes, packed, unpacked, whole
+from privsketch_studies.sealing.files import (
+    MAGIC,
+    N_MAGIC,
+    digits,
+    kind_of_bytes,
+    packed,
+    unpacked,
+    whole,
+)
 from privsketch_studies.sealing.lists import (
     UNFIT,
     CheckedSource,
@@ -51,8 +62,6 @@ from privsketch_studies.sealing.splitting import (
 )
 from privsketch_studies.sealing.study import MAX_HOLDERS, SealedStudy
 from privsketch_studies.sealing.study_keys import VOID, require_teller, use_of
-from privsketch.signing.keys import Key
-from privsketch.signing.signature import key_fingerprint, spoken
 
 _FIELDS = ("study", "teller", "list", "level", "holders", "sampler")
 SUFFIX = ".tally"
@@ -86,6 +95,8 @@ class Tally:
     words : uint64
         Sums of shares, modulo 2^64.
     """
+
+    MAGIC: ClassVar[bytes] = MAGIC["tally"]
 
     def __init__(self, data: bytes, what: str = "tally") -> None:
         signer, header, content = unpacked(data, "tally", _FIELDS, what)
@@ -125,6 +136,15 @@ class Tally:
     def is_signed_in(self, study: SealedStudy) -> bool:
         """Whether a teller of this study has signed it as one of it, whatever else is wrong."""
         return self.study == study.digest and study.study_key_of(self._identity) is not None
+
+    def facts(self) -> dict[str, Any]:
+        """Whose tally it is, of which list, for machines."""
+        return {
+            "study": self.study[:32],
+            "n_ballots": len(self.holders),
+            "fingerprint": self.teller,
+            "list": self.closed_list,
+        }
 
     def describe(self) -> str:
         """The tally in plain words."""
@@ -281,7 +301,7 @@ def _open_all(
     if unfit:
         raise StudyError(
             f"the ballot of {', '.join(map(repr, unfit))}: {UNFIT}. No key was used; close the "
-            "list again without it (privsketch close leaves it out)"
+            "list again without it (privsketch study close leaves it out)"
         )
     if waiting:
         raise StudyError(

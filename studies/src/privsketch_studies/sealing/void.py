@@ -17,9 +17,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from privsketch._base.errors import AccessError, FileError, ParameterError, PrivsketchError, StudyError
+from privsketch._base.errors import AccessError, FileError, ParameterError, PrivsketchError
 from privsketch._base.formats import SKETCH_MAGIC, beginning_of, read_file, write_file
 from privsketch.ledger.entry import LedgerName, named
+from privsketch.signing.keys import Key, PublicKey, destroy_key, fingerprint_of_file
+from privsketch.signing.signature import key_fingerprint, spoken
+from privsketch.signing.trusted import found_key
+from privsketch.sketching.sketch import Sketch
+from privsketch_studies.errors import StudyError
 from privsketch_studies.sealing.files import digits, kind_of_bytes, read_signed_json, signed_json
 from privsketch_studies.sealing.join import TallySource, all_tallies
 from privsketch_studies.sealing.seal import entries_of_ballot
@@ -34,10 +39,6 @@ from privsketch_studies.sealing.study_keys import (
 )
 from privsketch_studies.sealing.tally import SUFFIX as TALLY_SUFFIX
 from privsketch_studies.sealing.tally import Tally, tallies_in
-from privsketch.signing.keys import Key, PublicKey, destroy_key, fingerprint_of_file
-from privsketch.signing.signature import key_fingerprint, spoken
-from privsketch.signing.trusted import found_key
-from privsketch.sketching.sketch import Sketch
 
 KIND = "void-study"
 _FIELDS = ("study", "study_key", "statement")

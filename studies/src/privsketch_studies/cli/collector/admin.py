@@ -1,4 +1,4 @@
-"""`privsketch serve` and `collector`: for whoever runs a collector, on its machine."""
+"""Commands for whoever runs a collector, on its machine: serve, members, studies, backups."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import PATH
-from privsketch.cli.output import caution, require_free, say_written
 from privsketch.cli.shell.answer import JSON, answer, say
-from privsketch.cli.shell.group import Group
+from privsketch.cli.shell.options import PATH
+from privsketch.cli.shell.output import caution, require_free, say_written
 
 if TYPE_CHECKING:
     from privsketch_studies.collector.store.engine import Store
@@ -73,7 +72,7 @@ def serve(store: str, host: str, port: int, proxies: str, member_rate: float, ch
     told otherwise; a proxy before it does TLS.
 
     \b
-    privsketch serve --store collector.db --port 8000
+    privsketch collector serve --store collector.db --port 8000
     """
     from privsketch_studies.collector.collector import Collector
     from privsketch_studies.collector.members import has_members
@@ -90,7 +89,11 @@ def serve(store: str, host: str, port: int, proxies: str, member_rate: float, ch
             say(f"store       ready, {kind}")
             answer(address=None, database=kind)
             return
-        from privsketch_studies.collector.web.server import listen, log_to_standard_error, make_server
+        from privsketch_studies.collector.web.server import (
+            listen,
+            log_to_standard_error,
+            make_server,
+        )
 
         settings = Settings(member_rate=member_rate, member_burst=5 * member_rate)
         server = make_server(Collector(found, settings), proxies=proxies)
@@ -105,18 +108,7 @@ def serve(store: str, host: str, port: int, proxies: str, member_rate: float, ch
         answer(address=address, database=kind)
 
 
-@click.group(cls=Group)
-def collector() -> None:
-    """Run a collector: members, studies, backups. On the machine that has its store.
-
-    \b
-    privsketch collector add-member olga --makes-studies --token-file olga.token
-    privsketch collector add-study heart design.json --owner olga
-    privsketch collector add-member north --study heart --role site
-    """
-
-
-@collector.command("add-member")
+@click.command("add-member")
 @_NAME
 @click.option("--study", help="Give the member roles in this study.")
 @click.option(
@@ -153,8 +145,8 @@ def add_member(
     \b
     privsketch collector add-member north --study heart --role site --key north.pub
     """
-    from privsketch_studies.collector import members
     from privsketch.signing.keys import PublicKey
+    from privsketch_studies.collector import members
 
     if known and (study is None or key_file is not None or makes_studies or token_file is not None):
         raise click.UsageError("--known goes with --study and --role, and nothing else")
@@ -173,7 +165,7 @@ def add_member(
     _tell_token(token, token_file, member=name, study=study, roles=list(roles))
 
 
-@collector.command("renew-token")
+@click.command("renew-token")
 @_NAME
 @_TOKEN_FILE
 @STORE
@@ -194,7 +186,7 @@ def renew_token(name: str, token_file: Path | None, store: str) -> None:
     _tell_token(token, token_file, member=name)
 
 
-@collector.command("revoke")
+@click.command("revoke")
 @_NAME
 @STORE
 @JSON
@@ -212,7 +204,7 @@ def revoke(name: str, store: str) -> None:
     answer(member=name)
 
 
-@collector.command("add-study")
+@click.command("add-study")
 @_NAME
 @click.argument("design_file", metavar="DESIGN", type=PATH)
 @click.option("--owner", required=True, help="The member who owns it.")
@@ -247,7 +239,7 @@ def add_study(
     answer(study=made.name, is_sealed=sealed, owner=owner, design=made.design.fingerprint)
 
 
-@collector.command("show")
+@click.command("show")
 @STORE
 @JSON
 def show(store: str) -> None:
@@ -293,7 +285,7 @@ def show(store: str) -> None:
     answer(studies=told, members=people)
 
 
-@collector.command("check")
+@click.command("check")
 @STORE
 @JSON
 def check_store(store: str) -> None:
@@ -310,7 +302,7 @@ def check_store(store: str) -> None:
     answer(**vars(seen))
 
 
-@collector.command("backup")
+@click.command("backup")
 @click.argument("file", type=PATH)
 @STORE
 @JSON
@@ -332,7 +324,7 @@ def backup_store(file: Path, store: str) -> None:
     answer(written=[file], **vars(seen))
 
 
-@collector.command("restore")
+@click.command("restore")
 @click.argument("file", type=PATH)
 @STORE
 @JSON

@@ -25,7 +25,13 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 import numpy as np
 
 import privsketch as ps
-from privsketch.cli.demo import (
+from privsketch._base.errors import PrivsketchError
+from privsketch._base.formats import write_file
+from privsketch.cli.shell.answer import answer, say, wants_json
+from privsketch.cli.shell.facts import model_facts
+from privsketch.cli.shell.output import require_empty
+from privsketch.cli.shell.progress import spinner
+from privsketch.cli.story import (
     DELTA,
     EPSILON,
     N_CLUSTERS,
@@ -37,14 +43,8 @@ from privsketch.cli.demo import (
     step,
     write_tables,
 )
-from privsketch.cli.output import require_empty
-from privsketch.cli.progress import spinner
 from privsketch_studies.cli.study.demo import ALONE, TELLERS, Person
 from privsketch_studies.cli.study.demo import EPSILON as SEALED_EPSILON
-from privsketch.cli.shell.answer import answer, say, wants_json
-from privsketch.cli.shell.facts import model_facts
-from privsketch._base.errors import PrivsketchError
-from privsketch._base.formats import write_file
 
 OWNER = "olga"
 _SECONDS = 300  # for a model
@@ -91,7 +91,7 @@ def run_collector_demo(folder: Path, n_records: int) -> None:
     say(f"    squared error {ratio:.3f} times that of k-means on the {len(records):,} records")
     seconds = time.perf_counter() - started
     say(f"\nDone in {seconds:.0f} s. Open {pages / 'groups-model.html'}, or look around:")
-    say(f"  $ privsketch serve --store {machine.folder / 'collector.db'}", fg="cyan")
+    say(f"  $ privsketch collector serve --store {machine.folder / 'collector.db'}", fg="cyan")
     say(f"    and sign in with the token in {owner.folder / f'{OWNER}.token'}")
     if wants_json():
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
@@ -112,9 +112,9 @@ def _serving(machine: Person) -> Iterator[str]:
     step(
         "Somebody runs a collector, and makes its first member",
         f"privsketch collector add-member {OWNER} --makes-studies --token-file {OWNER}.token; "
-        "privsketch serve",
+        "privsketch collector serve",
     )
-    command = [sys.executable, "-m", "privsketch", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "privsketch", "collector", "serve", "--port", "0"]
     with (machine.folder / "log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 (this program, with arguments of its own)
             command,
@@ -171,8 +171,9 @@ def _open_study(
         _add(machine, site, "groups", "site")
     step(
         "Every hospital pulls the design, makes its sketch and pushes it, in its own process",
-        f"privsketch pull {address}/studies/groups -o groups --token-file site-1.token; "
-        "privsketch sketch groups/design.json visits.csv -o site-1.sketch; privsketch push ...",
+        f"privsketch collector pull {address}/studies/groups -o groups --token-file site-1.token; "
+        "privsketch sketch groups/design.json visits.csv -o site-1.sketch; "
+        "privsketch collector push ...",
     )
 
     def report(site: Person) -> str:
@@ -196,10 +197,10 @@ class _Reach:
         self._token = ("--token-file", f"{person.name}.token")
 
     def pull(self) -> None:
-        self.person.run("pull", self._url, "-o", self._folder, *self._token)
+        self.person.run("collector", "pull", self._url, "-o", self._folder, *self._token)
 
     def push(self, *files: str) -> str:
-        return self.person.run("push", self._url, *files, *self._token)
+        return self.person.run("collector", "push", self._url, *files, *self._token)
 
 
 def _sealed_study(
@@ -227,7 +228,7 @@ def _sealed_study(
     at_owner = _Reach(owner, f"{address}/studies/sealed", "box")
     at_sites, at_tellers = everybody[:N_SITES], everybody[N_SITES:]
     for teller in tellers:
-        teller.run("keygen", f"{teller.name}.key", "--no-passphrase")
+        teller.run("key", "make", f"{teller.name}.key", "--no-passphrase")
         others = [one for one in tellers if one is not teller]
         teller.hand(f"{teller.name}.pub", *sites, *others)  # compared by phone
 
@@ -236,13 +237,13 @@ def _sealed_study(
         reach.pull()
         role: Sequence[object] = ["--teller"]
         if reach in at_sites:
-            person.run("keygen", key, "--no-passphrase")
+            person.run("key", "make", key, "--no-passphrase")
             role = ["--accept-alone", ALONE]
         for name in TELLERS:
             if name != person.name:
-                person.run("trust", f"{name}.pub")
+                person.run("key", "trust", f"{name}.pub")
         card = f"{person.name}.card"
-        person.run("enrol", "box/design.json", "--key", key, *role, "-o", card)
+        person.run("study", "enrol", "box/design.json", "--key", key, *role, "-o", card)
         reach.push(card)
 
     def cast(reach: _Reach) -> None:
@@ -250,7 +251,7 @@ def _sealed_study(
         reach.pull()
         table, file = next(site.folder.glob("visits.*")).name, f"{site.name}.ballot"
         own = ("--key", f"{site.name}.key", "--accept-alone", ALONE)
-        site.run("seal", "box/sealed.study", table, *own, "-o", file)
+        site.run("study", "seal", "box/sealed.study", table, *own, "-o", file)
         reach.push(file)
 
     def accept(reach: _Reach) -> None:
@@ -258,7 +259,7 @@ def _sealed_study(
         reach.pull()
         box = teller.folder / "box"
         before = set(box.glob("sealed.study.*.sig"))
-        teller.run("accept", "box/sealed.study", "--key", f"{teller.name}.key")
+        teller.run("study", "accept", "box/sealed.study", "--key", f"{teller.name}.key")
         (own,) = set(box.glob("sealed.study.*.sig")) - before
         reach.push(f"box/{own.name}")
 
@@ -267,7 +268,7 @@ def _sealed_study(
         reach.pull()
         ballots = [f"box/{path.name}" for path in (teller.folder / "box").glob("*.ballot")]
         key, file = f"{teller.name}.study.key", f"{teller.name}.checked"
-        teller.run("verify", "box/sealed.study", *ballots, "--key", key, "-o", file)
+        teller.run("study", "check", "box/sealed.study", *ballots, "--key", key, "-o", file)
         reach.push(file)
 
     def tally(reach: _Reach) -> None:
@@ -275,7 +276,7 @@ def _sealed_study(
         reach.pull()
         where = ("box/sealed.study", "box", "--list", "box/sealed.closed")
         key, file = f"{teller.name}.study.key", f"{teller.name}.tally"
-        teller.run("tally", *where, "--key", key, "-o", file)
+        teller.run("study", "tally", *where, "--key", key, "-o", file)
         reach.push(file)
 
     def everyone(work: object, reaches: Sequence[_Reach]) -> None:
@@ -286,7 +287,7 @@ def _sealed_study(
     with spinner("cards"):
         everyone(enrol, everybody)
         at_owner.pull()
-        owner.run("keygen", f"{OWNER}.key", "--no-passphrase")
+        owner.run("key", "make", f"{OWNER}.key", "--no-passphrase")
         cards = [f"box/{path.name}" for path in sorted((owner.folder / "box").glob("*.card"))]
         who = ("--owner", f"{OWNER}.pub")
         owner.run("study", "make", "box/design.json", *cards, *who, "-o", "sealed.study")
@@ -299,7 +300,7 @@ def _sealed_study(
         at_owner.pull()
         checks = [part for name in TELLERS for part in ("--checked", f"box/{name}.checked")]
         box = ("box/sealed.study", "box", "--key", f"{OWNER}.key")
-        owner.run("close", *box, *checks, "-o", "sealed.closed")
+        owner.run("study", "close", *box, *checks, "-o", "sealed.closed")
         at_owner.push("sealed.closed")
     step("Each teller tallies once, ever; the total shows at the page", None)
     with spinner("tallies"):

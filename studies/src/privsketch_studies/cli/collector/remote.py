@@ -1,4 +1,4 @@
-"""`privsketch push` and `pull`: files to a collector and back."""
+"""`privsketch collector push` and `pull`: files to a collector and back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privsketch.cli.options import PATH
-from privsketch.cli.output import say_written
 from privsketch.cli.shell.answer import JSON, answer, say
+from privsketch.cli.shell.options import PATH
+from privsketch.cli.shell.output import say_written
 
 if TYPE_CHECKING:
     from privsketch_studies.collector.client import Client
@@ -33,8 +33,8 @@ _ALLOW_HTTP = click.option(
 
 def _client(url: str, token_file: Path | None, allow_http: bool) -> Client:
     from privsketch._base.errors import FileError
-    from privsketch_studies.collector.client import TOKEN_VARIABLE, Client
     from privsketch.signing.documents import read_small
+    from privsketch_studies.collector.client import TOKEN_VARIABLE, Client
 
     if token_file is not None:
         lines = read_small(token_file, secret=True).decode("utf-8", "replace").split("\n")
@@ -62,7 +62,8 @@ def push(url: str, files: tuple[Path, ...], token_file: Path | None, allow_http:
     with it.
 
     \b
-    privsketch push https://collector.example/studies/heart site-3.sketch --token-file my.token
+    privsketch collector push https://collector.example/studies/heart site-3.sketch \\
+               --token-file my.token
     """
     from privsketch_studies.collector.client import push
 
@@ -98,7 +99,8 @@ def pull(url: str, output: Path, token_file: Path | None, allow_http: bool) -> N
     events is checked, and must go on from the one that was pulled into the folder before.
 
     \b
-    privsketch pull https://collector.example/studies/heart -o heart/ --token-file my.token
+    privsketch collector pull https://collector.example/studies/heart -o heart/ \\
+               --token-file my.token
     """
     from privsketch_studies.collector.client import pull
 

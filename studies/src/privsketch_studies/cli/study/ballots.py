@@ -1,4 +1,4 @@
-"""`privsketch seal`, `close`, `tally` and `join`: from records to a total of all holders."""
+"""Commands from records to the total of all holders: seal, close, tally, join."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privsketch.cli.keys.options import PASSPHRASE_FILE, opened_key
-from privsketch.cli.options import (
+from privsketch.cli.shell.answer import JSON, answer, say, wants_json
+from privsketch.cli.shell.options import (
     MISSING,
     PATH,
     THREADS,
@@ -18,10 +19,15 @@ from privsketch.cli.options import (
     ledger_options,
     table_options,
 )
-from privsketch.cli.output import caution, require_apart, require_free, required_output, say_written
-from privsketch_studies.cli.study.studies import FORCE, STUDY, key_option, output_option
-from privsketch.cli.shell.answer import JSON, answer, say, wants_json
-from privsketch.cli.spending import end_dry_run, reported_spending, say_left
+from privsketch.cli.shell.output import (
+    caution,
+    require_apart,
+    require_free,
+    required_output,
+    say_written,
+)
+from privsketch.cli.shell.spending import end_dry_run, reported_spending, say_left
+from privsketch_studies.cli.study.making import FORCE, STUDY, key_option, output_option
 
 if TYPE_CHECKING:
     from privsketch_studies.sealing.lists import CheckedBallots
@@ -92,20 +98,21 @@ def seal(
     count from now on. Wrong units hide in a sealed sum: look with --dry-run first.
 
     \b
-    privsketch seal s.study data.parquet --key h3.key --accept-alone 0.25 --dry-run
-    privsketch seal s.study data.parquet --key h3.key --accept-alone 0.25 -o h3.ballot
+    privsketch study seal s.study data.parquet --key h3.key --accept-alone 0.25 --dry-run
+    privsketch study seal s.study data.parquet --key h3.key --accept-alone 0.25 -o h3.ballot
     """
     with reported_spending() as spending:
         import privsketch as ps
-        from privsketch.cli.progress import record_bar
+        import privsketch_studies as studies
+        from privsketch.cli.shell.progress import record_bar
         from privsketch.ledger.entry import writing_to
-        from privsketch_studies.sealing.seal import earlier_ballot, require_sealable
         from privsketch.signing.signature import spoken
         from privsketch.sketching.build import cost_of_design
+        from privsketch_studies.sealing.seal import earlier_ballot, require_sealable
 
         if not dry_run:
             required_output(output)
-        study = ps.SealedStudy.load(study_file)
+        study = studies.SealedStudy.load(study_file)
         key = opened_key(key_file, passphrase_file)
         holder = require_sealable(study, key, accept_alone, trusted or None, max_epsilon, max_delta)
         place = mailbox or study_file.parent
@@ -133,7 +140,7 @@ def seal(
                 spending.stop.require_going()
                 advance(done)
 
-            ballot = ps.seal(
+            ballot = studies.seal(
                 list(data),
                 study,
                 key=key,
@@ -175,9 +182,7 @@ def _say_risks(study: SealedStudy) -> None:
 
 
 def _cost_facts(study: SealedStudy) -> dict[str, Any]:
-    from privsketch_studies.cli.study.facts import study_facts
-
-    facts = study_facts(study)
+    facts = study.facts()
     return {name: facts[name] for name in ("fingerprint", "alone", "cost", "risks")}
 
 
@@ -190,8 +195,8 @@ def _cost_facts(study: SealedStudy) -> dict[str, Any]:
     "checked_files",
     type=PATH,
     multiple=True,
-    help="What a teller has checked (privsketch verify); repeat it. Those beside the ballots if "
-    "left out.",
+    help="What a teller has checked (privsketch study check); repeat it. Those beside the ballots "
+    "if left out.",
 )
 @output_option("File of the closed list.")
 @PASSPHRASE_FILE
@@ -211,19 +216,19 @@ def close(
     wrong, and nobody can say which.
 
     \b
-    privsketch close s.study mailbox/ --key owner.key --checked a.checked --checked b.checked \\
-               -o s.closed
+    privsketch study close s.study mailbox/ --key owner.key \\
+               --checked a.checked --checked b.checked -o s.closed
     """
-    import privsketch as ps
+    import privsketch_studies as studies
     from privsketch_studies.cli.study.facts import unopened_facts
     from privsketch_studies.sealing.lists import UNFIT, CheckedBallots, agreed, unopened_words
 
-    study = ps.SealedStudy.load(study_file)
+    study = studies.SealedStudy.load(study_file)
     require_free(output, False, "tellers may have tallied it")
     checked = [CheckedBallots.load(file) for file in checked_files]
     checked = checked or _checked_beside(study, ballots)
     key = opened_key(key_file, passphrase_file)
-    closed = ps.ClosedList.of(study, list(ballots), key=key, checked=checked)
+    closed = studies.ClosedList.of(study, list(ballots), key=key, checked=checked)
     closed.save(output)
     counted = [card.name for card in study.holders if card.key.fingerprint in closed.ballots]
     found = agreed(study, checked)
@@ -299,8 +304,8 @@ def _checked_beside(study: SealedStudy, ballots: tuple[Path, ...]) -> list[Check
     "checked_files",
     type=PATH,
     multiple=True,
-    help="What another teller has checked (privsketch verify); repeat it. Those beside the ballots "
-    "if left out.",
+    help="What another teller has checked (privsketch study check); repeat it. Those beside the "
+    "ballots if left out.",
 )
 @output_option("File of the tally.")
 @PASSPHRASE_FILE
@@ -324,16 +329,16 @@ def tally(
     refused. The tally is public, and says nothing without those of all other tellers.
 
     \b
-    privsketch tally s.study mailbox/ --list s.closed --key a.study.key -o a.tally
+    privsketch study tally s.study mailbox/ --list s.closed --key a.study.key -o a.tally
     """
-    import privsketch as ps
+    import privsketch_studies as studies
 
-    study = ps.SealedStudy.load(study_file)
+    study = studies.SealedStudy.load(study_file)
     require_free(output, force, "it would be replaced")
     key = opened_key(key_file, passphrase_file)
     place = mailbox or (ballots[0] if ballots[0].is_dir() else ballots[0].parent)
     checked = list(checked_files) or _checked_beside(study, ballots)
-    found = ps.tally(study, list(ballots), list_file, key=key, checked=checked, mailbox=place)
+    found = studies.tally(study, list(ballots), list_file, key=key, checked=checked, mailbox=place)
     found.save(output)
     say(f"tally       of {key.name}, over {len(found.holders)} ballots")
     say(f"list        {found.closed_list}")
@@ -359,15 +364,15 @@ def join(study_file: Path, tallies: tuple[Path, ...], output: Path, force: bool)
     """Add the tallies of all tellers up: the total, a sketch like any other.
 
     \b
-    privsketch join s.study *.tally -o total.sketch
+    privsketch study join s.study *.tally -o total.sketch
     privsketch learn total.sketch -k 10 -o model.json
     """
-    import privsketch as ps
+    import privsketch_studies as studies
     from privsketch.cli.shell.facts import sketch_facts
 
-    study = ps.SealedStudy.load(study_file)
+    study = studies.SealedStudy.load(study_file)
     require_free(output, force, "it would be replaced")
-    total = ps.join(study, list(tallies))
+    total = studies.join(study, list(tallies))
     total.save(output)
     say(total.receipt.describe())
     say_written(output)

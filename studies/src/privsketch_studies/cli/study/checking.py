@@ -1,21 +1,25 @@
-"""What `privsketch verify` says of a study and of all that was made in it."""
+"""`privsketch study check`: whether files belong to a study, and who signed them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privsketch.cli.keys.options import opened_key
-from privsketch.cli.output import note, say_written
-from privsketch.cli.shell.answer import say
+import click
+
+from privsketch.cli.keys.options import PASSPHRASE_FILE, opened_key
+from privsketch.cli.shell.answer import JSON, answer, say
+from privsketch.cli.shell.options import PATH
+from privsketch.cli.shell.output import note, require_free, say_written
+from privsketch_studies.cli.study.making import STUDY
 
 if TYPE_CHECKING:
+    from privsketch.signing.keys import Key, PublicKey
     from privsketch_studies.sealing.ballots import Ballot
     from privsketch_studies.sealing.lists import CheckedBallots, ClosedList
     from privsketch_studies.sealing.study import SealedStudy
     from privsketch_studies.sealing.tally import Tally
     from privsketch_studies.sealing.void import VoidStudy
-    from privsketch.signing.keys import Key, PublicKey
 
 _BEGINNING = 64  # bytes that tell what a file says it is
 
@@ -49,9 +53,10 @@ class Checker:
 
     def check_study(self, file: Path, trusted: tuple[str, ...]) -> None:
         """Whether all tellers have signed it, one of whom is trusted."""
-        from privsketch._base.errors import PrivsketchError, StudyError
+        from privsketch._base.errors import PrivsketchError
         from privsketch.signing.signature import spoken
         from privsketch.signing.trusted import found_key, pinned_keys
+        from privsketch_studies.errors import StudyError
 
         known = {key.identity for key in [found_key(text) for text in trusted] or pinned_keys()}
         tellers = [card.key for card in self.study.tellers if card.key.identity in known]
@@ -92,7 +97,7 @@ class Checker:
             self.refused(file, error)
 
     def _check_ballot(self, file: Path, ballot: Ballot) -> None:
-        from privsketch._base.errors import StudyError
+        from privsketch_studies.errors import StudyError
         from privsketch_studies.sealing.lists import UNFIT
 
         card = ballot.require_of(self.study, str(file))
@@ -118,7 +123,7 @@ class Checker:
         return agreed(self.study, self.checked).unfit if is_known else frozenset()
 
     def _check_list(self, file: Path, closed: ClosedList) -> None:
-        from privsketch._base.errors import StudyError
+        from privsketch_studies.errors import StudyError
 
         signer = closed.require_of(self.study, str(file))
         if self.lists and closed.digest not in self.lists:
@@ -128,7 +133,7 @@ class Checker:
         self.told(file, "closed-list", signer, names)
 
     def _check_tally(self, file: Path, tally: Tally) -> None:
-        from privsketch._base.errors import StudyError
+        from privsketch_studies.errors import StudyError
         from privsketch_studies.sealing.join import fits_checks
 
         card = self.study.tellers[tally.require_of(self.study, str(file))]
@@ -159,22 +164,51 @@ class Checker:
             )
 
 
-def check_study_files(
+@click.command()
+@STUDY
+@click.argument("files", nargs=-1, type=PATH)
+@click.option(
+    "--trust",
+    "trusted",
+    multiple=True,
+    metavar="KEY",
+    help="Teller to trust: a .pub file, or the name or fingerprint of a pinned key; all pinned "
+    "keys if left out.",
+)
+@click.option(
+    "--key",
+    "key_file",
+    type=PATH,
+    help="For a teller: the key for this study. Says which ballots it can open.",
+)
+@click.option("-o", "--output", type=PATH, help="With --key: file that says so, for the owner.")
+@PASSPHRASE_FILE
+@JSON
+def check(
     study_file: Path,
     files: tuple[Path, ...],
-    key_file: Path | None,
-    passphrase_file: Path | None,
-    output: Path | None,
     trusted: tuple[str, ...],
-) -> tuple[list[dict[str, Any]], list[Exception]]:
-    """What `verify` says of a study and files in it: each of them, and what was refused.
+    key_file: Path | None,
+    output: Path | None,
+    passphrase_file: Path | None,
+) -> None:
+    """Check a study and files that were made in it.
 
-    With a study key it is looked whether ballots open, and written down what does.
+    FILES are ballots, a closed list, tallies and statements of tellers. Each must be signed by
+    whoever takes part in the study, and a tally must be of the closed list. A file that is not is
+    refused, and the exit code is 5. With a teller's study key, say which ballots can be opened.
+
+    \b
+    privsketch study check s.study *.ballot --key a.study.key -o a.checked
+    privsketch study check s.study s.closed *.ballot *.tally
     """
-    import privsketch as ps
+    from privsketch._base.errors import SignatureError
     from privsketch_studies.sealing.lists import check_ballots
+    from privsketch_studies.sealing.study import SealedStudy
 
-    study = ps.SealedStudy.load(study_file)
+    if output is not None:
+        require_free(output, False, "it would be replaced")
+    study = SealedStudy.load(study_file)
     key = None if key_file is None else opened_key(key_file, passphrase_file)
     checker = Checker(study, key)
     checker.check_study(study_file, trusted)
@@ -187,7 +221,9 @@ def check_study_files(
         checked.save(output)
         say_written(output)
         say("next        hand it to whoever closes the list, and to all other tellers")
-    return checker.found, checker.refusals
+    answer(is_valid=not checker.refusals, files=checker.found)
+    if checker.refusals:
+        raise SignatureError("not every file is one of this study that is trusted")
 
 
 def _is_first(file: Path) -> bool:

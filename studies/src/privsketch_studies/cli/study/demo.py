@@ -19,8 +19,14 @@ from pathlib import Path
 import numpy as np
 
 import privsketch as ps
+import privsketch_studies as studies
+from privsketch._base.errors import PrivsketchError
 from privsketch._base.types import Floats
-from privsketch.cli.demo import (
+from privsketch.cli.shell.answer import answer, say, wants_json
+from privsketch.cli.shell.facts import model_facts
+from privsketch.cli.shell.output import require_empty
+from privsketch.cli.shell.progress import spinner
+from privsketch.cli.story import (
     DELTA,
     N_CLUSTERS,
     SCHEMA,
@@ -30,11 +36,6 @@ from privsketch.cli.demo import (
     step,
     write_tables,
 )
-from privsketch.cli.output import require_empty
-from privsketch.cli.progress import spinner
-from privsketch.cli.shell.answer import answer, say, wants_json
-from privsketch.cli.shell.facts import model_facts
-from privsketch._base.errors import PrivsketchError
 from privsketch.pages.report.html import save_report
 
 EPSILON = 0.05  # little enough that five whole noises are felt
@@ -103,7 +104,8 @@ def run_sealed_demo(folder: Path, n_records: int) -> None:
 
     step(
         "Everybody makes a key. Hospitals state what they accept if all others join forces",
-        f"privsketch enrol design.json --key site-1.key --accept-alone {ALONE} -o site-1.card",
+        f"privsketch study enrol design.json --key site-1.key --accept-alone {ALONE} "
+        "-o site-1.card",
     )
     with spinner("keys and cards"), ThreadPoolExecutor(2) as pool:
         list(pool.map(_with_key, (*sites, *tellers, owner)))
@@ -113,8 +115,8 @@ def run_sealed_demo(folder: Path, n_records: int) -> None:
         person.hand(f"{person.name}.card", owner)
     for teller, other in zip(tellers, tellers[::-1], strict=True):
         teller.hand(f"{teller.name}.pub", *sites, other)
-        other.run("trust", f"{teller.name}.pub")
-    say("    the fingerprint of a teller is read out by phone: privsketch trust auditor.pub")
+        other.run("key", "trust", f"{teller.name}.pub")
+    say("    the fingerprint of a teller is read out by phone: privsketch key trust auditor.pub")
 
     step("The owner makes the study, and every teller signs it", _MAKE)
     cards = [f"{person.name}.card" for person in (*sites, *tellers)]
@@ -122,15 +124,15 @@ def run_sealed_demo(folder: Path, n_records: int) -> None:
     owner.run(*make)
     owner.hand("s.study", *tellers, *sites)
     for teller in tellers:
-        teller.run("accept", "s.study", "--key", f"{teller.name}.key")
+        teller.run("study", "accept", "s.study", "--key", f"{teller.name}.key")
         for file in teller.folder.glob("s.study.*.sig"):
             teller.hand(file.name, owner, *sites, *(one for one in tellers if one is not teller))
-    study = ps.SealedStudy.load(owner.folder / "s.study")
+    study = studies.SealedStudy.load(owner.folder / "s.study")
     say(indent(study.describe()))
 
     step(
         "Every hospital reads its table once and puts a ballot into the mailbox",
-        f"privsketch seal s.study visits.csv --key site-1.key --accept-alone {ALONE} "
+        f"privsketch study seal s.study visits.csv --key site-1.key --accept-alone {ALONE} "
         "-o site-1.ballot",
     )
     with spinner("sealing"), ThreadPoolExecutor(2) as pool:
@@ -145,23 +147,33 @@ def run_sealed_demo(folder: Path, n_records: int) -> None:
         box = [f"../mailbox/{site.name}.ballot" for site in sites]
         checked = f"{teller.name}.checked"
         key = f"{teller.name}.study.key"
-        teller.run("verify", "s.study", *box, "--key", key, "-o", checked)
+        teller.run("study", "check", "s.study", *box, "--key", key, "-o", checked)
         shutil.copy(teller.folder / checked, mailbox)
     owner.run(*("close", "s.study", "../mailbox", "--key", f"{OWNER}.key", "-o", "s.closed"))
     owner.hand("s.closed", *tellers)
 
     step(
         "Each teller tallies once, ever; anybody joins the tallies",
-        "privsketch tally s.study mailbox --list s.closed --key auditor.study.key -o auditor.tally",
+        "privsketch study tally s.study mailbox --list s.closed --key auditor.study.key "
+        "-o auditor.tally",
     )
     for teller in tellers:
         key, output = f"{teller.name}.study.key", f"{teller.name}.tally"
         teller.run(
-            "tally", "s.study", "../mailbox", "--list", "s.closed", "--key", key, "-o", output
+            "study",
+            "tally",
+            "s.study",
+            "../mailbox",
+            "--list",
+            "s.closed",
+            "--key",
+            key,
+            "-o",
+            output,
         )
         teller.hand(output, owner)
     tallies = [f"{name}.tally" for name in TELLERS]
-    owner.run("join", "s.study", *tallies, "-o", "total.sketch")
+    owner.run("study", "join", "s.study", *tallies, "-o", "total.sketch")
     total = ps.Sketch.load(owner.folder / "total.sketch")
     say(indent(total.receipt.describe()))
 
@@ -212,27 +224,27 @@ _DESIGN = (
     "--holders 5 --seed 7 -o design.json"
 )
 _MAKE = "privsketch study make design.json *.card --owner owner.pub -o s.study"
-_CLOSE = "privsketch close s.study mailbox --key owner.key -o s.closed"
+_CLOSE = "privsketch study close s.study mailbox --key owner.key -o s.closed"
 _DESTROY = (
     "privsketch study destroy s.study --study-key auditor.study.key --tally auditor.tally ..."
 )
 
 
 def _with_key(person: Person) -> None:
-    person.run("keygen", f"{person.name}.key", "--no-passphrase")
+    person.run("key", "make", f"{person.name}.key", "--no-passphrase")
 
 
 def _enrolled(person: Person, is_teller: bool) -> None:
     role: Sequence[object] = ["--teller"] if is_teller else ["--accept-alone", ALONE]
     key, card = f"{person.name}.key", f"{person.name}.card"
-    person.run("enrol", "design.json", "--key", key, *role, "-o", card)
+    person.run("study", "enrol", "design.json", "--key", key, *role, "-o", card)
 
 
 def _sealed(site: Person) -> None:
-    site.run("trust", f"{TELLERS[0]}.pub")
+    site.run("key", "trust", f"{TELLERS[0]}.pub")
     table = next(site.folder.glob("visits.*")).name
     cost = ["--key", f"{site.name}.key", "--accept-alone", ALONE]
-    site.run("seal", "s.study", table, *cost, "-o", f"{site.name}.ballot")
+    site.run("study", "seal", "s.study", table, *cost, "-o", f"{site.name}.ballot")
 
 
 def _apart(tables: Sequence[Path], design: ps.Design, records: Floats) -> float:

@@ -7,74 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privsketch._load import Sealed
-    from privsketch_studies.sealing.cards import Card
+    from privsketch.signing.keys import PublicKey
     from privsketch_studies.sealing.lists import Agreed
     from privsketch_studies.sealing.study import SealedStudy
-    from privsketch.signing.keys import PublicKey
-
-
-def study_facts(study: SealedStudy) -> dict[str, Any]:
-    """What is public about a study."""
-    from privsketch.cli.shell.facts import cost_facts
-
-    return {
-        "fingerprint": study.fingerprint,
-        "digest": study.digest,
-        "design": study.design.fingerprint,
-        "noise": study.noise,
-        "holders": [card.name for card in study.holders],
-        "tellers": [card.name for card in study.tellers],
-        "owner": None if study.owner is None else study.owner.name,
-        "min_holders": study.min_holders,
-        "colluding": study.colluding,
-        "n_levels": study.n_levels,
-        "last_day": None if study.last_day is None else study.last_day.isoformat(),
-        "accepted": list(study.accepted),
-        "is_open": study.is_open,
-        "alone": study.alone,
-        "cost": cost_facts(study.design.budget),
-        "risks": [
-            {"who": cost.who, "epsilon": cost.epsilon, "delta": cost.delta, "rho": cost.rho}
-            for cost in study.sharing.costs()
-        ],
-    }
-
-
-def card_facts(card: Card) -> dict[str, Any]:
-    """Who enrols, as what."""
-    from privsketch.cli.shell.facts import key_facts
-
-    study_key = card.study_key
-    return {
-        "role": card.role,
-        "design": card.design,
-        "accept_alone": card.accept_alone,
-        "study_key": None if study_key is None else key_facts(study_key),
-        **key_facts(card.key),
-    }
-
-
-def sealed_facts(found: Sealed) -> dict[str, Any]:
-    """What a file of a sealed study contains, by its kind."""
-    from privsketch_studies.sealing.ballots import Ballot
-    from privsketch_studies.sealing.cards import Card
-    from privsketch_studies.sealing.lists import CLOSED, ClosedList
-    from privsketch_studies.sealing.study import SealedStudy
-
-    if isinstance(found, SealedStudy):
-        return {"kind": "study", **study_facts(found)}
-    if isinstance(found, Card):
-        return {"kind": "card", "card": card_facts(found)}
-    study = found.study[:32]
-    if isinstance(found, Ballot):
-        facts = {"fingerprint": found.holder, "digest": found.digest}
-        return {"kind": "ballot", "study": study, **facts}
-    if isinstance(found, ClosedList):
-        n_ballots = len(found.ballots)
-        return {"kind": CLOSED, "study": study, "digest": found.digest, "n_ballots": n_ballots}
-    facts = {"fingerprint": found.teller, "list": found.closed_list}
-    return {"kind": "tally", "study": study, "n_ballots": len(found.holders), **facts}
 
 
 def mailbox_facts(study: SealedStudy, folder: Path) -> dict[str, Any]:
@@ -162,13 +97,13 @@ def next_steps(study: SealedStudy, found: dict[str, Any], me: PublicKey | None) 
         steps += _last_steps(study)
     elif not study.is_open:
         steps += [
-            (identity, f"{name}: accept the study (privsketch accept)")
+            (identity, f"{name}: accept the study (privsketch study accept)")
             for identity, name in tellers.items()
             if name not in study.accepted
         ]
     elif not found["is_closed"]:
         steps += [
-            (identity, f"{name}: seal your records (privsketch seal)")
+            (identity, f"{name}: seal your records (privsketch study seal)")
             for identity, name in holders.items()
             if name not in found["ballots"]
         ]
@@ -176,20 +111,23 @@ def next_steps(study: SealedStudy, found: dict[str, Any], me: PublicKey | None) 
         whose = "a teller" if study.owner is None else study.owner.name
         if len(found["ballots"]) >= study.min_holders:
             steps += [
-                (identity, f"{name}: check the ballots when all are in (privsketch verify --key)")
+                (
+                    identity,
+                    f"{name}: check the ballots when all are in (privsketch study check --key)",
+                )
                 for identity, name in tellers.items()
                 if name not in found["checked"]
             ]
-            text = "close the list when all are in and checked (privsketch close)"
+            text = "close the list when all are in and checked (privsketch study close)"
             steps.append((owner, f"{whose}: {text}"))
     elif len(found["tallies"]) < len(study.tellers):
         steps += [
-            (identity, f"{name}: tally, with your study key (privsketch tally)")
+            (identity, f"{name}: tally, with your study key (privsketch study tally)")
             for identity, name in tellers.items()
             if name not in found["tallies"]
         ]
     else:
-        steps.append((None, "anybody: join the tallies (privsketch join)"))
+        steps.append((None, "anybody: join the tallies (privsketch study join)"))
         steps += _last_steps(study)
     return [text for identity, text in steps if me is None or identity in (None, me.identity)]
 

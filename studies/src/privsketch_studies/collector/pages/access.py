@@ -15,11 +15,11 @@ from fastapi import Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
-from privsketch._base.errors import CollectorError
 from privsketch_studies.collector.members import Member
 from privsketch_studies.collector.sessions import SECONDS, fits_form, form_token, member_of_session
 from privsketch_studies.collector.web.access import Often, collector_of
 from privsketch_studies.collector.web.limits import MAX_SMALL, Gate, Room
+from privsketch_studies.errors import CollectorError
 
 _BESIDE_FILES = 16 * 1024  # bytes of a form that are no file
 _MAX_FIELDS = 12

@@ -11,8 +11,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData
 
-from privsketch._base.errors import CollectorError, ParameterError
+from privsketch._base.errors import ParameterError
 from privsketch._base.formats import MAX_JSON_BYTES
+from privsketch.signing.keys import PublicKey
 from privsketch_studies.collector import members, studies, uploads
 from privsketch_studies.collector.pages import views
 from privsketch_studies.collector.pages.access import (
@@ -25,12 +26,18 @@ from privsketch_studies.collector.pages.access import (
     set_cookie,
     text_of,
 )
-from privsketch_studies.collector.pages.lessons import COMPARE, MAX_AT_ONCE, MAX_NUMBER, TASKS, Question
+from privsketch_studies.collector.pages.lessons import (
+    COMPARE,
+    MAX_AT_ONCE,
+    MAX_NUMBER,
+    TASKS,
+    Question,
+)
 from privsketch_studies.collector.pages.rendering import page
 from privsketch_studies.collector.pages.routes import lessons_of, people_page
 from privsketch_studies.collector.sessions import begin_session, end_session
 from privsketch_studies.collector.web.access import Digest, Here, Often, StudyName
-from privsketch.signing.keys import PublicKey
+from privsketch_studies.errors import CollectorError
 
 forms = APIRouter(include_in_schema=False)
 _SIGNATURE = 8 * 1024  # bytes

@@ -12,8 +12,8 @@ import warnings
 from typing import Any
 
 from privsketch._base.errors import ParameterError, PrivsketchError
-from privsketch_studies.collector.pages.sheets import main_of, without_attributes
 from privsketch.sketching.sketch import Sketch
+from privsketch_studies.collector.pages.sheets import main_of, without_attributes
 
 COMPARE = "compare"
 _PICTURE = '<div class="scroll picture" tabindex="0" role="region" aria-label="Picture of sites">'

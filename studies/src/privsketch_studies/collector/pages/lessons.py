@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privsketch._base.errors import CollectorError
 from privsketch_studies.collector.web.limits import LOGGER
+from privsketch_studies.errors import CollectorError
 
 TASKS = ("kmeans", "gaussian-mixture", "pca")
 COMPARE = "compare"

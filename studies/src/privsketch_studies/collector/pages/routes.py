@@ -9,7 +9,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 from markupsafe import Markup
 
-from privsketch._base.errors import CollectorError
 from privsketch._base.formats import canonical_json
 from privsketch_studies.collector import members, studies, uploads
 from privsketch_studies.collector.collector import Collector
@@ -20,6 +19,7 @@ from privsketch_studies.collector.pages.rendering import download, page, style_s
 from privsketch_studies.collector.pages.words import TASK_NAMES
 from privsketch_studies.collector.progress import progress_of
 from privsketch_studies.collector.web.access import Digest, Here, StudyName
+from privsketch_studies.errors import CollectorError
 
 pages = APIRouter(include_in_schema=False)
 Task = Annotated[str, Path(pattern=r"^(kmeans|gaussian-mixture|pca)$")]

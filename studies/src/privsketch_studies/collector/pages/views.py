@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from privsketch._base.errors import CollectorError, FileError
+from privsketch._base.errors import FileError
 from privsketch.pages.report.cost import receipt_words, release_details, several_records
 from privsketch_studies.collector import studies, uploads
 from privsketch_studies.collector.chain import Event
@@ -19,6 +19,7 @@ from privsketch_studies.collector.pages import words
 from privsketch_studies.collector.progress import Progress, progress_of
 from privsketch_studies.collector.studies import Study
 from privsketch_studies.collector.totals import Total
+from privsketch_studies.errors import CollectorError
 
 SHOWN_EVENTS = 200
 

@@ -15,13 +15,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, TypeVar
 
-from privsketch._base.errors import AccessError, CollectorError, ParameterError
+from privsketch._base.errors import AccessError, ParameterError
+from privsketch_studies.errors import CollectorError
 
 try:
     import sqlalchemy
 except ImportError:  # pragma: no cover - without the extra
     raise ParameterError(
-        "a collector needs packages that are not installed; pip install 'privsketch[service]'"
+        "a collector needs packages that are not installed; pip install privsketch-studies"
     ) from None
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError

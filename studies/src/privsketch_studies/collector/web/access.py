@@ -9,11 +9,11 @@ from fastapi import Depends, Path, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from privsketch._base.errors import CollectorError
 from privsketch_studies.collector.collector import Collector
 from privsketch_studies.collector.members import Member, authenticate
 from privsketch_studies.collector.settings import Settings
 from privsketch_studies.collector.web.limits import Buckets, Gate, Room, too_large
+from privsketch_studies.errors import CollectorError
 
 _BEARER = HTTPBearer(auto_error=False, description="The token that you were given.")
 _NETWORK_BITS = 64

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from privsketch import __version__
-from privsketch._base.errors import CollectorError, PrivsketchError
+from privsketch._base.errors import PrivsketchError
 from privsketch_studies.collector.collector import Collector
 from privsketch_studies.collector.pages.forms import forms
 from privsketch_studies.collector.pages.lessons import Lessons
@@ -20,6 +20,7 @@ from privsketch_studies.collector.pages.routes import pages
 from privsketch_studies.collector.web.access import Often
 from privsketch_studies.collector.web.limits import STATUS, Guard, Room
 from privsketch_studies.collector.web.routes import api, public
+from privsketch_studies.errors import CollectorError
 
 _ABOUT = (
     "A collector of privsketch: studies, open ones with sketches that it adds up and sealed ones "

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from privsketch._base.errors import CollectorError
 from privsketch_studies.collector.settings import Settings
+from privsketch_studies.errors import CollectorError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

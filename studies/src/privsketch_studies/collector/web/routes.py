@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from privsketch import __version__
 from privsketch._base.errors import SignatureError
+from privsketch.signing.keys import PublicKey
 from privsketch_studies.collector import events, members, studies, uploads
 from privsketch_studies.collector.chain import Event
 from privsketch_studies.collector.progress import progress_of
@@ -27,7 +28,6 @@ from privsketch_studies.collector.web.shapes import (
     Refused,
     Whole,
 )
-from privsketch.signing.keys import PublicKey
 
 SIGNATURE_HEADER = "Privsketch-Signature"
 _FILE = "application/octet-stream"

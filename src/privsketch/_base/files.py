@@ -1,0 +1,115 @@
+"""Any file of ours by what it is: sketches, designs, schemas, models, keys, receipts.
+
+Other distributions add kinds of files by entry points, `privsketch.files`: the name is the kind in
+the file's "format" field, the part a class with `from_bytes(data, what)`, `describe()` and
+`facts()`, which is what `privsketch inspect --json` prints. Classes of binary files have a `MAGIC`;
+those whose files are read together with others have `beside(path)`.
+
+Classes of this library are named as text: this folder stands above all that it loads.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from privsketch._base.errors import FileError
+from privsketch._base.formats import SKETCH_MAGIC, document_kind, read_file
+from privsketch._base.plugins import find_plugin, plugin_names
+
+_CLASSES = {
+    "sketch": "sketching.sketch:Sketch",
+    "design": "design.recipe:Design",
+    "schema": "facts.schema:Schema",
+    "release": "projection.description:ReleaseDescription",
+    "public-key": "signing.keys:PublicKey",
+    "cluster-model": "models.clusters:ClusterModel",
+    "gaussian-mixture-model": "models.mixture:GaussianMixtureModel",
+    "pca-model": "models.components:PCAModel",
+}
+_LEDGER_MAGIC = b"SQLite format 3\0"
+_BINARY = b"\x89priv"
+_ELSEWHERE = {  # kinds of ours that are not loaded, and what to do instead
+    "key": "a secret key; privsketch inspect shows the public one, which ends in .pub",
+    "signature": "a signature; privsketch key verify says who signed the file beside it",
+}
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Load a file of privsketch, whatever it contains.
+
+    Charges: nothing. Files are checked in full and nothing in them is run.
+
+    Parameters
+    ----------
+    path : str or path
+        File of a sketch, a design, a schema, a model, a public key or the receipt beside released
+        rows; with privsketch-studies, a file of a sealed study too.
+
+    Returns
+    -------
+    Sketch, Design, Schema, ClusterModel, GaussianMixtureModel, PCAModel, PublicKey,
+    ReleaseDescription, or a class of another distribution
+
+    Examples
+    --------
+    >>> import tempfile, privsketch as ps
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=1.0), random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     design.save(f"{folder}/study.json")
+    ...     ps.load(f"{folder}/study.json") == design
+    True
+    """
+    return with_neighbours(from_bytes(read_file(path), os.fspath(path)), path)
+
+
+def with_neighbours(content: Any, path: str | os.PathLike[str]) -> Any:
+    """Add what lies beside the file, such as signatures, if its class asks for it."""
+    return content.beside(path) if hasattr(content, "beside") else content
+
+
+def from_bytes(data: bytes, what: str) -> Any:
+    """Read the bytes of a file; `what` names it in errors."""
+    if data.startswith(_LEDGER_MAGIC):
+        raise FileError(f"{what}: a database, as ledgers are; privsketch ledger show tells it")
+    kind = kind_of(data, what)
+    if kind in _ELSEWHERE:
+        raise FileError(f"{what}: {_ELSEWHERE[kind]}")
+    known = None if kind is None else _class_of(kind)
+    if known is None:
+        raise FileError(
+            f"{what}: not a file of privsketch that this version knows: no sketch, design, schema, "
+            "model, public key or receipt. Files of sealed studies need privsketch-studies"
+        )
+    return known.from_bytes(data, what)
+
+
+def kind_of(data: bytes, what: str) -> str | None:
+    """The kind of a file of ours: "sketch", "design", ...; None for others."""
+    if data.startswith(SKETCH_MAGIC):
+        return "sketch"
+    if data.startswith(_BINARY):
+        kinds = {kind: _class_of(kind) for kind in plugin_names("files")}
+        return next((k for k, c in kinds.items() if data.startswith(_magic(c))), None)
+    kind = document_kind(data, what)
+    if kind is None and b'"columns"' in data:  # a schema is JSON that people write
+        return "schema"
+    return kind
+
+
+def _magic(known: Any) -> bytes:
+    """First bytes of a class's files; for JSON, bytes that no file begins with."""
+    magic: bytes = getattr(known, "MAGIC", b"\0")
+    return magic
+
+
+@cache
+def _class_of(kind: str) -> Any:
+    if kind in _CLASSES:
+        module, _, name = _CLASSES[kind].partition(":")
+        return getattr(import_module(f"privsketch.{module}"), name)
+    plugin = find_plugin("files", kind)
+    return None if plugin is None else plugin.part

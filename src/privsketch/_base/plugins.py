@@ -1,0 +1,93 @@
+"""Parts that other packages bring: engines, feature maps, methods, decoders, commands, files.
+
+A package registers a part by a line in its own pyproject.toml::
+
+    [project.entry-points."privsketch.methods"]
+    bisecting = "my_package.bisecting:cluster"
+
+Nothing of a package is imported until somebody names the part. Names of this library come first:
+no package can replace a part of it. Two packages that register the same name are an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from privsketch._base.errors import ParameterError
+
+GROUPS = ("engines", "feature_maps", "methods", "decoders", "commands", "files")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A part of another package, and the distribution that brought it.
+
+    Attributes
+    ----------
+    name : str
+        The name that a design or a caller uses.
+    part : object
+        What the entry point names: a function, a class or a command.
+    distribution, version : str
+        Who brought it, for receipts and messages.
+    """
+
+    name: str
+    part: Any
+    distribution: str
+    version: str
+
+    @property
+    def origin(self) -> str:
+        """Distribution and version in one text."""
+        return f"{self.distribution} {self.version}"
+
+
+@cache
+def _registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
+    """Entry points of a group by name. Installed packages do not change while a process runs."""
+    points: dict[str, tuple[EntryPoint, ...]] = {}
+    for point in entry_points(group=f"privsketch.{group}"):
+        known = points.get(point.name, ())
+        if all(point.value != other.value for other in known):
+            points[point.name] = (*known, point)
+    return points
+
+
+def plugin_names(group: str) -> tuple[str, ...]:
+    """Names that installed packages register in a group, sorted."""
+    return tuple(sorted(_registered(group)))
+
+
+def find_plugin(group: str, name: str) -> Plugin | None:
+    """Import the part that is registered under a name; None if there is none.
+
+    Raises
+    ------
+    ParameterError
+        If several packages register the name, or the part cannot be imported.
+    """
+    points = _registered(group).get(name, ())
+    if not points:
+        return None
+    what = f"{name!r} of the entry points privsketch.{group}"
+    if len(points) > 1:
+        owners = " and ".join(sorted(_owner(point)[0] for point in points))
+        raise ParameterError(f"{what}: registered by {owners}; uninstall one of them")
+    distribution, version = _owner(points[0])
+    try:
+        part = points[0].load()
+    except (ImportError, AttributeError) as error:
+        raise ParameterError(
+            f"{what}: {distribution} {version} registers {points[0].value}, which cannot be "
+            f"imported ({type(error).__name__}: {error})"
+        ) from error
+    return Plugin(name, part, distribution, version)
+
+
+def _owner(point: EntryPoint) -> tuple[str, str]:
+    dist = point.dist
+    return ("an unknown distribution", "?") if dist is None else (dist.name, dist.version)

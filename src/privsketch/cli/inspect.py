@@ -1,0 +1,50 @@
+"""`privsketch inspect`: what a file contains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from privsketch.cli.shell.answer import JSON, answer, wants_json
+from privsketch.cli.shell.options import PATH
+from privsketch.cli.shell.output import say
+
+
+@click.command()
+@click.argument("file", type=PATH)
+@JSON
+def inspect(file: Path) -> None:
+    """Say what a file of privsketch contains.
+
+    A design, schema, sketch, model, public key or receipt; of a released table, its receipt. With
+    privsketch-studies, files of a sealed study too.
+
+    \b
+    privsketch inspect study.json
+    """
+    from privsketch._base.files import from_bytes, kind_of, with_neighbours
+    from privsketch.cli.keys.checking import checked_bytes
+    from privsketch.models.base import Model
+    from privsketch.projection.files import receipt_beside
+
+    table, receipt = file, receipt_beside(file)
+    if receipt is not None:
+        say(f"table       {file}, described by {receipt}", None)
+        file = receipt
+    data, signer = checked_bytes(file)
+    if signer is not None:
+        click.echo(f"signed by   {signer.name}", err=True)
+    content = with_neighbours(from_bytes(data, str(file)), file)
+    say(content.describe(), None)
+    if isinstance(content, Model):
+        say("\n" + content.receipt.describe(), None)
+    if wants_json():
+        from privsketch.cli.shell.facts import file_facts, key_facts
+
+        answer(
+            table=None if receipt is None else table,
+            file=file,
+            signer=None if signer is None else key_facts(signer),
+            **file_facts(str(kind_of(data, str(file))), content),
+        )

@@ -1,0 +1,119 @@
+"""`privsketch merge` and `compare`: sketches of several holders together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from privsketch.cli.keys.options import SIGNED_BY
+from privsketch.cli.shell.answer import JSON, answer, wants_json
+from privsketch.cli.shell.options import PATH
+from privsketch.cli.shell.output import note, require_free, say, say_written, write
+
+_ALLOW_WEIGHTS = click.option(
+    "--allow-weights",
+    is_flag=True,
+    help="Accept sketches that say of themselves that their records count more often than once.",
+)
+
+
+@click.command()
+@click.argument("sketches", nargs=-1, required=True, type=PATH)
+@click.option(
+    "-o", "--output", type=PATH, required=True, help="File of the sum; - for standard output."
+)
+@click.option(
+    "--same-records", is_flag=True, help="Accept sketches of the same source; their budgets add."
+)
+@click.option(
+    "--weights",
+    help="Whole numbers, one for each sketch: how often its records count; once if left out.",
+)
+@_ALLOW_WEIGHTS
+@SIGNED_BY
+@click.option("--force", is_flag=True, help="Replace an existing output.")
+@JSON
+def merge(
+    sketches: tuple[Path, ...],
+    output: Path,
+    same_records: bool,
+    weights: str | None,
+    allow_weights: bool,
+    signed_by: tuple[str, ...],
+    force: bool,
+) -> None:
+    """Add up the sketches of one study.
+
+    \b
+    privsketch merge site-*.sketch -o all.sketch
+    privsketch merge *.sketch -o all.sketch --signed-by a.pub --signed-by b.pub
+    """
+    import privsketch as ps
+    from privsketch.cli.keys.checking import load_sketches
+    from privsketch.sketching.merge import weight_lines
+
+    factors = None
+    if weights is not None:
+        try:
+            factors = [int(item) for item in weights.split(",")]
+        except ValueError:
+            raise click.BadParameter(f"--weights {weights}: expected a list like 2,1,1") from None
+    require_free(output, force, "it would be replaced")
+    parts = load_sketches(sketches, signed_by)
+    total = ps.merge(parts, same_records=same_records, weights=factors, allow_weights=allow_weights)
+    write(total.save, output)
+    say(total.receipt.describe(), output)
+    for line in weight_lines(total):
+        note(line, output)
+    found = ps.compare(parts, allow_weights=True) if len(parts) > 1 else None
+    for line in [] if found is None else found.merge_lines():
+        say(line, output)
+    say_written(output)
+    if wants_json():
+        from privsketch.cli.shell.facts import sketch_facts
+
+        alarms = [] if found is None else found.alarm_lines()
+        answer(written=[output], alarms=alarms, **sketch_facts(total))
+
+
+@click.command()
+@click.argument("sketches", nargs=-1, required=True, type=PATH)
+@click.option("--report", type=PATH, help="File of a page with a picture, HTML.")
+@_ALLOW_WEIGHTS
+@SIGNED_BY
+@click.option("--force", is_flag=True, help="Replace an existing report.")
+@JSON
+def compare(
+    sketches: tuple[Path, ...],
+    report: Path | None,
+    allow_weights: bool,
+    signed_by: tuple[str, ...],
+    force: bool,
+) -> None:
+    """Say which source differs, and whether a unit explains it.
+
+    A function of public sketches: nothing is spent. An alarm is a shift, or the factor of a unit
+    (pounds for kilograms), of few columns that explains a source. Other differences are told as
+    such.
+
+    \b
+    privsketch compare site-*.sketch --report sites.html
+    """
+    import privsketch as ps
+    from privsketch.cli.keys.checking import load_sketches
+
+    if len(sketches) < 2:
+        raise click.UsageError("give two sketches or more: one is compared with the others")
+    if report is not None:
+        require_free(report, force, "it would be replaced")
+    found = ps.compare(load_sketches(sketches, signed_by), allow_weights=allow_weights)
+    if report is not None:  # before any words, whose reader may leave
+        from privsketch.pages.report.sources import save_comparison
+
+        write(lambda path: save_comparison(found, path), report)
+    say(found.describe(), report)
+    if report is not None:
+        say_written(report)
+    if wants_json():
+        answer(written=[] if report is None else [report], **found.to_json())

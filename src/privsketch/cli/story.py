@@ -1,0 +1,311 @@
+"""The demo: five hospitals, a collector and an analyst, through the files they would use.
+
+Tables are as people have them: units, a category, yes and no, dates, missing values, several
+visits of a patient. The records are synthetic and public, so the demo may do what nobody could do
+with real ones: compare with k-means on all records together.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import privsketch as ps
+from privsketch._base.errors import AccessError
+from privsketch.cli.shell.answer import answer, say, wants_json
+from privsketch.cli.shell.facts import model_facts
+from privsketch.cli.shell.output import require_empty
+from privsketch.cli.shell.progress import record_bar, spinner
+from privsketch.cli.shell.spending import Spending
+from privsketch.models.base import nearest
+from privsketch.pages.report.html import save_report
+from privsketch.tables.reading import read_blocks
+
+N_SITES, N_CLUSTERS = 5, 6  # rows of _MIX, rows of _GROUPS
+EPSILON, DELTA = 0.5, 1e-6  # delta: a tenth of one over the 100,000 patients of all sites
+LIMIT, LIMIT_DELTA = 1.5, 3e-6  # of each hospital, for all that it will ever release of its visits
+FIRST_DAY, LAST_DAY = "2020-01-01", "2024-12-31"
+WARDS = ("surgery", "cardiology", "oncology", "geriatrics")
+# Ward, smoking and the date are to describe the groups more than to make them.
+_LESS = 0.3
+# Public bounds of the story: wide, and named without a look at any record.
+SCHEMA = ps.Schema(
+    (
+        ps.Number("age", 18, 100, unit="years"),
+        ps.Number("bmi", 12, 55, unit="kg/m2"),
+        ps.Number("systolic", 80, 210, unit="mmHg"),
+        ps.Number("glucose", 3, 15, unit="mmol/l"),
+        ps.Number("cholesterol", 2, 9, unit="mmol/l"),
+        ps.Number("heart_rate", 40, 140, unit="/min"),
+        ps.Category("ward", WARDS, weight=_LESS),
+        ps.Flag("smoker", weight=_LESS),
+        ps.Date("admitted", FIRST_DAY, LAST_DAY, weight=_LESS),
+    ),
+    missing="drop",
+    person="patient_id",
+)
+# Typical values of six synthetic groups of patients, and the spread inside a group.
+_GROUPS = np.array(
+    [
+        [28, 23, 116, 4.9, 4.4, 72],
+        [46, 29, 138, 5.8, 5.9, 76],
+        [63, 34, 152, 10.3, 5.3, 82],
+        [71, 25, 168, 5.4, 6.2, 64],
+        [82, 22, 128, 5.2, 4.6, 70],
+        [38, 38, 128, 6.5, 5.1, 96],
+    ]
+)
+_SPREAD = np.array([6.0, 2.4, 8.0, 0.6, 0.45, 6.0])
+_OF_PATIENTS, _OF_VISITS = 0.8, 0.6  # parts of the spread; their squares add up to 1
+_WARDS = np.array(
+    [
+        [0.80, 0.10, 0.05, 0.05],
+        [0.30, 0.20, 0.45, 0.05],
+        [0.25, 0.55, 0.10, 0.10],
+        [0.10, 0.75, 0.10, 0.05],
+        [0.05, 0.10, 0.10, 0.75],
+        [0.75, 0.15, 0.05, 0.05],
+    ]
+)
+_SMOKERS = np.array([0.45, 0.30, 0.25, 0.10, 0.05, 0.50])
+_TIMES = np.array([0.5, 0.5, 0.5, 0.3, 0.5, 0.75])  # of admission, from the first day to the last
+_FILES = (
+    *("schema.json", "study.json", "all.sketch", "model.json", "report.html"),
+    *("mixture.json", "mixture.html", "synthetic.csv"),
+)
+_MISSING = 0.02  # of the values in six columns: one row of nine lacks something
+# Not every site sees the same patients.
+_MIX = np.array(
+    [
+        [5, 3, 1, 1, 1, 2],
+        [1, 4, 3, 2, 1, 2],
+        [2, 2, 2, 2, 2, 2],
+        [1, 1, 2, 4, 5, 1],
+        [3, 3, 2, 1, 1, 3],
+    ],
+    dtype=np.float64,
+)
+
+
+def site_table(site: int, n_patients: int) -> Any:
+    """Synthetic visits at one site, an Arrow table; the same on every run."""
+    import pyarrow as pa
+
+    rng = np.random.default_rng([2019, site])
+    groups = rng.choice(len(_GROUPS), size=n_patients, p=_MIX[site] / _MIX[site].sum())
+    patient = np.repeat(np.arange(n_patients), rng.geometric(0.4, n_patients))
+    group, size = groups[patient], len(patient)
+    own = _OF_PATIENTS * rng.standard_normal((n_patients, len(_SPREAD)))
+    today = _OF_VISITS * rng.standard_normal((size, len(_SPREAD)))
+    numbers = (_GROUPS[group] + _SPREAD * (own[patient] + today)).round(1)
+    ward = (rng.random(size)[:, np.newaxis] > _WARDS[group].cumsum(axis=1)).sum(axis=1)
+    smokes = (rng.random(n_patients) < _SMOKERS[groups])[patient]
+    when = np.clip(_TIMES[group] + 0.18 * rng.standard_normal(size), 0.0, 1.0)
+    days = (np.datetime64(LAST_DAY) - np.datetime64(FIRST_DAY)).astype(int)
+    columns = {"patient_id": pa.array([f"S{site + 1}-{number:06}" for number in patient])}
+    for name, values in zip(SCHEMA.names, numbers.T, strict=False):
+        columns[name] = pa.array(values, mask=rng.random(size) < _MISSING)
+    columns["ward"] = pa.array(np.array(WARDS)[np.minimum(ward, len(WARDS) - 1)])
+    columns["smoker"] = pa.array(smokes)
+    columns["admitted"] = pa.array(np.datetime64(FIRST_DAY) + (when * days).astype(int))
+    return pa.table(columns).take(pa.array(rng.permutation(size)))
+
+
+def run_demo(folder: Path, n_records: int, spending: Spending | None = None) -> None:
+    """Run the whole story, of `n_records` patients a site, and leave its files in `folder`."""
+    require_empty(folder, "a demo replaces no file")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AccessError(f"{folder}: {error.strerror or 'cannot be made'}") from None
+    started = time.perf_counter()
+    say("Five hospitals have tables of visits that may not move: several visits a patient,")
+    say("numbers in their units, a ward, yes and no, dates, and missing values.")
+    paths = write_tables(folder, n_records)
+
+    say("\nThey write down what is public about such a table: schema.json", bold=True)
+    SCHEMA.save(folder / "schema.json")
+    columns = [json.dumps(column.to_json()) for column in SCHEMA.columns]
+    say(indent("\n".join([*columns[:2], "...", *columns[-3:]])))
+
+    step(
+        "They agree on a public recipe",
+        f"privsketch design -k {N_CLUSTERS} --schema schema.json --epsilon {EPSILON} "
+        f"--delta {DELTA} --records {n_records} --seed 7 -o study.json",
+    )
+    design = ps.Design.plan(
+        n_components=N_CLUSTERS,
+        domain=SCHEMA,
+        budget=ps.Budget(EPSILON, DELTA),
+        n_records=n_records,
+        random_state=7,
+    )
+    design.save(folder / "study.json")
+    say(indent(design.describe()))
+
+    step(
+        "Every site has a ledger, and states the most that may ever be spent on its visits",
+        f"privsketch ledger create site-1.ledger; privsketch ledger add site-1.ledger visits "
+        f"--epsilon {LIMIT} --delta {LIMIT_DELTA} --person {SCHEMA.person}",
+    )
+    ledgers = [_new_ledger(path.with_suffix(".ledger")) for path in paths]
+
+    step(
+        "Every site reads its table once and publishes a sketch: one visit of each patient counts",
+        "privsketch sketch study.json site-1.csv -o site-1.sketch --ledger site-1.ledger",
+    )
+    study = ps.Design.load(folder / "study.json")
+    for path, ledger in zip(paths, ledgers, strict=True):
+        with record_bar([path]) as advance:
+            released = ps.sketch(
+                path, study, source=path.stem, progress=advance, ledger=(ledger.path, "visits")
+            )
+        released.save(path.with_suffix(".sketch"))
+        if spending is not None:
+            spending.wrote(path.with_suffix(".sketch"))
+        size = path.with_suffix(".sketch").stat().st_size
+        say(
+            f"    {path.stem}.sketch  {size:,} bytes for {path.stat().st_size:,} bytes of "
+            f"visits, epsilon = {released.receipt.epsilon:g} for {released.receipt.unit}"
+        )
+
+    (standing,) = ledgers[0].datasets()
+    say(f"    the ledger of site-1 has {standing.limit.left_text(standing.spent)} left")
+
+    step("The collector adds them up", "privsketch merge site-*.sketch -o all.sketch")
+    total = ps.merge(ps.Sketch.load(path.with_suffix(".sketch")) for path in paths)
+    total.save(folder / "all.sketch")
+    say(indent(total.receipt.describe()))
+
+    title = "Five hospitals, six groups"
+    step(
+        "The analyst learns clusters from the sum alone",
+        f"privsketch learn all.sketch -k {N_CLUSTERS} -o model.json --report report.html",
+    )
+    with spinner("learning"):
+        model = ps.learn_kmeans(total, N_CLUSTERS)
+    model.save(folder / "model.json")
+    save_report(model, total, folder / "report.html", title=title)
+    say(indent(model.describe()))
+
+    step(
+        "The sketch is paid for: further questions cost nothing. How many groups are there?",
+        "privsketch learn all.sketch -k auto",
+    )
+    with spinner("learning"):
+        number = ps.learn_kmeans(total, "auto").n_clusters
+    say(f"    {number} clusters explain the sketch")
+
+    step(
+        "And what would such records look like? A Gaussian mixture makes synthetic ones",
+        "privsketch learn all.sketch --task gaussian-mixture --covariance-type diag --n-init 1 "
+        "-o mixture.json --report mixture.html",
+    )
+    with spinner("learning"):
+        mixture = ps.learn_gaussian_mixture(total, N_CLUSTERS, covariance_type="diag", n_init=1)
+    mixture.save(folder / "mixture.json")
+    save_report(mixture, total, folder / "mixture.html", title=f"{title}, as a mixture")
+    say(indent(_write_synthetic(mixture, folder / "synthetic.csv")))
+    say("    1,000 of them, free to publish, are in synthetic.csv")
+
+    step("How good is it? Only a demo can tell, because its records are public", None)
+    with spinner("k-means on all records"):
+        records = np.concatenate([kept_records(path) for path in paths])
+        ratio = error_ratio(records, model)
+    say(
+        f"    squared error {ratio:.3f} times that of k-means on the {len(records):,} records that "
+        "counted"
+    )
+    say(
+        f"\nDone in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} and "
+        f"{folder / 'mixture.html'}"
+    )
+    if wants_json():
+        ends = (".sketch", ".ledger")
+        files = [*paths, *(path.with_suffix(end) for end in ends for path in paths)]
+        answer(
+            written=[*files, *(folder / name for name in _FILES)],
+            fingerprint=study.fingerprint,
+            n_clusters_found=number,
+            error_ratio=ratio,
+            error_ratio_apart=None,
+            seconds=time.perf_counter() - started,
+            **model_facts(model),
+        )
+
+
+def _new_ledger(path: Path) -> ps.Ledger:
+    """A ledger for the visits of one site."""
+    ledger = ps.Ledger.create(path)
+    ledger.add("visits", epsilon=LIMIT, delta=LIMIT_DELTA, person=SCHEMA.person)
+    return ledger
+
+
+def write_tables(folder: Path, n_patients: int) -> list[Path]:
+    """A CSV file for the first site, Parquet for the others: every site has its own ways."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    paths = []
+    for site in range(N_SITES):
+        table = site_table(site, n_patients)
+        path = folder / f"site-{site + 1}.{'parquet' if site else 'csv'}"
+        if site:
+            pyarrow.parquet.write_table(table, path)
+        else:
+            pyarrow.csv.write_csv(table, path)
+        paths.append(path)
+    return paths
+
+
+def _write_synthetic(mixture: ps.GaussianMixtureModel, path: Path) -> str:
+    """What `mixture.sample_table(1000)` gives, where pandas may be missing; and a few of them."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    made_up = mixture.sample_columns(1000, random_state=7)
+    columns = {
+        name: values.round(1) if values.dtype == np.float64 else values
+        for name, values in made_up.items()
+    }
+    pyarrow.csv.write_csv(pa.table(columns), path)
+    shown = [[*columns], *zip(*(values[::290] for values in columns.values()), strict=True)]
+    texts = [[str(value) for value in row] for row in shown]
+    widths = [max(len(row[j]) for row in texts) for j in range(len(columns))]
+    lines = [
+        "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True))
+        for row in texts
+    ]
+    return "\n".join(lines)
+
+
+def kept_records(path: Path) -> npt.NDArray[np.float64]:
+    """Encoded records of a table, one of each patient."""
+    blocks = read_blocks(path, SCHEMA.dim, schema=SCHEMA)
+    return np.concatenate([np.asarray(block, dtype=np.float64) for block in blocks])
+
+
+def error_ratio(records: npt.NDArray[np.float64], model: ps.ClusterModel) -> float:
+    """Squared error of centers over that of k-means on the records."""
+    from sklearn.cluster import KMeans
+
+    plain = KMeans(model.n_clusters, n_init=3, random_state=0).fit(records)
+    ours = model.centers[nearest(records, model.centers)]
+    return float(np.square(records - ours).sum() / plain.inertia_)
+
+
+def step(title: str, command: str | None) -> None:
+    """Say what comes next, and the command that does it."""
+    say(f"\n{title}", bold=True)
+    if command is not None:
+        say(f"  $ {command}", fg="cyan")
+
+
+def indent(text: str) -> str:
+    """Lines of an answer below the command that gave it."""
+    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -1,0 +1,438 @@
+"""Tools to test mechanisms with: noise that is recorded, replaced or left out; neighbouring tables.
+
+For the tests of this package, and for those who build mechanisms on its noise function. Releases
+made with any of these have receipts that say INSECURE, for good.
+
+The strongest of them is `replay`. It runs a mechanism on a table and notes what it asks of the
+noise; then it runs it on a neighbouring table and gives the same answers. The second run must ask
+the same questions, about values that differ by no more than their laws declare, at a cost within
+the receipt. What differs otherwise has not passed through the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+
+from privsketch._base.types import Floats, Integers
+from privsketch.facts.budget import Neighbours, exact
+from privsketch.facts.domain import Domain
+from privsketch.facts.receipt import Receipt
+from privsketch.noise.calibration import rho_of_budget
+from privsketch.noise.mechanism import NoiseLaw, Sampler, _insecure_sampler
+from privsketch.noise.zoom import ZoomLaw
+
+Answer = Callable[[Integers, NoiseLaw], Integers]
+Result = TypeVar("Result")
+
+# ---------------------------------------------------------------- noise that is replaced
+
+
+def replaced_noise(sampler: Sampler) -> AbstractContextManager[None]:
+    """Draw noise from `sampler` inside a with block.
+
+    Parameters
+    ----------
+    sampler : callable
+        Gets the exact integers and a law, and returns noisy integers and the scale used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privsketch.noise.mechanism import add_noise, laplace_law
+    >>> from privsketch.testing import replaced_noise
+    >>> with replaced_noise(lambda values, law: (values + 5, law.scale)):
+    ...     noisy, receipt = add_noise(
+    ...         np.array([1, 2]), laplace_law(1, 2, 1.0, "add-remove"), source=None)
+    >>> noisy.tolist(), receipt.sampler
+    ([6, 7], 'INSECURE: replaced for a test')
+    """
+    return _insecure_sampler(sampler)
+
+
+def without_noise() -> AbstractContextManager[None]:
+    """Release the exact integers inside a with block; choices fall on the best.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import privsketch as ps
+    >>> from privsketch.testing import without_noise
+    >>> design = ps.Design.plan(n_components=2, domain=ps.Box(-1, 1, dim=2),
+    ...                         budget=ps.Budget(epsilon=1.0, delta=1e-6), random_state=0)
+    >>> with without_noise():
+    ...     exact = ps.sketch(np.zeros((10, 2)), design)
+    >>> exact.n_records, exact.receipt.sampler
+    (10.0, 'INSECURE: replaced for a test')
+    """
+    return replaced_noise(lambda values, law: (exact_answer(values, law), law.scale))
+
+
+def exact_answer(values: Integers, law: NoiseLaw) -> Integers:
+    """What noise of no size would answer: the integers, or the best choice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privsketch.noise.choice import choice_law
+    >>> from privsketch.testing import exact_answer
+    >>> exact_answer(np.array([7, 4, 9]), choice_law(9, 3, 1.0, "add-remove")).tolist()
+    [1]
+    """
+    if law.kind == "choice":
+        return np.array([values.argmin()])
+    if law.kind == "threshold":
+        return np.flatnonzero(_all_counts(values, law) >= getattr(law, "threshold", 1))
+    if law.kind == "picks":
+        return np.argsort(-np.abs(values), axis=1)[:, : getattr(law, "n_picks", 1)]
+    if law.kind == "zoom":
+        return np.stack([values, values])
+    return values.copy()
+
+
+def _all_counts(values: Integers, law: NoiseLaw) -> Integers:
+    """Counts of all places, of rows that have a place and its count."""
+    counts = np.zeros(law.n_components, dtype=np.int64)
+    counts[values[:, 0]] = values[:, 1]
+    return counts
+
+
+# ---------------------------------------------------------------- questions and answers
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What a mechanism asked of the noise, and what it was answered."""
+
+    values: Integers
+    law: NoiseLaw
+    answer: Integers
+
+
+def questions(
+    run: Callable[[], Any], *, noisy: bool = False, answer: Answer = exact_answer
+) -> list[Question]:
+    """All that a run asks of the noise.
+
+    Parameters
+    ----------
+    run : callable
+        Releases something.
+    noisy : bool
+        Whether to answer with noise of the right size, and choices that fall by chance.
+    answer : callable
+        Otherwise: gives the answer to exact integers and a law, by default what is asked about.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privsketch.noise.mechanism import add_noise, laplace_law
+    >>> from privsketch.testing import questions
+    >>> law = laplace_law(3, 2, 0.5, "add-remove")
+    >>> asked = questions(lambda: add_noise(np.array([5, 6]), law, source=None))
+    >>> [(question.values.tolist(), question.law.scale) for question in asked]
+    [([5, 6], 6.0)]
+    """
+    tape = Tape() if noisy else Tape(answer=answer)
+    tape.recorded(run)
+    return tape.questions
+
+
+class Tape:
+    """Questions of a run and their answers, for another run to be given.
+
+    Parameters
+    ----------
+    spread, push : float
+        Answers are floats' work, from a fixed seed, and prove nothing: a replay compares what was
+        asked. `spread` scales their noise, and `push` moves all of them in one direction, in
+        standard deviations.
+    answer : callable
+        Gives other answers, to exact integers and a law.
+
+    Attributes
+    ----------
+    questions : list of Question
+        What was asked, and the answers.
+    again : list of array
+        The exact integers of the run that got these answers again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privsketch.noise.mechanism import add_noise, laplace_law
+    >>> from privsketch.testing import Tape
+    >>> law, tape = laplace_law(1, 2, 1.0, "add-remove"), Tape()
+    >>> one, _ = tape.recorded(lambda: add_noise(np.array([5, 6]), law, source=None))
+    >>> other, _ = tape.replayed(lambda: add_noise(np.array([5, 7]), law, source=None))
+    >>> bool((one == other).all()), tape.again[0].tolist()
+    (True, [5, 7])
+    """
+
+    def __init__(
+        self, *, spread: float = 1.0, push: float = 0.0, answer: Answer | None = None
+    ) -> None:
+        self._rng = np.random.default_rng(7)
+        self._spread, self._push = spread, push
+        self._answer = answer or self._noisy
+        self.questions: list[Question] = []
+        self.again: list[Integers] = []
+
+    @property
+    def laws(self) -> list[NoiseLaw]:
+        """Laws of all questions, in order."""
+        return [question.law for question in self.questions]
+
+    def recorded(self, run: Callable[[], Result]) -> Result:
+        """The result of a run, whose questions are noted."""
+        with replaced_noise(self.record):
+            return run()
+
+    def replayed(self, run: Callable[[], Result]) -> Result:
+        """The result of a run that gets the answers again; AssertionError for other questions."""
+        self.again.clear()
+        with replaced_noise(self.replay):
+            result = run()
+        _require(len(self.again) == len(self.questions), "fewer questions than before")
+        return result
+
+    def record(self, values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
+        """A sampler that notes what it is asked."""
+        answer = self._answer(values, law)
+        self.questions.append(Question(values.copy(), law, answer))
+        return answer.copy(), law.scale
+
+    def replay(self, values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
+        """A sampler that gives the answers again, in order; AssertionError for other questions."""
+        _require(len(self.again) < len(self.questions), "more questions than before")
+        known = self.questions[len(self.again)]
+        _require(law == known.law, "a question with another law")
+        same_shape = law.kind == "threshold" or values.shape == known.values.shape
+        _require(same_shape, "a question of another shape")
+        self.again.append(values.copy())
+        return known.answer.copy(), law.scale
+
+    def _noisy(self, values: Integers, law: NoiseLaw) -> Integers:
+        rng, scale = self._rng, law.scale * self._spread
+        if law.kind == "choice":
+            return np.array([(values + scale * rng.gumbel(size=len(values))).argmin()])
+        if law.kind == "threshold":
+            counts = _all_counts(values, law) + scale * rng.laplace(size=law.n_components)
+            return np.flatnonzero(counts >= getattr(law, "threshold", 1)).astype(np.int64)
+        if law.kind == "picks":
+            noisy = np.abs(values) + scale * rng.gumbel(size=values.shape)
+            return np.argsort(-noisy, axis=1)[:, : getattr(law, "n_picks", 1)].astype(np.int64)
+        if isinstance(law, ZoomLaw):
+            near, far = (rng.laplace(scale=scale * size, size=len(values)) for size in (1, 2))
+            closer = values + np.rint(near).astype(np.int64)
+            first = closer + np.rint(np.where(rng.random(len(values)) < 0.25, 0, far)).astype(int)
+            return np.stack([first, np.where(law.is_heavy(first), first, closer)])
+        deviation = math.sqrt(law.variance)
+        noise = self._spread * rng.laplace(scale=math.sqrt(0.5), size=values.shape) + self._push
+        return values + np.rint(deviation * noise).astype(np.int64)
+
+
+# ---------------------------------------------------------------- what a neighbour moves
+
+
+def moved(
+    before: Integers, after: Integers, law: NoiseLaw, answer: Integers | None = None
+) -> tuple[Fraction | float, Fraction]:
+    """How far a question moved, over what its law declares, and what that costs, exactly.
+
+    The cost is an epsilon, for Gaussian noise a rho. Where it depends on what was answered, as of
+    cells that are heavy or not, `answer` is needed. AssertionError if the law's scale does not fit
+    its own sensitivity and budget.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from privsketch.noise.mechanism import laplace_law
+    >>> from privsketch.testing import moved
+    >>> moved(np.array([5, 6]), np.array([5, 7]), laplace_law(4, 2, 1.0, "add-remove"))
+    (Fraction(1, 4), Fraction(1, 4))
+    """
+    if law.kind == "threshold":
+        before, after = _all_counts(before, law), _all_counts(after, law)
+    change = [int(b) - int(a) for b, a in zip(before.reshape(-1), after.reshape(-1), strict=True)]
+    sensitivity, scale = Fraction(law.sensitivity), Fraction(law.scale)
+    sizes = [abs(step) for step in change] or [0]
+    if law.kind == "gaussian":
+        _require(sensitivity**2 <= 2 * Fraction(law.rho) * scale**2, "a scale below its law's")
+        squared = sum(size**2 for size in sizes)
+        return math.sqrt(squared / sensitivity**2), squared / (2 * scale**2)
+    if law.kind == "choice":  # what all losses have in common tells nothing
+        if law.neighbours == "add-remove":
+            same_way = min(change) >= 0 or max(change) <= 0
+            _require(same_way, "losses that one record moves both ways")
+            return max(sizes) / sensitivity, max(sizes) / scale
+        return max(sizes) / sensitivity, (max(change) - min(change)) / scale
+    if law.kind == "picks":  # each normaliser, and the numerators of those picked
+        n_picks = getattr(law, "n_picks", 1)
+        rows = np.sort(np.abs(before - after), axis=1)[:, ::-1]
+        total = int((n_picks * rows[:, 0] + rows[:, :n_picks].sum(axis=1)).sum())
+        twice = 1 if law.neighbours == "add-remove" else 2
+        return total / (twice * sensitivity), total / scale
+    _require(sensitivity <= scale * exact(law.inner), "a scale below its law's")
+    if isinstance(law, ZoomLaw):
+        _require(answer is not None, "two looks without their answer")
+        heavy = [] if answer is None else law.is_heavy(answer[0]).tolist()
+        halves = sum(far * (1 if one else 2) for far, one in zip(sizes, heavy, strict=True))
+        return sum(sizes) / sensitivity, halves / (2 * scale)
+    size = max(sizes) if law.kind == "cube" else sum(sizes)
+    return size / sensitivity, size / scale
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay found.
+
+    Attributes
+    ----------
+    laws : tuple of NoiseLaw
+        Of all questions, in order.
+    moves : tuple of float
+        How far each question moved; 1 is all that its law declares.
+    share_of_budget : float
+        What all moves cost together; 1 is all that the receipt has.
+    first, second : object
+        What the two runs returned.
+    """
+
+    laws: tuple[NoiseLaw, ...] = field(repr=False)
+    moves: tuple[float, ...] = field(repr=False)
+    share_of_budget: float
+    first: Any = field(repr=False)
+    second: Any = field(repr=False)
+
+    @property
+    def largest_move(self) -> float:
+        """Of all questions."""
+        return max(self.moves, default=0.0)
+
+    def moves_of(self, kind: str) -> tuple[float, ...]:
+        """Moves of the questions with laws of one kind."""
+        pairs = zip(self.laws, self.moves, strict=True)
+        return tuple(far for law, far in pairs if law.kind == kind)
+
+
+def replay(
+    run: Callable[[Any], Any],
+    table: Any,
+    neighbour: Any,
+    tape: Tape | None = None,
+    *,
+    check: bool = True,
+) -> Replayed:
+    """Run a mechanism on two neighbouring tables, the second time with the answers of the first.
+
+    AssertionError if the second run asks other questions, if a value moved further than its law
+    declares, or if all moves together cost more than the receipt says. Compare `first` and
+    `second` yourself: they must be the same.
+
+    Parameters
+    ----------
+    run : callable
+        Takes a table and returns anything with a `receipt` (or `receipt_`).
+    table, neighbour : table
+        They differ in one record.
+    tape : Tape
+        An empty one, for other answers than noise of the right size.
+    check : bool
+        Whether moves and their cost must be within laws and receipt. To measure by how much a
+        planted error exceeds them, leave it out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import privsketch as ps
+    >>> from privsketch.testing import replay
+    >>> table = np.random.default_rng(0).uniform(-1, 1, size=(100, 2))
+    >>> model = ps.PrivateKMeans(2, epsilon=1.0, delta=1e-6, domain=ps.Ball(2, 1.5), method="lloyd",
+    ...                          random_state=0)
+    >>> found = replay(lambda rows: model.fit(rows).model_, table, table[1:])
+    >>> bool(0 < found.share_of_budget <= 1)
+    True
+    """
+    tape = tape or Tape()
+    first = tape.recorded(lambda: run(table))
+    second = tape.replayed(lambda: run(neighbour))
+    receipt, moves = _receipt(first), []
+    epsilon, rho = Fraction(0), Fraction(0)
+    for question, after in zip(tape.questions, tape.again, strict=True):
+        _require(question.law.neighbours == receipt.neighbours, "a law for another relation")
+        far, cost = moved(question.values, after, question.law, question.answer)
+        moves.append(far)
+        if question.law.kind == "gaussian":
+            rho += cost
+        else:
+            epsilon += cost
+    _require(not check or max(moves, default=0) <= 1 + 1e-15, "more than a law declares")
+    if receipt.delta > 0:  # what is epsilon-private is (epsilon^2 / 2)-zCDP
+        share = (rho + epsilon**2 / 2) / Fraction(rho_of_budget(receipt.epsilon, receipt.delta))
+    else:
+        _require(rho == 0, "Gaussian noise without a delta")
+        share = epsilon / exact(receipt.epsilon)
+    _require(not check or share <= 1, "more than the receipt says")
+    same = _unnamed(receipt) == _unnamed(_receipt(second))
+    _require(same, "a receipt that depends on records")
+    return Replayed(tuple(tape.laws), tuple(map(float, moves)), float(share), first, second)
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+def _receipt(result: Any) -> Receipt:
+    found = getattr(result, "receipt", None) or result.receipt_
+    if not isinstance(found, Receipt):
+        raise TypeError("run: expected a result with a receipt")
+    return found
+
+
+def _unnamed(receipt: Receipt) -> Receipt:
+    """Without names of sources: sketches get random ones."""
+    return replace(receipt, source=None, parts=tuple(_unnamed(part) for part in receipt.parts))
+
+
+# ---------------------------------------------------------------- neighbouring tables
+
+
+def neighbouring_tables(
+    table: Floats, domain: Domain, neighbours: Neighbours
+) -> Iterator[tuple[str, Floats, Floats]]:
+    """Pairs of tables that differ in one record, by the name of what changes.
+
+    Records that are removed, far out, missing, at the edge of the domain or in a corner of it; and
+    a table without records beside one with a single record, where their number is private.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import privsketch as ps
+    >>> from privsketch.testing import neighbouring_tables
+    >>> pairs = neighbouring_tables(np.zeros((5, 2)), ps.Ball(2, 1.0), "add-remove")
+    >>> [(name, len(one), len(other)) for name, one, other in pairs][:3]
+    [('none', 0, 1), ('removed', 5, 4), ('edge', 5, 6)]
+    """
+    dim, half = table.shape[1], domain.half_widths
+    center = domain.center_vector
+    new = {
+        "edge": center - np.eye(dim)[0] * half,
+        "corner": center + half / math.sqrt(dim),
+        "outlier": np.full(dim, -1e300),
+        "missing": np.full(dim, math.nan),
+    }
+    if neighbours == "add-remove":
+        yield "none", table[:0], table[:1]
+        yield "removed", table, table[:-1]
+    rest = table if neighbours == "add-remove" else table[1:]
+    for name, record in new.items():
+        yield name, table, np.concatenate([rest, record[np.newaxis]])

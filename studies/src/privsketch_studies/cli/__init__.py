@@ -1,0 +1,1 @@
+"""The commands `privsketch study` and `privsketch collector`, registered by entry points."""

@@ -1,0 +1,80 @@
+"""Which tests are slow: every case of a test gets its tier.
+
+A test says itself that it is `slow`, or that its cases are `in_order`. Of a test with many cases a
+few have every value of every parameter at least once. Of these every tenth is quick, and the others
+are slow; all other combinations are `exhaustive`, and slow as well.
+"""
+
+from collections import defaultdict
+from itertools import combinations
+
+import pytest
+
+QUICK_EVERY = 10  # cases of a test
+ALL_TESTS = 2000  # a run of fewer tests was asked for by name: nothing is left out of it
+TARGETS = {"papers": ("tests/papers/", "tests/benchmarks/")}  # by folder; others by their marks
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items):
+    """Mark cases as slow and exhaustive, and those that have a target of their own."""
+    tests = defaultdict(list)
+    for item in items:
+        for target, folders in TARGETS.items():
+            if item.nodeid.startswith(folders):
+                item.add_marker(target)
+        if "postgresql" in item.name:
+            item.add_marker("postgres")
+        if item.get_closest_marker("exhaustive"):
+            item.add_marker("slow")
+        else:
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        marker = cases[0].get_closest_marker("mostly_slow")
+        is_slow = any(case.get_closest_marker("slow") for case in cases)
+        if cases[0].get_closest_marker("in_order") or (
+            len(items) <= ALL_TESTS and not (marker or is_slow)
+        ):
+            continue
+        chosen = covering(cases)
+        every = max(QUICK_EVERY, marker.kwargs["quick_every"] if marker else 0)
+        for case in cases:
+            if case not in chosen[::every]:
+                case.add_marker("slow")
+            if case not in chosen:
+                case.add_marker("exhaustive")
+
+
+def covering(cases):
+    """Choose few cases with all values of all parameters: each time the one with most new."""
+    left = {case: parameters(case) for case in cases}
+    chosen = []
+    while not chosen or any(left.values()):
+        best = max(left, key=lambda case: len(left[case]))  # the first of them
+        new = left.pop(best)
+        chosen.append(best)
+        left = {case: values - new for case, values in left.items()}
+    return chosen
+
+
+def parameters(case):
+    """Names and values of a case's parameters; objects are themselves, not what they look like.
+
+    Where records could leak, pairs of them too.
+    """
+    params = case.callspec.params if hasattr(case, "callspec") else {}
+    plain = (str, bytes, bool, int, float, type(None))
+    values = {
+        (name, type(value).__name__, repr(value) if isinstance(value, plain) else id(value))
+        for name, value in params.items()
+    }
+    if "tests/privacy/" in case.nodeid:
+        return values | set(combinations(sorted(values, key=repr), 2))
+    return values
+
+
+def pytest_itemcollected(item):
+    """Tests of Spark are slow and marked: `make test` has one process for all of them."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker("slow")
+        item.add_marker("spark")
