@@ -197,3 +197,16 @@ def test_extreme_budgets_are_planned_or_refused_in_our_words(epsilon, delta, mas
             )
         except ps.PrivsketchError:
             pass
+
+
+def test_receipts_name_the_plugins_that_took_part():
+    plain = ps.Receipt("a release", 1.0, 0.0, "add-remove")
+    assert "plugins" not in plain.to_json()
+    named = plain.naming("my-engine 1.2", None, "my-engine 1.2")
+    assert named.plugins == ("my-engine 1.2",)
+    assert ps.Receipt.from_json(named.to_json()) == named
+    assert (named + plain).plugins == named.plugins
+    assert "my-engine 1.2" in named.describe()
+    for wrong in ([], "text", [1]):
+        with pytest.raises(ps.ParameterError, match="plugins"):
+            ps.Receipt.from_json({**plain.to_json(), "plugins": wrong})

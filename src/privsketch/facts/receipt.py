@@ -70,6 +70,8 @@ class Receipt:
     assumption : str
     parts : tuple of Receipt
         Shares of one release, steps of a run, or the releases of several holders.
+    plugins : tuple of str
+        Distributions of others whose parts took part, each with its version: "my-engine 1.2".
     """
 
     mechanism: str
@@ -88,6 +90,7 @@ class Receipt:
     composition: Literal["single", "sequential", "parallel", "concentrated"] = "single"
     assumption: str = ""
     parts: tuple[Receipt, ...] = field(default=())
+    plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.rho is None and self.delta == 0:
@@ -107,6 +110,11 @@ class Receipt:
     @property
     def _meaning(self) -> str:
         return meaning_of(self.neighbours, self.unit)
+
+    def naming(self, *plugins: str | None) -> Receipt:
+        """Add the distributions of parts that were used; None stands for parts of this library."""
+        named = [*self.plugins, *(one for one in plugins if one is not None)]
+        return replace(self, plugins=tuple(dict.fromkeys(named))) if named else self
 
     def protecting(self, unit: Unit) -> Receipt:
         """The same cost for another unit, whose records the noise was made for."""
@@ -189,6 +197,7 @@ class Receipt:
             lines.append(f"sampler     {self.sampler}")
         if self.rho is not None and self.delta > 0:
             lines.append(f"rho         {self.rho:.12g} (zCDP)")
+        lines += [f"plugin      {plugin}" for plugin in self.plugins]
         if self.parts:
             how = _HOW.get(self.composition, "")
             lines.append(f"parts       {len(self.parts)}, {self.composition}: {how}")
@@ -232,6 +241,7 @@ def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | N
         composition="sequential",
         assumption=_shared([part.assumption for part in parts]),
         parts=tuple(parts),
+        plugins=_all_plugins(parts),
     )
 
 
@@ -250,6 +260,7 @@ def compose_concentrated(
         sampler=_common_sampler(parts),
         composition="concentrated",
         parts=tuple(parts),
+        plugins=_all_plugins(parts),
     )
 
 
@@ -273,6 +284,7 @@ def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | Non
         composition="parallel",
         assumption=_common_assumption(parts),
         parts=tuple(parts),
+        plugins=_all_plugins(parts),
     )
 
 
@@ -367,6 +379,10 @@ def _common_assumption(parts: Sequence[Receipt]) -> str:
     return "; ".join(dict.fromkeys([_ASSUMPTIONS[parts[0].neighbours], *given]))
 
 
+def _all_plugins(parts: Sequence[Receipt]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(plugin for part in parts for plugin in part.plugins))
+
+
 def _common_sampler(parts: Sequence[Receipt]) -> str:
     """The samplers of all parts, or the first one that is marked insecure."""
     insecure = [part.sampler for part in parts if part.sampler.startswith(INSECURE)]
@@ -378,7 +394,8 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
     """The receipt as plain JSON values."""
     values = {name: getattr(receipt, name) for name in Receipt.__dataclass_fields__}
     values["parts"] = [receipt_to_json(part) for part in receipt.parts]
-    return values
+    plugins = values.pop("plugins")
+    return {**values, "plugins": list(plugins)} if plugins else values
 
 
 _MANY = 1e100  # no releases cost as much together; its square is a float
@@ -387,7 +404,13 @@ _MAX_NESTING = 8  # twice the levels of our deepest, a partition tree; no file e
 
 def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
     """The receipt from `receipt_to_json`; errors for anything else."""
-    if not isinstance(value, dict) or set(value) != set(Receipt.__dataclass_fields__):
+    if not isinstance(value, dict):
+        raise ParameterError("receipt: unknown or missing fields")
+    plugins = value.get("plugins", ["none"])  # written only where there are some
+    if not isinstance(plugins, list) or not plugins or not all(type(one) is str for one in plugins):
+        raise ParameterError("receipt: plugins must be a list of texts")
+    value = {**value, "plugins": tuple(value.get("plugins", ()))}
+    if set(value) != set(Receipt.__dataclass_fields__):
         raise ParameterError("receipt: unknown or missing fields")
     texts = ("mechanism", "law", "norm", "calibration", "sampler", "unit", "assumption")
     if not all(isinstance(value[name], str) for name in texts):
