@@ -51,7 +51,7 @@ def fixed_noise():
         return values + np.rint(noise).astype(np.int64), law.scale
 
     with pytest.MonkeyPatch.context() as patch, replaced_noise(draw):
-        for module in ("clustering.aggregate", "projection.matrix", "sketching.sums"):
+        for module in ("clustering.baselines.aggregate", "projection.matrix", "sketching.sums"):
             source = SimpleNamespace(urandom=rng.bytes)
             patch.setattr(importlib.import_module(f"privsketch.{module}"), "os", source)
         yield

@@ -17,7 +17,7 @@ import privsketch as ps
 from benchmarks.datasets import DataSet
 from benchmarks.peers.protocol import Peer, PeerError
 from privsketch._base.types import Floats
-from privsketch.clustering import lloyd
+from privsketch.clustering.baselines import lloyd
 from privsketch.clustering.choose import METHODS
 from privsketch.clustering.run import clustered
 from privsketch.facts.budget import exact

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from papers.bal.setting import Records
-from privsketch.clustering import lloyd
+from privsketch.clustering.baselines import lloyd
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import Passes, clustered
 from privsketch.clustering.tree.method import cluster_by_tree
@@ -63,7 +63,7 @@ def tree_and_rounds(records: Records, n_clusters: int, epsilon: float, seed: int
 def paid_rounds(
     records: Records, model: ClusterModel, budget: Budget, n_rounds: int
 ) -> ClusterModel:
-    """Noisy rounds of Lloyd's from released centres, as in clustering/lloyd.py.
+    """Noisy rounds of Lloyd's from released centres, as in clustering/baselines/lloyd.py.
 
     Charges: the budget, besides what the centres cost.
     """

@@ -20,7 +20,7 @@ from papers.icassp import setting
 from papers.icassp.setting import OUR_DECODER, PAPER_DECODER, Mixture, mixture
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
-from privsketch.clustering import grid, lloyd
+from privsketch.clustering.baselines import grid, lloyd
 from privsketch.clustering.run import clustered
 from privsketch.clustering.starts import Start
 from privsketch.design.recipe import Design

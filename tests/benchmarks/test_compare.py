@@ -16,7 +16,7 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError
-from privsketch.clustering import lloyd
+from privsketch.clustering.baselines import lloyd
 from privsketch.clustering.choose import METHODS
 from privsketch.clustering.run import clustered
 from privsketch.facts.budget import exact

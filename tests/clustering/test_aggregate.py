@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
-from privsketch.clustering import aggregate
+from privsketch.clustering.baselines import aggregate
 from privsketch.clustering.run import Passes, clustered
 from privsketch.facts.budget import exact
 from privsketch.testing import questions

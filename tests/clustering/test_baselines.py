@@ -14,7 +14,8 @@ from sklearn.cluster import KMeans
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError
-from privsketch.clustering import grid, lloyd, starts
+from privsketch.clustering import starts
+from privsketch.clustering.baselines import grid, lloyd
 from privsketch.clustering.run import Passes, clustered
 from privsketch.facts.budget import exact
 from privsketch.kernels.nearest import ReferenceClusters

@@ -16,8 +16,9 @@ from scipy.spatial.distance import cdist
 
 import privsketch as ps
 from privsketch._base.errors import FileError, ParameterError, RecordError
-from privsketch.clustering import aggregate, cells
+from privsketch.clustering import cells
 from privsketch.clustering import choose as methods
+from privsketch.clustering.baselines import aggregate
 from privsketch.clustering.choose import METHODS, Choice, chosen_method, cluster_by
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.sparse import start as sparse_start

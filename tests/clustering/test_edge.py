@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import privsketch as ps
+from privsketch.clustering.baselines.grid import cluster as grid
+from privsketch.clustering.baselines.lloyd import cluster as lloyd
 from privsketch.clustering.edge import FALSE_ALARM, Means, cut_records
-from privsketch.clustering.grid import cluster as grid
-from privsketch.clustering.lloyd import cluster as lloyd
 from privsketch.clustering.pipeline.method import cluster as pipeline
 from privsketch.clustering.run import clustered
 from privsketch.learning.uncertainty import on_the_edge

@@ -14,9 +14,9 @@ from sklearn.mixture import GaussianMixture
 
 import privsketch as ps
 from privsketch._base.errors import FileError, ParameterError, RecordError
-from privsketch.clustering import em
-from privsketch.clustering import em as em_shares
-from privsketch.clustering.em import WHOLE_SHARE, Gaussians, responsibilities, whitenings
+from privsketch.clustering.baselines import em
+from privsketch.clustering.baselines import em as em_shares
+from privsketch.clustering.baselines.em import WHOLE_SHARE, Gaussians, responsibilities, whitenings
 from privsketch.clustering.run import Passes, Run, clustered
 from privsketch.models.mixture import GaussianMixtureModel
 from privsketch.pages.report.clusters import picture_of

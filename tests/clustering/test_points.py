@@ -8,7 +8,7 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError, RecordError
-from privsketch.clustering import aggregate, variates
+from privsketch.clustering.baselines import aggregate, variates
 from privsketch.clustering.run import clustered
 
 METHODS = {"sample-aggregate": aggregate.cluster, "k-variates": variates.cluster}

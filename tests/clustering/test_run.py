@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.clustering import aggregate, grid, lloyd, variates
+from privsketch.clustering.baselines import aggregate, grid, lloyd, variates
 from privsketch.clustering.medians.method import cluster_medians
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import clustered

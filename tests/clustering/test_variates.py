@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chi2
 
 import privsketch as ps
-from privsketch.clustering import variates
+from privsketch.clustering.baselines import variates
 from privsketch.clustering.run import Passes, clustered
 from privsketch.facts.budget import exact
 from privsketch.noise.calibration import rho_of_budget

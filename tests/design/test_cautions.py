@@ -147,7 +147,7 @@ def test_a_number_of_records_that_nobody_stated_is_taken_only_where_it_is_public
 
 def test_plans_on_the_way_are_silent():
     """Designs of runs and of comparisons: nobody stated their domains and shares."""
-    from privsketch.clustering.lloyd import cluster as lloyd
+    from privsketch.clustering.baselines.lloyd import cluster as lloyd
     from privsketch.clustering.pipeline.method import cluster as pipeline
 
     facts = {"domain": UNEVEN_BOX, "budget": ps.Budget(50.0, 0.1), "random_state": 0}

@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 import privsketch as ps
 from privsketch._base.errors import BudgetError, ParameterError
-from privsketch.clustering import lloyd
+from privsketch.clustering.baselines import lloyd
 from privsketch.clustering.run import clustered
 from privsketch.facts.budget import exact
 from privsketch.ledger.entry import named, writing_to

@@ -13,8 +13,8 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import ParameterError
-from privsketch.clustering import aggregate, em, grid, lloyd, variates
 from privsketch.clustering import run as run_module
+from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
 from privsketch.clustering.run import Passes, clustered
 from privsketch.facts.budget import exact
 from privsketch.noise.account import Shares

@@ -367,7 +367,7 @@ def test_rows_that_are_mappings_have_no_order():
 
 
 def test_a_unit_without_its_schema_is_refused():
-    from privsketch.clustering.lloyd import cluster
+    from privsketch.clustering.baselines.lloyd import cluster
     from privsketch.clustering.run import clustered
     from privsketch.facts.budget import Unit
 
@@ -394,7 +394,7 @@ def test_a_unit_is_a_whole_number_of_records(value):
 
 @pytest.mark.parametrize("noise", ["laplace", "cube", "laplace-joint"])
 def test_pure_rounds_refuse_several_records_of_a_replacement(noise, spent):
-    from privsketch.clustering.lloyd import cluster
+    from privsketch.clustering.baselines.lloyd import cluster
     from privsketch.clustering.run import clustered
     from privsketch.facts.budget import Unit
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privsketch as ps
-from privsketch.clustering import aggregate, em, grid, lloyd, variates
+from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
 from privsketch.clustering.medians.method import cluster_medians
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import clustered

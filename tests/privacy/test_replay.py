@@ -21,8 +21,9 @@ import pytest
 
 import privsketch as ps
 from privsketch._base.errors import RecordError
-from privsketch.clustering import aggregate, cells, em, grid, lloyd, variates
+from privsketch.clustering import cells
 from privsketch.clustering import run as passes
+from privsketch.clustering.baselines import aggregate, em, grid, lloyd, variates
 from privsketch.clustering.medians.method import cluster_medians
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.run import Passes, clustered

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import privsketch as ps
-from privsketch.clustering import grid, lloyd
 from privsketch.clustering import run as passes
+from privsketch.clustering.baselines import grid, lloyd
 from privsketch.clustering.pipeline.rounds import (
     Bins,
     residual_lengths,

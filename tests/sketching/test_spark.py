@@ -25,7 +25,8 @@ from click.testing import CliRunner
 import privsketch as ps
 from privsketch._base.errors import MissingError, ParameterError, PrivsketchError, RecordError
 from privsketch.cli.main import main
-from privsketch.clustering import cells, em, grid, lloyd
+from privsketch.clustering import cells
+from privsketch.clustering.baselines import em, grid, lloyd
 from privsketch.clustering.medians.method import cluster_medians
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import PipelinePlan

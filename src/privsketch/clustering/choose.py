@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from privsketch._base.errors import ParameterError, require_count, require_one_of, require_records
-from privsketch.clustering import aggregate, cells, grid, lloyd, variates
+from privsketch.clustering import cells
+from privsketch.clustering.baselines import aggregate, grid, lloyd, variates
 from privsketch.clustering.pipeline import method as pipeline
 from privsketch.clustering.pipeline.plan import plan_pipeline
 from privsketch.clustering.run import clustered

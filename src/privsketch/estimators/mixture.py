@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from privsketch._base.errors import ParameterError
 from privsketch._base.types import Floats
-from privsketch.clustering import em
+from privsketch.clustering.baselines import em
 from privsketch.clustering.run import clustered
 from privsketch.design.size import CovarianceType
 from privsketch.estimators.base import PrivateLearner, documented
