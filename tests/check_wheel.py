@@ -1,12 +1,13 @@
-"""The wheel and the sdist as users get them: built, installed where nothing else is, and run.
+"""Both wheels as users get them: built, installed where nothing else is, and run.
 
-The wheel is built from the sdist, so that what installs has been through both.
+A wheel is built from the sdist, so that what installs has been through both. First the library
+alone, whose demo must pass and whose `study` command says what to install; then the studies.
 
     python tests/check_wheel.py           this Python
     python tests/check_wheel.py --all     every Python from 3.11 on that is there
 
-The demo must pass in an environment that has nothing but the package and what it asks for. Sizes
-and import times are printed.
+Environments have nothing but the packages and what they ask for. Sizes and import times are
+printed, scikit-learn's own beside ours.
 """
 
 import argparse
@@ -21,10 +22,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("python3.11", "python3.12", "python3.13")
-FIRST_ESTIMATOR = (
-    "import time; start = time.perf_counter(); import privsketch as ps; ps.PrivateKMeans;"
-    "print(f'{time.perf_counter() - start:.2f} s')"
+FOLDERS = {"privsketch": ROOT, "privsketch_studies": ROOT / "studies"}
+# Files that are no code, and those that an sdist must have.
+NEEDED = {
+    "privsketch": {"py.typed", "__init__.pyi"},
+    "privsketch_studies": {
+        "py.typed",
+        "__init__.pyi",
+        "collector/pages/style.css",
+        "collector/pages/templates/base.html",
+    },
+}
+IMPORT_TIME = (
+    "import time; start = time.perf_counter(); {}; print(f'{{time.perf_counter() - start:.2f}}')"
 )
+OURS = "import privsketch; privsketch.PrivateKMeans"
+THEIRS = "from sklearn.cluster import KMeans"
 
 
 def run(*command: object, **options: object) -> str:
@@ -38,56 +51,58 @@ def run(*command: object, **options: object) -> str:
     return done.stdout.strip()
 
 
-def built(folder: Path) -> tuple[Path, Path]:
-    """Wheel and sdist of the checkout."""
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
+def built(name: str, folder: Path) -> Path:
+    """Build the wheel of a distribution from its sdist, and look into both."""
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, FOLDERS[name])
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
-    return wheel, sdist
-
-
-def require_contents(wheel: Path, sdist: Path) -> None:
-    """Code and its marker of types in the wheel and nothing else; tests in the sdist."""
-    names = zipfile.ZipFile(wheel).namelist()
-    strange = [n for n in names if not n.startswith("privsketch") or n.endswith((".pyc", ".png"))]
-    pages = "privsketch/service/pages"
-    needed = {"privsketch/py.typed", f"{pages}/style.css", f"{pages}/templates/base.html"}
-    if strange or not needed <= set(names):
-        sys.exit(f"{wheel.name}: {strange or f'{needed - set(names)} missing'}")
+    files = set(zipfile.ZipFile(wheel).namelist())
+    strange = [
+        file for file in files if not file.startswith(name) or file.endswith((".pyc", ".png"))
+    ]
+    missing = {f"{name}/{file}" for file in NEEDED[name]} - files
     with tarfile.open(sdist) as archive:
-        inside = {name.partition("/")[2] for name in archive.getnames()}
-    missing = {"pyproject.toml", "README.md", "LICENSE", "tests/conftest.py"} - inside
-    if missing:
-        sys.exit(f"{sdist.name}: {', '.join(sorted(missing))} missing")
+        inside = {file.partition("/")[2] for file in archive.getnames()}
+    missing |= {"pyproject.toml", "README.md", "LICENSE"} - inside
+    if strange or missing:
+        sys.exit(f"{wheel.name}: strange {strange}, missing {missing}")
+    print(f"{wheel.name} {wheel.stat().st_size / 1e3:.0f} kB")
+    return wheel
 
 
-def installed(python: str, archive: Path, folder: Path) -> str:
-    """Install an archive in an empty environment and run the demo there."""
+def tried(python: str, wheels: dict[str, Path], folder: Path) -> None:
+    """Install the library in an empty environment and use it, then the studies."""
     run(python, "-m", "venv", folder)
-    pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet")
-    run(*pip, "--disable-pip-version-check", "-c", ROOT / "constraints.txt", f"{archive}[plot]")
-    run(folder / "bin" / "privsketch", "demo", "--output", folder / "demo", cwd=folder)
+    ours, privsketch = folder / "bin" / "python", folder / "bin" / "privsketch"
+    pip = (ours, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    constraints = ("-c", ROOT / "constraints.txt")
+    run(*pip, *constraints, f"{wheels['privsketch']}[plot]")
+    run(privsketch, "demo", "--output", folder / "demo", cwd=folder)
     if not (folder / "demo" / "report.html").is_file():
-        sys.exit(f"{archive.name}: the demo wrote no report")
-    run(folder / "bin" / "python", "-c", FIRST_ESTIMATOR, cwd=folder)  # compiles what is imported
-    return run(folder / "bin" / "python", "-c", FIRST_ESTIMATOR, cwd=folder)
+        sys.exit("the demo wrote no report")
+    alone = subprocess.run([privsketch, "study", "demo"], capture_output=True, text=True)
+    if alone.returncode != 2 or "pip install privsketch-studies" not in alone.stderr:
+        sys.exit(f"without the studies, `privsketch study` says {alone.stderr!r}")
+    times = [run(ours, "-c", IMPORT_TIME.format(code), cwd=folder) for code in (OURS, THEIRS) * 2]
+    version = run(ours, "-c", "import platform; print(platform.python_version())")
+    print(f"Python {version}: the demo passes; {times[2]} s to PrivateKMeans, {times[3]} to KMeans")
+    run(*pip, *constraints, wheels["privsketch_studies"])
+    run(privsketch, "study", "demo", "--records", 300, "--output", folder / "study", cwd=folder)
+    run(privsketch, "collector", "serve", "--check", cwd=folder)
+    print("the demo of a sealed study passes, and a collector starts")
 
 
 def main() -> None:
     """Build, look inside, install and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--all", action="store_true", help="every Python from 3.11 on")
-    given = parser.parse_args()
-    found = [name for name in PYTHONS if shutil.which(name) and _runs(name)]
-    pythons = found if given.all else [sys.executable]
+    arguments = parser.parse_args()
+    known = [name for name in PYTHONS if shutil.which(name) and _runs(name)]
+    pythons = known if arguments.all else [sys.executable]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        wheel, sdist = built(folder / "dist")
-        require_contents(wheel, sdist)
-        print(f"{wheel.name} {wheel.stat().st_size / 1e3:.0f} kB, {sdist.name}")
+        wheels = {name: built(name, folder / name) for name in FOLDERS}
         for number, python in enumerate(pythons):
-            seconds = installed(python, wheel, folder / str(number))
-            version = run(python, "-c", "import platform; print(platform.python_version())")
-            print(f"Python {version}: the demo passes, the first estimator takes {seconds}")
+            tried(python, wheels, folder / str(number))
 
 
 def _runs(python: str) -> bool:
