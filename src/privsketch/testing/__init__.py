@@ -2,9 +2,12 @@
 
 `replaced_noise` and `without_noise` change the noise inside a with block, `questions` and `replay`
 show what a mechanism asks of it, `neighbouring_tables` are tables that differ by one record.
+`check_engine`, `check_feature_map`, `check_method` and `check_decoder` put these together for parts
+that other packages register.
 Releases that are made with these tools are marked INSECURE in their receipts.
 """
 
+from privsketch.testing.checks import check_decoder, check_engine, check_feature_map, check_method
 from privsketch.testing.tape import (
     Question,
     Replayed,
@@ -22,6 +25,10 @@ __all__ = [
     "Question",
     "Replayed",
     "Tape",
+    "check_decoder",
+    "check_engine",
+    "check_feature_map",
+    "check_method",
     "exact_answer",
     "moved",
     "neighbouring_tables",

@@ -1,0 +1,250 @@
+"""Checks for parts of other packages: engines, feature maps, clustering methods, decoders.
+
+Authors run them in their own tests, in an environment that has their package installed::
+
+    from privsketch.testing import check_method
+
+    def test_bisecting():
+        check_method("bisecting")
+
+A check covers shape, sums that merge, files, and a replay on neighbouring tables of both relations:
+what a part does with one record must be within what its noise pays for. It raises AssertionError
+with the reason. A replay looks for leaks, and is no proof that there are none.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privsketch._base.errors import PrivsketchError, PrivsketchWarning
+from privsketch._base.files import load
+from privsketch._base.types import Floats
+from privsketch.design.recipe import Design
+from privsketch.estimators.kmeans import PrivateKMeans
+from privsketch.facts.budget import Budget, Neighbours
+from privsketch.facts.domain import Box
+from privsketch.features.maps import feature_map
+from privsketch.learning.kmeans.learner import learn_kmeans
+from privsketch.sketching.build import sketch
+from privsketch.sketching.merge import merge
+from privsketch.sketching.sketch import Sketch
+from privsketch.testing.tape import neighbouring_tables, questions, replay, without_noise
+
+_DOMAIN = Box(-1.0, 1.0, dim=2)
+_CENTERS = np.array([[-0.5, -0.5], [0.5, 0.5]])
+_RELATIONS: tuple[Neighbours, ...] = ("add-remove", "replace")
+_N_RECORDS = 400
+_CLOSE = 0.2  # centers of a noise-free sketch, a tenth of the domain's width
+
+
+def check_engine(engine: Any) -> None:
+    """Check an engine: the same sums as in this process, for tables of every size.
+
+    Parameters
+    ----------
+    engine : str or object
+        The registered name, or an engine with options.
+
+    Examples
+    --------
+    >>> from privsketch.testing import check_engine
+    >>> check_engine("threads")
+    """
+    for neighbours in _RELATIONS:
+        design = _design(neighbours)
+        for name, table in _tables(neighbours):
+            with without_noise():
+                expected = sketch(table, design, source="a")
+                result = sketch(table, design, source="a", engine=engine)
+            same = np.array_equal(expected.sums, result.sums)
+            _require(same, f"a {name} has other sums than in this process")
+        _check_refusal(lambda table, design=design: sketch(table, design, engine=engine))
+        _check_replay(lambda table, design=design: sketch(table, design, engine=engine), neighbours)
+
+
+def check_feature_map(name: str) -> None:
+    """Check a feature map: designs, sums, merging, files and learning.
+
+    Parameters
+    ----------
+    name : str
+        The registered name; the map needs a table.
+
+    Examples
+    --------
+    >>> from privsketch.testing import check_feature_map
+    >>> check_feature_map("one-bit")
+    """
+    for neighbours in _RELATIONS:
+        design = _design(neighbours, feature_map=name)
+        _require(design.feature_map == name, "the design names another map")
+        _check_file(design)
+        table = _records()
+        with without_noise():
+            whole = sketch(table, design, source="whole")
+            parts = [sketch(part, design) for part in np.array_split(table, 3)]
+            alone = sketch(table[:1], design)
+        _require(np.array_equal(merge(parts).sums, whole.sums), "parts do not add up to the whole")
+        _check_file(whole)
+        pairs = alone.sums.reshape(2, -1).T
+        entries = {tuple(pair) for pair in feature_map(name).table.tolist()}
+        one_record = all(tuple(pair) in entries for pair in pairs.tolist())
+        _require(one_record, "one record adds pairs that are not in the table")
+        _check_centers(whole, {})
+        _check_replay(lambda table, design=design: sketch(table, design), neighbours)
+
+
+def check_method(name: str, **options: Any) -> None:
+    """Check a clustering method: budget, files, and replays on neighbouring tables.
+
+    Parameters
+    ----------
+    name : str
+        The registered name.
+    **options
+        Further parameters of `PrivateKMeans`.
+
+    Examples
+    --------
+    >>> from privsketch.testing import check_method
+    >>> check_method("lloyd")
+    """
+    for neighbours in _RELATIONS:
+        for delta in (0.0, 1e-6):
+
+            def fit(table: Floats, delta: float = delta, relation: Neighbours = neighbours) -> Any:
+                estimator = PrivateKMeans(
+                    2,
+                    method=name,
+                    epsilon=1.0,
+                    delta=delta,
+                    neighbours=relation,
+                    domain=_DOMAIN,
+                    missing="center",
+                    random_state=0,
+                    **options,
+                )
+                with warnings.catch_warnings():  # of fitting the same records several times
+                    warnings.simplefilter("ignore", PrivsketchWarning)
+                    return estimator.fit(table).model_
+
+            model = fit(_records())
+            _require(model.centers.shape == (2, 2), "the model has other centers than asked for")
+            within = model.receipt.epsilon <= 1.0 and model.receipt.delta <= delta
+            _require(within, "the receipt has more than the budget")
+            _check_file(model)
+            _check_replay(fit, neighbours)
+
+
+def check_decoder(name: str, **options: Any) -> None:
+    """Check a decoder of k-means: centers, weights and files, and the same result again.
+
+    Parameters
+    ----------
+    name : str
+        The registered name.
+    **options
+        Further parameters of `learn_kmeans`.
+
+    Examples
+    --------
+    >>> from privsketch.testing import check_decoder
+    >>> check_decoder("cl-ompr")
+    """
+    design = _design("add-remove")
+    with without_noise():
+        exact = sketch(_records(), design, source="a")
+    model = _check_centers(exact, {"decoder": name, **options})
+    _require(model.decoder == name, "the model names another decoder")
+    again = _check_centers(exact, {"decoder": name, **options})
+    same = np.array_equal(model.centers, again.centers)
+    _require(same, "the same sketch and random_state give other centers")
+
+
+# ---------------------------------------------------------------- what all checks share
+
+
+def _design(neighbours: Neighbours, **options: Any) -> Design:
+    return Design.plan(
+        n_components=2,
+        domain=_DOMAIN,
+        budget=Budget(1.0, 1e-6, neighbours),
+        n_records=_N_RECORDS,
+        n_features=50,
+        random_state=0,
+        **{"feature_map": "fourier", **options},
+    )
+
+
+def _records(n_records: int = _N_RECORDS) -> Floats:
+    rng = np.random.default_rng(0)
+    noise = 0.1 * rng.normal(size=(n_records, 2))
+    return np.asarray(_CENTERS[rng.integers(2, size=n_records)] + noise)
+
+
+def _tables(neighbours: Neighbours) -> Iterator[tuple[str, Floats]]:
+    yield "table of many blocks", _records(100_000)
+    yield "small table", _records()
+    yield "table of one record", _records(1)
+    if neighbours == "add-remove":
+        yield "table without records", np.zeros((0, 2))
+
+
+def _check_file(content: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        content.save(path)
+        loaded = load(path)
+    _require(loaded.to_bytes() == content.to_bytes(), "a file that is loaded has other bytes")
+
+
+def _check_refusal(release: Callable[[Floats], Any]) -> None:
+    """A missing value is refused before any noise is drawn, and no value is quoted."""
+    table = _records()
+    table[7] = (np.nan, 0.123456)
+    try:
+        asked = questions(lambda: release(table))
+    except PrivsketchError as error:
+        _require("0.123456" not in str(error), "an error quotes a record")
+    else:
+        _require(not asked, "noise was drawn for a table with missing values")
+
+
+def _check_centers(exact: Sketch, options: dict[str, Any]) -> Any:
+    model = learn_kmeans(exact, 2, random_state=0, **options)
+    order = np.argsort(model.centers[:, 0])
+    far = float(np.abs(model.centers[order] - _CENTERS).max())
+    _require(far <= _CLOSE, f"two clear clusters are missed by {far:.2g}")
+    _require(abs(float(model.weights.sum()) - 1) < 1e-6, "weights do not add up to 1")
+    _check_file(model)
+    return model
+
+
+def _check_replay(release: Callable[[Floats], Any], neighbours: Neighbours) -> None:
+    for name, table, other in neighbouring_tables(_records(60), _DOMAIN, neighbours):
+        try:
+            replayed = replay(release, table, other)
+        except PrivsketchError as error:
+            if name != "missing":
+                raise AssertionError(f"{name} record, {neighbours}: refused: {error}") from error
+        except AssertionError as error:
+            raise AssertionError(f"{name} record, {neighbours}: {error}") from error
+        else:
+            one, two = (_content(result) for result in (replayed.first, replayed.second))
+            _require(one == two, f"{name} record, {neighbours}: the results differ")
+
+
+def _content(result: Any) -> bytes:
+    """Everything that is released, but for random names."""
+    return bytes(result.sums.tobytes() if isinstance(result, Sketch) else result.to_bytes())
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)
