@@ -18,7 +18,7 @@ grid. Masks only take features away, so a bound over masks is the largest over w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Protocol
 
@@ -26,9 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError
+from privsketch._base.plugins import Plugin, find_plugin, plugin_names
 from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
 from privsketch.features.cells import CellContribution
+from privsketch.features.fixedpoint import TABLE_SIZE
 from privsketch.features.fourier import AMPLITUDE, fourier_table
 from privsketch.features.frequencies import FOURIER_LAWS, NO_LAW, Frequencies
 from privsketch.features.masks import Masks
@@ -53,7 +55,8 @@ class FeatureMap:
     `amplitude` is what the integers of a table mean: a sum divided by it estimates the sum
     over records of exp(i (phase + offset)). `dithered` maps add a public random offset to
     each phase. `laws` are the laws of frequencies that go with the map, the default first.
-    `for_components` maps tell principal components, the others clusters and mixtures.
+    `for_components` maps tell principal components, the others clusters and mixtures. `origin`
+    is the distribution, with its version, that registered the map; None for maps of this library.
     """
 
     name: str
@@ -62,6 +65,7 @@ class FeatureMap:
     dithered: bool
     laws: tuple[str, ...]
     for_components: bool = False
+    origin: str | None = None
 
     @property
     def has_table(self) -> bool:
@@ -100,12 +104,97 @@ FEATURE_MAPS: dict[str, FeatureMap] = {
 }
 
 
+# Entries of a table stay below this: sums of 2^36 records are then below 2^62 (noise/sums.py).
+TABLE_LIMIT = 2**26
+
+
 def feature_map(name: str) -> FeatureMap:
-    """The map of that name."""
-    if name not in FEATURE_MAPS:
-        known = ", ".join(repr(known) for known in FEATURE_MAPS)
-        raise ParameterError("feature_map", name, f"expected one of {known}")
-    return FEATURE_MAPS[name]
+    """Return the feature map of a name: one of this library, or of an installed package.
+
+    Other packages register maps in the entry-point group `privsketch.feature_maps`.
+
+    Raises
+    ------
+    ParameterError
+        If no installed package registers the name, or what it registers is not such a map.
+    """
+    return FEATURE_MAPS[name] if name in FEATURE_MAPS else _registered_map(name)
+
+
+@cache
+def _registered_map(name: str) -> FeatureMap:
+    """Import a registered map, check its shape and take a copy of its table.
+
+    Bounds and sums come from that one copy, so no later change of the table can part them.
+    """
+    plugin = find_plugin("feature_maps", name)
+    if plugin is None:
+        known = ", ".join(map(repr, [*FEATURE_MAPS, *plugin_names("feature_maps")]))
+        raise ParameterError(
+            "feature_map",
+            name,
+            f"expected one of {known}",
+            "install the package that registers this map, if there is one",
+        )
+    _require_map_shape(plugin)
+    table = np.array(plugin.part.table)
+    if table.shape != (TABLE_SIZE, 2) or table.dtype != np.int32:
+        raise _wrong_map(plugin, f"its table must be an array ({TABLE_SIZE}, 2) of int32")
+    if not 0 < int(np.abs(table.astype(np.int64)).max()) < TABLE_LIMIT:
+        raise _wrong_map(plugin, f"entries of its table must be below {TABLE_LIMIT}, and not all 0")
+    table.flags.writeable = False
+    return replace(plugin.part, build_table=lambda: table, origin=plugin.origin)
+
+
+def _require_map_shape(plugin: Plugin) -> None:
+    part = plugin.part
+    # A subclass could state bounds of its own; privacy rests on those of the table.
+    if type(part) is not FeatureMap:
+        raise _wrong_map(plugin, f"expected a FeatureMap, got {type(part).__name__}")
+    if part.name != plugin.name:
+        raise _wrong_map(plugin, f"the map is named {part.name!r}")
+    if not part.has_table or part.for_components:
+        raise _wrong_map(plugin, "only maps with a table, for clusters and mixtures, are supported")
+    laws = part.laws
+    if not isinstance(laws, tuple) or not laws or not set(laws) <= set(FOURIER_LAWS):
+        raise _wrong_map(plugin, f"laws must be a tuple of {', '.join(map(repr, FOURIER_LAWS))}")
+    is_number = isinstance(part.amplitude, float | int)
+    if not is_number or not 0 < part.amplitude < np.inf or type(part.dithered) is not bool:
+        raise _wrong_map(plugin, "amplitude must be a positive number, and dithered a bool")
+
+
+def _wrong_map(plugin: Plugin, problem: str) -> ParameterError:
+    return ParameterError(
+        f"`feature_map={plugin.name!r}`, registered by {plugin.origin}: {problem}"
+    )
+
+
+HARMONIC_TOLERANCE = 1e-3  # of the first harmonic; those of the Fourier table are below 2.1e-5
+
+
+@cache
+def require_known_harmonics(feature_map: FeatureMap) -> None:
+    """Refuse a table whose harmonics planners and learners would misjudge.
+
+    Learners read the first harmonic. They take the others of a dithered map for noise, as large
+    as that of signs, whose odd order h has the amplitude 1 / h (features/onebit.py). Smaller
+    harmonics only make them cautious. A map without dither must have none.
+    """
+    cosine, sine = feature_map.table.astype(np.float64).T
+    waves = np.fft.fft(cosine + 1j * sine) / (TABLE_SIZE * feature_map.amplitude)
+    is_first = abs(waves[1] - 1) <= HARMONIC_TOLERANCE
+    waves[1] = 0.0
+    orders = np.arange(TABLE_SIZE // 2)
+    sizes = np.hypot(np.abs(waves[orders]), np.abs(waves[-orders]))
+    allowed = np.full(len(orders), HARMONIC_TOLERANCE)
+    if feature_map.dithered:
+        allowed[3::2] += 1 / orders[3::2]
+    if not is_first or bool((sizes > allowed).any()):
+        raise ParameterError(
+            f"`feature_map={feature_map.name!r}`: learners need a table whose first harmonic is "
+            "the amplitude of the map; a dithered one may have odd harmonics of order h up to "
+            "1 / h of that, one without dither none"
+        )
 
 
 class Contribution(Protocol):

@@ -165,10 +165,12 @@ class SumNoise:
                 sensitivity=leaf.sensitivity,
                 rho=leaf.rho,
                 calibration=leaf.calibration,
+                plugins=leaf.plugins,
             )
             if leaf != expected or leaf.sampler not in SAMPLERS:
                 return False
-        return len(laws) == 1 or receipt == composed_receipt(leaves, receipt.source)
+        whole = composed_receipt(leaves, receipt.source)
+        return len(laws) == 1 or receipt == whole.naming(*receipt.plugins)
 
 
 def is_near(found: float | None, expected: float | None) -> bool:

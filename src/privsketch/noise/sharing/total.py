@@ -218,7 +218,7 @@ def _is_like(receipt: Receipt, expected: Receipt) -> bool:
         return False
     same = {
         name: getattr(receipt, name)
-        for name in ("sensitivity", "scale", "rho", "calibration", "parts")
+        for name in ("sensitivity", "scale", "rho", "calibration", "parts", "plugins")
     }
     return receipt == replace(expected, **same)
 
