@@ -12,8 +12,8 @@ from scipy.stats import chi2
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import Budget
 from privsketch.noise.account import Account, Shares
-from privsketch.noise.bulk import discrete_laplace
 from privsketch.noise.mechanism import choose
+from privsketch.noise.samplers import discrete_laplace
 from privsketch.noise.zoom import draw_zoom, zoom_law
 from privsketch.testing import questions
 

@@ -17,7 +17,7 @@ TWO_PI = 6.283185307179586
 
 
 def natural_log(x: Floats) -> Floats:
-    """ln x for positive x, by ln x = e ln 2 + 2 artanh((m - 1) / (m + 1))."""
+    """Return ln x for positive x, by ln x = e ln 2 + 2 artanh((m - 1) / (m + 1))."""
     mantissa, exponent = np.frexp(x)
     small = mantissa < 0.7071067811865476
     mantissa = np.where(small, mantissa * 2.0, mantissa)
@@ -31,7 +31,7 @@ def natural_log(x: Floats) -> Floats:
 
 
 def exponential(x: Floats) -> Floats:
-    """e^x for moderate x, by e^x = 2^k e^r with |r| <= ln(2) / 2."""
+    """Return e^x for moderate x, by e^x = 2^k e^r with |r| <= ln(2) / 2."""
     k = np.rint(x / LN_2)
     r = x - k * LN_2
     series = np.ones_like(r)
@@ -41,7 +41,7 @@ def exponential(x: Floats) -> Floats:
 
 
 def cosine_sine(turns: Floats) -> tuple[Floats, Floats]:
-    """cos and sin of 2 pi times `turns`, for turns in [0, 1], reduced to one eighth."""
+    """Return cos and sin of 2 pi times `turns`, for turns in [0, 1], reduced to one eighth."""
     quarter = np.rint(turns * 4.0)
     angle = (turns - quarter * 0.25) * TWO_PI
     square = angle * angle

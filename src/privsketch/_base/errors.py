@@ -41,11 +41,11 @@ class PrivsketchError(ValueError):
 
     @property
     def text(self) -> str:
-        """The message with its marks, to make another error from."""
+        """Message with its backquotes, from which another error can be made."""
         return self._text
 
     def told(self, words: Callable[[str, str | None], str]) -> str:
-        """The message with every parameter in the words of `words(name, value)`.
+        """Return the message with every parameter as `words(name, value)` writes it.
 
         The value is as Python writes it, and None where only the name is said.
         """
@@ -56,7 +56,7 @@ class PrivsketchError(ValueError):
         return "".join(parts)
 
     def alone(self) -> Self:
-        """The same error without what it came from: frames and foreign errors hold records."""
+        """Return this error without its causes: frames and foreign errors may hold records."""
         return _again(type(self), self._text, self.__dict__)  # libraries teach `copy` to keep them
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,7 +64,7 @@ class PrivsketchError(ValueError):
 
 
 class PrivsketchWarning(UserWarning):
-    """What people who state a domain or a budget should think about once more.
+    """A reason to reconsider a stated domain or budget.
 
     It rests on public facts alone, and comes once for every plan and every `fit`, before anything
     is spent. `warnings.filterwarnings("ignore", category=privsketch.PrivsketchWarning)` silences
@@ -121,20 +121,20 @@ class ParameterError(PrivsketchError):
 
 
 class RecordError(PrivsketchError):
-    """A table cannot be read as records of the design. For its holder's eyes only."""
+    """A table cannot be read as records of the design. The message is for its holder only."""
 
     kind = "data"
 
 
 class TableError(RecordError):
-    """A table does not fit by what is public of it: files, names, types, the number of columns.
+    """A table does not fit by public facts: files, names, types, number of columns.
 
     Whatever its records say, the answer would be the same. A ledger counts other refusals.
     """
 
 
 class MissingError(RecordError):
-    """A value is missing or infinite where none may be.
+    """A value is missing or infinite where that is not allowed.
 
     Parameters
     ----------
@@ -169,13 +169,13 @@ class FileError(PrivsketchError):
 
 
 class AccessError(FileError):
-    """A file that cannot be found, opened, written or replaced where it is asked for."""
+    """A file cannot be found, opened, written or replaced."""
 
     kind = "data"
 
 
 class MergeError(PrivsketchError):
-    """Sketches that must not be added up."""
+    """Sketches cannot be added up."""
 
     kind = "integrity"
 
@@ -187,21 +187,21 @@ class BudgetError(PrivsketchError):
 
 
 class SignatureError(FileError):
-    """A file whose signature is missing, wrong, or not of somebody who is trusted."""
+    """A signature is missing, wrong, or made by an untrusted key."""
 
 
 class MovedError(PrivsketchError, AttributeError):
-    """A public name that is part of another distribution now."""
+    """A public name has moved to another distribution."""
 
     kind = "usage"
 
 
 class KernelError(PrivsketchError, RuntimeError):
-    """Compiled code that does not compute what its definition says; it is not used."""
+    """Compiled code differs from its definition and is not used."""
 
 
 def _small(value: object) -> object:
-    """A value that an error may keep: plain ones, and the type's name of all others."""
+    """Return a plain, short value as it is, and the type's name of any other value."""
     if value is None or isinstance(value, Number):
         return value
     if isinstance(value, str) and len(value) <= MAX_TEXT:
@@ -216,7 +216,7 @@ def _small(value: object) -> object:
 
 
 def _again(kind: type[_Error], text: str, facts: dict[str, Any]) -> _Error:
-    """An error once more, perhaps in another process."""
+    """Rebuild an error from its facts, perhaps in another process."""
     error = kind.__new__(kind)
     PrivsketchError.__init__(error, text)
     error.__dict__.update(facts)
@@ -236,7 +236,7 @@ MANY = 2.0**36  # records: what 64-bit sums are planned for
 
 
 def require_records(value: object) -> float:
-    """A public number of records as a float; a ParameterError unless it is one that can be."""
+    """Return a public number of records as a float, or raise a ParameterError."""
     if not isinstance(value, bool) and isinstance(value, Real) and 1 <= float(value) <= MANY:
         return float(value)
     expected = f"expected a public number of records, 1 to {MANY:.0e}"
@@ -244,7 +244,7 @@ def require_records(value: object) -> float:
 
 
 def require_count(name: str, value: object, what: str = "an integer of at least 1") -> int:
-    """The value as an int; a ParameterError unless it is a whole number of at least 1."""
+    """Return a whole number of at least 1 as an int, or raise a ParameterError."""
     if not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1:
         return int(value)
     raise ParameterError(name, value, f"expected {what}")
@@ -254,7 +254,7 @@ MIN_SCALE, MAX_SCALE = 1e-100, 1e100  # of frequencies: their squares are number
 
 
 def require_scales(scales: tuple[float, float]) -> tuple[float, float]:
-    """Lowest and highest scale of frequencies; a ParameterError unless they can be that."""
+    """Return the lowest and highest scale of frequencies, or raise a ParameterError."""
     low, high = scales
     if not (low <= high and all(MIN_SCALE <= scale <= MAX_SCALE for scale in scales)):
         expected = "expected positive numbers, low <= high, in the units of the records"
@@ -263,7 +263,7 @@ def require_scales(scales: tuple[float, float]) -> tuple[float, float]:
 
 
 def require_one_of(name: str, value: object, known: Iterable[_Known]) -> _Known:
-    """The value, which is one of those that are known, or a ParameterError."""
+    """Return the choice that equals the value, or raise a ParameterError."""
     choices = tuple(known)
     for choice in choices:
         if isinstance(value, type(choice)) and value == choice:

@@ -88,7 +88,7 @@ def from_bytes(data: bytes, what: str) -> Any:
 
 
 def kind_of(data: bytes, what: str) -> str | None:
-    """The kind of a file of ours: "sketch", "design", ...; None for others."""
+    """Return the kind of a privsketch file ("sketch", "design", ...), or None for other files."""
     if data.startswith(SKETCH_MAGIC):
         return "sketch"
     if data.startswith(_BINARY):
@@ -101,7 +101,7 @@ def kind_of(data: bytes, what: str) -> str | None:
 
 
 def _magic(known: Any) -> bytes:
-    """First bytes of a class's files; for JSON, bytes that no file begins with."""
+    """Return the first bytes of a class's files; for JSON, bytes that start no file."""
     magic: bytes = getattr(known, "MAGIC", b"\0")
     return magic
 

@@ -56,14 +56,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def canonical_json(value: Any) -> bytes:
-    """JSON with sorted keys and no spaces: the bytes that fingerprints are taken of."""
+    """Return JSON with sorted keys and no spaces: the bytes that are fingerprinted."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     ).encode("ascii")
 
 
 def fingerprint(value: Any) -> str:
-    """SHA-256 of the canonical JSON, in hex."""
+    """Return SHA-256 of the canonical JSON, in hex."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
@@ -91,7 +91,7 @@ def _small(text: str) -> int:
 
 
 def parse_json(data: bytes, what: str) -> dict[str, Any]:
-    """A JSON object of finite numbers without repeated keys, or a FileError."""
+    """Parse a JSON object of finite numbers without repeated keys, or raise a FileError."""
     try:
         value = json.loads(
             data.decode("utf-8"),
@@ -130,7 +130,7 @@ def require_version(found: Any, what: str) -> None:
 
 
 def document(kind: str, content: dict[str, Any]) -> bytes:
-    """A JSON file of ours: kind, version, content, and its fingerprint; readable by people."""
+    """Return a JSON file with kind, version, content and fingerprint, indented for people."""
     whole = {
         "format": _OURS + kind,
         "version": FORMAT_VERSION,
@@ -142,14 +142,14 @@ def document(kind: str, content: dict[str, Any]) -> bytes:
 
 
 def document_kind(data: bytes, what: str) -> str | None:
-    """The kind of a JSON file of ours; None for others."""
+    """Return the kind of a privsketch JSON file, or None for other JSON."""
     told = parse_json(data, what).get("format")
     is_ours = isinstance(told, str) and told.startswith(_OURS)
     return str(told).removeprefix(_OURS) if is_ours else None
 
 
 def document_content(data: bytes, kind: str, what: str) -> dict[str, Any]:
-    """Content of a `document` of that kind, checked against its fingerprint."""
+    """Return the content of a `document` of this kind, checked against its fingerprint."""
     whole = parse_json(data, what)
     if whole.pop("format", None) != _OURS + kind:
         raise FileError(f"{what}: not a privsketch {kind} file")
@@ -184,14 +184,14 @@ def _are_names(field: str, value: Any) -> bool:
 
 
 def as_line(text: str) -> str:
-    """A stranger's text as one line that does nothing to a terminal: with escapes, as in Python."""
+    """Return untrusted text as one printable line, with escapes as in Python."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in _SPACES else ascii(c)[1:-1] for c in text)
 
 
 def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:
-    """The bytes of a sketch file."""
+    """Return the bytes of a sketch file."""
     import numpy as np  # here: ledgers and keys have no use for it
 
     text = canonical_json(header)
@@ -206,7 +206,7 @@ def pack_sketch(header: dict[str, Any], values: npt.NDArray[np.int64]) -> bytes:
 
 
 def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:
-    """Header and values of a sketch file; FileError for anything but a whole, intact one."""
+    """Return header and values of an intact sketch file, or raise a FileError."""
     import numpy as np
 
     if not data.startswith(SKETCH_MAGIC):
@@ -228,7 +228,7 @@ def unpack_sketch(data: bytes, what: str) -> tuple[dict[str, Any], npt.NDArray[n
 
 @contextmanager
 def plain_file(path: str | os.PathLike[str], *, or_handed: bool = False) -> Iterator[BinaryIO]:
-    """A plain file, opened to be read; pipes, devices and folders are refused, and nothing waits.
+    """Open a plain file for reading; refuse pipes, devices and folders without waiting.
 
     Anybody may have put something under a name in a shared folder, and opening a pipe waits for
     somebody who writes. What is looked at is what was opened. `or_handed` allows for a pipe that
@@ -266,7 +266,7 @@ def _unreadable(path: str | os.PathLike[str], error: Exception) -> str:
 
 
 def beginning_of(path: str | os.PathLike[str], n_bytes: int) -> bytes:
-    """The first bytes of a plain file; none of whatever else is there."""
+    """Return the first bytes of a plain file, and no bytes of anything else."""
     if _is_handed(path):  # they might not be there again
         return b""
     with suppress(AccessError), plain_file(path) as stream:
@@ -275,7 +275,7 @@ def beginning_of(path: str | os.PathLike[str], n_bytes: int) -> bytes:
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a plain file of ours, unless it is larger than any such file can be."""
+    """Return all bytes of a plain file, unless it exceeds the largest privsketch file."""
     largest = MAX_JSON_BYTES + 8 * MAX_VALUES
     with plain_file(path, or_handed=True) as stream:
         size = os.fstat(stream.fileno()).st_size  # 0 for what has none beforehand
@@ -307,7 +307,7 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name in the folder of a file that nothing has."""
+    """Return an unused name in the folder of a file."""
     return path.parent / f".{secrets.token_hex(8)}.part"
 
 
@@ -357,7 +357,7 @@ def _is_ledger(path: Path) -> bool:
 
 
 def require_fields(value: Any, names: Iterable[str], what: str) -> dict[str, Any]:
-    """`value` if it is an object with exactly these fields."""
+    """Return `value` if it is an object with exactly these fields."""
     if not isinstance(value, dict) or set(value) != set(names):
         raise FileError(f"{what}: unknown or missing fields")
     return value
@@ -365,7 +365,7 @@ def require_fields(value: Any, names: Iterable[str], what: str) -> dict[str, Any
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Errors of parameters met while reading a file are told as what they are: a bad file."""
+    """Turn parameter errors inside the block into a FileError about the file."""
     try:
         yield
     except FileError:

@@ -21,7 +21,7 @@ _TABLE = "border-collapse:collapse;margin:6px 0;font-size:13px;color:inherit;"
 
 
 def described(title: str, lines: Iterable[str], *tables: str) -> str:
-    """A description, whose lines have a heading or go on with the one above, and tables."""
+    """Render the lines of a description, with their headings, and tables."""
     facts: list[tuple[str, str]] = []
     for line in lines:
         heading, words = line[:HEADING].strip(), line[HEADING:].strip()
@@ -39,7 +39,7 @@ def described(title: str, lines: Iterable[str], *tables: str) -> str:
 def shown(
     title: str, facts: Iterable[tuple[str, str]], *tables: str, careful: Iterable[str] = ()
 ) -> str:
-    """A title, what to be careful about, tables, and facts with their names."""
+    """Render a title, warnings, tables, and facts with their names."""
     warnings = "".join(
         f'<div style="{_CAREFUL}">Careful: {escape(words)}</div>' for words in careful
     )
@@ -55,14 +55,14 @@ def shown(
 
 
 def _type_of(words: str) -> str:
-    """Lines that stand below each other have characters of one width."""
+    """Return the style that aligns text of several lines: a monospace font."""
     return ";font-family:monospace" if "\n" in words else ""
 
 
 def table(
     corner: str, heads: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> str:
-    """Rows of words with a head each, columns down if there are many of them."""
+    """Render rows of cells with row and column headings; many columns are transposed."""
     if len(names) > MAX_ACROSS:
         turned = [[row[j] for row in rows] for j in range(len(names))]
         heads, names, rows = names, heads, turned

@@ -23,7 +23,7 @@ GROUPS = ("engines", "feature_maps", "methods", "decoders", "commands", "files")
 
 @dataclass(frozen=True)
 class Plugin:
-    """A part of another package, and the distribution that brought it.
+    """A part of another package, and the distribution that registers it.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Plugin:
 
 @cache
 def _registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Entry points of a group by name. Installed packages do not change while a process runs."""
+    """Return the entry points of a group by name, read once per process."""
     points: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=f"privsketch.{group}"):
         known = points.get(point.name, ())
@@ -58,7 +58,7 @@ def _registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
 
 
 def plugin_names(group: str) -> tuple[str, ...]:
-    """Names that installed packages register in a group, sorted."""
+    """Return the names that installed packages register in a group, sorted."""
     return tuple(sorted(_registered(group)))
 
 

@@ -24,11 +24,11 @@ from privsketch._base.types import Block
 
 
 class Piece(Protocol):
-    """What is worked on: a block of records, or some of them."""
+    """A unit of work: a block of records, or part of one."""
 
     @property
     def size(self) -> int:
-        """How many values it has."""
+        """Number of values."""
 
 
 _Result = TypeVar("_Result")
@@ -42,7 +42,7 @@ AHEAD_VALUES, _AHEAD_PIECES = 2**21, 32
 def in_threads(
     work: Callable[[_Piece], _Result], blocks: Iterable[_Piece], n_threads: int | None
 ) -> Iterator[_Result]:
-    """Results of `work` in the order of the blocks, which are read while others are worked on.
+    """Yield results of `work` in the order of the blocks, reading ahead of the threads.
 
     Alive are two blocks per thread, or a few more if they are small.
     """
@@ -71,7 +71,7 @@ def in_threads(
 
 
 def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
-    """Pieces that are worth a thread's while and small enough to hold several of.
+    """Cut blocks into pieces large enough for a thread, and few enough bytes to hold several.
 
     Those of a block are alike: a short one at its end would cost as much to hand on.
     """
@@ -82,7 +82,7 @@ def chunks(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
 
 
 def cached_once(function: _Function) -> _Function:
-    """`functools.cache` for threads: those that ask at the same time wait for one result.
+    """Cache a function like `functools.cache`, computing each result in one thread only.
 
     Where a result takes long, all of them would compute it, one after the other.
     """
@@ -97,7 +97,7 @@ def cached_once(function: _Function) -> _Function:
 
 
 def checked_threads(n_threads: int | None) -> int:
-    """The number of threads; one per core if None."""
+    """Return the number of threads; one per core if None."""
     if n_threads is None:
         if hasattr(os, "sched_getaffinity"):
             return max(1, len(os.sched_getaffinity(0)))
@@ -108,12 +108,12 @@ def checked_threads(n_threads: int | None) -> int:
 
 
 def one_thread() -> Any:
-    """A context in which matrix products use one thread."""
+    """Return a context in which matrix products use one thread."""
     return _controller().limit(limits=1)
 
 
 def one_thread_of_kmeans() -> Any:
-    """A context in which scikit-learn's k-means uses one thread too.
+    """Return a context in which scikit-learn's k-means uses one thread too.
 
     Its threads are limited only once they are loaded, which may be after the others.
     """

@@ -51,14 +51,14 @@ class Unit:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Description of what is protected."""
         if self.person is not None:
             return f"{PERSON} ({self.person})"
         return UNIT if self.max_records == 1 else f"{PERSON} (at most {self.max_records} rows each)"
 
     @property
     def assumption(self) -> str:
-        """What must be true of the table, and nobody checks."""
+        """Condition on the table that the library cannot check."""
         if self.person is not None:
             return "all rows of a person lie at one holder"
         if self.max_records == 1:
@@ -78,7 +78,7 @@ def is_name(value: object) -> bool:
 
 
 def meaning_of(neighbours: str, unit: str) -> str:
-    """What is hidden, in words; less than a record if the unit is less."""
+    """Describe what is hidden; less than a record if the unit is less."""
     for known, thing in ((UNIT, "record"), (PERSON, "person")):
         if unit.startswith(known):
             return {
@@ -89,17 +89,17 @@ def meaning_of(neighbours: str, unit: str) -> str:
 
 
 def exact(value: float) -> Fraction:
-    """The decimal number a float prints as, as an exact fraction."""
+    """Return the decimal number a float prints as, as an exact fraction."""
     return Fraction(repr(float(value)))
 
 
 def number_text(value: float) -> str:
-    """A number as it is meant: all its digits, so that a cost is never shown rounded down."""
+    """Return a number with all its digits, so that no cost is shown rounded down."""
     return repr(float(value)).removesuffix(".0")
 
 
 def cost_text(epsilon: float, delta: float) -> str:
-    """Both numbers, with all their digits."""
+    """Return epsilon and delta with all their digits."""
     return f"epsilon = {number_text(epsilon)}, delta = {number_text(delta)}"
 
 
@@ -109,7 +109,7 @@ def exact_sum(values: Sequence[float]) -> float:
 
 
 def round_up(value: Fraction) -> float:
-    """The least float whose decimal text is not below `value`."""
+    """Return the least float whose decimal text is not below `value`."""
     number = float(value)
     while exact(number) < value:
         number = math.nextafter(number, math.inf)
@@ -127,7 +127,7 @@ def _as_float(name: str, value: object) -> float:
 
 
 def epsilon_caution(epsilon: float, unit: str = UNIT) -> str | None:
-    """What an epsilon that hides next to nothing means, in words; None for others."""
+    """Explain an epsilon that hides next to nothing; return None for others."""
     if epsilon <= WEAK_EPSILON:
         return None
     return (
@@ -138,7 +138,7 @@ def epsilon_caution(epsilon: float, unit: str = UNIT) -> str | None:
 
 
 def delta_caution(delta: float, n_records: object) -> str | None:
-    """What a delta above 1 / number of records means, in words; None for others.
+    """Explain a delta above 1 / number of records; return None for others.
 
     Where `n_records` is no public number, because nobody stated one, only a delta that is too
     large for any table is told.
@@ -228,11 +228,11 @@ class Budget:
 
     @property
     def of_anybody(self) -> Budget:
-        """The same for as many records of whomever: steps of a run do not know whose they are."""
+        """Same budget for as many records of any persons: steps of a run do not know them."""
         return replace(self, unit=Unit(None, self.unit.max_records))
 
     def describe(self) -> str:
-        """One line in words."""
+        """Describe the budget in one line."""
         cost, unit = cost_text(self.epsilon, self.delta), self.unit.text
         return f"{cost} for {unit}, neighbours {meaning_of(self.neighbours, unit)}"
 
@@ -265,7 +265,7 @@ def require_limits(
 
 
 def checked_source(source: object) -> str:
-    """The name of a set of records, which receipts carry."""
+    """Return the public name of a set of records, as receipts store it."""
     if not isinstance(source, str) or not 1 <= len(source) <= 200 or not source.isprintable():
         raise ParameterError("source", source, "expected a printable name of 1 to 200 characters")
     return source

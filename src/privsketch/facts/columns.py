@@ -42,7 +42,7 @@ _YEARS = range(1700, 2200)  # of bounds: nanoseconds since 1970 fit 64 bits
 
 
 class Column:
-    """What all kinds share.
+    """Base class of all kinds of columns.
 
     `weight` says how much a column counts in distances. `missing` is what is done with a missing
     value if that is not the rule of the whole table, and `fill` a public value that takes its
@@ -94,17 +94,17 @@ class Column:
 
     @property
     def lowest(self) -> Floats:
-        """The least that each coordinate can be."""
+        """Smallest value of each coordinate."""
         raise NotImplementedError
 
     @property
     def highest(self) -> Floats:
-        """The largest that each coordinate can be."""
+        """Largest value of each coordinate."""
         raise NotImplementedError
 
     @property
     def center(self) -> Floats:
-        """The point that distances are bounded from."""
+        """Point from which distances are bounded."""
         return (self.lowest + self.highest) / 2
 
     @property
@@ -113,32 +113,32 @@ class Column:
         raise NotImplementedError
 
     def encode(self, values: Floats) -> Floats:
-        """Coordinates (n_coordinates, n) of values (n,); missing ones stay NaN."""
+        """Return coordinates (n_coordinates, n) of values (n,); missing ones stay NaN."""
         raise NotImplementedError
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the numbers that a result has of it."""
+        """Names of the numbers that results report for the column."""
         return self.coordinates
 
     def decode(self, coordinates: Floats) -> Floats:
-        """Fields (n, n_fields) that coordinates (n, n_coordinates) stand for."""
+        """Return the fields (n, n_fields) of coordinates (n, n_coordinates)."""
         raise NotImplementedError
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """How fast fields change at coordinates (n_coordinates,): (n_fields, n_coordinates)."""
+        """Return derivatives (n_fields, n_coordinates) of the fields at coordinates."""
         raise NotImplementedError
 
     def value_of(self, written: Any) -> float:
-        """A value that people wrote down, as `encode` wants it."""
+        """Parse a value that a person wrote, as `encode` expects it."""
         return self._number("fill", written)
 
     def known(self, values: Floats) -> Floats:
-        """Values (n,), NaN where one cannot be encoded."""
+        """Return values (n,), with NaN where one cannot be encoded."""
         return np.where(np.isfinite(values), values, np.nan)
 
     def to_json(self) -> dict[str, Any]:
-        """The column as plain JSON values; what is as usual is left out."""
+        """Return the column as plain JSON values, without defaults."""
         found: dict[str, Any] = {"kind": self.KIND}
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -147,7 +147,7 @@ class Column:
         return found
 
     def describe(self) -> str:
-        """One line in words, without the name."""
+        """Describe the column in one line, without its name."""
         parts = [self._words()]
         if self.weight != 1:
             parts.append(f"weight {self.weight:g}")
@@ -162,7 +162,7 @@ class Column:
 
 
 def plain(value: float) -> str:
-    """A bound as people write it."""
+    """Return a bound as people write it."""
     whole = float(value).is_integer() and abs(value) < 1e15
     return f"{int(value):,}" if whole else f"{value:g}"
 
@@ -180,23 +180,23 @@ class Line(Column):
 
     @property
     def lowest(self) -> Floats:
-        """-w."""
+        """Smallest coordinate, minus the weight."""
         return np.array([-self.weight])
 
     @property
     def highest(self) -> Floats:
-        """W."""
+        """Largest coordinate: the column's weight."""
         return np.array([self.weight])
 
     @property
     def squared_radius(self) -> float:
-        """w^2."""
+        """Squared weight."""
         return self.weight**2
 
 
 @dataclass(frozen=True)
 class Number(Line):
-    """A number between public bounds; what lies outside is moved to them.
+    """A number between public bounds; values outside are clipped to them.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ class Number(Line):
                 raise self._error("fill", self.fill, "lies outside of the bounds")
 
     def encode(self, values: Floats) -> Floats:
-        """-w at `low`, w at `high`."""
+        """Map `low` to -w and `high` to w."""
         low, high = self.low, self.high
         values = np.clip(values, low, high)
         if self.scale == "linear":
@@ -276,11 +276,11 @@ class Number(Line):
 
     @property
     def _log_unit(self) -> float:
-        """From 0 on: ln(1 + x / unit)."""
+        """Unit of the logarithmic scale ln(1 + x / unit)."""
         return self.high / _LINEAR_PART
 
     def decode(self, coordinates: Floats) -> Floats:
-        """Values (n, 1)."""
+        """Return values (n, 1)."""
         place = np.clip(coordinates / self.weight, -1.0, 1.0)
         low, high = self.low, self.high
         if self.scale == "linear":
@@ -291,7 +291,7 @@ class Number(Line):
         return np.asarray(np.expm1(part * math.log1p(_LINEAR_PART)) * self._log_unit)
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """How fast values change with their coordinate."""
+        """Return the derivative of values by their coordinate."""
         low, high = self.low, self.high
         if self.scale == "linear":
             return np.array([[(high / 2 - low / 2) / self.weight]])
@@ -355,7 +355,7 @@ class Date(Line):
                 raise self._error("fill", self.fill, "lies outside of the bounds")
 
     def _day(self, name: str, value: Any) -> str:
-        """A date in one spelling: the day, with a time only where there is one."""
+        """Return a date in its canonical spelling, with a time only where there is one."""
         try:
             if isinstance(value, np.datetime64):
                 value = str(value.astype("datetime64[s]"))
@@ -381,24 +381,24 @@ class Date(Line):
         return self._seconds(self.first), self._seconds(self.last)
 
     def encode(self, values: Floats) -> Floats:
-        """-w at the first date, w at the last, from seconds since 1970."""
+        """Map the first date to -w and the last to w, from seconds since 1970."""
         first, last = self._bounds
         place = (np.clip(values, first, last) - (first + last) / 2) / ((last - first) / 2)
         return np.clip(place, -1.0, 1.0)[np.newaxis] * self.weight
 
     def decode(self, coordinates: Floats) -> Floats:
-        """Seconds since 1970 (n, 1)."""
+        """Return seconds since 1970 (n, 1)."""
         first, last = self._bounds
         place = np.clip(coordinates / self.weight, -1.0, 1.0)
         return np.asarray((first + last) / 2 + place * (last - first) / 2)
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """Days for each unit of the coordinate."""
+        """Return days per unit of the coordinate."""
         first, last = self._bounds
         return np.array([[(last - first) / 2 / self.weight / DAY]])
 
     def value_of(self, written: Any) -> float:
-        """Seconds since 1970."""
+        """Parse a date into seconds since 1970."""
         return self._seconds(self._day("fill", written))
 
     def _words(self) -> str:
@@ -411,7 +411,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 @dataclass(frozen=True)
 class Cycle(Column):
-    """A number that comes round again: an hour of the day, a day of the week, an angle.
+    """A periodic number: an hour of the day, a day of the week, an angle.
 
     Parameters
     ----------
@@ -449,7 +449,7 @@ class Cycle(Column):
 
     @property
     def radius(self) -> float:
-        """Opposite points are `weight` apart."""
+        """Radius of the circle, on which opposite points are `weight` apart."""
         return self.weight / 2
 
     @property
@@ -459,7 +459,7 @@ class Cycle(Column):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The cycle itself."""
+        """Name of the column."""
         return (self.name,)
 
     @property
@@ -474,29 +474,29 @@ class Cycle(Column):
 
     @property
     def squared_radius(self) -> float:
-        """Of the circle."""
+        """Squared radius of the circle."""
         return self.radius**2
 
     def known(self, values: Floats) -> Floats:
-        """Values (n,), NaN where they are so large that no place of a turn is left of them."""
+        """Return values (n,), with NaN where one is too large to have a phase."""
         with np.errstate(over="ignore"):
             turns = (values - self.start) / self.period
         return np.where(np.abs(turns) < _MAX_TURNS, values, np.nan)
 
     def encode(self, values: Floats) -> Floats:
-        """A point of the circle."""
+        """Map values to points of the circle."""
         turns = (values - self.start) / self.period
         turns = turns - np.floor(turns)  # a large number may come out as 1, which is 0 again
         both = cosine_sine(np.where(np.isnan(turns), 0.0, turns))
         return np.where(np.isnan(turns), np.nan, np.stack(both)) * self.radius
 
     def decode(self, coordinates: Floats) -> Floats:
-        """Values (n, 1), from `start` on."""
+        """Return values (n, 1), from `start` on."""
         turns = np.arctan2(coordinates[:, 1:], coordinates[:, :1]) / (2 * math.pi)
         return np.asarray(self.start + (turns % 1.0) * self.period)
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """How fast the place on the circle moves; within a thousandth of its middle, as there."""
+        """Return the derivatives of the position on the circle, bounded near its center."""
         x, y = coordinates
         nearest = 1e-3 * self.radius
         if math.hypot(x, y) < nearest:
@@ -505,7 +505,7 @@ class Cycle(Column):
         return np.array([[-y * turn, x * turn]])
 
     def strength(self, coordinates: Floats) -> Floats:
-        """How much values agree, (n,): 1 if all are the same, 0 if they are all around."""
+        """Return how much values agree, (n,): 1 if all are equal, 0 if they are spread evenly."""
         lengths = np.sqrt(np.square(coordinates).sum(axis=1)) / self.radius
         return np.asarray(np.minimum(lengths, 1.0))
 

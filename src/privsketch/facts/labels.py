@@ -22,7 +22,7 @@ NO_NUMBERS = ("nan", "inf", "infinity")
 
 
 def label_text(value: Any) -> str:
-    """A label in its one spelling: 3, 3.0, "3" and "03" are the same, and so are True and "TRUE".
+    """Return the canonical spelling of a label: 3, 3.0, "3" and "03" are the same.
 
     Libraries infer the type of a column from all its cells. What a cell says must not depend on it:
     numbers go through a float of 64 bits, wherever they come from.
@@ -53,27 +53,27 @@ class Labelled(Column):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the corners stand for."""
+        """Labels of the corners."""
         raise NotImplementedError
 
     @property
     def corner(self) -> float:
-        """The coordinate of a label at its own corner: any two corners are `weight` apart."""
+        """Coordinate of a label at its own corner: any two corners are `weight` apart."""
         return self.weight / math.sqrt(2)
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """One for each label."""
+        """Names of the coordinates, one for each label."""
         return tuple(f"{self.name}={label}" for label in self.labels)
 
     @property
     def lowest(self) -> Floats:
-        """0."""
+        """Smallest coordinate: 0."""
         return np.zeros(len(self.labels))
 
     @property
     def highest(self) -> Floats:
-        """At the label's own corner."""
+        """Largest coordinate, at the label's own corner."""
         return np.full(len(self.labels), self.corner)
 
     @property
@@ -83,11 +83,11 @@ class Labelled(Column):
 
     @property
     def squared_radius(self) -> float:
-        """From the centroid to a corner."""
+        """Squared distance from the centroid to a corner."""
         return self.corner**2 * (1 - 1 / len(self.labels))
 
     def encode(self, values: Floats) -> Floats:
-        """The corner of each place among the labels."""
+        """Map the index of each label to its corner."""
         found = np.zeros((len(self.labels), len(values)))
         for place, row in enumerate(found):
             row[values == place] = self.corner
@@ -95,21 +95,21 @@ class Labelled(Column):
         return found
 
     def decode(self, coordinates: Floats) -> Floats:
-        """The shares of all labels."""
+        """Return the shares of all labels."""
         return self.shares(coordinates)
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """Shares for each unit of a coordinate."""
+        """Return shares per unit of a coordinate."""
         return np.eye(len(self.labels)) / self.corner
 
     def shares(self, coordinates: Floats) -> Floats:
-        """Shares of the labels (n, n_labels) that coordinates stand for: not negative, sum 1."""
+        """Return shares of the labels (n, n_labels): not negative, with sum 1."""
         parts = np.clip(coordinates / self.corner, 0.0, None)
         total = parts.sum(axis=1, keepdims=True)
         return np.where(total > 0, parts / np.where(total > 0, total, 1.0), 1 / parts.shape[1])
 
     def value_of(self, written: Any) -> float:
-        """Its place among the labels."""
+        """Return the index of a value among the labels."""
         keys = [label_text(label) for label in self.labels]
         if label_text(written) not in keys:
             raise self._error("fill", written, "is none of its values")
@@ -118,7 +118,7 @@ class Labelled(Column):
 
 @dataclass(frozen=True)
 class Category(Labelled):
-    """One of a few values; any other one is "other".
+    """One of a few values; any other value is "other".
 
     Parameters
     ----------
@@ -174,12 +174,12 @@ class Category(Labelled):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The values in the spelling that cells are compared in."""
+        """Canonical spelling of the values, with which cells are compared."""
         return tuple(label_text(value) for value in self.values)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The values, then "other", and "missing" if that is one."""
+        """Values, then "other", and "missing" if that is a label."""
         more = (OTHER, MISSING) if self.missing == "category" else (OTHER,)
         return (*self.values, *(label for label in more if label not in self.values))
 
@@ -226,63 +226,63 @@ class Flag(Labelled):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """No, yes, and "missing" if that is one."""
+        """No, yes, and "missing" if that is a label."""
         return ("no", "yes", MISSING) if self.missing == "category" else ("no", "yes")
 
     @property
     def is_line(self) -> bool:
-        """Whether one coordinate is enough: corners of a simplex only if missing is a value."""
+        """Whether one coordinate is enough: a simplex is needed only if missing is a value."""
         return self.missing != "category"
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The flag itself, or one for each label."""
+        """Name of the flag, or one name for each label."""
         return (self.name,) if self.is_line else super().coordinates
 
     @property
     def lowest(self) -> Floats:
-        """-w/2."""
+        """Smallest coordinate: -w/2."""
         return np.array([-self.weight / 2]) if self.is_line else super().lowest
 
     @property
     def highest(self) -> Floats:
-        """w/2."""
+        """Largest coordinate: w/2."""
         return np.array([self.weight / 2]) if self.is_line else super().highest
 
     @property
     def center(self) -> Floats:
-        """Between the two."""
+        """Middle between no and yes."""
         return np.zeros(1) if self.is_line else super().center
 
     @property
     def squared_radius(self) -> float:
-        """w^2 / 4."""
+        """Squared half-width, w^2 / 4."""
         return self.weight**2 / 4 if self.is_line else super().squared_radius
 
     def encode(self, values: Floats) -> Floats:
-        """w/2 for yes, -w/2 for no."""
+        """Map yes to w/2 and no to -w/2."""
         if not self.is_line:
             return super().encode(values)
         return ((values - 0.5) * self.weight)[np.newaxis]
 
     def decode(self, coordinates: Floats) -> Floats:
-        """The share of yes, or of all labels."""
+        """Return the share of yes, or of all labels."""
         shares = self.shares(coordinates)
         return shares[:, 1:] if self.is_line else shares
 
     def slopes(self, coordinates: Floats) -> Floats:
-        """Shares for each unit of a coordinate."""
+        """Return shares per unit of a coordinate."""
         return np.array([[1 / self.weight]]) if self.is_line else super().slopes(coordinates)
 
     def shares(self, coordinates: Floats) -> Floats:
-        """Shares of no and yes, and of missing."""
+        """Return the shares of no, yes and missing."""
         if not self.is_line:
             return super().shares(coordinates)
         yes = np.clip(coordinates[:, 0] / self.weight + 0.5, 0.0, 1.0)
         return np.stack([1 - yes, yes], axis=1)
 
     def value_of(self, written: Any) -> float:
-        """0 for no, 1 for yes, 2 for missing where that is a value of its own."""
+        """Return 0 for no, 1 for yes, 2 for missing where that is a value of its own."""
         return 2.0 if isinstance(written, str) else float(bool(written))
 
     def _words(self) -> str:

@@ -36,7 +36,7 @@ INSECURE = "INSECURE"  # how a receipt marks noise that was replaced for a test
 
 @dataclass(frozen=True)
 class Receipt:
-    """What one release cost: a plain record kept with the release.
+    """Cost of one release: a plain record kept with the release.
 
     Attributes
     ----------
@@ -98,13 +98,13 @@ class Receipt:
 
     @property
     def cautions(self) -> list[str]:
-        """Why this cost protects little, in words; empty where it protects."""
+        """Reasons why this cost protects little; empty if there are none."""
         found = [epsilon_caution(self.epsilon, self.unit), delta_caution(self.delta, None)]
         return [text for text in found if text is not None]
 
     @property
     def sensitivity_text(self) -> str:
-        """The sensitivity with its norm, in words; empty where there is none."""
+        """Sensitivity with its norm; empty if there is none."""
         return "" if self.sensitivity is None else f"{self.sensitivity:.12g} ({self.norm})"
 
     @property
@@ -117,7 +117,7 @@ class Receipt:
         return replace(self, plugins=tuple(dict.fromkeys(named))) if named else self
 
     def protecting(self, unit: Unit) -> Receipt:
-        """The same cost for another unit, whose records the noise was made for."""
+        """Return this cost for another unit, whose records the noise was made for."""
         if unit == ONE_RECORD:
             return self
         told, assumption = self.unit, self.assumption
@@ -134,7 +134,7 @@ class Receipt:
         )
 
     def __add__(self, other: object) -> Receipt:
-        """Both together, about the same records: costs add."""
+        """Add the cost of another release about the same records."""
         if not isinstance(other, Receipt):
             return NotImplemented
         parts = [*self._added(), *other._added()]
@@ -143,25 +143,25 @@ class Receipt:
         return compose_sequential(_ADDED, parts, sources.pop() if len(sources) == 1 else None)
 
     def __radd__(self, other: object) -> Receipt:
-        """So that `sum` adds receipts up: it begins with 0."""
+        """Support `sum`, which starts with 0."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def _added(self) -> tuple[Receipt, ...]:
-        """What was added up by `+`, or this one."""
+        """Return the receipts that `+` added up, or this one."""
         is_sum = self.mechanism == _ADDED and self.composition == "sequential"
         return self.parts if is_sum else (self,)
 
     def to_json(self) -> dict[str, Any]:
-        """The receipt as plain JSON values."""
+        """Return the receipt as plain JSON values."""
         return receipt_to_json(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Receipt:
-        """The receipt from `to_json`, as ledgers keep them; an error for anything else."""
+        """Rebuild a receipt from `to_json`; raise for anything else."""
         return receipt_from_json(value)
 
     def dp_event(self) -> Any:
-        """The release as an event of dp-accounting, for its accountants.
+        """Return the release as an event for dp-accounting's accountants.
 
         Gaussian noise is a `ZCDpEvent`, because a privacy loss distribution is not proven for
         discrete Gaussian vectors; a pure release is two-valued randomised response, which
@@ -170,12 +170,12 @@ class Receipt:
         return _event_of(self)
 
     def summary(self) -> str:
-        """The whole cost in one line."""
+        """Summarise the whole cost in one line."""
         meaning = self._meaning
         return f"{cost_text(self.epsilon, self.delta)} for {self.unit}, neighbours {meaning}"
 
     def describe(self) -> str:
-        """The receipt in plain words, several lines."""
+        """Describe the receipt in several lines."""
         lines = [
             f"mechanism   {self.mechanism}",
             f"unit        {self.unit}",
@@ -209,7 +209,7 @@ class Receipt:
         return described("Receipt", self.describe().splitlines())
 
     def _part_lines(self, indent: str) -> Iterator[str]:
-        """All parts, and what they are made of themselves, further in."""
+        """Yield a line for each part, with its own parts indented below."""
         for part in self.parts:
             where = f"{part.source}: " if part.source else ""
             yield f"{indent}- {where}{part.mechanism}, {cost_text(part.epsilon, part.delta)}"
@@ -228,7 +228,7 @@ _HOW = {
 
 
 def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
-    """Several releases about the same records: epsilons and deltas add."""
+    """Compose releases about the same records: epsilons and deltas add."""
     return Receipt(
         mechanism=mechanism,
         epsilon=exact_sum([part.epsilon for part in parts]),
@@ -248,7 +248,7 @@ def compose_sequential(mechanism: str, parts: Sequence[Receipt], source: str | N
 def compose_concentrated(
     mechanism: str, parts: Sequence[Receipt], budget: Budget, rho: float, source: str | None
 ) -> Receipt:
-    """Gaussian releases about the same records, whose rho add up to at most that of the budget."""
+    """Compose Gaussian releases about the same records, whose rho fit the budget's."""
     return Receipt(
         mechanism=mechanism,
         epsilon=budget.epsilon,
@@ -265,7 +265,7 @@ def compose_concentrated(
 
 
 def compose_parallel(mechanism: str, parts: Sequence[Receipt], source: str | None) -> Receipt:
-    """Releases about disjoint sets of records: the largest cost counts.
+    """Compose releases about disjoint sets of records: the largest cost counts.
 
     Adding or removing a record changes one part only, so all parts together cost what the
     most expensive one does, also for delta > 0. Under "replace" the number of records of
@@ -296,12 +296,12 @@ _ASSUMPTIONS = {
 
 
 def pure_rho(epsilon: float) -> float:
-    """What is epsilon-private is (epsilon^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 1.4)."""
+    """Return epsilon^2 / 2, the zCDP of a pure release (Bun and Steinke, 2016, Proposition 1.4)."""
     return round_up(exact(epsilon) ** 2 / 2)
 
 
 def _known_rho(parts: Sequence[Receipt]) -> list[float] | None:
-    """The rho of all parts; None if one has none."""
+    """Return the rho of all parts, or None if a part has none."""
     known = [part.rho for part in parts if part.rho is not None]
     return known if len(known) == len(parts) else None
 
@@ -355,7 +355,7 @@ def _event_of(receipt: Receipt) -> Any:
 
 
 def _flip_chance(epsilon: float) -> float:
-    """The p of `RandomizedResponseDpEvent` over two values that costs epsilon, or barely more.
+    """Return the p of a two-valued `RandomizedResponseDpEvent` that costs epsilon or barely more.
 
     Its loss is ln((2 - p) / p).
     """
@@ -363,12 +363,12 @@ def _flip_chance(epsilon: float) -> float:
 
 
 def _shared(texts: Sequence[str]) -> str:
-    """What all parts say, or nothing."""
+    """Return the text that all parts share, or an empty one."""
     return texts[0] if len(set(texts)) == 1 else ""
 
 
 def _common_unit(parts: Sequence[Receipt]) -> str:
-    """What all parts protect, which is the same for sketches of one design."""
+    """Return what all parts protect, which sketches of one design share."""
     unit = parts[0].unit
     stays = ", staying with its holder"
     return unit if parts[0].neighbours == "add-remove" or unit.endswith(stays) else unit + stays
@@ -384,14 +384,14 @@ def _all_plugins(parts: Sequence[Receipt]) -> tuple[str, ...]:
 
 
 def _common_sampler(parts: Sequence[Receipt]) -> str:
-    """The samplers of all parts, or the first one that is marked insecure."""
+    """Return the samplers of all parts, or the first one that is marked insecure."""
     insecure = [part.sampler for part in parts if part.sampler.startswith(INSECURE)]
     named = [name for part in parts for name in part.sampler.split("; ")]
     return insecure[0] if insecure else "; ".join(dict.fromkeys(named))
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
-    """The receipt as plain JSON values."""
+    """Return the receipt as plain JSON values."""
     values = {name: getattr(receipt, name) for name in Receipt.__dataclass_fields__}
     values["parts"] = [receipt_to_json(part) for part in receipt.parts]
     plugins = values.pop("plugins")
@@ -403,7 +403,7 @@ _MAX_NESTING = 8  # twice the levels of our deepest, a partition tree; no file e
 
 
 def receipt_from_json(value: Any, depth: int = 0) -> Receipt:
-    """The receipt from `receipt_to_json`; errors for anything else."""
+    """Rebuild a receipt from `receipt_to_json`; raise for anything else."""
     if not isinstance(value, dict):
         raise ParameterError("receipt: unknown or missing fields")
     plugins = value.get("plugins", ["none"])  # written only where there are some

@@ -30,7 +30,7 @@ MAX_ROWS = 10_000  # of a person: norms grow by as much
 
 @dataclass(frozen=True)
 class Schema:
-    """The public description of a table; written by people, never read off records.
+    """Public description of a table, written by people and never derived from records.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class Schema:
 
     @property
     def all_names(self) -> tuple[str, ...]:
-        """The same, and the column that names persons behind them."""
+        """Names of the columns of a record, and of the column that identifies persons."""
         return self.names if self.person is None else (*self.names, self.person)
 
     @property
@@ -154,7 +154,7 @@ class Schema:
         return len(self.coordinates)
 
     def places(self) -> Iterator[tuple[Column, slice]]:
-        """Columns, and where their coordinates are."""
+        """Return columns with the slices of their coordinates."""
         first = 0
         for column in self.columns:
             last = first + len(column.coordinates)
@@ -162,17 +162,17 @@ class Schema:
             first = last
 
     def rule(self, column: Column) -> str:
-        """What is done with missing values of a column: "fill", or a rule."""
+        """Return the rule for missing values of a column: "fill", or a rule."""
         return "fill" if column.fill is not None else column.missing or self.missing
 
     @property
     def drops(self) -> bool:
-        """Whether a record may be left out for what it says."""
+        """Whether a record may be left out because of its values."""
         rules = {self.rule(column) for column in self.columns}
         return "drop" in rules or (self.person is not None and self.missing_person == "drop")
 
     def stops(self) -> list[str]:
-        """Rules by which what one record says can stop a release, each with what would not."""
+        """Return rules by which one record can stop a release, each with an alternative."""
         found = []
         if self.unreadable == "error":
             found.append("a cell that cannot be read stops it; `unreadable='missing'` would not")
@@ -192,22 +192,22 @@ class Schema:
 
     @property
     def is_total(self) -> bool:
-        """Whether nothing that is refused depends on a record."""
+        """Whether no refusal depends on a record."""
         return not self.stops()
 
     @property
     def is_numeric(self) -> bool:
-        """Whether all columns are numbers, so that a record has a coordinate for each."""
+        """Whether all columns are numbers, so that each has one coordinate."""
         return all(isinstance(column, Number) for column in self.columns)
 
     @property
     def is_smooth(self) -> bool:
-        """Whether all columns are numbers or dates: records lie anywhere, not on corners."""
+        """Whether all columns are numbers or dates, so that records do not lie on corners."""
         return all(isinstance(column, Number | Date) for column in self.columns)
 
     @property
     def box(self) -> Box:
-        """Where coordinates lie."""
+        """Box of the coordinates."""
         return Box(low=self._joined("lowest"), high=self._joined("highest"))
 
     @property
@@ -225,11 +225,11 @@ class Schema:
 
     @property
     def unit(self) -> Unit:
-        """What is protected."""
+        """Unit that is protected."""
         return Unit(self.person, self.max_records if self.person else self._trusted)
 
     def charged(self, budget: Budget) -> Budget:
-        """The budget, for what this schema protects; refused where the two do not go together."""
+        """Return the budget for the unit of this schema; refuse a budget for another unit."""
         joins = self.person is not None and self.missing_person == "together"
         if budget.neighbours == "add-remove" and joins:
             raise ParameterError(
@@ -250,7 +250,7 @@ class Schema:
         return replace(budget, unit=self.unit)
 
     def describe(self) -> str:
-        """The schema in plain words, several lines."""
+        """Describe the schema in several lines."""
         width = max(12, *(len(column.name) for column in self.columns))
         lines = [f"{column.name:<{width}} {column.describe()}" for column in self.columns]
         lines.append(f"{'missing':<{width}} {MISSING_WORDS[self.missing]}")
@@ -277,11 +277,11 @@ class Schema:
         return f": {count} of each counts{others}"
 
     def unit_words(self) -> str:
-        """What is protected, and how many records of it count."""
+        """Describe what is protected, and how many of its records count."""
         return f"{self.unit.text}{self._kept_words}"
 
     def missing_words(self) -> list[str]:
-        """What is done with missing values, a sentence for each rule that is used."""
+        """Describe the rules for missing values, a sentence for each rule in use."""
         found: dict[str, list[str]] = {}
         for column in self.columns:
             rule = self.rule(column)
@@ -292,7 +292,7 @@ class Schema:
         return [f"missing {', '.join(names)}: {words}" for words, names in found.items()]
 
     def to_json(self) -> dict[str, Any]:
-        """The schema as plain JSON values; what is as usual is left out."""
+        """Return the schema as plain JSON values, without defaults."""
         found: dict[str, Any] = {"columns": [column.to_json() for column in self.columns]}
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
@@ -302,7 +302,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, value: Any) -> Schema:
-        """The schema from `to_json`, or as people write it; errors for anything else."""
+        """Rebuild a schema from `to_json`, or from what people write; raise for anything else."""
         if not isinstance(value, dict) or not isinstance(value.get("columns"), list):
             raise ParameterError(
                 'a schema is an object with "columns", a list; `privsketch schema draft` begins one'
@@ -325,7 +325,7 @@ class Schema:
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "schema") -> Schema:
-        """A schema from the bytes of its file; `what` names it in errors."""
+        """Read a schema from the bytes of its file; `what` names the file in errors."""
         content = parse_json(data, what)
         with reading(what):
             return cls.from_json(content)
@@ -368,7 +368,7 @@ def require_rows(schema: Schema) -> None:
 
 
 def domain_of_rows(schema: Schema, protect: str, bound: float | None) -> Domain:
-    """Where encoded records lie, for rows that are released: their diameter is paid for.
+    """Return the domain of encoded rows that are released, whose diameter is charged.
 
     An entry that is protected by itself must be one coordinate.
     """
@@ -388,7 +388,7 @@ def domain_of_rows(schema: Schema, protect: str, bound: float | None) -> Domain:
 
 
 def schema_of(domain: Any) -> Schema | None:
-    """The schema that a domain is, or that a box to be scaled stands for; None for others."""
+    """Return the schema that a domain is or implies by scaling, or None for others."""
     if isinstance(domain, Schema):
         return domain
     if not isinstance(domain, Box) or not domain.scale or domain.columns is None:
@@ -402,7 +402,7 @@ KINDS: dict[str, type[Column]] = {kind.KIND: kind for kind in (Number, Category,
 
 
 def column_from_json(value: Any) -> Column:
-    """The column from `to_json`, or as people write it; a "note" is for them alone."""
+    """Rebuild a column from `to_json` or from what people write; a "note" is ignored."""
     if not isinstance(value, dict):
         raise ParameterError("columns: expected an object for each column")
     given = {name: item for name, item in value.items() if name not in ("kind", "note")}

@@ -32,12 +32,12 @@ def is_anywhere(column: Cycle, coordinates: Floats, error: float | None) -> bool
 
 
 def field_names(schema: Schema) -> tuple[str, ...]:
-    """Names of all fields: columns, and a share for each label of a category."""
+    """Return the names of all fields: columns, and a share for each label of a category."""
     return tuple(name for column in schema.columns for name in column.fields)
 
 
 def field_columns(schema: Schema) -> Iterator[tuple[Column, slice]]:
-    """Columns with the places of their fields."""
+    """Return the columns with the slices of their fields."""
     first = 0
     for column in schema.columns:
         last = first + len(column.fields)
@@ -46,7 +46,7 @@ def field_columns(schema: Schema) -> Iterator[tuple[Column, slice]]:
 
 
 def field_values(schema: Schema, points: npt.ArrayLike) -> Floats:
-    """Fields (n, n_fields) of points (n, dim); dates are seconds since 1970."""
+    """Return fields (n, n_fields) of points (n, dim); dates are seconds since 1970."""
     rows = np.asarray(points, dtype=np.float64)
     parts = []
     for column, place in schema.places():
@@ -58,7 +58,7 @@ def field_values(schema: Schema, points: npt.ArrayLike) -> Floats:
 
 
 def field_places(schema: Schema, points: npt.ArrayLike) -> Floats:
-    """Where fields (n, n_fields) of points lie between their public bounds, from 0 to 1.
+    """Return the positions of fields (n, n_fields) between their public bounds, 0 to 1.
 
     Shares are their own place; a cycle has none, NaN.
     """
@@ -75,7 +75,7 @@ def field_places(schema: Schema, points: npt.ArrayLike) -> Floats:
 
 
 def slopes(schema: Schema, point: npt.ArrayLike) -> Floats:
-    """How fast fields change with the coordinates at a point (dim,): (n_fields, dim).
+    """Return derivatives (n_fields, dim) of the fields by the coordinates at a point (dim,).
 
     Days for dates.
     """
@@ -87,7 +87,7 @@ def slopes(schema: Schema, point: npt.ArrayLike) -> Floats:
 
 
 def field_errors(schema: Schema, points: npt.ArrayLike, errors: npt.ArrayLike) -> Floats:
-    """Standard deviations (n, n_fields) of fields at points whose coordinates have `errors`.
+    """Return standard deviations (n, n_fields) of fields at points with coordinate `errors`.
 
     Those of a cycle end where nothing is known of it.
     """
@@ -101,13 +101,13 @@ def field_errors(schema: Schema, points: npt.ArrayLike, errors: npt.ArrayLike) -
 
 
 def field_covariance(schema: Schema, point: npt.ArrayLike, covariance: Floats) -> Floats:
-    """Covariance (n_fields, n_fields) of the fields of records about a point."""
+    """Return the covariance (n_fields, n_fields) of the fields of records about a point."""
     change = slopes(schema, point)
     return np.asarray(change @ covariance @ change.T)
 
 
 def _largest_errors(schema: Schema) -> Floats:
-    """Of a cycle, that of a uniform place on it; of others, none."""
+    """Return the error of a uniform phase for cycles, and infinity for other columns."""
     found = []
     for column in schema.columns:
         largest = column.period / math.sqrt(12) if isinstance(column, Cycle) else math.inf
@@ -121,7 +121,7 @@ def records_of(
     means: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Columns of a table, for points (n, dim) that stand for records.
+    """Return columns of a table for points (n, dim) that represent records.
 
     With `means` (n, dim), those of what the points were drawn from, labels are drawn by the shares
     there, from public randomness: the nearest corner would swallow rare ones. Without, the nearest.
@@ -148,12 +148,12 @@ def records_of(
 
 
 def as_dates(seconds: Floats) -> npt.NDArray[np.datetime64]:
-    """Seconds since 1970 as days."""
+    """Convert seconds since 1970 to days."""
     return np.asarray(np.rint(seconds / DAY)).astype("datetime64[D]")
 
 
 def frame_of(schema: Schema, values: Floats, *, spread: bool = False) -> Any:
-    """A pandas frame of fields (n, n_fields); of errors and widths, dates are days."""
+    """Return a pandas frame of fields (n, n_fields); errors and widths of dates are in days."""
     columns: dict[str, Any] = {}
     for column, place in field_columns(schema):
         for name, numbers in zip(column.fields, values[:, place].T, strict=True):
@@ -163,7 +163,7 @@ def frame_of(schema: Schema, values: Floats, *, spread: bool = False) -> Any:
 
 
 def frame(columns: Mapping[str, Any]) -> Any:
-    """A pandas frame of columns; an error in our words without pandas."""
+    """Return a pandas frame of columns; raise a ParameterError without pandas."""
     try:
         import pandas as pd  # type: ignore[import-untyped]
     except ImportError:
@@ -172,7 +172,7 @@ def frame(columns: Mapping[str, Any]) -> Any:
 
 
 def written(column: Column, value: float, error: float | None = None) -> str:
-    """A field as people write it, with the digits that its error leaves."""
+    """Format a field with the digits that its error supports."""
     if isinstance(column, Date):
         return str(as_dates(np.array([value]))[0])
     if math.isnan(value):
@@ -184,7 +184,7 @@ def written(column: Column, value: float, error: float | None = None) -> str:
 
 
 def digits(value: float, error: float | None = None) -> str:
-    """A number with two digits of its error, or four digits without one."""
+    """Format a number with two digits of its error, or with four digits without one."""
     if error is None or not 0 < error < math.inf:
         if value != 0 and not 1e-3 <= abs(value) < 1e15:
             return f"{value:.4g}"
@@ -195,13 +195,13 @@ def digits(value: float, error: float | None = None) -> str:
 
 
 def span_text(days: float) -> str:
-    """A time in words, from days."""
+    """Format a number of days as a time span."""
     number, unit = (days, "days") if days < 365 else (days / 365.25, "years")
     return f"{digits(number, number)} {unit}"
 
 
 def step_text(column: Column, step: float, *, with_unit: bool = False) -> str:
-    """A change of a field: with its sign, in days or years of a date, in points of a share."""
+    """Format a change of a field: signed, in days or years of a date, or in percentage points."""
     if math.isnan(step):
         return "\u2013"
     sign, size = "\u2212" if step < 0 else "+", abs(step)

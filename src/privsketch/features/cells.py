@@ -31,7 +31,7 @@ MAX_CELL_COLUMNS = 8  # two cells along each of more axes are too coarse to see 
 
 
 def checked_cells(cells: object, dim: int) -> tuple[int, ...]:
-    """The number of cells along each axis; an error for anything else."""
+    """Return the number of cells along each axis; raise for anything else."""
     found = tuple(cells) if isinstance(cells, Sequence) and not isinstance(cells, str) else ()
     if len(found) != dim or not all(type(g) is int and 1 <= g <= N_VALUES for g in found):
         raise ParameterError("cells", cells, f"expected {dim} numbers of cells, one for each axis")
@@ -41,7 +41,7 @@ def checked_cells(cells: object, dim: int) -> tuple[int, ...]:
 
 
 def cell_counts(quantised: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """The number of quantised records (n, dim) in each cell, (n_cells,)."""
+    """Return the number of quantised records (n, dim) in each cell, (n_cells,)."""
     # Products stay below 2^31, and 32-bit numbers are divided twice as fast.
     whole = np.int32 if max(shape) < 2**15 else np.int64
     place: Any = np.zeros(len(quantised), dtype=whole)
@@ -56,7 +56,7 @@ def cell_counts(quantised: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDAr
 
 
 def axis_edges(domain: Domain, shape: tuple[int, ...]) -> list[npt.NDArray[np.float64]]:
-    """The (g + 1,) edges of cells along each axis, about the center of the domain.
+    """Return the (g + 1,) edges of cells along each axis, about the center of the domain.
 
     A record lies at the left of an edge or at its right as it is rounded; the outermost cells end
     with the domain, to whose edge records beyond it are moved.
@@ -71,7 +71,7 @@ def axis_edges(domain: Domain, shape: tuple[int, ...]) -> list[npt.NDArray[np.fl
 
 @dataclass(frozen=True)
 class CellContribution:
-    """One of the cells."""
+    """Contribution of a record that lies in one cell."""
 
     n_values: int
     dim: int
@@ -82,21 +82,21 @@ class CellContribution:
     feature_l1 = 1
 
     def l1(self, masks: Masks | None) -> int:
-        """One cell."""
+        """Return 1: a record is in one cell."""
         return 1
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """One cell, or two."""
+        """Return 1, or 2 for a record that moves between two cells."""
         return 1 if neighbours == "add-remove" else 2
 
     def linf(self, neighbours: Neighbours) -> int:
-        """Two cells move by one each."""
+        """Return 1: each of two cells changes by one."""
         return 1
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """None: there are no masks."""
+        """Return None: cells have no masks."""
         return None
 
     def feature_l2_squared(self) -> int | None:
-        """None: no record is in all cells."""
+        """Return None: no record is in all cells."""
         return None

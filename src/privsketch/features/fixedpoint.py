@@ -31,7 +31,7 @@ MIN_TURN_BITS, MAX_TURN_BITS = 17, 32  # one bit below the index to round by; 32
 
 
 class Quantiser:
-    """Records (n, dim) in their own units to integers in units of the domain.
+    """Map from records (n, dim) in their own units to integers in units of the domain.
 
     Every step is elementwise or exact, so a row's result depends on that row alone.
     NaN and infinite values raise RecordError unless `missing_to_center`, which puts
@@ -91,7 +91,7 @@ class Quantiser:
         return out
 
     def whole_numbers(self, records: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """The integers as float64, for at most `rows_at_once` records."""
+        """Return the integers as float64, for at most `rows_at_once` records."""
         count = len(records)
         with np.errstate(over="ignore", invalid="ignore"):
             units: npt.NDArray[np.float64] = np.subtract(
@@ -116,7 +116,7 @@ class Quantiser:
     def _completed(
         self, units: npt.NDArray[np.float64], records: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64]:
-        """Missing values at the center, or an error."""
+        """Put missing values at the center, or raise."""
         # Finite values whose product overflows are outside the domain, not missing.
         bad = ~np.isfinite(np.asarray(records, dtype=np.float64))
         if bad.any() and not self.missing_to_center:
@@ -126,7 +126,7 @@ class Quantiser:
         return units
 
     def cut_to_ball(self, units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Rows that may lie outside, moved to the edge."""
+        """Move rows outside of the ball to its edge."""
         far = FAR * (self.largest + 1)
         units = np.clip(units, -far, far)
         squared_norm = np.vecdot(units, units)
@@ -137,12 +137,12 @@ class Quantiser:
 
 
 def too_fine() -> ParameterError:
-    """What to say of a resolution that 16 bits do not hold."""
+    """Return the error for a resolution that 16 bits do not hold."""
     return ParameterError("bits: 16-bit integers are too small for this resolution")
 
 
 def missing_value(records: npt.NDArray[Any] | None = None) -> MissingError:
-    """What to say of records (n, dim) of which a value is not a finite number."""
+    """Return the error for records (n, dim) with a value that is not finite."""
     place = None
     if records is not None:
         bad = ~np.isfinite(np.asarray(records, dtype=np.float64)).all(axis=0)
@@ -156,7 +156,7 @@ def table_index(
     offsets: npt.NDArray[np.uint32],
     turn_bits: int,
 ) -> npt.NDArray[np.int64]:
-    """Index into the table, (n, n_features), 0 to 65,535, in plain 64-bit integers.
+    """Return the table index, (n, n_features), 0 to 65,535, in plain 64-bit integers.
 
     With at most 2^15 columns the dot product stays below 2^45, so int64 holds it
     exactly; only its low `turn_bits` bits matter, hence 32-bit arithmetic agrees.
@@ -167,6 +167,6 @@ def table_index(
 
 
 def start_phase(offsets: npt.NDArray[np.uint32], turn_bits: int) -> npt.NDArray[np.int64]:
-    """What a phase starts from: the offset, and half an index step so that it rounds."""
+    """Return the initial phase: the offset, and half an index step for rounding."""
     half_step = 1 << (turn_bits - INDEX_BITS - 1)
     return offsets.astype(np.int64) + half_step

@@ -31,17 +31,16 @@ from privsketch.facts.budget import Neighbours
 from privsketch.facts.domain import Domain
 from privsketch.features.cells import CellContribution
 from privsketch.features.fixedpoint import TABLE_SIZE
-from privsketch.features.fourier import AMPLITUDE, fourier_table
 from privsketch.features.frequencies import FOURIER_LAWS, NO_LAW, Frequencies
 from privsketch.features.masks import Masks
 from privsketch.features.moments import DIAGONAL, MOMENT_UNIT, MomentContribution
-from privsketch.features.onebit import FIRST_HARMONIC, onebit_table
 from privsketch.features.quadratic import QUADRATIC_LAWS, QuadraticContribution, value_unit
+from privsketch.features.waves import AMPLITUDE, FIRST_HARMONIC, fourier_table, onebit_table
 
 
 @dataclass(frozen=True)
 class PairBounds:
-    """The largest pair of a table in three norms: exhaustive over all 65,536 phases."""
+    """Largest pair of a table in three norms, over all 65,536 phases."""
 
     l1: int  # max |c| + |s|
     l2_squared: int  # max c^2 + s^2
@@ -50,7 +49,7 @@ class PairBounds:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """One way to turn a record into integers.
+    """A map from records to integers.
 
     `amplitude` is what the integers of a table mean: a sum divided by it estimates the sum
     over records of exp(i (phase + offset)). `dithered` maps add a public random offset to
@@ -198,11 +197,11 @@ def require_known_harmonics(feature_map: FeatureMap) -> None:
 
 
 class Contribution(Protocol):
-    """What one record adds to the sums, before noise."""
+    """Bounds of what one record adds to the sums, before noise."""
 
     @property
     def n_values(self) -> int:
-        """Integers of a sketch, without mean and count."""
+        """Number of integers of a sketch, without mean and count."""
 
     @property
     def dim(self) -> int:
@@ -214,7 +213,7 @@ class Contribution(Protocol):
 
     @property
     def maskable(self) -> bool:
-        """Whether features can be masked; bounds for second moments hold without masks only."""
+        """Whether features can be masked; bounds of second moments need all of them."""
 
     @property
     def divided_by_count(self) -> bool:
@@ -229,24 +228,24 @@ class Contribution(Protocol):
         """The largest L1 norm of one feature."""
 
     def l1(self, masks: Masks | None) -> int:
-        """Largest L1 norm of a masked record."""
+        """Return the largest L1 norm of a masked record."""
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """Largest squared L2 norm of a masked record, or of a difference of two."""
+        """Return the largest squared L2 norm of a masked record, or of a difference of two."""
 
     def linf(self, neighbours: Neighbours) -> int:
-        """Largest component of a record, or of a difference of two."""
+        """Return the largest component of a record, or of a difference of two."""
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """Largest L1 norm for each of equally likely masks, where these are few and differ."""
+        """Return the largest L1 norm for each of a few equally likely masks; None otherwise."""
 
     def feature_l2_squared(self) -> int | None:
-        """Largest squared L2 norm of one feature, if features can be at it all together."""
+        """Return the largest squared L2 norm of a feature, if all can attain it at once."""
 
 
 @dataclass(frozen=True)
 class TableContribution:
-    """Features that are pairs from a table."""
+    """Contribution of features that are pairs from a table."""
 
     bounds: PairBounds
     n_features: int
@@ -257,38 +256,38 @@ class TableContribution:
 
     @property
     def n_values(self) -> int:
-        """A cosine and a sine for each feature."""
+        """Number of integers: a cosine and a sine for each feature."""
         return 2 * self.n_features
 
     @property
     def largest(self) -> int:
-        """Of the table."""
+        """Largest entry of the table."""
         return self.bounds.linf
 
     @property
     def feature_l1(self) -> int:
-        """Of a pair."""
+        """Largest L1 norm of a pair."""
         return self.bounds.l1
 
     def l1(self, masks: Masks | None) -> int:
-        """All masks of one law keep the same number of features, but for Poisson ones."""
+        """Return the bound for the features kept; masks keep equally many, except Poisson ones."""
         return self._kept(masks) * self.bounds.l1
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """Replacing a record can move every feature to its opposite: twice the norm."""
+        """Return the squared norm; replacing a record can negate every feature: twice the norm."""
         factor = 1 if neighbours == "add-remove" else 4
         return factor * self._kept(masks) * self.bounds.l2_squared
 
     def linf(self, neighbours: Neighbours) -> int:
-        """Masks do not change it."""
+        """Return the largest component, which masks do not change."""
         return (1 if neighbours == "add-remove" else 2) * self.bounds.linf
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """None: all masks are alike."""
+        """Return None: all masks have the same bound."""
         return None
 
     def feature_l2_squared(self) -> int | None:
-        """Of a pair."""
+        """Return the largest squared L2 norm of a pair."""
         return self.bounds.l2_squared
 
     def _kept(self, masks: Masks | None) -> int:
@@ -297,7 +296,7 @@ class TableContribution:
 
 @dataclass(frozen=True)
 class RepeatedContribution:
-    """What up to `times` records of one person add together: every norm that many times.
+    """Contribution of up to `times` records of one person: every norm that many times.
 
     That is tight, for equal records. Noise for masks, and for a replacement, is not known here;
     both are refused before they get here.
@@ -309,52 +308,52 @@ class RepeatedContribution:
 
     @property
     def n_values(self) -> int:
-        """As of one record."""
+        """Number of integers, as of one record."""
         return self.one.n_values
 
     @property
     def dim(self) -> int:
-        """As of one record."""
+        """Number of columns, as of one record."""
         return self.one.dim
 
     @property
     def signed(self) -> bool:
-        """As of one record."""
+        """Whether values have both signs, as of one record."""
         return self.one.signed
 
     @property
     def divided_by_count(self) -> bool:
-        """As of one record."""
+        """Whether sums are divided by the count, as of one record."""
         return self.one.divided_by_count
 
     @property
     def largest(self) -> int:
-        """Of one record: sums are bounded by the number of records."""
+        """Largest component of one record: sums are bounded by the number of records."""
         return self.one.largest
 
     @property
     def feature_l1(self) -> int:
-        """Of all records together."""
+        """Largest L1 norm of a feature, over all records together."""
         return self.times * self.one.feature_l1
 
     def l1(self, masks: Masks | None) -> int:
-        """Of all records together."""
+        """Return the L1 norm of all records together."""
         return self.times * self.one.l1(masks)
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
-        """Of all records together."""
+        """Return the squared L2 norm of all records together."""
         return self.times**2 * self.one.l2_squared(masks, neighbours)
 
     def linf(self, neighbours: Neighbours) -> int:
-        """Of all records together."""
+        """Return the largest component of all records together."""
         return self.times * self.one.linf(neighbours)
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
-        """None: there are no masks."""
+        """Return None: masks are refused."""
         return None
 
     def feature_l2_squared(self) -> int | None:
-        """None: there are no masks."""
+        """Return None: masks are refused."""
         return None
 
 
@@ -362,7 +361,7 @@ class RepeatedContribution:
 def contribution_of(
     feature_map: FeatureMap, frequencies: Frequencies, domain: Domain
 ) -> Contribution:
-    """The contribution of a design's map; its bounds are computed once."""
+    """Return the contribution of a design's map; its bounds are computed once."""
     dim = len(domain.half_widths)
     if feature_map.has_table:
         return TableContribution(feature_map.bounds, frequencies.n_features, dim)
@@ -374,7 +373,7 @@ def contribution_of(
 
 
 def amplitude_of(feature_map: FeatureMap, frequencies: Frequencies, domain: Domain) -> float:
-    """What a feature of modulus 1 is in integers; squares are those of the radius."""
+    """Return the integer that stands for a feature of modulus 1; squares are in squared radii."""
     if not feature_map.for_components:
         return feature_map.amplitude
     contribution = contribution_of(feature_map, frequencies, domain)

@@ -31,7 +31,7 @@ RATE_BITS = 64  # a rate is a multiple of 2^-64, so that one comparison of 64 bi
 
 @dataclass(frozen=True)
 class Masks:
-    """The public law of the secret masks.
+    """Public law of the secret masks.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Masks:
 
     @classmethod
     def parse(cls, value: Masks | str | Mapping[str, Any] | None) -> Masks | None:
-        """Masks from what people write; None if all features of all records are kept.
+        """Parse masks that people write; return None if nothing is left out.
 
         Texts are parts joined by "+": "uniform:100", "block:512", "poisson:0.1" for
         features, "records:0.5" for records.
@@ -95,7 +95,7 @@ class Masks:
         return value
 
     def checked(self, n_features: int, block: int) -> Masks:
-        """These masks for a sketch of that size in blocks; a clear error if they do not fit."""
+        """Return these masks if they fit a sketch of this size in blocks; raise otherwise."""
         kept = self.kept or 0
         if kept > n_features:
             raise ParameterError(
@@ -111,17 +111,17 @@ class Masks:
         return self
 
     def feature_rate(self, n_features: int) -> float:
-        """Probability that a feature of a kept record is kept."""
+        """Return the probability that a feature of a kept record is kept."""
         if self.kept is not None:
             return self.kept / n_features
         return 1.0 if self.rate is None else self.rate
 
     def total_rate(self, n_features: int) -> float:
-        """Probability that a feature of a record is kept."""
+        """Return the probability that a feature of a record is kept."""
         return self.feature_rate(n_features) * self.records
 
     def describe(self) -> str:
-        """In words, one line."""
+        """Describe the masks in one line."""
         words = {
             "all": "",
             "uniform": f"{self.kept} features of a record, drawn uniformly",
@@ -134,7 +134,7 @@ class Masks:
         return ", ".join(text for text in (words, records) if text) or "all features of all records"
 
     def to_json(self) -> dict[str, Any]:
-        """The masks as plain JSON values."""
+        """Return the masks as plain JSON values."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -145,7 +145,7 @@ _HOW = (
 
 
 def _from_text(text: str) -> Masks:
-    """Masks from parts like "uniform:100" joined by "+"."""
+    """Parse masks from parts like "uniform:100" joined by "+"."""
     found: dict[str, Any] = {}
     for part in text.split("+"):
         name, _, number = (piece.strip() for piece in part.partition(":"))
@@ -169,7 +169,7 @@ def _from_text(text: str) -> Masks:
 
 
 def _checked_rate(name: str, rate: Any) -> float:
-    """The rate as a multiple of 2^-64, rounded down; what sampler and calibration both use."""
+    """Round a rate down to a multiple of 2^-64, for sampler and calibration alike."""
     try:
         value = float(rate)
     except (TypeError, ValueError):

@@ -28,7 +28,7 @@ from privsketch._base.types import Floats
 
 @dataclass(frozen=True)
 class Tail:
-    """A share of the frequencies with scales finer than those of the main band.
+    """Share of the frequencies whose scales are finer than those of the main band.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Tail:
 
 @dataclass(frozen=True)
 class RadialLaw:
-    """The law of the lengths of frequencies.
+    """Law of the lengths of frequencies.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class RadialLaw:
     tail: Tail | None = None
 
     def checked(self) -> RadialLaw:
-        """The same; a ParameterError unless it is a law."""
+        """Return this law, or raise a ParameterError if it is not valid."""
         low, high = require_scales(self.scales)
         tail = self.tail
         if tail is not None and not (0 < tail.share < 1 and low < tail.below < high):
@@ -78,7 +78,7 @@ class RadialLaw:
         return [(share, low, middle), (1.0 - share, middle, high)]
 
     def drawn(self, for_scale: Floats, for_radius: Floats) -> tuple[Floats, Floats]:
-        """Radius and scale, whose quotient is the length, from two uniform numbers each.
+        """Return radius and scale, whose quotient is the length, from two uniform numbers each.
 
         By operations that have the same bits everywhere; docs/format.md has them in words.
         """
@@ -98,24 +98,24 @@ class RadialLaw:
     # logarithm of their range.
 
     def band_share(self, width: float) -> float:
-        """E[x exp(-x)]: the share of features in the band where a width can be seen."""
+        """Return E[x exp(-x)]: the share of features in the band where a width is visible."""
         return self._mean(width, lambda q: q / (1 + q) ** 2, lambda q: -0.5 / (1 + q))
 
     def squared_band_share(self, width: float) -> float:
-        """E[(x exp(-x))^2]: whether few features carry that share, or many."""
+        """Return E[(x exp(-x))^2], which says whether few features carry that share."""
         return self._mean(
             width, lambda q: 2 * q**2 / (1 + 2 * q) ** 3, lambda q: (q / (1 + 2 * q)) ** 2 / 2
         )
 
     def energy_share(self, width: float) -> float:
-        """E[exp(-x)]: the mean square of what the width of a cluster leaves of its moments."""
+        """Return E[exp(-x)]: the mean square that a cluster's width leaves of its moments."""
         # The integral of dq / (q (1 + q)), written so that small q does not cancel.
         return self._mean(width, lambda q: 1 / (1 + q), lambda q: -math.log1p(1 / q) / 2)
 
     def _mean(
         self, width: float, at: Callable[[float], float], integral: Callable[[float], float]
     ) -> float:
-        """Of a share over the law: `at` one scale, and its integral over dq / (2 q)."""
+        """Average a share over the law: `at` one scale, and its integral over dq / (2 q)."""
         total = 0.0
         for share, low, high in self.bands:
             most, least = 2 * (width / low) ** 2, 2 * (width / high) ** 2

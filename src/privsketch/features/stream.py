@@ -21,7 +21,7 @@ from privsketch._base.types import Floats
 
 @unique
 class Purpose(IntEnum):
-    """What a public stream is for: no two uses of one seed share a word.
+    """Purpose of a public stream: no two uses of one seed share a word.
 
     Numbers of frequencies, offsets, structured frequencies and projections are part of the file
     format (docs/format.md). Those of decoders fix which model a sketch gives. None is used again
@@ -55,7 +55,7 @@ class Purpose(IntEnum):
 
 
 class PublicStream:
-    """Uniform and normal numbers from a public seed.
+    """Stream of uniform and normal numbers from a public seed.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ class PublicStream:
         self._words = _words(seed, purpose, part)
 
     def uniform(self, count: int) -> Floats:
-        """Numbers in (0, 1): the top 52 bits of a word, plus one half, times 2^-52."""
+        """Draw numbers in (0, 1): the top 52 bits of a word, plus one half, times 2^-52."""
         words = self._words.random_raw(count) >> np.uint64(12)
         return np.asarray((words.astype(np.float64) + 0.5) * 2.0**-52)
 
     def normal(self, count: int) -> Floats:
-        """Standard normal numbers, by pairs (Box and Muller, 1958).
+        """Draw standard normal numbers, by pairs (Box and Muller, 1958).
 
         Uniforms are used in pairs (u, v); each gives r cos(2 pi v), then r sin(2 pi v),
         with r = sqrt(-2 ln u). An odd count drops the last one.
@@ -85,7 +85,7 @@ class PublicStream:
 
 
 def public_generator(seed: int, purpose: Purpose) -> np.random.Generator:
-    """NumPy's generator over the words of a public stream, for searches that draw many laws."""
+    """Return NumPy's generator over a public stream, for searches that draw many laws."""
     return np.random.Generator(_words(seed, purpose))
 
 
@@ -96,7 +96,7 @@ def _words(seed: int, purpose: Purpose, part: int = 0) -> np.random.Philox:
 
 
 def normal_pairs(uniforms: Floats) -> Floats:
-    """Two standard normal numbers from each row (u, v) of uniform ones, (2 n,)."""
+    """Return two standard normal numbers for each row (u, v) of uniform ones, (2 n,)."""
     radius = np.sqrt(-2.0 * natural_log(uniforms[:, 0]))
     cosine, sine = cosine_sine(uniforms[:, 1])
     both = np.stack([radius * cosine, radius * sine], axis=1)

@@ -41,7 +41,7 @@ _RHO_MARGIN, _DELTA_MARGIN = 1e-11, 1e-9
 
 
 class Account:
-    """Pays for noise out of named shares, each of them once."""
+    """Account that pays for noise with named shares, each of them once."""
 
     def __init__(self, shares: Shares) -> None:
         self.shares = shares
@@ -51,7 +51,7 @@ class Account:
         self._unseen: list[ZoomLaw] = []  # whose parts were not counted yet
 
     def budget(self, name: str, *, many: bool = False) -> Budget:
-        """A share as a budget of its own, for a release that is planned by itself.
+        """Return a share as a budget of its own, for a separately planned release.
 
         It counts as spent from then on; `charge` takes its receipt. `many` says that the release
         looks itself at how many records of a person count; without it, more than one is refused.
@@ -71,7 +71,7 @@ class Account:
 
     @property
     def _times(self) -> int:
-        """How many records of a person count: all that moves by one record moves as often."""
+        """Number of records of a person that count, which multiplies every sensitivity."""
         unit, relation = self.shares.budget.unit, self.shares.budget.neighbours
         if unit.max_records > 1 and relation == "replace":
             raise ParameterError(
@@ -101,7 +101,7 @@ class Account:
         self.shares = Shares(self.shares.budget, {**whole, **parts})
 
     def charge(self, receipt: Receipt, rho: float) -> None:
-        """Note what a share was spent on; rho is that of Gaussian noise, 0 for pure budgets."""
+        """Record the release that a share paid for; rho is 0 for pure budgets."""
         if (rho > 0) == self.shares.is_pure:
             raise ParameterError("shares: with delta every part has a rho, without it none has")
         self._receipts.append(receipt)
@@ -110,7 +110,7 @@ class Account:
     def gaussian(
         self, name: str, values: Integers, l2_squared: int, *, replaced: int | None = None
     ) -> tuple[Floats, float]:
-        """Noisy integers and the standard deviation of their noise.
+        """Return noisy integers and the standard deviation of their noise.
 
         `l2_squared` is the squared L2 sensitivity under "add-remove", `replaced` that of a
         replacement; two changes of the first kind if left out.
@@ -134,7 +134,7 @@ class Account:
         return noisy.reshape(values.shape).astype(np.float64), law.scale
 
     def _gaussian_share(self, name: str) -> tuple[float, Budget]:
-        """The rho of a share, which counts as spent from then on, and what it implies."""
+        """Spend a share, and return its rho with the epsilon and delta that it implies."""
         self._take(name)
         if self.shares.is_pure:
             raise ParameterError("shares: Gaussian noise is for budgets with delta > 0")
@@ -143,7 +143,7 @@ class Account:
     def laplace(
         self, name: str, values: Integers, l1: int, *, replaced: int | None = None
     ) -> tuple[Floats, float]:
-        """Noisy integers and the scale of their noise, for an L1 sensitivity under "add-remove".
+        """Return noisy integers and the noise scale, for an L1 sensitivity under "add-remove".
 
         `replaced` is that of a replacement; twice the first if left out.
 
@@ -159,7 +159,7 @@ class Account:
     def cube(
         self, name: str, values: Integers, largest: int, *, replaced: int | None = None
     ) -> tuple[Floats, float]:
-        """The same for a largest change of a component; the variance of the noise, not its scale.
+        """Return noisy integers and the variance of cube noise, for a largest component.
 
         Charges: the share.
         """
@@ -180,7 +180,7 @@ class Account:
         l2_squared: int,
         l2_replaced: int | None = None,
     ) -> tuple[Floats, float]:
-        """Noisy integers and the variance of their noise: Gaussian with a delta, Laplace without.
+        """Return noisy integers and their variance: Gaussian with a delta, Laplace without.
 
         `l2_replaced` is the squared L2 sensitivity of a replacement, four times the other one if
         left out; in L1 it is twice as much.
@@ -194,7 +194,7 @@ class Account:
         return noisy, scale**2
 
     def counts(self, name: str, values: Integers) -> tuple[Floats, float]:
-        """Noisy numbers of records of disjoint sets, and the variance of their noise.
+        """Return noisy counts of disjoint sets of records, and the variance of the noise.
 
         A record that is replaced leaves one set and enters another: 2, in L1 and squared in L2.
 
@@ -203,7 +203,7 @@ class Account:
         return self.noisy(name, values, l1=1, l2_squared=1, l2_replaced=2)
 
     def choice(self, name: str, losses: Integers, width: int) -> int:
-        """Index of a small one among sums of losses of which a record adds 0 to `width` to each.
+        """Return the index of a small sum of losses, to each of which a record adds 0 to `width`.
 
         Its noise is pure. With a delta it has the epsilon whose rho is that of the share: what is
         epsilon-private is (epsilon^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 1.4).
@@ -225,7 +225,7 @@ class Account:
     def zoom(
         self, name: str, counts: Integers, is_heavy: Callable[[Integers], Bits]
     ) -> tuple[Integers, Integers, ZoomLaw]:
-        """Two looks at counts of disjoint cells: y1 and y of noise/zoom.py, with their law.
+        """Return two noisy counts of disjoint cells, y1 and y of noise/zoom.py, and their law.
 
         `is_heavy` gets all y1 and says which cells have a y1 only; `parts` then counts in those.
 
@@ -239,7 +239,7 @@ class Account:
         return drawn[0], drawn[1], law
 
     def parts(self, law: ZoomLaw, counts: Integers) -> tuple[Integers, float]:
-        """Noisy counts of disjoint parts of cells that were heavy, once, and their variance.
+        """Return noisy counts of disjoint parts of heavy cells, once, and their variance.
 
         Charges: nothing; the two looks were charged with it.
         """
@@ -254,7 +254,7 @@ class Account:
     def _pure_share(
         self, kind: str, name: str, moved: int, replaced: int | None
     ) -> tuple[Budget, int]:
-        """A share for pure noise, which counts as spent from then on, and the sensitivity.
+        """Spend a share on pure noise, and return its epsilon and the sensitivity.
 
         A replacement moves twice as far as one record, unless it is known to move less.
         """
@@ -268,7 +268,7 @@ class Account:
         return budget, 2 * moved if replaced is None else replaced
 
     def receipt(self, mechanism: str, source: str | None) -> Receipt:
-        """What the whole run cost: every share that was taken has a receipt."""
+        """Return the cost of the whole run: every share that was taken has a receipt."""
         if len(self._receipts) < len(self._paid):
             raise ParameterError("shares: one was taken and not charged")
         return self.shares.receipt(mechanism, self._receipts, self._rhos, source)
@@ -279,13 +279,13 @@ def _flat(values: Integers) -> Integers:
 
 
 def part_receipt(name: str, receipt: Receipt) -> Receipt:
-    """The receipt of a step of a run, by its name; the run has a source, its steps have none."""
+    """Return the receipt of a step of a run, by its name; only the run has a source."""
     return replace(receipt, mechanism=f"{name}: {receipt.mechanism}", source=None)
 
 
 @dataclass(frozen=True)
 class Shares:
-    """A budget in named shares."""
+    """Budget in named shares."""
 
     budget: Budget
     weights: Mapping[str, Fraction]
@@ -300,7 +300,7 @@ class Shares:
         return self.budget.delta == 0
 
     def rho(self, name: str) -> float:
-        """zCDP budget of a share, rounded down."""
+        """Return the zCDP budget of a share, rounded down."""
         whole = rho_of_budget(self.budget.epsilon, self.budget.delta)
         part = Fraction(whole) * self.weights[name]
         number = float(part)
@@ -309,7 +309,7 @@ class Shares:
         return number
 
     def part(self, name: str) -> Budget:
-        """The share as a budget of its own, for a mechanism that is planned by itself.
+        """Return the share as a budget of its own, for a separately planned mechanism.
 
         With delta: the same delta, or less where it is large, and the epsilon whose rho is the
         share of rho.
@@ -327,7 +327,7 @@ class Shares:
         return replace(budget, epsilon=epsilon, delta=delta)
 
     def claim(self, name: str) -> Budget:
-        """What the rho of a share implies: an epsilon that is not too small, and a delta."""
+        """Return the epsilon and delta that the rho of a share implies."""
         # A little more rho makes up for rounding in what it implies.
         rho = self.rho(name) * (1 + _RHO_MARGIN)
         epsilon, delta = _implied(rho, self.budget.epsilon, self.budget.delta)
@@ -336,7 +336,7 @@ class Shares:
     def receipt(
         self, mechanism: str, parts: Sequence[Receipt], rhos: Sequence[float], source: str | None
     ) -> Receipt:
-        """What all parts cost together: the budget, if they stayed within it."""
+        """Return the cost of all parts together: the budget, if they stayed within it."""
         parts = [part.protecting(self.budget.unit) for part in parts]
         if self.is_pure:
             spent = sum((exact(part.epsilon) for part in parts), Fraction(0))
@@ -353,7 +353,7 @@ class Shares:
 
 @lru_cache(maxsize=4096)  # plans ask for the same shares many times
 def _implied(rho: float, epsilon: float, delta: float) -> tuple[float, float]:
-    """The least epsilon, at most the given one, that rho-zCDP implies at this delta.
+    """Return the least epsilon, at most the given one, that rho-zCDP implies at this delta.
 
     Or less of a delta which alone would pay for more.
     """

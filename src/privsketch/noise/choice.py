@@ -44,10 +44,9 @@ from privsketch._base.errors import ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import Neighbours, exact
 from privsketch.facts.receipt import Receipt
-from privsketch.noise.bulk import RandomBytes, discrete_laplace
 from privsketch.noise.calibration import discrete_laplace_variance, laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
-from privsketch.noise.samplers import RandomBelow
+from privsketch.noise.samplers import RandomBelow, RandomBytes, discrete_laplace
 from privsketch.noise.zoom import ZoomLaw, draw_zoom
 
 _MAX_EXPONENT = 10**6  # threshold / scale, for the digits that Binomial numbers have to spare
@@ -61,7 +60,7 @@ _MAX_PROPOSALS = 2**15  # at a time
 
 
 def pure_receipt(law: NoiseLaw, scale: float, source: str | None, sampler: str) -> Receipt:
-    """What all choices have in common: epsilon, no delta, and who drew."""
+    """Return the receipt that all choices share: epsilon, no delta, and the sampler."""
     return Receipt(
         mechanism="",
         epsilon=law.epsilon,
@@ -78,10 +77,10 @@ def pure_receipt(law: NoiseLaw, scale: float, source: str | None, sampler: str) 
 
 @dataclass(frozen=True)
 class ChoiceLaw(NoiseLaw):
-    """One of `n_components` losses; `sensitivity` is the width of one record's loss."""
+    """Choice of one of `n_components` losses; `sensitivity` is the width of a record's loss."""
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
-        """What one choice costs."""
+        """Return the cost of one choice."""
         doubled = "" if self.neighbours == "add-remove" else "2 "
         return replace(
             pure_receipt(self, scale, source, sampler),
@@ -93,12 +92,12 @@ class ChoiceLaw(NoiseLaw):
 
 @dataclass(frozen=True)
 class ThresholdLaw(NoiseLaw):
-    """Which of `n_components` counts reach `threshold` with noise; a record is in one of them."""
+    """Test which of `n_components` noisy counts of disjoint sets reach `threshold`."""
 
     threshold: int = 1
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
-        """What one look at all counts costs."""
+        """Return the cost of one test of all counts."""
         return replace(
             pure_receipt(self, scale, source, sampler),
             mechanism=f"which of {self.n_components} counts reach {self.threshold} with "
@@ -107,7 +106,7 @@ class ThresholdLaw(NoiseLaw):
         )
 
     def chance(self, count: int) -> float:
-        """Probability that a count reaches the threshold: f_D in docs/theory.md."""
+        """Return the probability that a count reaches the threshold: f_D in docs/theory.md."""
         q, missing = np.exp(-1 / self.scale), self.threshold - count
         if missing >= 0:
             return float(q**missing / (1 + q))
@@ -130,7 +129,7 @@ class ThresholdLaw(NoiseLaw):
 
 
 def choice_law(width: int, n_choices: int, epsilon: float, neighbours: Neighbours) -> ChoiceLaw:
-    """Permute-and-flip for losses to which one record adds between 0 and `width`."""
+    """Return permute-and-flip for losses to which one record adds between 0 and `width`."""
     scale = laplace_scale(width if neighbours == "add-remove" else 2 * width, epsilon)
     return ChoiceLaw("choice", n_choices, width, epsilon, 0.0, neighbours, scale, scale**2)
 
@@ -138,7 +137,7 @@ def choice_law(width: int, n_choices: int, epsilon: float, neighbours: Neighbour
 def threshold_law(
     threshold: int, n_counts: int, epsilon: float, neighbours: Neighbours
 ) -> ThresholdLaw:
-    """Noise for counts of disjoint sets, of which only those that reach the threshold are named.
+    """Return noise for counts of disjoint sets that are named if they reach the threshold.
 
     A record is in one set; a replacement changes two.
     """
@@ -161,7 +160,7 @@ def threshold_law(
 
 
 def draw_choice(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
-    """What `mechanism.choose` draws, and the scale used."""
+    """Draw for `mechanism.choose`, and return the scale used."""
     if isinstance(law, ChoiceLaw):
         index, scale = permute_and_flip(values, law)
         return np.array([index], dtype=np.int64), scale
@@ -175,7 +174,7 @@ def draw_choice(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
 
 
 def permute_and_flip(losses: Integers, law: ChoiceLaw) -> tuple[int, float]:
-    """Index of a small loss, and the scale: the law's, raised until OpenDP certifies epsilon."""
+    """Return the index of a small loss, and a scale at which OpenDP certifies epsilon."""
     if len(losses) != law.n_components or len(losses) == 0:
         raise ParameterError(f"losses: expected {law.n_components} of them, at least one")
     is_monotonic = law.neighbours == "add-remove"
@@ -185,7 +184,7 @@ def permute_and_flip(losses: Integers, law: ChoiceLaw) -> tuple[int, float]:
 
 @lru_cache(maxsize=16)
 def _certified(width: int, scale: float, epsilon: float, is_monotonic: bool) -> tuple[Any, float]:
-    """The measurement of OpenDP and its scale.
+    """Return OpenDP's measurement and its scale.
 
     Adding a record moves all losses the same way (monotonic); a replacement may move them apart.
     """
@@ -211,7 +210,7 @@ def reaching(
     random_bytes: RandomBytes | None = None,
     random_below: RandomBelow = secrets.randbelow,
 ) -> Integers:
-    """Places of the counts that reach the threshold with noise, in order.
+    """Return the indices of the counts that reach the threshold with noise, in order.
 
     `occupied` are the counts above 0 as rows (place, count), places increasing.
 
@@ -242,7 +241,7 @@ def reaching(
 
 
 def _exp_minus(exponent: Fraction) -> Decimal:
-    """exp(-exponent) in the current decimal context."""
+    """Return exp(-exponent) in the current decimal context."""
     return (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
 
 
@@ -251,7 +250,7 @@ def draw_binomial(
     probability: Callable[[], Decimal],
     random_below: RandomBelow = secrets.randbelow,
 ) -> int:
-    """How many of `n_trials` independent trials succeed.
+    """Draw the number of successes of `n_trials` independent trials.
 
     `probability` computes that of one trial in the current decimal context, to a relative error
     of at most 10^(8 - digits).
@@ -271,7 +270,7 @@ def draw_binomial(
 
 
 def _located(word: int, bits: int, n_trials: int, probability: Callable[[], Decimal]) -> int | None:
-    """The value for every uniform number that starts with these bits, or None if it depends."""
+    """Return the value for every uniform number that starts with these bits, if there is one."""
     digits = bits // 3 + 2 * _SPARE
     context = decimal.Context(prec=digits, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[])
     with decimal.localcontext(context):
@@ -294,7 +293,7 @@ def _located(word: int, bits: int, n_trials: int, probability: Callable[[], Deci
 def draw_subset(
     n_things: int, n_chosen: int, random_below: RandomBelow = secrets.randbelow
 ) -> list[int]:
-    """Uniform among all sets of `n_chosen` of the numbers 0..n_things-1 (Floyd's algorithm)."""
+    """Draw a uniform set of `n_chosen` of the numbers 0..n_things-1 (Floyd's algorithm)."""
     chosen: set[int] = set()
     for last in range(n_things - n_chosen, n_things):
         candidate = random_below(last + 1)
@@ -313,7 +312,7 @@ class PicksLaw(NoiseLaw):
     n_picks: int = 1
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
-        """What one sequence of picks costs."""
+        """Return the cost of one sequence of picks."""
         doubled = "" if self.neighbours == "add-remove" else "2 "
         return replace(
             pure_receipt(self, scale, source, sampler),
@@ -327,7 +326,7 @@ class PicksLaw(NoiseLaw):
 def picks_law(
     linf: int, l1: int, n_sums: int, n_picks: int, epsilon: float, neighbours: Neighbours
 ) -> PicksLaw:
-    """Picks with chances in proportion to exp(|sum| / scale), of those not yet picked.
+    """Return picks with chances proportional to exp(|sum| / scale), without replacement.
 
     A record adds at most `linf` to one sum and `l1` to any `n_picks` of them together. It moves
     the logarithm of each normaliser by at most linf / scale, and all numerators together by at
@@ -352,7 +351,7 @@ def picks_law(
 
 
 def pick_largest(sums: Integers, law: PicksLaw, random_bytes: RandomBytes = os.urandom) -> Integers:
-    """Places (k, n_picks) of large magnitudes in rows (k, n_components), in the order picked.
+    """Pick indices (k, n_picks) of large magnitudes in rows (k, n_components), in order.
 
     A record is in one row. A uniform proposal r is taken if discrete Laplace noise reaches the
     distance from |sum r| to the largest magnitude left: the chance of that, exp(-distance /
@@ -375,7 +374,7 @@ def pick_largest(sums: Integers, law: PicksLaw, random_bytes: RandomBytes = os.u
 
 
 def _reached(distances: Integers, scale: float, random_bytes: RandomBytes) -> int:
-    """First of uniform proposals whose noise reaches its distance."""
+    """Return the first of uniform proposals whose noise reaches its distance."""
     bits = (len(distances) - 1).bit_length()
     batch = 64
     while True:

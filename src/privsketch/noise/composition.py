@@ -40,7 +40,7 @@ _WHOLE = "releases about the same records"
 
 @dataclass(frozen=True)
 class CostBound:
-    """One valid statement about several releases together.
+    """Valid statement about the cost of several releases together.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class CostBound:
 
 @dataclass(frozen=True)
 class Composition:
-    """What several releases cost together: all bounds side by side.
+    """Cost of several releases together: all bounds side by side.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Composition:
 
     @property
     def best(self) -> CostBound:
-        """The least epsilon among bounds whose delta is not above the one asked for.
+        """Bound of least epsilon among those whose delta is not above the requested one.
 
         Numerical bounds are left out unless they were asked for.
         """
@@ -91,13 +91,13 @@ class Composition:
 
     @property
     def receipt(self) -> Receipt:
-        """The receipt of all of them, by basic composition, with the sum of rho."""
+        """Receipt of all releases, by basic composition, with the sum of rho."""
         sources = {receipt.source for receipt in self.receipts}
         source = sources.pop() if len(sources) == 1 else None
         return compose_sequential(_WHOLE, self.receipts, source)
 
     def describe(self) -> str:
-        """All bounds in plain words, several lines."""
+        """Describe all bounds in several lines."""
         first, best = self.receipts[0], self.best
         lines = [
             f"releases    {len(self.receipts)}, about the same records",
@@ -122,7 +122,7 @@ class Composition:
         return described("What several releases cost together", self.describe().splitlines())
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return the bounds as plain JSON values."""
         return {
             "n_releases": len(self.receipts),
             "neighbours": self.receipts[0].neighbours,
@@ -137,7 +137,7 @@ class Composition:
 def compose(
     receipts: Iterable[Receipt], *, delta: float | None = None, numerical: bool = False
 ) -> Composition:
-    """What releases about the same records cost together.
+    """Compute what releases about the same records cost together.
 
     Later releases may be chosen after earlier ones were seen, as long as their costs were fixed
     beforehand. Where costs themselves are chosen on the way, a `Ledger` decides, by rules that
@@ -181,13 +181,13 @@ def compose(
 
 
 def _short_up(value: float) -> str:
-    """Six digits, rounded up: who copies them into a limit understates nothing."""
+    """Round up to six digits, so that a copied limit understates nothing."""
     six = Context(prec=6, rounding=ROUND_CEILING)
     return number_text(float(six.create_decimal(repr(float(value)))))
 
 
 def _leaves(receipt: Receipt) -> Iterator[Receipt]:
-    """What adds up to a receipt; one that is accounted otherwise is one."""
+    """Return the receipts that add up to one, or itself if it is accounted otherwise."""
     if not is_sum(receipt):
         yield receipt
         return
@@ -196,7 +196,7 @@ def _leaves(receipt: Receipt) -> Iterator[Receipt]:
 
 
 def _with_delta(parts: Sequence[Receipt], delta: float) -> Iterator[CostBound]:
-    """Bounds that trade delta for epsilon."""
+    """Return the bounds that trade delta for epsilon."""
     bare = [part for part in parts if part.rho is None]
     known = [part for part in parts if part.rho is not None]
     left = round_down(exact(delta) - exact(exact_sum([part.delta for part in bare])))
@@ -224,7 +224,7 @@ def _has_dp_accounting() -> bool:
 
 
 def _by_moments(parts: Sequence[Receipt], delta: float) -> float:
-    """Epsilon by Renyi divergences: an accountant of dp-accounting."""
+    """Compute epsilon by Renyi divergences, with an accountant of dp-accounting."""
     from dp_accounting import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant
 
@@ -237,7 +237,7 @@ def _by_moments(parts: Sequence[Receipt], delta: float) -> float:
 
 
 def _event_of(part: Receipt) -> Any:
-    """The event that is told to accountants of Renyi divergences."""
+    """Return the event for accountants of Renyi divergences."""
     from dp_accounting import ZCDpEvent
 
     is_small = part.rho is not None and part.epsilon < _SMALL_EPSILON
@@ -245,7 +245,7 @@ def _event_of(part: Receipt) -> Any:
 
 
 def _by_losses(parts: Sequence[Receipt], delta: float) -> float:
-    """Epsilon by the losses of releases that are not Gaussian; rho of those beside it.
+    """Compute epsilon by privacy losses of non-Gaussian releases, with the rho of the others.
 
     Distributions are composed here and not by dp-accounting's `PLDAccountant`, which forgets how
     often a randomised response was made (0.6.0).
@@ -277,7 +277,7 @@ def _by_losses(parts: Sequence[Receipt], delta: float) -> float:
 
 
 def loss_distribution(costs: Mapping[tuple[float, float], int]) -> Any:
-    """Privacy losses, by dp-accounting, of releases that cost (epsilon, delta), so many of each.
+    """Return dp-accounting's privacy losses of releases that cost (epsilon, delta), with counts.
 
     Its steps are rounded up. They are finer than dp-accounting's own where an epsilon is small, and
     coarser where the whole is so large that they would not fit in memory.

@@ -40,7 +40,7 @@ def _require_delta(delta: float) -> None:
 
 @lru_cache(maxsize=1024)
 def half_normal_tail(n_components: int, bound: float, epsilon: float = math.inf) -> float:
-    """E[(1 - exp(epsilon (1 - S / bound)))+], S = |N_1| + ... + |N_k| of standard normal variables.
+    """Return E[(1 - exp(epsilon (1 - S / bound)))+], S = |N_1| + ... + |N_k|, N standard normal.
 
     With an infinite epsilon that is P(S > bound). The Laplace transform of one term is
     M(z) = 2 exp(z^2 / 2) Phi(z); the tail is the integral of M(z)^k exp(-z bound) / z over a line
@@ -71,7 +71,7 @@ def half_normal_tail(n_components: int, bound: float, epsilon: float = math.inf)
 
 
 def _log_transform(z: complex) -> complex:
-    """ln M(z) = u^2 + ln erfc(-u), u = z / sqrt 2, for Re z > 0, without overflow."""
+    """Return ln M(z) = u^2 + ln erfc(-u), u = z / sqrt 2, for Re z > 0, without overflow."""
     # erfc(-u) = 2 - erfc(u), and exp(u^2) erfc(u) = w(i u) is moderate there.
     u = z / math.sqrt(2)
     square = u * u
@@ -81,7 +81,7 @@ def _log_transform(z: complex) -> complex:
 
 
 def _saddle(k: int, bound: float) -> float:
-    """Where k ln M(s) - s bound - ln s is least: any s > 0 is valid, this one is accurate."""
+    """Minimise k ln M(s) - s bound - ln s: any s > 0 is valid, this one is accurate."""
 
     def height(log_s: float) -> float:
         s = math.exp(log_s)
@@ -93,7 +93,7 @@ def _saddle(k: int, bound: float) -> float:
 
 @lru_cache(maxsize=1024)
 def half_normal_quantile(n_components: int, delta: float, epsilon: float = math.inf) -> float:
-    """Least bound from the mean of S on with `half_normal_tail` <= delta, rounded up."""
+    """Return the least bound above the mean of S with `half_normal_tail` <= delta, rounded up."""
     _require_delta(delta)
     low = high = n_components * math.sqrt(2 / math.pi)  # the mean
     if half_normal_tail(n_components, low, epsilon) <= delta:
@@ -110,7 +110,7 @@ def half_normal_quantile(n_components: int, delta: float, epsilon: float = math.
 
 
 def fresh_laplace(n_components: int, delta: float, epsilon: float = math.inf) -> float:
-    """c / |v|: Laplace noise of scale c / epsilon is (epsilon, delta) private.
+    """Return c / |v|: Laplace noise of scale c / epsilon is (epsilon, delta) private.
 
     The L1 norm of the shift is |v| / sqrt(k) times a sum S of k half-normal variables, and the
     loss at most L = epsilon S / (sqrt(k) c), whatever the noise is. Of densities p <= e^L q the
@@ -125,7 +125,7 @@ def fresh_laplace(n_components: int, delta: float, epsilon: float = math.inf) ->
 def log_delta_fresh_laplace(
     scale: float, n_components: int, epsilon: float, rounding: float = 0.0, step: float = 0.0
 ) -> float:
-    """ln delta of discrete Laplace noise of scale b = scale |v|, by Renyi divergences.
+    """Return ln delta of discrete Laplace noise of scale b = scale |v|, by Renyi divergences.
 
     Shifted by w >= 0 the moment of order a of its density ratio is A e^((a - 1) w / b) +
     (1 - A) e^(-a w / b). For continuous noise A = a / (2 a - 1); on integers, of which one is
@@ -150,12 +150,12 @@ def log_delta_fresh_laplace(
 
 
 def _log_mean(t: float) -> float:
-    """ln E e^(t |N|), N standard normal."""
+    """Return ln E e^(t |N|), N standard normal."""
     return math.log(2) + t * t / 2 + float(log_ndtr(t))
 
 
 def _least(objective: Callable[[float], float], grid: npt.NDArray[np.float64]) -> float:
-    """The least value found near the best point of a grid; ln 1 is always valid."""
+    """Return the least value near the best point of a grid; ln 1 is always valid."""
     best = float(grid[int(np.argmin([objective(float(point)) for point in grid]))])
     step = float(grid[1] - grid[0])
     found = minimize_scalar(
@@ -171,7 +171,7 @@ def _least(objective: Callable[[float], float], grid: npt.NDArray[np.float64]) -
 def fresh_laplace_scale(
     n_components: int, epsilon: float, delta: float, rounding: float = 0.0, step: float = 0.0
 ) -> float:
-    """b / |v| of discrete Laplace noise that is (epsilon, delta) private, rounded up.
+    """Return b / |v| of discrete Laplace noise that is (epsilon, delta) private, rounded up.
 
     It hardly grows with the number of components, where `fresh_laplace` pays for their sum.
     """
@@ -181,7 +181,7 @@ def fresh_laplace_scale(
 
 
 def _root(log_delta: Callable[[float], float], delta: float) -> float:
-    """Where a falling function passes ln delta, rounded up."""
+    """Return where a falling function passes ln delta, rounded up."""
     _require_delta(delta)
     target = math.log(delta)
     low = high = 1.0
@@ -198,7 +198,7 @@ def _root(log_delta: Callable[[float], float], delta: float) -> float:
 def log_delta_fresh_gaussian(
     sigma: float, n_components: int, epsilon: float, rounding: float = 0.0
 ) -> float:
-    """ln delta of discrete Gaussian noise of standard deviation sigma |v|.
+    """Return ln delta of discrete Gaussian noise of standard deviation sigma |v|.
 
     Shifted by w, discrete Gaussian noise has a Renyi divergence of order a of at most
     a |w|^2 / (2 sigma^2) (Canonne, Kamath and Steinke, 2020). With |w| <= |v| (sqrt(X / k) + e),
@@ -225,14 +225,14 @@ def log_delta_fresh_gaussian(
 
 @lru_cache(maxsize=1024)
 def fresh_gaussian(n_components: int, epsilon: float, delta: float, rounding: float = 0.0) -> float:
-    """sigma / |v| of discrete Gaussian noise that is (epsilon, delta) private, rounded up."""
+    """Return sigma / |v| of discrete Gaussian noise that is (epsilon, delta) private."""
     return _root(
         lambda sigma: log_delta_fresh_gaussian(sigma, n_components, epsilon, rounding), delta
     )
 
 
 def delta_fresh_continuous(sigma: float, n_components: int, epsilon: float) -> float:
-    """Delta of continuous Gaussian noise of standard deviation sigma |v|. For comparison.
+    """Return delta of continuous Gaussian noise of standard deviation sigma |v|, to compare.
 
     The mean of Balle and Wang's formula over shifts of length |v| sqrt(X / k).
     """
@@ -248,7 +248,7 @@ def delta_fresh_continuous(sigma: float, n_components: int, epsilon: float) -> f
 
 
 def fresh_gaussian_continuous(n_components: int, epsilon: float, delta: float) -> float:
-    """sigma / |v| of continuous Gaussian noise. For comparison: what is released is discrete."""
+    """Return sigma / |v| of continuous Gaussian noise, to compare with discrete noise."""
     _require_delta(delta)
     low = high = 1.0
     while delta_fresh_continuous(high, n_components, epsilon) > delta:

@@ -22,7 +22,6 @@ from privsketch._base.errors import BudgetError, ParameterError
 from privsketch._base.types import Integers
 from privsketch.facts.budget import Neighbours, exact
 from privsketch.facts.receipt import INSECURE, Receipt
-from privsketch.noise.bulk import discrete_gaussian, discrete_laplace
 from privsketch.noise.calibration import (
     MAX_SCALE,
     cube_variance,
@@ -32,7 +31,13 @@ from privsketch.noise.calibration import (
     rho_of_budget,
     round_up_sqrt,
 )
-from privsketch.noise.samplers import add_discrete_gaussian, add_discrete_laplace, draw_cube
+from privsketch.noise.samplers import (
+    add_discrete_gaussian,
+    add_discrete_laplace,
+    discrete_gaussian,
+    discrete_laplace,
+    draw_cube,
+)
 
 NoiseKind = Literal["laplace", "gaussian", "cube"]
 ChoiceKind = Literal["choice", "threshold", "picks", "zoom"]  # noise/choice.py
@@ -78,7 +83,7 @@ class NoiseLaw:
     def charged(
         self, epsilon: float, delta: float, neighbours: Neighbours, masking: str = ""
     ) -> NoiseLaw:
-        """The same noise with another cost: under masks, or behind a random matrix.
+        """Return this noise with another cost: under masks, or behind a random matrix.
 
         Its rho stays only if the cost does: masks that keep a fixed number of features are drawn
         whatever the records are, so that the worst of them bounds the divergence.
@@ -94,7 +99,7 @@ class NoiseLaw:
         )
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
-        """What one release of this noise costs, drawn at a scale not below the law's."""
+        """Return the cost of one release of this noise, drawn at a scale not below the law's."""
         calibration = {
             "laplace": "scale = sensitivity / epsilon",
             "gaussian": f"zCDP, rho = {self.rho:.12g}, discrete noise",
@@ -117,14 +122,14 @@ class NoiseLaw:
 
     @property
     def reach(self) -> float:
-        """A magnitude the noise stays below but for a chance under 1e-20."""
+        """Magnitude that the noise exceeds with a chance under 1e-20."""
         return (2 * self.n_components + 100 if self.kind == "cube" else 50) * self.scale
 
 
 def laplace_law(
     l1_sensitivity: int, n_components: int, epsilon: float, neighbours: Neighbours
 ) -> NoiseLaw:
-    """Discrete Laplace noise: pure, calibrated to the L1 norm."""
+    """Return discrete Laplace noise: pure, calibrated to the L1 norm."""
     scale = laplace_scale(l1_sensitivity, epsilon)
     variance = discrete_laplace_variance(scale)
     return NoiseLaw(
@@ -141,7 +146,7 @@ def gaussian_law(
     *,
     rho: float | None = None,
 ) -> NoiseLaw:
-    """Discrete Gaussian noise: rho-zCDP with the largest rho that implies (epsilon, delta).
+    """Return discrete Gaussian noise: rho-zCDP, the largest rho that implies (epsilon, delta).
 
     A share of a budget was cut as a `rho`, of which epsilon and delta are a translation: its own
     one is used then.
@@ -173,7 +178,7 @@ def gaussian_law(
 def cube_law(
     linf_sensitivity: int, n_components: int, epsilon: float, neighbours: Neighbours
 ) -> NoiseLaw:
-    """Cube noise: pure, calibrated to the largest component.
+    """Return cube noise: pure, calibrated to the largest component.
 
     The exact sampler ends quickly only if sensitivity >= n_components * epsilon; see
     `cube_factor`.
@@ -188,7 +193,7 @@ def cube_law(
 
 
 def cube_factor(linf_sensitivity: int, n_components: int, epsilon: float) -> int:
-    """Public factor for sums and sensitivity that lets the cube sampler accept quickly."""
+    """Return a public factor of sums and sensitivity with which the cube sampler is quick."""
     return max(1, math.ceil(n_components * exact(epsilon) / linf_sensitivity))
 
 
@@ -206,7 +211,7 @@ SAMPLERS = (OPENDP, OWN, "exact integer sampler, operating-system entropy", REPL
 
 
 def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
-    """Add noise to exact integers; the noisy integers and what they cost.
+    """Add noise to exact integers; return the noisy integers and their receipt.
 
     `values` are (n_components,), or (n, n_components) when every row belongs to another
     record: then a neighbouring table changes one row, and all of them cost what one does.
@@ -220,7 +225,7 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
 
 
 def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Integers, Receipt]:
-    """Draw from a law that chooses (noise/choice.py); the choice, and what it cost.
+    """Draw from a law that chooses (noise/choice.py); return the choice and its receipt.
 
     Charges: epsilon of the law, once.
     """
@@ -230,7 +235,7 @@ def choose(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[Inte
 
 
 def _drawn(values: Integers, law: NoiseLaw, source: str | None) -> tuple[Integers, Receipt]:
-    """What the sampler makes of the values, and the receipt; watchers are told before it draws."""
+    """Notify watchers, draw from the sampler, and return the result with its receipt."""
     _require_usable(law)
     sampler = _sampler.get()
     _reserve()
@@ -245,7 +250,7 @@ _reserving: ContextVar[Callable[[], None] | None] = ContextVar("privsketch_enter
 
 @contextmanager
 def entered_noise(reserve: Callable[[], None] | None) -> Iterator[None]:
-    """Noise inside of this block belongs to one entry in a ledger, or to none (ledger/entry.py).
+    """Attribute noise inside the block to one ledger entry, or to none (ledger/entry.py).
 
     `reserve` is called each time before noise is drawn, and has its cost on disk when it returns.
     """
@@ -281,18 +286,18 @@ def _require_usable(law: NoiseLaw) -> None:
 
 
 def _is_bulk(values: Integers, law: NoiseLaw) -> bool:
-    """Whether noise is drawn in arrays, by noise/bulk.py."""
+    """Return whether noise is drawn in arrays (noise/samplers.py)."""
     is_long = len(values) >= MANY_VALUES and law.kind in ("laplace", "gaussian")
     return values.ndim == 2 or is_long
 
 
 def is_replaced() -> bool:
-    """Whether noise is replaced for a test, in this context."""
+    """Return whether noise is replaced for a test, in this context."""
     return _sampler.get() is not _exact_sampler
 
 
 def _sampler_name(values: Integers, law: NoiseLaw) -> str:
-    """Whose sampler draws from a law: what receipts say."""
+    """Return the name of the sampler for a law, as receipts state it."""
     if is_replaced():
         return REPLACED
     if law.kind == "choice":
@@ -325,7 +330,7 @@ def _exact_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
 
 
 def _wrapping_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
-    """Noise of one vector, modulo 2^64 from beginning to end: OpenDP's would stop at the ends."""
+    """Add noise to one vector modulo 2^64 throughout; OpenDP's would saturate."""
     if values.ndim != 1:
         raise ParameterError("noise", law.kind, "noise that wraps is for one vector")
     if law.kind == "cube":
@@ -337,7 +342,7 @@ def _wrapping_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]
 
 
 def _bulk_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
-    """Noise for rows and long vectors."""
+    """Add noise to rows and long vectors."""
     noise = _certified_noise(values.size, law).reshape(values.shape)
     noisy = values + noise
     # Saturate like OpenDP does: a wrapped sum would put neighbours at opposite ends.
@@ -347,7 +352,7 @@ def _bulk_sampler(values: Integers, law: NoiseLaw) -> tuple[Integers, float]:
 
 
 def _certified_noise(count: int, law: NoiseLaw) -> Integers:
-    """Noise drawn in arrays; scales are certified here, as OpenDP does for others."""
+    """Draw noise in arrays, and certify its scale as OpenDP does elsewhere."""
     scale, sensitivity = Fraction(law.scale), Fraction(law.sensitivity)
     if law.kind == "laplace" and sensitivity <= scale * exact(law.inner):
         return discrete_laplace(count, law.scale)

@@ -62,7 +62,7 @@ MEAN_SHARE_OF_SENSITIVITY = 0.25  # the mean's weight; costs 3 % of Gaussian, 25
 
 @dataclass(frozen=True)
 class SumNoise:
-    """The noise of one design: laws, and what the released integers mean.
+    """Noise of one design: laws, and the meaning of the released integers.
 
     A released sum is `factor` times the integer sum plus noise, the mean of the records
     `mean_weight` times their integer sum, if that is not 0. A released count is
@@ -82,7 +82,7 @@ class SumNoise:
 
     @property
     def count_unit(self) -> float:
-        """What one record adds to the released count, on average."""
+        """Average amount that one record adds to the released count."""
         return self.count_weight * (1.0 if self.count_law else self.record_rate)
 
     @property
@@ -99,7 +99,7 @@ class SumNoise:
         n_kept: int | None = None,
         source: str | None,
     ) -> tuple[Integers, Receipt]:
-        """Noisy sums, with the noisy count as last element if there is one.
+        """Release noisy sums, with the noisy count as last element if there is one.
 
         `sums` end with those of the records' coordinates if the mean is released; `n_kept`
         records of n_records were kept by the masks.
@@ -115,7 +115,7 @@ class SumNoise:
         return self._protecting((np.concatenate([noisy_sums, noisy_count]), receipt))
 
     def weighted(self, sums: Integers, n_records: int, *, n_kept: int | None = None) -> Integers:
-        """The exact integers that noise is added to, (n_words,): private.
+        """Return the exact integers (n_words,) that noise is added to: private.
 
         They are within `HEADROOM`, which adding noise modulo 2^64 (noise/sharing) relies on.
         """
@@ -133,7 +133,7 @@ class SumNoise:
 
     @property
     def laws(self) -> tuple[NoiseLaw, ...]:
-        """Of the sums, and of the count if it has one of its own: their integers follow in turn."""
+        """Laws of the sums, and of the count if it has its own, in the order of the integers."""
         return (self.sums_law,) if self.count_law is None else (self.sums_law, self.count_law)
 
     @property
@@ -145,7 +145,7 @@ class SumNoise:
         return released[0], released[1].protecting(self.unit)
 
     def covers(self, receipt: Receipt) -> bool:
-        """Whether a receipt is that of one release of this noise, at its scale or a larger one.
+        """Return whether a receipt is of one release of this noise, at its scale or a larger one.
 
         Everything but words about numbers must be what a release writes.
         """
@@ -174,19 +174,19 @@ class SumNoise:
 
 
 def is_near(found: float | None, expected: float | None) -> bool:
-    """Whether two numbers are one but for the last digits of another machine."""
+    """Return whether two numbers are equal up to rounding on another machine."""
     if found is None or expected is None:
         return found is expected
     return math.isclose(found, expected, rel_tol=1e-9)
 
 
 def composed_receipt(parts: list[Receipt], source: str | None) -> Receipt:
-    """Sums and count, each with a share of the budget."""
+    """Compose the receipts of sums and count, each with a share of the budget."""
     return compose_sequential("discrete Laplace noise on sums and count", parts, source)
 
 
 def saturating_add(a: Integers, b: Integers) -> Integers:
-    """a + b, stopping at the ends of int64. A wrapped sum would tell neighbours apart."""
+    """Add, saturating at the ends of int64: a wrapped sum would tell neighbours apart."""
     with np.errstate(over="ignore"):
         total = a + b
     overflowed = ((a ^ total) & (b ^ total)) < 0  # both terms have the other sign
@@ -194,7 +194,7 @@ def saturating_add(a: Integers, b: Integers) -> Integers:
 
 
 def saturating_multiply(values: Integers, factor: int) -> Integers:
-    """factor * values, stopping at the ends of int64."""
+    """Multiply by a factor, saturating at the ends of int64."""
     if factor == 1:
         return values
     limit = INT64_MAX // factor
@@ -206,7 +206,7 @@ def saturating_multiply(values: Integers, factor: int) -> Integers:
 def count_share(
     contribution: Contribution, epsilon: float, n_records: float, masks: Masks | None = None
 ) -> float:
-    """Share of a Laplace budget for the count, from public facts alone.
+    """Return the share of a Laplace budget for the count, from public facts alone.
 
     Noise and signal are those without masks: what these leave out of the sums they leave out of
     both (CLP section 6.2).
@@ -223,7 +223,7 @@ def count_share(
 
 
 def split_epsilon(epsilon: float, for_count: float) -> tuple[float, float]:
-    """Epsilons of Laplace sums and of a count that has this share, adding up exactly."""
+    """Split epsilon between Laplace sums and a count with this share, adding up exactly."""
     share = for_count * epsilon
     digits = 6 - math.ceil(math.log10(share))
     of_count = Fraction(math.floor(share * 10.0**digits)) / Fraction(10) ** digits
@@ -299,7 +299,7 @@ def _require_shareable(sharing: SharingKind, kind: NoiseKind, masks: Masks | Non
 
 
 def room_for_shares(noise: SumNoise, sharing: SharingKind, n_holders: int) -> int:
-    """The public factor of integers that lets noise be shared among so many.
+    """Return the public factor of integers with which this many parties can share the noise.
 
     Parts of Gaussian noise have variances of scale^2 / H and differences of two of these, which are
     more than (scale / n_holders)^2: each must be `MIN_SHARE` squared (noise/sharing/gaussians.py).
@@ -317,7 +317,7 @@ def room_for_shares(noise: SumNoise, sharing: SharingKind, n_holders: int) -> in
 
 
 def floor_ratio(n_holders: int) -> Fraction:
-    """What a holder alone costs by default where tellers add noise, over the cost of the total.
+    """Return the default cost of a holder alone over that of the total, where tellers add noise.
 
     sqrt(2 n) of epsilon: all holders' noises together then have half the variance of one release.
     """
@@ -395,7 +395,7 @@ def _plan_sum_noise(
 def _mean_share(
     contribution: Contribution, kind: NoiseKind, neighbours: Neighbours
 ) -> tuple[int, int, int]:
-    """Weight of the records' integer coordinates, and what they add to L1 and squared L2 norms.
+    """Return the weight of the coordinates, and what they add to L1 and squared L2 norms.
 
     A record has an L2 norm of at most RECORD_MAX, a difference of two twice that.
     """

@@ -32,9 +32,9 @@ from privsketch._base.errors import ParameterError
 from privsketch._base.types import Bits, Integers
 from privsketch.facts.budget import Neighbours, exact
 from privsketch.facts.receipt import Receipt
-from privsketch.noise.bulk import RandomBytes, discrete_laplace
 from privsketch.noise.calibration import discrete_laplace_variance, laplace_scale
 from privsketch.noise.mechanism import NoiseLaw
+from privsketch.noise.samplers import RandomBytes, discrete_laplace
 
 
 def _none(first: Integers) -> Bits:
@@ -43,7 +43,7 @@ def _none(first: Integers) -> Bits:
 
 @dataclass(frozen=True)
 class ZoomLaw(NoiseLaw):
-    """Two looks at `n_components` counts; `is_heavy` gets all y1 and says of which one is enough.
+    """Two noisy counts for `n_components` cells; `is_heavy` sees all y1 and selects heavy cells.
 
     It is public, and sees nothing else. `variance` is that of y.
     """
@@ -52,11 +52,11 @@ class ZoomLaw(NoiseLaw):
 
     @property
     def reach(self) -> float:
-        """Of the noise of y1, which is three numbers, two of them twice as large."""
+        """Magnitude of the noise of y1: a sum of three, two of them twice as large."""
         return 250 * self.scale
 
     def receipt(self, scale: float, source: str | None, sampler: str) -> Receipt:
-        """What both looks cost, with the parts of heavy cells."""
+        """Return the cost of both counts, with the parts of heavy cells."""
         return Receipt(
             mechanism=f"discrete Laplace noise on {self.n_components} cells, and on parts of those "
             "that are heavy",
@@ -81,7 +81,7 @@ def zoom_law(
     neighbours: Neighbours,
     is_heavy: Callable[[Integers], Bits],
 ) -> ZoomLaw:
-    """Two looks at counts that one unit moves by `l1_sensitivity` in all."""
+    """Return two noisy counts for cells that one unit moves by `l1_sensitivity` in all."""
     scale = laplace_scale(l1_sensitivity, epsilon)
     return ZoomLaw(
         "zoom",
@@ -97,7 +97,7 @@ def zoom_law(
 
 
 def draw_zoom(counts: Integers, law: ZoomLaw, random_bytes: RandomBytes | None = None) -> Integers:
-    """(2, n) integers: all y1; y of light cells, and y1 again of heavy ones."""
+    """Return (2, n) integers: all y1; then y of light cells, and y1 again of heavy ones."""
     if counts.shape != (law.n_components,):
         raise ParameterError(f"counts: expected {law.n_components} of them")
     if Fraction(law.sensitivity) > Fraction(law.scale) * exact(law.epsilon):

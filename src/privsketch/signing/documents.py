@@ -42,7 +42,7 @@ _UNSEEN = frozenset(
 
 
 def written(kind: str, content: dict[str, Any]) -> bytes:
-    """The bytes of a file of that kind."""
+    """Return the bytes of a file of this kind."""
     whole = {"format": f"privsketch-{kind}", "version": VERSION, **content}
     return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
@@ -50,7 +50,7 @@ def written(kind: str, content: dict[str, Any]) -> bytes:
 def content(
     data: bytes, kind: str, fields: Sequence[str], what: str, *, max_bytes: int = MAX_BYTES
 ) -> dict[str, Any]:
-    """What `written` wrote: these fields in this order; FileError for any other byte."""
+    """Return the fields that `written` wrote, in order; raise a FileError for any other byte."""
     if len(data) > max_bytes:
         raise FileError(f"{what}: larger than any privsketch {kind} file")
     whole = parse_json(data, what)
@@ -68,7 +68,7 @@ def content(
 
 
 def hex_bytes(value: Any, n_bytes: int | None, what: str) -> bytes:
-    """Bytes from lower-case hex digits; `n_bytes` of them, or any number for None."""
+    """Return bytes from lower-case hex digits: `n_bytes` of them, or any number for None."""
     is_hex = isinstance(value, str) and set(value) <= _HEX and len(value) % 2 == 0
     if not is_hex or n_bytes not in (None, len(value) // 2):
         raise FileError(f"{what}: not as privsketch writes it; the file was altered")
@@ -76,7 +76,7 @@ def hex_bytes(value: Any, n_bytes: int | None, what: str) -> bytes:
 
 
 def checked_name(name: object) -> str:
-    """A key's name: one line of text that is seen, and no path, .pub file or fingerprint."""
+    """Return a key's name: one visible line of text, and no path, .pub file or fingerprint."""
     is_line = isinstance(name, str) and 1 <= len(name) <= MAX_NAME and name.isprintable()
     text = str(name)
     if not is_line or text != text.strip() or set("/\\") & set(text) or text.endswith(".pub"):
@@ -97,7 +97,7 @@ def checked_name(name: object) -> str:
 
 
 def alike(name: str) -> str:
-    """The same text for names that are read as one: in capitals, wide letters, other hyphens."""
+    """Return one text for names that look alike: capitals, wide letters, other hyphens."""
     text = unicodedata.normalize("NFKC", name).casefold()
     seen = "".join(c for c in text if c not in _UNSEEN and c.isprintable())
     dashes = "".join("-" if unicodedata.category(c) == "Pd" or c == "_" else c for c in seen)
@@ -105,12 +105,12 @@ def alike(name: str) -> str:
 
 
 def fingerprint_digits(text: str) -> str:
-    """A fingerprint as it is written, without what separates its groups."""
+    """Return the digits of a fingerprint, without the separators of its groups."""
     return "".join(text.split()).replace("-", "").replace(":", "").lower()
 
 
 def read_small(path: str | os.PathLike[str], *, secret: bool = False) -> bytes:
-    """All bytes of a small plain file; a secret one must be its owner's alone."""
+    """Return all bytes of a small plain file; a secret one must belong to its owner alone."""
     what = os.fspath(path)
     with plain_file(path) as stream:
         if secret:
@@ -132,7 +132,7 @@ def require_own(stream: BinaryIO, what: str, advice: str) -> None:
 
 
 def write_new(path: str | os.PathLike[str], data: bytes) -> None:
-    """A file that nobody but its owner may read; never in the place of another one."""
+    """Write a new file that only its owner may read, without replacing another file."""
     path = Path(path)
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -156,7 +156,7 @@ def write_new(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def destroy_file(path: str | os.PathLike[str], expected: bytes) -> None:
-    """Overwrite and remove a file that has these bytes; one that has others stays.
+    """Overwrite and remove a file that has these bytes; keep one that has others.
 
     What a disk keeps of removed files is beyond us; files of keys are locked by a passphrase.
     """
@@ -179,7 +179,7 @@ def destroy_file(path: str | os.PathLike[str], expected: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on disk, where systems can be asked for that."""
+    """Flush the names in a folder to disk, where the system supports it."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -25,7 +25,7 @@ from privsketch._base.formats import (
     require_fields,
     write_file,
 )
-from privsketch.signing import envelope
+from privsketch.signing import encryption
 from privsketch.signing.documents import (
     checked_name,
     content,
@@ -36,7 +36,7 @@ from privsketch.signing.documents import (
     write_new,
     written,
 )
-from privsketch.signing.lock import new_lock, require_lock, require_passphrase, seal, unseal
+from privsketch.signing.encryption import new_lock, require_lock, require_passphrase, seal, unseal
 from privsketch.signing.signature import (
     KEY_BYTES,
     OWN_KINDS,
@@ -64,7 +64,7 @@ def _ed25519_public(secret: bytes) -> bytes:
 
 
 class _Kind(NamedTuple):
-    """One kind of key: sizes in bytes, how a secret one is drawn, its public half."""
+    """One kind of key: sizes in bytes, how a secret is drawn, and its public half."""
 
     n_public: int
     n_secret: int
@@ -76,16 +76,16 @@ class _Kind(NamedTuple):
 _KINDS = {
     "ed25519": _Kind(KEY_BYTES, 32, lambda: token_bytes(32), _ed25519_public),
     "mlkem768": _Kind(
-        envelope.MLKEM_PUBLIC,
-        envelope.MLKEM_SECRET,
-        lambda: token_bytes(envelope.MLKEM_SECRET),
-        envelope.mlkem_public,
+        encryption.MLKEM_PUBLIC,
+        encryption.MLKEM_SECRET,
+        lambda: token_bytes(encryption.MLKEM_SECRET),
+        encryption.mlkem_public,
     ),
     "x25519": _Kind(
-        envelope.X25519_BYTES,
-        envelope.X25519_BYTES,
-        lambda: token_bytes(envelope.X25519_BYTES),
-        envelope.x25519_public,
+        encryption.X25519_BYTES,
+        encryption.X25519_BYTES,
+        lambda: token_bytes(encryption.X25519_BYTES),
+        encryption.x25519_public,
     ),
 }
 _IDENTITY = "ed25519"
@@ -94,7 +94,7 @@ _LATTICE, _CURVE = "mlkem768", "x25519"  # what opens sealed messages, both toge
 
 @dataclass(frozen=True, repr=False)
 class PublicKey:
-    """The public half of a key: whoever has it can tell what its holder signed.
+    """Public half of a key, which verifies what its holder signed.
 
     Parameters
     ----------
@@ -153,37 +153,37 @@ class PublicKey:
 
     @property
     def for_study(self) -> bool:
-        """Whether messages can be sealed to it: it is then for one study."""
+        """Whether messages can be encrypted for it: such a key is for one study."""
         return {_LATTICE, _CURVE} <= set(self.keys)
 
     def seal(self, message: bytes, info: bytes) -> bytes:
-        """A message that the holder of the key alone can open, if told the same `info`."""
+        """Encrypt a message that only the holder of the key can open, with the same `info`."""
         if not self.for_study:
             raise ParameterError("key: nothing can be sealed to it; it is no key for a study")
-        return envelope.sealed(self.keys[_LATTICE], self.keys[_CURVE], message, info)
+        return encryption.sealed(self.keys[_LATTICE], self.keys[_CURVE], message, info)
 
     def describe(self) -> str:
-        """The key in plain words."""
+        """Describe the key."""
         whose = f"{self.name}, for one study" if self.for_study else self.name
         return f"key         {whose}\nfingerprint {spoken(self.fingerprint)}"
 
     def to_json(self) -> dict[str, Any]:
-        """The key as plain JSON values."""
+        """Return the key as plain JSON values."""
         return _public_content(self)
 
     @classmethod
     def from_json(cls, value: Any, what: str = "public key") -> PublicKey:
-        """The key from `to_json`; FileError for anything else."""
+        """Rebuild the key from `to_json`; raise a FileError for anything else."""
         require_fields(value, _PUBLIC_FIELDS, what)
         return _public_from(value, what)
 
     def to_bytes(self) -> bytes:
-        """The bytes of a .pub file."""
+        """Return the bytes of a .pub file."""
         return written("public-key", _public_content(self))
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "public key") -> PublicKey:
-        """The key from `to_bytes`; FileError for any other bytes."""
+        """Rebuild the key from `to_bytes`; raise a FileError for any other bytes."""
         return _public_from(content(data, "public-key", _PUBLIC_FIELDS, what), what)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -243,12 +243,12 @@ class Key:
 
     @property
     def name(self) -> str:
-        """What its holder calls it."""
+        """Name that its holder chose."""
         return self._public.name
 
     @property
     def public(self) -> PublicKey:
-        """The half that others need."""
+        """Public half, which others need."""
         return self._public
 
     @property
@@ -258,7 +258,7 @@ class Key:
 
     @classmethod
     def generate(cls, name: str, *, for_study: bool = False) -> Key:
-        """A new key, from the operating system's generator.
+        """Generate a new key from the operating system's random generator.
 
         `for_study`: one that a teller of a sealed study opens ballots with, and then destroys.
         """
@@ -266,10 +266,10 @@ class Key:
         return cls(name, {kind: _KINDS[kind].draw() for kind in kinds})
 
     def unseal(self, message: bytes, info: bytes) -> bytes | None:
-        """What was sealed to its public half; None if it does not open."""
+        """Decrypt a message for its public half; return None if that fails."""
         if not self.public.for_study:
             raise ParameterError("key: it opens nothing; it is no key for a study")
-        return envelope.opened(self._secrets[_LATTICE], self._secrets[_CURVE], message, info)
+        return encryption.opened(self._secrets[_LATTICE], self._secrets[_CURVE], message, info)
 
     def sign(self, path: str | os.PathLike[str], *, replace: bool = False) -> Path:
         """Sign a file of ours, whole and intact; the path of the signature beside it.
@@ -285,7 +285,7 @@ class Key:
         return target
 
     def signature(self, data: bytes, kind: str) -> Signature:
-        """The signature of the bytes of a file of that kind.
+        """Sign the bytes of a file of this kind.
 
         Files of sealed studies are signed by what makes them, such as `SealedStudy.accept`: some
         may be signed once, ever.
@@ -305,7 +305,7 @@ class Key:
         write_new(path, self.to_bytes(passphrase=passphrase))
 
     def to_bytes(self, *, passphrase: str | None) -> bytes:
-        """The bytes of a .key file."""
+        """Return the bytes of a .key file."""
         secret = canonical_json({kind: value.hex() for kind, value in self._secrets.items()})
         header: dict[str, Any] = {**_public_content(self._public), "lock": None}
         if passphrase is not None:
@@ -315,7 +315,7 @@ class Key:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, passphrase: str | None = None, what: str = "key") -> Key:
-        """The key from `to_bytes`; FileError for any other bytes."""
+        """Rebuild the key from `to_bytes`; raise a FileError for any other bytes."""
         require_library()
         header = content(data, "key", _KEY_FIELDS, what)
         secret = hex_bytes(header.pop("secrets"), None, what)
@@ -345,7 +345,7 @@ class Key:
 
 
 def signature_within_rules(key: Key, data: bytes, kind: str) -> Signature:
-    """The signature of a file by code that keeps the rules of its kind: see `sealing`."""
+    """Sign a file for code that enforces the rules of its kind (see `sealing`)."""
     if kind in OWN_KINDS:  # names and further keys are bound by signatures of these kinds
         raise ParameterError("kind", kind, "files of keys and signatures are not signed")
     signed = sign_message(key._secrets[_IDENTITY], signed_message(kind, data))
@@ -360,12 +360,12 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
 
 
 def fingerprint_of_file(path: str | os.PathLike[str]) -> str:
-    """The fingerprint that a key file states, locked or not; refused if it is no key file."""
+    """Return the fingerprint that a key file states, locked or not; refuse other files."""
     return _stated(read_small(path, secret=True), path)
 
 
 def destroy_key(path: str | os.PathLike[str], fingerprint: str) -> None:
-    """Overwrite and remove the file of a key with this fingerprint; any other file stays."""
+    """Overwrite and remove the file of a key with this fingerprint; keep any other file."""
     data = read_small(path, secret=True)
     if _stated(data, path) != fingerprint:
         raise ParameterError(f"{path}: not the key that is to be destroyed; it stays")
@@ -377,7 +377,7 @@ def _stated(data: bytes, path: str | os.PathLike[str]) -> str:
 
 
 def _statement(name: str, keys: Mapping[str, bytes]) -> bytes:
-    """What a key signs about itself."""
+    """Return the statement that a key signs about itself."""
     told = {"name": name, "keys": {kind: value.hex() for kind, value in keys.items()}}
     return signed_message("public-key", canonical_json(told))
 

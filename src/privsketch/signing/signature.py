@@ -49,19 +49,19 @@ _SMALL_ORDER = frozenset((0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH))
 
 
 def signature_path(path: str | os.PathLike[str]) -> Path:
-    """Where the signature of a file lies: beside it, under its name and .sig."""
+    """Return the path of a file's signature: the file's own path and .sig."""
     return Path(f"{os.fspath(path)}.sig")
 
 
 def signed_message(kind: str, data: bytes) -> bytes:
-    """What is signed of a file of that kind; no two pairs give the same bytes."""
+    """Return the bytes to sign for a file of this kind, different for any two files."""
     if not _KIND.fullmatch(kind):
         raise ParameterError("kind", kind, "expected the kind of a file, like 'design'")
     return f"privsketch {kind} v1".encode("ascii") + b"\0" + data
 
 
 def sign_message(secret: bytes, message: bytes) -> bytes:
-    """The Ed25519 signature of a message by a secret key of 32 bytes."""
+    """Sign a message with an Ed25519 secret key of 32 bytes."""
     require_library()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -94,17 +94,17 @@ def is_proper(public: bytes) -> bool:
 
 
 def key_fingerprint(public: bytes) -> str:
-    """32 hex digits that name an Ed25519 key; fewer could be hit by trying."""
+    """Return the 32 hex digits that name an Ed25519 key; fewer could be found by search."""
     return hashlib.sha256(b"privsketch fingerprint v1\0" + public).hexdigest()[:32]
 
 
 def spoken(fingerprint: str) -> str:
-    """A fingerprint in groups of four, as it is read out."""
+    """Return a fingerprint in groups of four digits, for reading aloud."""
     return " ".join(fingerprint[i : i + 4] for i in range(0, len(fingerprint), 4))
 
 
 def kind_of_file(data: bytes, what: str) -> str:
-    """The kind of a whole, intact file of ours that can be signed; FileError for all others."""
+    """Return the kind of an intact file that can be signed; raise a FileError for others."""
     if data.startswith(SKETCH_MAGIC):
         unpack_sketch(data, what)
         return "sketch"
@@ -120,7 +120,7 @@ def kind_of_file(data: bytes, what: str) -> str:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a .sig file holds.
+    """Content of a .sig file.
 
     The name is what the signer's key is called; only a trusted key with the same name makes it
     more than a claim.
@@ -133,7 +133,7 @@ class Signature:
 
     @property
     def fingerprint(self) -> str:
-        """That of the key."""
+        """Fingerprint of the key."""
         return key_fingerprint(self.key)
 
     def fits(self, data: bytes) -> bool:
@@ -141,7 +141,7 @@ class Signature:
         return is_signature(self.key, self.signature, signed_message(self.kind, data))
 
     def to_bytes(self) -> bytes:
-        """The bytes of a .sig file."""
+        """Return the bytes of a .sig file."""
         facts = (self.kind, self.name, self.key.hex(), self.signature.hex())
         return written("signature", dict(zip(_FIELDS, facts, strict=True)))
 
@@ -151,7 +151,7 @@ class Signature:
 
     @classmethod
     def from_bytes(cls, data: bytes, what: str = "signature") -> Signature:
-        """The signature from `to_bytes`; SignatureError for any other bytes."""
+        """Rebuild the signature from `to_bytes`; raise a SignatureError for any other bytes."""
         try:
             found = content(data, "signature", _FIELDS, what)
             if not isinstance(found["kind"], str) or not _KIND.fullmatch(found["kind"]):
@@ -168,7 +168,7 @@ class Signature:
 
     @classmethod
     def beside(cls, path: str | os.PathLike[str]) -> Signature | None:
-        """The signature that lies beside a file; None if there is no such file."""
+        """Return the signature beside a file, or None if there is none."""
         file = signature_path(path)
         if not os.path.lexists(file):  # a link to nowhere is no absence
             return None

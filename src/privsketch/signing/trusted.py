@@ -24,7 +24,7 @@ def verify(
     *,
     kind: str | None = None,
 ) -> PublicKey:
-    """Whose signature lies beside a file; an error if it is missing, wrong or not of a trusted key.
+    """Return whose signature lies beside a file; raise if no trusted key made it.
 
     Charges: nothing. It says who signed these bytes, and nothing about whether they are true.
 
@@ -62,7 +62,7 @@ def verify(
 def verified_bytes(
     path: str | os.PathLike[str], trusted: Sequence[PublicKey], *, kind: str | None = None
 ) -> tuple[bytes, PublicKey]:
-    """The bytes of a file, read once, and who signed them: one of those who are trusted."""
+    """Read the bytes of a file once, and return them with the trusted key that signed them."""
     data = read_file(path)
     signature = Signature.beside(path)
     if signature is None:
@@ -83,7 +83,7 @@ def signer_of(
     *,
     kind: str | None = None,
 ) -> PublicKey | None:
-    """Who of the trusted signed these bytes; None if it was somebody else, an error if nobody did.
+    """Return the trusted key that signed these bytes, or None; raise if nobody did.
 
     Before the signature is known to be right, nothing of the bytes is parsed.
     """
@@ -104,7 +104,7 @@ def signer_of(
 
 
 def found_key(item: PublicKey | str | os.PathLike[str]) -> PublicKey:
-    """A key by itself, by its file (anything with a folder or .pub), or as it is pinned."""
+    """Return a key given as an object, as its file (with a folder or .pub), or by its pin."""
     if isinstance(item, PublicKey):
         return item
     text = os.fspath(item)
@@ -114,7 +114,7 @@ def found_key(item: PublicKey | str | os.PathLike[str]) -> PublicKey:
 
 
 def pins_folder() -> Path:
-    """The folder of pinned keys: below PRIVSKETCH_HOME, or where users have their settings."""
+    """Return the folder of pinned keys: below PRIVSKETCH_HOME, or the user's settings."""
     home = os.environ.get("PRIVSKETCH_HOME")
     if home:
         return Path(home) / "trusted"
@@ -124,7 +124,7 @@ def pins_folder() -> Path:
 
 
 def pinned_keys() -> list[PublicKey]:
-    """All keys that are pinned, by name."""
+    """Return all pinned keys, by name."""
     found = []
     for file in sorted(pins_folder().glob("*.pub")):
         key = PublicKey.load(file)
@@ -174,7 +174,7 @@ def is_fingerprint_of(text: str, key: PublicKey) -> bool:
 
 
 def _pinned(text: str, advice: str = "") -> PublicKey:
-    """A pinned key by its fingerprint, or by its name, which is none."""
+    """Return a pinned key by its fingerprint or its name."""
     keys = pinned_keys()
     found = [key for key in keys if is_fingerprint_of(text, key)]
     found += [key for key in keys if key.name == text]

@@ -16,8 +16,8 @@ from privsketch.design.validity import require_cells, unknown_harmonics
 from privsketch.facts.columns import Date, Number
 from privsketch.facts.schema import Schema
 from privsketch.features.frequencies import public_seed
-from privsketch.features.onebit import SIGN_VARIANCE
 from privsketch.features.stream import Purpose, public_generator
+from privsketch.features.waves import SIGN_VARIANCE
 from privsketch.learning.cells.mixture import decode_mixture_of_cells
 from privsketch.learning.cells.sketches import boxes_of
 from privsketch.learning.mixture.decoder import DEFAULT_STARTS, MixtureSolution, decode_mixture

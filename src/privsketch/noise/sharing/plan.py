@@ -38,17 +38,20 @@ from privsketch.facts.budget import exact, exact_sum
 from privsketch.facts.receipt import Receipt
 from privsketch.noise.calibration import round_down
 from privsketch.noise.mechanism import HEADROOM, OWN, NoiseLaw, add_noise, entered_noise
-from privsketch.noise.sharing.gaussians import MAX_LEVELS, layer_scales, plan_levels, require_margin
 from privsketch.noise.sharing.total import (
     ALL_BUT_ONE,
     ALL_OTHERS,
+    MAX_LEVELS,
     SharedCost,
     SharedTotal,
     cost_of_laws,
     cost_times,
     floor_law,
     gaussian_part,
+    layer_scales,
+    plan_levels,
     require_alone,
+    require_margin,
 )
 from privsketch.noise.sums import (
     SHARING_KINDS,
@@ -64,17 +67,17 @@ _FACTS = ("by", "n_holders", "colluding", "min_holders", "n_tellers", "levels", 
 
 
 def default_colluding(n_holders: int) -> int:
-    """A third of the holders, rounded up, may pool what they know."""
+    """Return a third of the holders, rounded up: how many may pool their knowledge."""
     return -(-n_holders // 3)
 
 
 def default_min_holders(n_holders: int, colluding: int) -> int:
-    """Two thirds, and one more than collude."""
+    """Return two thirds of the holders, and one more than collude."""
     return max(-(-2 * n_holders // 3), colluding + 1)
 
 
 def planned_noises(by: SharingKind, n_holders: int) -> float:
-    """Variance of the noise of a total of all holders, with all defaults, over that of a release.
+    """Return the noise variance of a full total by default, relative to one release.
 
     For plans and forecasts, before there is a study.
     """
@@ -85,7 +88,7 @@ def planned_noises(by: SharingKind, n_holders: int) -> float:
 
 @dataclass(frozen=True)
 class Sharing:
-    """How the noise of one study's total is added: public facts, draws, costs.
+    """How the noise of a study's total is added: public facts, draws, costs.
 
     Attributes
     ----------
@@ -147,7 +150,7 @@ class Sharing:
                     raise ParameterError("the noise of all together does not fit 64-bit integers")
 
     def _noisiest(self) -> list[int]:
-        """For each level the largest turnout that takes it: no other one has more noise."""
+        """Return the largest turnout of each level, which has the most noise."""
         above = (level + self.colluding - 1 for level in self.levels[:-1])
         return [self.n_holders, *(turnout for turnout in above if turnout >= self.min_holders)]
 
@@ -184,17 +187,17 @@ class Sharing:
 
     @property
     def n_words(self) -> int:
-        """Integers of one level."""
+        """Number of integers of one level."""
         return self.noise.n_words
 
     @property
     def n_levels(self) -> int:
-        """Levels that a holder draws noise for."""
+        """Number of levels that a holder draws noise for."""
         return max(len(self.levels), 1)
 
     @cached_property
     def holder_laws(self) -> tuple[tuple[NoiseLaw, ...], ...]:
-        """What a holder adds: laws of sums and count for each level, on top of the one before."""
+        """Laws of sums and count that a holder adds at each level, on top of the previous one."""
         if self.by == "holders":
             scales = layer_scales(self._law.scale, self.levels)
             return tuple((gaussian_part(self._law, scale),) for scale in scales)
@@ -203,7 +206,7 @@ class Sharing:
     def draw_holder(
         self, words: Integers, *, source: str | None = None
     ) -> tuple[Integers, Receipt]:
-        """(n_levels, n_words): a holder's exact integers with noise, modulo 2^64, for every level.
+        """Add noise to a holder's exact integers, modulo 2^64: (n_levels, n_words).
 
         `words` are those of `SumNoise.weighted`. The receipt says what they cost if nothing else
         protects them. They are for the eyes of nobody: the total is what is shown.
@@ -222,7 +225,7 @@ class Sharing:
         return drawn, first.protecting(self.noise.unit)
 
     def draw_teller(self) -> tuple[Integers, Receipt]:
-        """(n_words,): what a teller adds to its words, modulo 2^64; and to functions of them.
+        """Draw the noise (n_words,) that a teller adds to its words, modulo 2^64.
 
         No record has to do with it, and no entry in a ledger.
 
@@ -236,7 +239,7 @@ class Sharing:
             return _noised(nothing, laws, None)
 
     def level_of(self, turnout: int) -> int:
-        """The level that is added up when so many holders take part."""
+        """Return the level that is added up for a number of holders."""
         if type(turnout) is not int or not self.min_holders <= turnout <= self.n_holders:
             raise ParameterError(
                 "turnout", turnout, f"expected {self.min_holders} to {self.n_holders} holders"
@@ -246,25 +249,25 @@ class Sharing:
         return next(fitting, 0)
 
     def total(self, turnout: int, study: str) -> SharedTotal:
-        """The public facts of a total of so many holders."""
+        """Return the public facts of a total of this many holders."""
         level = self.level_of(turnout)
         needed = self.levels[level] if self.by == "holders" else 0
         return SharedTotal(study, self.by, level, needed, turnout, self.n_tellers, self.alone)
 
     def noises(self, turnout: int) -> float:
-        """Variance of the noise of a total over that of one release."""
+        """Return the noise variance of a total relative to one release."""
         return self.total(turnout, "any").noises(self._law, self.noise)
 
     def variance(self, turnout: int) -> float:
-        """Variance of the noise of each sum of a total, in released integers."""
+        """Return the variance of the noise of each sum of a total, in released integers."""
         return self.noises(turnout) * self._law.variance
 
     def receipt(self, turnout: int, study: str, sampler: str = OWN) -> Receipt:
-        """What a total costs; its assumption says under which conditions."""
+        """Return the cost of a total; its assumption states the conditions."""
         return self.total(turnout, study).receipt(self.noise, sampler)
 
     def costs(self, turnout: int | None = None) -> tuple[SharedCost, ...]:
-        """What everybody can learn about one unit, from those who know least to all together.
+        """Return what each party can learn about one unit, from least to all together.
 
         For a turnout, that of all holders if left out.
         """
@@ -289,7 +292,7 @@ class Sharing:
         return (*found, alone)
 
     def cost_of_honest(self, n_honest: int, turnout: int | None = None) -> SharedCost:
-        """What a total costs if only so many of its holders added noise and keep it secret."""
+        """Return the cost of a total if only this many holders added secret noise."""
         require_count("n_honest", n_honest)
         words = f"everybody else, if only {n_honest} holder{'s' * (n_honest > 1)} kept noise secret"
         if self.by == "tellers":
@@ -298,11 +301,11 @@ class Sharing:
         return self._cost(words, Fraction(self.levels[level], n_honest))
 
     def cost_alone(self) -> SharedCost:
-        """What a holder's own noise costs where it is all that protects its sums."""
+        """Return the cost of a holder's sums if only its own noise protects them."""
         return cost_of_laws(ALL_OTHERS[self.by], self.holder_laws[0])
 
     def _cost(self, who: str, times: Fraction | int) -> SharedCost:
-        """The cost of one release, whose rho is taken so many times."""
+        """Return the cost of one release with its rho multiplied."""
         return cost_times(self.noise, who, times)
 
     def require_tellers_counted(self, tellers_on_roster: int) -> None:
@@ -317,7 +320,7 @@ class Sharing:
             )
 
     def describe(self) -> str:
-        """In plain words, several lines: who adds noise, and what those who take part risk."""
+        """Describe who adds noise, and the risks of those who take part."""
         lines = [f"noise by    {self._words()}"]
         most, least = self.noises(self.n_holders), self.noises(self.min_holders)
         lines.append(
@@ -346,13 +349,13 @@ class Sharing:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The public facts as plain JSON values, without the design's noise."""
+        """Return the public facts as plain JSON values, without the design's noise."""
         found = {name: getattr(self, name) for name in _FACTS}
         return {**found, "levels": list(self.levels)}
 
     @classmethod
     def from_json(cls, value: Any, noise: SumNoise) -> Sharing:
-        """From `to_json` and the noise of the design; an error for anything else."""
+        """Rebuild from `to_json` and the noise of the design; raise for anything else."""
         if not isinstance(value, Mapping) or set(value) != set(_FACTS):
             raise ParameterError("sharing: unknown or missing fields")
         if not isinstance(value["levels"], list):
@@ -370,7 +373,7 @@ def plan_sharing(
     n_tellers: int = DEFAULT_TELLERS,
     alone: float | None = None,
 ) -> Sharing:
-    """How to share the noise of a design among the holders or the tellers of a study.
+    """Plan how the holders or the tellers of a study share the noise of a design.
 
     `by` holders if left out where the noise is Gaussian, else tellers. `alone` is for noise by
     tellers: a rho for Gaussian noise, else an epsilon.
@@ -408,14 +411,14 @@ def plan_sharing(
 
 
 def wrapping(law: NoiseLaw) -> NoiseLaw:
-    """The same noise, added modulo 2^64."""
+    """Return the same noise, added modulo 2^64."""
     return replace(law, wraps=True)
 
 
 def _noised(
     words: Integers, laws: tuple[NoiseLaw, ...], source: str | None
 ) -> tuple[Integers, Receipt]:
-    """Sums and, if it has a law of its own, the count, with noise."""
+    """Add noise to the sums, and to the count if it has a law of its own."""
     if len(laws) == 1:
         return add_noise(words, laws[0], source=source)
     parts, receipts, start = [], [], 0

@@ -14,6 +14,12 @@ of the table faster than it could fetch it.
 Against exp(i angle): no other harmonic is more than 2.1e-5 of the first, the longest pair is 0.07 %
 longer, which is what noise is calibrated to, and no entry is off by more than 7e-4, most
 of which is rounding and averages out over phases (tests/features/test_features.py).
+
+The one-bit map: only the signs of the cosine and the sine of a dithered phase.
+
+Phi = sgn cos(w'x + u) + i sgn sin(w'x + u) with sgn 0 = +1 (CLP section 2, there
+scaled by 2^-1/2). Its first harmonic is (4 / pi) exp(i (w'x + u)); a public random
+dither u makes the other harmonics average out, and learners read the first one.
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ MEAN_SQUARE = 8_389_660  # K: the mean of c c over all phases, rounded
 
 
 def half_angle(t: npt.NDArray[np.int16]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Cosine and sine of half the angle t, in units of 2^-12.
+    """Return cosine and sine of half the angle t, in units of 2^-12.
 
     With x = t / 2^15: z = x^2 / 2 in units of 2^-15, rounded down; products of Horner's rule are
     rounded to the nearest unit of 2^-12.
@@ -51,14 +57,32 @@ def _polynomial(z: npt.NDArray[np.int64], coefficients: tuple[int, ...]) -> npt.
 
 
 def _product(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """a b / 2^15, rounded to the nearest integer, halves up."""
+    """Return a b / 2^15, rounded to the nearest integer, halves up."""
     return (a * b + 2**14) >> 15
 
 
 @cache
 def fourier_table() -> npt.NDArray[np.int32]:
-    """The (65536, 2) table of cosines and sines in units of 2^-23."""
+    """Return the (65536, 2) table of cosines and sines in units of 2^-23."""
     c, s = half_angle(np.arange(TABLE_SIZE).astype(np.uint16).view(np.int16))
     table = np.stack([c * c - MEAN_SQUARE, s * c], axis=1).astype(np.int32)
+    table.flags.writeable = False
+    return table
+
+
+FIRST_HARMONIC = 4.0 / np.pi  # Fourier coefficient of a square wave of amplitude 1
+# In units of the first harmonic: what the others add to the variance of a sign, and the
+# orders of the largest of them; the one of order h has the amplitude 1 / h.
+SIGN_VARIANCE = np.pi**2 / 8 - 1
+HARMONICS = (3, 5, 7)
+
+
+@cache
+def onebit_table() -> npt.NDArray[np.int32]:
+    """Return the (65536, 2) table of +1 and -1."""
+    t = np.arange(TABLE_SIZE)
+    cosine = (t <= TABLE_SIZE // 4) | (t >= 3 * TABLE_SIZE // 4)
+    sine = t <= TABLE_SIZE // 2
+    table = np.where(np.stack([cosine, sine], axis=1), 1, -1).astype(np.int32)
     table.flags.writeable = False
     return table

@@ -1,0 +1,171 @@
+"""Secrets under a passphrase: scrypt (RFC 7914) and ChaCha20-Poly1305 (RFC 8439).
+
+All that stands in a key file beside the secrets is associated data: none of it can be changed
+without the passphrase. Parameters of scrypt are written down, and no others are accepted: a file
+cannot ask for all memory there is, nor for a lock that is quickly tried.
+
+Messages that one key alone can open: HPKE (RFC 9180) in base mode, by the library.
+
+The key encapsulation is ML-KEM-768 with X25519 (X-Wing), since ciphertexts that somebody stores
+today await quantum computers; HKDF-SHA256 and ChaCha20-Poly1305 do the rest. `info` is what sender
+and receiver must agree on: a message for another occasion does not open.
+"""
+
+from __future__ import annotations
+
+import secrets
+import unicodedata
+from typing import Any
+
+from privsketch._base.errors import FileError, ParameterError
+from privsketch._base.formats import canonical_json, require_fields
+from privsketch.signing.documents import hex_bytes, require_library
+
+MIN_PASSPHRASE = 8  # characters
+_COST = {"n": 2**17, "r": 8, "p": 1}  # 128 MB and a third of a second for every guess
+_SALT_BYTES, _NONCE_BYTES, _TAG_BYTES = 16, 12, 16
+_PREFIX = b"privsketch key v1\0"
+_KINDS = {"kdf": "scrypt", "cipher": "chacha20-poly1305"}
+_random = secrets.token_bytes  # tests of known answers replace it
+
+
+def new_lock() -> dict[str, Any]:
+    """Return a lock with a fresh salt and nonce, as key files store it."""
+    salt, nonce = _random(_SALT_BYTES), _random(_NONCE_BYTES)
+    return {**_KINDS, **_COST, "salt": salt.hex(), "nonce": nonce.hex()}
+
+
+def require_passphrase(passphrase: object) -> str:
+    """Refuse a passphrase that is too short."""
+    if not isinstance(passphrase, str) or len(passphrase) < MIN_PASSPHRASE:
+        raise ParameterError(  # never with the value that was seen
+            f"passphrase: expected a text of at least {MIN_PASSPHRASE} characters"
+        )
+    return passphrase
+
+
+def seal(secret: bytes, passphrase: str, header: dict[str, Any]) -> bytes:
+    """Encrypt a secret; `header` contains the lock and is authenticated with it."""
+    cipher, nonce = _cipher(passphrase, header["lock"])
+    sealed: bytes = cipher.encrypt(nonce, secret, _PREFIX + canonical_json(header))
+    return sealed
+
+
+def unseal(sealed: bytes, passphrase: str, header: dict[str, Any], what: str) -> bytes:
+    """Decrypt a secret; raise the same error for a wrong passphrase and for damage."""
+    from cryptography.exceptions import InvalidTag
+
+    require_lock(header["lock"], what)
+    cipher, nonce = _cipher(passphrase, header["lock"])
+    try:
+        secret: bytes = cipher.decrypt(nonce, sealed, _PREFIX + canonical_json(header))
+    except InvalidTag:
+        raise FileError(f"{what}: wrong passphrase or damaged file") from None
+    return secret
+
+
+def require_lock(lock: Any, what: str) -> None:
+    """Refuse any lock but those that `new_lock` makes."""
+    require_fields(lock, (*_KINDS, *_COST, "salt", "nonce"), what)
+    stated = {name: lock[name] for name in (*_KINDS, *_COST)}
+    if canonical_json(stated) != canonical_json({**_KINDS, **_COST}):  # 1, not 1.0 or true
+        raise FileError(f"{what}: its secrets are locked in a way that this privsketch refuses")
+    hex_bytes(lock["salt"], _SALT_BYTES, what)
+    hex_bytes(lock["nonce"], _NONCE_BYTES, what)
+
+
+def _cipher(passphrase: str, lock: dict[str, Any]) -> tuple[Any, bytes]:
+    require_library()
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+    # One keyboard composes letters with accents, another writes them in two.
+    text = unicodedata.normalize("NFC", passphrase).encode("utf-8", "surrogatepass")
+    salt = bytes.fromhex(lock["salt"])
+    key = Scrypt(salt=salt, length=32, n=lock["n"], r=lock["r"], p=lock["p"]).derive(text)
+    return ChaCha20Poly1305(key), bytes.fromhex(lock["nonce"])
+
+
+SUITE = "HPKE base, ML-KEM-768 + X25519, HKDF-SHA256, ChaCha20-Poly1305"
+OVERHEAD = 1136  # bytes that a message grows by: 1,120 of the encapsulated key, a tag of 16
+MLKEM_PUBLIC, MLKEM_SECRET = 1184, 64  # bytes; the secret is the seed of FIPS 203, d and z
+X25519_BYTES = 32
+
+
+def mlkem_public(secret: bytes) -> bytes:
+    """Return the public key of an ML-KEM-768 seed."""
+    found: bytes = (
+        _mlkem().MLKEM768PrivateKey.from_seed_bytes(secret).public_key().public_bytes_raw()
+    )
+    return found
+
+
+def x25519_public(secret: bytes) -> bytes:
+    """Return the public key of an X25519 secret."""
+    require_library()
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def sealed(mlkem: bytes, x25519: bytes, message: bytes, info: bytes) -> bytes:
+    """Encrypt a message for the holder of these public keys, with fresh randomness."""
+    hpke = _hpke()
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+    try:
+        public = hpke.MLKEM768X25519PublicKey(
+            _mlkem().MLKEM768PublicKey.from_public_bytes(mlkem),
+            X25519PublicKey.from_public_bytes(x25519),
+        )
+        found: bytes = _suite(hpke).encrypt(message, public, info)
+    except ValueError:  # no point of the curve that a secret leads to, no key of the lattice
+        raise FileError("a public key that nobody can have; nothing was sealed to it") from None
+    return found
+
+
+def opened(mlkem: bytes, x25519: bytes, message: bytes, info: bytes) -> bytes | None:
+    """Decrypt a message; return None for other secrets, another `info`, or damage."""
+    hpke = _hpke()
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    secret = hpke.MLKEM768X25519PrivateKey(
+        _mlkem().MLKEM768PrivateKey.from_seed_bytes(mlkem),
+        X25519PrivateKey.from_private_bytes(x25519),
+    )
+    try:
+        found: bytes = _suite(hpke).decrypt(message, secret, info)
+    except (InvalidTag, ValueError):
+        return None
+    return found
+
+
+def _suite(hpke: Any) -> Any:
+    return hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305)
+
+
+def _hpke() -> Any:
+    require_library()
+    try:
+        from cryptography.hazmat.primitives import hpke
+
+        hpke.MLKEM768X25519PublicKey  # noqa: B018 - not in all versions
+    except (ImportError, AttributeError):
+        raise ParameterError(_OLD) from None
+    return hpke
+
+
+def _mlkem() -> Any:
+    require_library()
+    try:
+        from cryptography.hazmat.primitives.asymmetric import mlkem
+    except ImportError:
+        raise ParameterError(_OLD) from None
+    return mlkem
+
+
+_OLD = (
+    "sealed studies need ML-KEM and HPKE, which this version of the package cryptography does not "
+    "have; pip install --upgrade 'privsketch[signing]'"
+)
