@@ -110,10 +110,7 @@ class Schema:
             raise ParameterError("person", self.person, "expected the name of a column")
         if self.person in names:
             raise ParameterError(
-                "person",
-                self.person,
-                "is also a column of the record",
-                "leave it out there",
+                "person", self.person, "is also a column of the record", "leave it out there"
             )
         for name, value in (("max_records", self.max_records), ("rows_per_person", self._trusted)):
             require_count(name, value, f"a whole number from 1 to {MAX_ROWS}")

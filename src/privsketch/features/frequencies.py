@@ -79,7 +79,7 @@ class Frequencies:
         return RadialLaw(self.scales, self.tail)
 
     def matrix(self, domain: Domain) -> npt.NDArray[np.signedinteger]:
-        """Return the integer frequencies (n_features, dim), read-only: int16, int32 if structured."""
+        """Return the integer frequencies (n_features, dim), read-only; int32 if structured."""
         return _drawn(self, domain)[0]
 
     def blocks(self, domain: Domain) -> StructuredBlocks:

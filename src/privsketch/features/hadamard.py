@@ -115,11 +115,7 @@ class StructuredBlocks:
 
 
 def draw_blocks(
-    seed: int,
-    n_features: int,
-    dim: int,
-    scales: tuple[float, float] | RadialLaw,
-    half_width: float,
+    seed: int, n_features: int, dim: int, scales: tuple[float, float] | RadialLaw, half_width: float
 ) -> StructuredBlocks:
     """Draw blocks whose norms follow the radial law of dense frequencies.
 

@@ -254,7 +254,7 @@ class Account:
     def _pure_share(
         self, kind: str, name: str, moved: int, replaced: int | None
     ) -> tuple[Budget, int]:
-        """Spend a share on pure noise, and return its epsilon and the sensitivity.
+        """Spend a share on pure noise, and return it as a budget with the sensitivity.
 
         A replacement moves twice as far as one record, unless it is known to move less.
         """

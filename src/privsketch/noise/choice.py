@@ -246,9 +246,7 @@ def _exp_minus(exponent: Fraction) -> Decimal:
 
 
 def draw_binomial(
-    n_trials: int,
-    probability: Callable[[], Decimal],
-    random_below: RandomBelow = secrets.randbelow,
+    n_trials: int, probability: Callable[[], Decimal], random_below: RandomBelow = secrets.randbelow
 ) -> int:
     """Draw the number of successes of `n_trials` independent trials.
 
@@ -338,15 +336,7 @@ def picks_law(
     doubled = sensitivity if neighbours == "add-remove" else 2 * sensitivity
     scale = laplace_scale(doubled, epsilon)
     return PicksLaw(
-        "picks",
-        n_sums,
-        sensitivity,
-        epsilon,
-        0.0,
-        neighbours,
-        scale,
-        scale**2,
-        n_picks=n_picks,
+        "picks", n_sums, sensitivity, epsilon, 0.0, neighbours, scale, scale**2, n_picks=n_picks
     )
 
 

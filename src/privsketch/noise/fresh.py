@@ -225,7 +225,7 @@ def log_delta_fresh_gaussian(
 
 @lru_cache(maxsize=1024)
 def fresh_gaussian(n_components: int, epsilon: float, delta: float, rounding: float = 0.0) -> float:
-    """Return sigma / |v| of discrete Gaussian noise that is (epsilon, delta) private."""
+    """Return sigma / |v| of (epsilon, delta) private discrete Gaussian noise, rounded up."""
     return _root(
         lambda sigma: log_delta_fresh_gaussian(sigma, n_components, epsilon, rounding), delta
     )

@@ -92,12 +92,7 @@ class SumNoise:
         return law.variance / self.count_unit**2 if self.count == "released" else 0.0
 
     def release(
-        self,
-        sums: Integers,
-        n_records: int,
-        *,
-        n_kept: int | None = None,
-        source: str | None,
+        self, sums: Integers, n_records: int, *, n_kept: int | None = None, source: str | None
     ) -> tuple[Integers, Receipt]:
         """Release noisy sums, with the noisy count as last element if there is one.
 

@@ -32,15 +32,7 @@ from privsketch.signing.documents import (
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
 OWN_KINDS = ("key", "public-key", "signature")  # these sign or are signed by themselves
 # These say what may be said once, or only by those who have looked: `sealing` has the rules.
-SEALED_KINDS = (
-    "card",
-    "study",
-    "ballot",
-    "checked-ballots",
-    "closed-list",
-    "tally",
-    "void-study",
-)
+SEALED_KINDS = ("card", "study", "ballot", "checked-ballots", "closed-list", "tally", "void-study")
 _FIELDS = ("kind", "name", "key", "signature")
 _KIND = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
 _PRIME = 2**255 - 19  # y coordinates are numbers modulo this one
