@@ -179,5 +179,5 @@ def test_an_account_pays_once_for_both_looks(neighbours, times):
 
 def test_parts_without_looks_are_refused():
     account = Account(Shares(Budget(0.5), {"cells": Fraction(1)}))
-    with pytest.raises(ParameterError, match="no two looks"):
+    with pytest.raises(ParameterError, match="there was no zoom"):
         account.parts(zoom_law(1, 3, 0.5, "add-remove", NEVER), np.array([1, 2]))

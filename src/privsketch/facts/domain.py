@@ -1,8 +1,8 @@
-"""What is public about a record: the ball or the box it lies in.
+"""Public domains of records: a box or a ball.
 
-A domain is stated by people before any record is read, never estimated from the
-records. It fixes the unit in which records are quantised and the range of scales the
-frequencies cover. A record outside its domain is moved to the edge.
+People state a domain before any record is read; it is never estimated from records. It fixes the
+unit of quantisation and the range of scales of the frequencies. A record outside of its domain is
+moved to the edge.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from privsketch._base.errors import ParameterError
 
-# Half-widths: their inverses, and squares of records in units of them, must be finite numbers.
+# Bounds of half-widths: their inverses, and squares of records in units of them, must be finite.
 SMALLEST, LARGEST = 1e-140, 1e140
 Numbers = float | Sequence[float] | npt.NDArray[np.floating[Any]]
 
@@ -59,20 +59,20 @@ def _checked_names(columns: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Box:
-    """Records with every coordinate between `low` and `high`.
+    """Domain of records with every coordinate between `low` and `high`.
 
     Parameters
     ----------
     low, high : float or list of float
         Public bounds, one for all columns or one per column.
     dim : int, optional
-        Number of columns; may be left out when `low` or `high` is a list, and in
-        estimators, which take it from the table.
+        Number of columns. It may be left out when `low` or `high` is a list, and in estimators,
+        which take it from the table.
     columns : list of str, optional
         Names of the columns, in the order of the bounds.
     scale : bool
-        Whether every column is scaled by its bounds, so that all count alike; results are in the
-        units of the table. Needs `columns`. A `Schema` can do more.
+        Whether every column is scaled by its bounds, so that all have the same weight. Results
+        are in the units of the table. Needs `columns`. A `Schema` has more options.
 
     Examples
     --------
@@ -159,8 +159,8 @@ class Box:
     def to_unit(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Scale every column of points (n, dim) from its public bounds to -1..1.
 
-        k-means measures distance in the units of the columns; scaled records, sketched
-        in `Box(-1, 1)`, make all columns count alike.
+        k-means measures distances in the units of the columns. Scaled records, sketched in
+        `Box(-1, 1)`, give all columns the same weight.
         """
         offset = np.asarray(points, dtype=np.float64) - self.center_vector
         return np.asarray(offset / self.half_widths)
@@ -181,7 +181,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Ball:
-    """Records at most `radius` away from `center` in Euclidean distance.
+    """Domain of records at most `radius` away from `center` in Euclidean distance.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Columns whose values are labels: categories and flags."""
+"""Columns with labels as values: categories and flags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from privsketch._base.types import Floats
 from privsketch.facts.columns import Column, Rule
 
 OTHER, MISSING = "other", "missing"
-MAX_LABELS = 1000  # a coordinate each
+MAX_LABELS = 1000  # each label is a coordinate
 
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -24,15 +24,15 @@ NO_NUMBERS = ("nan", "inf", "infinity")
 def label_text(value: Any) -> str:
     """Return the canonical spelling of a label: 3, 3.0, "3" and "03" are the same.
 
-    Libraries infer the type of a column from all its cells. What a cell says must not depend on it:
-    numbers go through a float of 64 bits, wherever they come from.
+    Libraries infer the type of a column from all its cells. The label of one cell must not depend
+    on the others, so numbers of every type are converted to a float64.
     """
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if not isinstance(value, str):
         try:
             return _number_text(float(value))
-        except OverflowError:  # beyond all floats, and all labels
+        except OverflowError:  # larger than any float, and than any label
             return hex(value) if isinstance(value, int) else "a number"
         except (TypeError, ValueError):
             return str(value)
@@ -88,11 +88,11 @@ class Labelled(Column):
 
     def encode(self, values: Floats) -> Floats:
         """Map the index of each label to its corner."""
-        found = np.zeros((len(self.labels), len(values)))
-        for place, row in enumerate(found):
-            row[values == place] = self.corner
-        found[:, np.isnan(values)] = np.nan
-        return found
+        corners = np.zeros((len(self.labels), len(values)))
+        for index, row in enumerate(corners):
+            row[values == index] = self.corner
+        corners[:, np.isnan(values)] = np.nan
+        return corners
 
     def decode(self, coordinates: Floats) -> Floats:
         """Return the shares of all labels."""
@@ -108,12 +108,12 @@ class Labelled(Column):
         total = parts.sum(axis=1, keepdims=True)
         return np.where(total > 0, parts / np.where(total > 0, total, 1.0), 1 / parts.shape[1])
 
-    def value_of(self, written: Any) -> float:
+    def value_of(self, text: Any) -> float:
         """Return the index of a value among the labels."""
         keys = [label_text(label) for label in self.labels]
-        if label_text(written) not in keys:
-            raise self._error("fill", written, "is none of its values")
-        return float(keys.index(label_text(written)))
+        if label_text(text) not in keys:
+            raise self._error("fill", text, "is none of its values")
+        return float(keys.index(label_text(text)))
 
 
 @dataclass(frozen=True)
@@ -123,16 +123,16 @@ class Category(Labelled):
     Parameters
     ----------
     name : str
-        Of the column in the table.
+        Name of the column in the table.
     values : list of str, int or bool
-        Public: what the column may say. Everything else counts as "other".
+        Public list of the values. Any other value counts as "other".
     weight : float
-        How much the column counts.
+        Weight of the column in distances.
     missing : {"error", "drop", "category"}, optional
-        What is done with missing values, "category" makes them a value of their own; the
+        What to do with missing values; "category" makes them a value of their own. The
         table's rule if left out.
     fill : optional
-        One of the values, or "other", which missing ones are taken for.
+        One of the values, or "other", that replaces missing values.
 
     Examples
     --------
@@ -152,8 +152,8 @@ class Category(Labelled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        listed = isinstance(self.values, list | tuple | np.ndarray)
-        if not listed or len(self.values) == 0:
+        is_list = isinstance(self.values, list | tuple | np.ndarray)
+        if not is_list or len(self.values) == 0:
             raise self._error("values", self.values, "expected a list of the values it may have")
         if not all(isinstance(v, str | int | bool | np.generic) for v in self.values):
             raise self._error("values", self.values, "expected texts or whole numbers")
@@ -195,9 +195,9 @@ class Flag(Labelled):
     Parameters
     ----------
     name : str
-        Of the column in the table.
+        Name of the column in the table.
     true, false : str
-        Words of this column for its two values, beside the usual ones.
+        Additional words of this column for its two values.
     weight, missing, fill : optional
         As for a category.
     """
@@ -281,9 +281,9 @@ class Flag(Labelled):
         yes = np.clip(coordinates[:, 0] / self.weight + 0.5, 0.0, 1.0)
         return np.stack([1 - yes, yes], axis=1)
 
-    def value_of(self, written: Any) -> float:
+    def value_of(self, text: Any) -> float:
         """Return 0 for no, 1 for yes, 2 for missing where that is a value of its own."""
-        return 2.0 if isinstance(written, str) else float(bool(written))
+        return 2.0 if isinstance(text, str) else float(bool(text))
 
     def _words(self) -> str:
         return "yes or no"

@@ -43,7 +43,7 @@ from privsketch.features.stream import PublicStream, Purpose
 TURN_BITS = 32  # a turn is 2^32: phases wrap as 32-bit integers do
 # Blocks below this size have too few directions: with P = 2, all frequencies are along the axes.
 MIN_SIZE = 64
-MAX_DIM = 2**15  # that of a domain, for which squared norms are exact (features/fixedpoint.py)
+MAX_DIM = 2**15  # of a domain, for which squared norms are exact (features/fixedpoint.py)
 # At the widest scale, norm 1 / scale in steps of the integer radius. At 2, one frequency in 32
 # of that scale lies below half a step and is raised to one.
 MIN_STEPS = 2.0
@@ -122,16 +122,16 @@ def draw_blocks(
     Parameters
     ----------
     seed : int
-        The public seed of the design.
+        Public seed of the design.
     n_features, dim : int
-        Rows and columns of the matrix that the blocks stand for.
+        Rows and columns of the matrix that the blocks represent.
     scales : (low, high) or RadialLaw
         Two scales are the ends of a log-uniform law.
     half_width : float
         Half the width of the domain, the same along every axis: `common_half_width`.
 
-    Each block takes its numbers from the stream in one piece (scales, radii, D1, D2), so
-    more features mean more blocks, not other ones.
+    Each block draws its numbers from the stream in one piece (scales, radii, D1, D2). So more
+    features add blocks and keep the others.
     """
     n_features, dim = require_count("n_features", n_features), require_count("dim", dim)
     if dim > MAX_DIM:

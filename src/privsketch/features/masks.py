@@ -1,9 +1,8 @@
 """Masks: which features of a record, and which records, enter the sums (CLP section 5).
 
-A mask belongs to a record. It is drawn for that record alone, from the operating
-system's generator, and never published: a mask that followed from the row number would
-change with every record that leaves, and so would all later rows. What is public is the
-law of the masks, which is this file.
+A mask belongs to one record. It is drawn for that record alone, from the operating system's
+generator, and never published. A mask that followed from the row number would change for all later
+rows when a record leaves. Only the law of the masks is public; it is defined here.
 
 - "uniform": `kept` of the m features of a record, every subset alike (r of m);
 - "block": whole blocks of neighbouring features, `kept` features in all, which saves the
@@ -12,7 +11,7 @@ law of the masks, which is this file.
 - "poisson": every feature with probability `rate`, independently;
 - records: every record with probability `records`, independently, with any of these.
 
-Sums are divided by the rates afterwards, so that they estimate the same numbers.
+Sums are divided by the rates afterwards, so that their expectation stays the same.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class Masks:
         if value is None or value == cls():
             return None
         if not isinstance(value, cls):
-            raise ParameterError("masks", value, f"{_HOW}")
+            raise ParameterError("masks", value, _EXPECTED)
         return value
 
     def checked(self, n_features: int, block: int) -> Masks:
@@ -122,7 +121,7 @@ class Masks:
 
     def describe(self) -> str:
         """Describe the masks in one line."""
-        words = {
+        features = {
             "all": "",
             "uniform": f"{self.kept} features of a record, drawn uniformly",
             "block": f"{self.kept} features of a record, in whole blocks drawn uniformly",
@@ -131,14 +130,15 @@ class Masks:
             else "",
         }[self.features]
         records = f"each record with probability {self.records:g}" if self.records < 1 else ""
-        return ", ".join(text for text in (words, records) if text) or "all features of all records"
+        texts = [text for text in (features, records) if text]
+        return ", ".join(texts) or "all features of all records"
 
     def to_json(self) -> dict[str, Any]:
         """Return the masks as plain JSON values."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-_HOW = (
+_EXPECTED = (
     "expected Masks(...), or a text like 'uniform:100', 'block:512', 'poisson:0.1', "
     "'records:0.5' or 'poisson:0.1+records:0.5'"
 )
@@ -146,7 +146,7 @@ _HOW = (
 
 def _from_text(text: str) -> Masks:
     """Parse masks from parts like "uniform:100" joined by "+"."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for part in text.split("+"):
         name, _, number = (piece.strip() for piece in part.partition(":"))
         if name in ("none", "all", "") and not number and "+" not in text:
@@ -161,11 +161,11 @@ def _from_text(text: str) -> Masks:
             else:
                 raise ValueError(name)
         except ValueError:
-            raise ParameterError("masks", text, f"{_HOW}") from None
-        if set(entry) & set(found):
+            raise ParameterError("masks", text, _EXPECTED) from None
+        if set(entry) & set(options):
             raise ParameterError("masks", text, "features or records are named twice")
-        found.update(entry)
-    return Masks(**found)
+        options.update(entry)
+    return Masks(**options)
 
 
 def _checked_rate(name: str, rate: Any) -> float:

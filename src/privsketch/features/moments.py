@@ -6,10 +6,8 @@ should count sqrt 2 times a diagonal one; 7/5 is that from below, within 1 %:
 sum_i (5 x_i^2)^2 + sum_{i<j} (7 x_i x_j)^2 <= 25 |x|^4, because 49 / 2 <= 25.
 
 A record has 9 bits and a sign here, so that 2^40 records fit 64 bits: norm at most 773. It
-is rounded to the nearest integer; what rounding adds to squares, 1/12 each, is known, and
-learners take it off.
-
-How far one record can move sums of second moments.
+is rounded to the nearest integer. Rounding adds 1/12 to each square on average, which learners
+subtract. `MomentContribution` bounds how far one record can move the sums.
 """
 
 from __future__ import annotations

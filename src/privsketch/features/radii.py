@@ -1,16 +1,15 @@
-"""The radial law of frequencies: how long they are, whatever their direction.
+"""The radial law of frequencies: the distribution of their lengths.
 
-A frequency of scale t sees clusters about as wide as t: wider ones are damped away, and of tighter
-ones it tells little about where they are. What a law tells about a center, added up over the
-logarithm of the width, is one half per feature whatever the law is (the integral of
-x exp(-x) d ln s with x = |w|^2 s^2), so a law only chooses which widths it serves. Scales are
-spread evenly over their logarithm in a main band and, with the share of a tail, in a band of finer
-ones below it (design/scales.py chooses both).
+A frequency of scale t detects clusters about as wide as t: it damps wider ones away, and locates
+tighter ones poorly. The information about a center, integrated over the logarithm of the width, is
+one half per feature for every law (the integral of x exp(-x) d ln s with x = |w|^2 s^2). So a law
+only chooses which widths it serves. Scales are log-uniform in a main band and, with the share of a
+tail, in a band of finer scales below it (design/scales.py chooses both).
 
 At scale t the length is r / t with r of density r exp(-r^2 / 2), the papers' adapted radius.
-Lengths of 1 / t exactly serve the widths of their band a little better, but searches need the few
-low frequencies that random ones have: they alone turn less than once over the domain, and without
-them few clusters far apart were lost.
+Lengths of exactly 1 / t serve the widths of their band a little better. But searches need the few
+low frequencies that random lengths give: only these turn less than once over the domain, and
+without them distant clusters were lost.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class Tail:
     Attributes
     ----------
     share : float
-        Between 0 and 1, both excluded.
+        Share of the frequencies, between 0 and 1, both excluded.
     below : float
-        Where the main band ends: the tail has the scales from the finest one up to here.
+        Lower end of the main band: the tail has the scales from the finest one up to it.
     """
 
     share: float
@@ -51,7 +50,7 @@ class RadialLaw:
     scales : (low, high)
         Finest and widest scale, in the units of the records; equal ends are one scale.
     tail : Tail or None
-        None: scales are log-uniform between both ends.
+        Band of finer scales; with None, scales are log-uniform between both ends.
     """
 
     scales: tuple[float, float]
@@ -80,7 +79,7 @@ class RadialLaw:
     def drawn(self, for_scale: Floats, for_radius: Floats) -> tuple[Floats, Floats]:
         """Return radius and scale, whose quotient is the length, from two uniform numbers each.
 
-        By operations that have the same bits everywhere; docs/format.md has them in words.
+        It uses operations with the same bits everywhere, which docs/format.md specifies.
         """
         low, high = natural_log(np.array(self.scales))
         if self.tail is None:

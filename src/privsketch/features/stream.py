@@ -1,10 +1,10 @@
-"""Public random numbers that are the same everywhere, for good.
+"""Public random numbers that are the same on every machine and in every version.
 
 A design stores a seed, not the frequencies, so every holder must draw the same bits
 from it on any machine and with any library version. The raw 64-bit words of the
 counter-based generator Philox4x64-10 (Salmon et al., 2011) are fixed by its
 definition. Everything after them uses only operations that IEEE 754 rounds exactly, in a
-fixed order (`_elementary`).
+fixed order (`_base/elementary.py`).
 
 Noise never comes from here: it has no seed.
 """
@@ -24,8 +24,8 @@ class Purpose(IntEnum):
     """Purpose of a public stream: no two uses of one seed share a word.
 
     Numbers of frequencies, offsets, structured frequencies and projections are part of the file
-    format (docs/format.md). Those of decoders fix which model a sketch gives. None is used again
-    for something else.
+    format (docs/format.md). Those of decoders determine the model of a sketch. No number is reused
+    for another purpose.
     """
 
     FREQUENCIES = 0
@@ -60,11 +60,11 @@ class PublicStream:
     Parameters
     ----------
     seed : int
-        0 <= seed < 2**64, stored in the design.
+        Seed, 0 <= seed < 2**64, stored in the design.
     purpose : Purpose
-        Keeps streams for different uses apart: they share the seed, not a word.
+        Use of the stream: streams for different uses share the seed, but no word.
     part : int
-        Number of a stream among several for one purpose, such as that of a trial.
+        Number of the stream among several for one purpose, such as the number of a trial.
     """
 
     def __init__(self, seed: int, purpose: Purpose, part: int = 0) -> None:

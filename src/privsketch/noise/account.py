@@ -1,11 +1,9 @@
-"""The questions of one run, each paid with its share, and the receipt of all of them.
-
-One budget for several questions.
+"""One budget for the several releases of a run: each is paid with a share, and all have a receipt.
 
 Gaussian noise is accounted by zero-concentrated differential privacy: rho of the whole run is
-the sum of the rho of its steps, whatever the later ones make of the earlier answers, and the
-whole is (epsilon, delta) if the sum is at most rho(epsilon, delta). Pure steps add their
-epsilons. Shares are exact fractions and add up to 1.
+the sum of the rho of its steps, even if later steps depend on earlier results. The whole is
+(epsilon, delta) if the sum is at most rho(epsilon, delta). Pure steps add their epsilons. Shares
+are exact fractions and add up to 1.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ from privsketch.noise.mechanism import (
 from privsketch.noise.sums import saturating_multiply
 from privsketch.noise.zoom import ZoomLaw, zoom_law
 
-_LEAST = 1e-6  # epsilon of a part, in units of the whole
-# Far above the rounding of what connects rho and delta.
+_MIN_EPSILON_SHARE = 1e-6  # smallest epsilon that a share claims, relative to the whole
+# Far above rounding errors in the conversion between rho and delta.
 _RHO_MARGIN, _DELTA_MARGIN = 1e-11, 1e-9
 
 
@@ -48,13 +46,13 @@ class Account:
         self._receipts: list[Receipt] = []
         self._rhos: list[float] = []
         self._paid: list[str] = []
-        self._unseen: list[ZoomLaw] = []  # whose parts were not counted yet
+        self._uncounted: list[ZoomLaw] = []  # laws whose parts were not counted yet
 
     def budget(self, name: str, *, many: bool = False) -> Budget:
         """Return a share as a budget of its own, for a separately planned release.
 
-        It counts as spent from then on; `charge` takes its receipt. `many` says that the release
-        looks itself at how many records of a person count; without it, more than one is refused.
+        It counts as spent from then on; `charge` takes its receipt. With `many`, the release itself
+        handles several records of a person; without it, more than one is refused.
         """
         if self._times > 1 and not many:
             self.require_one_record(name)
@@ -90,15 +88,15 @@ class Account:
             raise ParameterError(f"shares: {name!r} is spent, or none of them")
 
     def cut(self, name: str, weights: Mapping[str, Fraction]) -> None:
-        """Cut a share that nothing was paid with into parts of it, which add up to 1."""
+        """Cut an unspent share into parts of it, whose weights add up to 1."""
         self._require_unspent(name)
-        whole = dict(self.shares.weights)
-        share = whole.pop(name)
-        if whole.keys() & weights.keys():
+        others = dict(self.shares.weights)
+        share = others.pop(name)
+        if others.keys() & weights.keys():
             raise ParameterError("shares: expected names that are not taken")
         parts = {part: share * weight for part, weight in weights.items()}
-        # Refused unless all of them are positive and add up to 1, as they did before.
-        self.shares = Shares(self.shares.budget, {**whole, **parts})
+        # `Shares` refuses them unless all are positive and add up to 1, as before.
+        self.shares = Shares(self.shares.budget, {**others, **parts})
 
     def charge(self, receipt: Receipt, rho: float) -> None:
         """Record the release that a share paid for; rho is 0 for pure budgets."""
@@ -112,8 +110,8 @@ class Account:
     ) -> tuple[Floats, float]:
         """Return noisy integers and the standard deviation of their noise.
 
-        `l2_squared` is the squared L2 sensitivity under "add-remove", `replaced` that of a
-        replacement; two changes of the first kind if left out.
+        `l2_squared` is the squared L2 sensitivity under "add-remove", `replaced` the one of a
+        replacement; if left out, that of two changes of the first kind.
 
         Charges: the share.
         """
@@ -121,14 +119,8 @@ class Account:
         if claim.neighbours == "replace":
             l2_squared = 4 * l2_squared if replaced is None else replaced
         flat = _flat(values)
-        law = gaussian_law(
-            self._times**2 * l2_squared,
-            len(flat),
-            claim.epsilon,
-            claim.delta,
-            claim.neighbours,
-            rho=rho,
-        )
+        moved, cost = self._times**2 * l2_squared, (claim.epsilon, claim.delta)
+        law = gaussian_law(moved, len(flat), *cost, claim.neighbours, rho=rho)
         noisy, receipt = add_noise(flat, law, source=None)
         self.charge(part_receipt(name, receipt), law.rho)
         return noisy.reshape(values.shape).astype(np.float64), law.scale
@@ -145,7 +137,7 @@ class Account:
     ) -> tuple[Floats, float]:
         """Return noisy integers and the noise scale, for an L1 sensitivity under "add-remove".
 
-        `replaced` is that of a replacement; twice the first if left out.
+        `replaced` is the sensitivity of a replacement, twice `l1` if left out.
 
         Charges: the share.
         """
@@ -182,8 +174,8 @@ class Account:
     ) -> tuple[Floats, float]:
         """Return noisy integers and their variance: Gaussian with a delta, Laplace without.
 
-        `l2_replaced` is the squared L2 sensitivity of a replacement, four times the other one if
-        left out; in L1 it is twice as much.
+        `l2_replaced` is the squared L2 sensitivity of a replacement, four times `l2_squared` if
+        left out. In L1 a replacement moves twice as far.
 
         Charges: the share.
         """
@@ -196,7 +188,7 @@ class Account:
     def counts(self, name: str, values: Integers) -> tuple[Floats, float]:
         """Return noisy counts of disjoint sets of records, and the variance of the noise.
 
-        A record that is replaced leaves one set and enters another: 2, in L1 and squared in L2.
+        A replaced record leaves one set and enters another: 2 in L1, and 2 in squared L2.
 
         Charges: the share.
         """
@@ -205,8 +197,8 @@ class Account:
     def choice(self, name: str, losses: Integers, width: int) -> int:
         """Return the index of a small sum of losses, to each of which a record adds 0 to `width`.
 
-        Its noise is pure. With a delta it has the epsilon whose rho is that of the share: what is
-        epsilon-private is (epsilon^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 1.4).
+        Its noise is pure. With a delta, it has the epsilon whose rho is that of the share: an
+        epsilon-private release is (epsilon^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 1.4).
 
         Charges: the share.
         """
@@ -227,7 +219,7 @@ class Account:
     ) -> tuple[Integers, Integers, ZoomLaw]:
         """Return two noisy counts of disjoint cells, y1 and y of noise/zoom.py, and their law.
 
-        `is_heavy` gets all y1 and says which cells have a y1 only; `parts` then counts in those.
+        `is_heavy` maps all y1 to the cells that get a y1 only; `parts` then counts in those.
 
         Charges: the share, for the parts of heavy cells as well.
         """
@@ -235,17 +227,17 @@ class Account:
         law = zoom_law(l1, len(counts), budget.epsilon, budget.neighbours, is_heavy)
         drawn, receipt = choose(counts, law, source=None)
         self.charge(part_receipt(name, receipt), 0.0)
-        self._unseen.append(law)
+        self._uncounted.append(law)
         return drawn[0], drawn[1], law
 
     def parts(self, law: ZoomLaw, counts: Integers) -> tuple[Integers, float]:
         """Return noisy counts of disjoint parts of heavy cells, once, and their variance.
 
-        Charges: nothing; the two looks were charged with it.
+        Charges: nothing; `zoom` was charged for it.
         """
-        if law not in self._unseen:
-            raise ParameterError("parts: they were counted before, or there were no two looks")
-        self._unseen.remove(law)
+        if law not in self._uncounted:
+            raise ParameterError("parts: they were counted before, or there was no zoom")
+        self._uncounted.remove(law)
         half = round_down(exact(law.epsilon) / 2)
         noise = laplace_law(int(law.sensitivity), len(counts), half, law.neighbours)
         noisy, _ = add_noise(counts, noise, source=None)
@@ -259,10 +251,10 @@ class Account:
         A replacement moves twice as far as one record, unless it is known to move less.
         """
         if not self.shares.is_pure:
-            # Its epsilon would not be that of the share, whose rho is what counts.
+            # Its epsilon would not be that of the share, which is accounted by rho.
             raise ParameterError(f"shares: {kind} noise is for budgets with delta = 0")
         budget = self.budget(name, many=True)
-        times = self._times  # which refuses more than one of a replacement
+        times = self._times  # refuses several records under "replace"
         if budget.neighbours == "add-remove":
             return budget, times * moved
         return budget, 2 * moved if replaced is None else replaced
@@ -311,8 +303,8 @@ class Shares:
     def part(self, name: str) -> Budget:
         """Return the share as a budget of its own, for a separately planned mechanism.
 
-        With delta: the same delta, or less where it is large, and the epsilon whose rho is the
-        share of rho.
+        With a delta, the budget has the same delta, or less where that is large, and the epsilon
+        whose rho is the share of rho.
         """
         budget = self.budget
         if self.is_pure:
@@ -328,7 +320,7 @@ class Shares:
 
     def claim(self, name: str) -> Budget:
         """Return the epsilon and delta that the rho of a share implies."""
-        # A little more rho makes up for rounding in what it implies.
+        # A little more rho covers rounding in the epsilon and delta that it implies.
         rho = self.rho(name) * (1 + _RHO_MARGIN)
         epsilon, delta = _implied(rho, self.budget.epsilon, self.budget.delta)
         return replace(self.budget, epsilon=epsilon, delta=delta)
@@ -355,7 +347,7 @@ class Shares:
 def _implied(rho: float, epsilon: float, delta: float) -> tuple[float, float]:
     """Return the least epsilon, at most the given one, that rho-zCDP implies at this delta.
 
-    Or less of a delta which alone would pay for more.
+    Where that epsilon would be tiny, return a small one with a smaller delta instead.
     """
     low, high = 0.0, epsilon
     for _ in range(200):
@@ -366,7 +358,7 @@ def _implied(rho: float, epsilon: float, delta: float) -> tuple[float, float]:
             high = middle
         else:
             low = middle
-    if high >= _LEAST * epsilon:
+    least = _MIN_EPSILON_SHARE * epsilon
+    if high >= least:
         return high, delta
-    least = _LEAST * epsilon
     return least, math.exp(log_delta_zcdp(rho, least)) * (1 + _DELTA_MARGIN)

@@ -1,10 +1,9 @@
-"""From budget and sensitivity to the scale of the noise: the formulas.
+"""Formulas for the scale of the noise, from budget and sensitivity.
 
-Scales are rounded up and privacy parameters down, so rounding never weakens a
-guarantee. `kappa` is for continuous Gaussian noise and serves comparison with the
-papers; what is released uses discrete noise: discrete Laplace or the cube for pure
-differential privacy, discrete Gaussian with `kappa_discrete` (through zero-concentrated
-differential privacy) otherwise. docs/theory.md has the arguments.
+Scales are rounded up and privacy parameters down, so rounding never weakens a guarantee. `kappa` is
+for continuous Gaussian noise, and for comparison with the papers only. Releases use discrete noise:
+discrete Laplace or the cube for pure differential privacy, discrete Gaussian with `kappa_discrete`
+(through zero-concentrated differential privacy) otherwise. docs/theory.md has the arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from scipy.special import log_ndtr
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import exact
 
-# Bisection ends within a few units of the last place; these margins dwarf that and cost nothing.
+# Bisection ends within a few units in the last place; these margins are far larger, at no cost.
 _ROUND_UP, _ROUND_DOWN = 1.0 + 1e-11, 1.0 - 1e-11
 
 
@@ -68,8 +67,8 @@ def log_delta_zcdp(rho: float, epsilon: float) -> float:
     """Return ln delta(epsilon) implied by rho-zCDP (Canonne, Kamath and Steinke, 2020).
 
     delta = min over a > 1 of exp((a - 1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1). Any a
-    is valid, so an inexact minimiser errs on the safe side; the logarithm of 1 - 1/a is
-    taken without cancellation, because a minimiser finds rounding errors.
+    is valid, so an inexact minimiser errs on the safe side. The logarithm of 1 - 1/a is computed
+    without cancellation, because a minimiser would find rounding errors.
     """
 
     def objective(log_order: float) -> float:
@@ -79,10 +78,10 @@ def log_delta_zcdp(rho: float, epsilon: float) -> float:
 
     # The minimiser lies near (epsilon + rho) / (2 rho) when that is large.
     center = math.log(max((epsilon + rho) / (2 * rho), 1e-3))
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         objective, bounds=(center - 12, center + 6), method="bounded", options={"xatol": 1e-10}
     )
-    return float(min(found.fun, 0.0))
+    return float(min(minimum.fun, 0.0))
 
 
 @lru_cache(maxsize=4096)  # planners ask for the same budgets many times
@@ -125,12 +124,12 @@ def kappa_discrete(epsilon: float, delta: float) -> float:
     return math.sqrt(1 / (2 * rho_of_budget(epsilon, delta))) * _ROUND_UP
 
 
-MAX_SCALE = 2**500  # its square is a float; no integers hold noise of a part of it
+MAX_SCALE = 2**500  # its square is a float; far beyond noise that fits 64-bit integers
 
 
 def laplace_scale(l1_sensitivity: float, epsilon: float) -> float:
     """Return the scale b = sensitivity / epsilon, the least float that is not below it."""
-    target = Fraction(l1_sensitivity) / exact(epsilon)  # a large integer is no float: exact
+    target = Fraction(l1_sensitivity) / exact(epsilon)  # exact: large integers are not floats
     if target > MAX_SCALE:
         raise ParameterError("epsilon", epsilon, "too small for any noise")
     scale = float(target)
@@ -162,8 +161,8 @@ def sums_share(n_records: float, epsilon: float, *, noise: float, scatter: float
     (1 + A / u^2) (B + C / (1 - u)^2) with u the share of the count: A = 1 / (n epsilon)^2 is the
     count's, B = 1 + (scatter - 1) / n that of finitely many records, C = A noise that of the sums.
     Where its derivative is 0, u^3 + 2 A u - A = (B / noise) (1 - u)^3. The left side rises
-    and the right one falls, so that there is one root in (0, 1). CLP Lemma 28 drops the right
-    side, which is allowed for sketches that are all noise only (docs/theory.md).
+    and the right one falls, so there is one root in (0, 1). CLP Lemma 28 drops the right side,
+    which is valid only for sketches that are all noise (docs/theory.md).
 
     Parameters
     ----------
@@ -179,7 +178,7 @@ def sums_share(n_records: float, epsilon: float, *, noise: float, scatter: float
     for _ in range(200):
         u = (low + high) / 2
         rest = 1.0 - u
-        # By products alone, which are the same everywhere: holders must agree on a scale.
+        # Products only, which are the same everywhere: holders must agree on a scale.
         rises = u * u * u + 2 * a * u - a - beside * rest * rest * rest
         low, high = (u, high) if rises < 0 else (low, u)
     return 1.0 - high

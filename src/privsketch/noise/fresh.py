@@ -1,13 +1,13 @@
-"""How much noise hides a record behind a matrix that nobody knew before.
+"""Noise that hides a record behind a fresh, secret random matrix.
 
 Z = x P + noise with P of independent N(0, 1/k) entries, drawn from the operating system's
 generator for this one release. For a fixed pair of records with difference v, the shift v P is
 N(0, |v|^2 / k) in each of its k components, so the pair (P, Z) costs the mean over such shifts:
-no union over rows, columns or directions. P may be published with Z, never before, and is not
-used again. docs/projection.md has the argument, and the JLL theorems that it replaces.
+no union over rows, columns or directions. P may be published with Z, never before, and is used
+once. docs/projection.md has the argument, and the JLL theorems that it replaces.
 
-Everything here is in units of |v|. `rounding` bounds what separates the shift that happens from
-the Gaussian one: entries of P are rounded to a grid.
+Everything here is in units of |v|. `rounding` bounds the distance between the actual shift and the
+Gaussian one, because entries of P are rounded to a grid.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scipy.stats import chi2
 from privsketch._base.errors import ParameterError
 from privsketch.facts.budget import MIN_DELTA
 
-# Root finders and quadratures end closer than this.
+# Far above the error of root finders and quadratures.
 _ROUND_UP = 1.0 + 1e-9
 
 
@@ -87,8 +87,8 @@ def _saddle(k: int, bound: float) -> float:
         s = math.exp(log_s)
         return k * (math.log(2) + s * s / 2 + float(log_ndtr(s))) - s * bound - log_s
 
-    found = minimize_scalar(height, bounds=(-12.0, math.log(bound / k + 5.0)), method="bounded")
-    return float(math.exp(found.x))
+    minimum = minimize_scalar(height, bounds=(-12.0, math.log(bound / k + 5.0)), method="bounded")
+    return float(math.exp(minimum.x))
 
 
 @lru_cache(maxsize=1024)
@@ -115,8 +115,8 @@ def fresh_laplace(n_components: int, delta: float, epsilon: float = math.inf) ->
     The L1 norm of the shift is |v| / sqrt(k) times a sum S of k half-normal variables, and the
     loss at most L = epsilon S / (sqrt(k) c), whatever the noise is. Of densities p <= e^L q the
     integral of (p - e^epsilon q)+ is at most 1 - e^(epsilon - L), or 0 for L <= epsilon; delta is
-    the mean of that. Without an epsilon it is P(L > epsilon), which is more: every longer shift is
-    then taken to hide nothing.
+    the mean of that. Without an epsilon it is P(L > epsilon), which is more: then every longer
+    shift counts as hiding nothing.
     """
     quantile = half_normal_quantile(n_components, delta, epsilon)
     return quantile / math.sqrt(n_components) * _ROUND_UP
@@ -158,13 +158,9 @@ def _least(objective: Callable[[float], float], grid: npt.NDArray[np.float64]) -
     """Return the least value near the best point of a grid; ln 1 is always valid."""
     best = float(grid[int(np.argmin([objective(float(point)) for point in grid]))])
     step = float(grid[1] - grid[0])
-    found = minimize_scalar(
-        objective,
-        bounds=(best - step, min(best + step, float(grid[-1]))),
-        method="bounded",
-        options={"xatol": 1e-11},
-    )
-    return float(min(found.fun, 0.0))
+    bounds = best - step, min(best + step, float(grid[-1]))
+    minimum = minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 1e-11})
+    return float(min(minimum.fun, 0.0))
 
 
 @lru_cache(maxsize=1024)
@@ -173,7 +169,7 @@ def fresh_laplace_scale(
 ) -> float:
     """Return b / |v| of discrete Laplace noise that is (epsilon, delta) private, rounded up.
 
-    It hardly grows with the number of components, where `fresh_laplace` pays for their sum.
+    It hardly grows with the number of components, while `fresh_laplace` grows with their sum.
     """
     return _root(
         lambda scale: log_delta_fresh_laplace(scale, n_components, epsilon, rounding, step), delta

@@ -1,19 +1,18 @@
-"""The noise of a design's sums: which law at which scale, for every map, relation and mask.
+"""Noise of a design's sums: the law and its scale for every map, neighbouring relation and mask.
 
 One function per kind of noise, one line per cell of the table in docs/theory.md (CLP
 Tables 1 and 2, corrected). Combinations for which no proof is known to us are refused.
 
-`extra` is what else a record adds to the same release: its L1 norm for Laplace noise, its
-squared L2 norm for Gaussian noise. It is not masked, but goes with the record.
+`extra` is what a record adds to the same release besides: an L1 norm for Laplace noise, a
+squared L2 norm for Gaussian noise. It is not masked, but is left out together with the record.
 
-What secret masks are worth: the budget that noise may be calibrated to under them.
+Secret masks allow for a larger "inner" epsilon (or epsilon and delta): noise that would cost that
+much without sampling costs the stated budget with it. `amplified` and the functions after it
+compute inner budgets. In the notation of CLP section 5, alpha is the rate of features, beta that of
+records, and noise is added to the unscaled masked sums. docs/theory.md has the derivations, and the
+statements of the paper that they correct.
 
-Notation of CLP section 5: alpha is the rate of features, beta that of records, noise is
-added to the unscaled masked sums. Every function returns an "inner" epsilon (or epsilon
-and delta): noise that would cost that much without sampling costs the stated budget with
-it. docs/theory.md has the derivations and which statements of the paper they correct.
-
-Results are rounded down by a margin that dwarfs the error of the elementary functions.
+Inner budgets are rounded down by a margin far above the error of the elementary functions.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def _kept_laplace(
     beta, norm = masks.records, contribution.l1(masks)
     inner = _of_records(epsilon, beta)
     if neighbours == "replace":
-        # A difference of two records has at most twice the norm; with records left out at
+        # A difference of two records has at most twice the norm. With records left out at
         # random, both directions together cost less than that (D2).
         if beta == 1:
             norm = 2 * norm
@@ -76,8 +75,8 @@ def _kept_laplace(
             inner = max(inner / 2, amplified_replace(epsilon, beta))
     norms = contribution.l1_by_mask(masks)
     if norms is not None:
-        # A mean over masks instead of the worst one; the loss is convex in 1 / b, so that
-        # twice the scale makes room for two records.
+        # A mean over masks instead of the worst one. The loss is convex in 1 / b, so twice the
+        # scale suffices for two records.
         scale = mean_exponential_scale(norms, _of_records(epsilon, beta))
         largest = max(norms)
         mean_inner = largest / scale * (1 - 1e-11) / (1 if neighbours == "add-remove" else 2)
@@ -194,7 +193,7 @@ def _words(masks: Masks, inner: float, epsilon: float) -> str:
     return words if inner == epsilon else f"{words}; noise at an inner epsilon of {inner:.12g}"
 
 
-_DOWN, _UP = 1.0 - 1e-11, 1.0 + 1e-11  # far above the last places that elementary functions lose
+_DOWN, _UP = 1.0 - 1e-11, 1.0 + 1e-11  # far above the error of elementary functions
 
 
 def amplified(epsilon: float, rate: float) -> float:
@@ -271,8 +270,8 @@ def halved(epsilon: float, delta: float) -> tuple[float, float]:
 def mean_exponential_scale(norms: Sequence[int], epsilon: float) -> float:
     """Return b with mean exp(a / b) = e^epsilon over the norms a of equally likely masks.
 
-    The density of the release is a mean over masks, and its ratio at most the mean of the
-    largest ratios; rounded up.
+    The density of the release is a mean over masks, and its ratio is at most the mean of the
+    largest ratios. The scale is rounded up.
     """
     values = np.array([max(float(norm), 1.0) for norm in norms])
     count = math.log(len(values))
@@ -307,13 +306,13 @@ def poisson_features_sigma(
 
     def satisfied(log_sigma: float) -> bool:
         sigma = math.exp(log_sigma)
-        # What rounding can take off a logarithm near 0, enlarged.
+        # More than rounding can take off a logarithm near 0.
         loss = n_features * (moments.at(feature_l2_squared / sigma**2) + 1e-12)
         loss += orders * (orders - 1) * unsampled_l2_squared / (2 * sigma**2)
         return bool((loss + rest).min() <= math.log(delta))
 
-    # Masks only take features away, so noise for all of them is always enough; for very small
-    # budgets, which need larger orders than are tried here, it is what is left.
+    # Masks only remove features, so noise for all of them always suffices. It is the fallback for
+    # very small budgets, which need larger orders than are tried here.
     whole = n_features * feature_l2_squared + unsampled_l2_squared
     enough = math.sqrt(whole) * kappa_discrete(epsilon, delta)
     low = high = math.log(enough)
@@ -324,7 +323,7 @@ def poisson_features_sigma(
     while high - low > 1e-9:
         middle = (low + high) / 2
         low, high = (low, middle) if satisfied(middle) else (middle, high)
-    # Sums over many features carry rounding errors of their own.
+    # The margin covers rounding in sums over many features.
     return math.exp(high) * (1.0 + 1e-9)
 
 

@@ -1,8 +1,8 @@
-"""The one function through which all noise passes, and the laws it can draw from.
+"""The function through which all noise passes, and the laws it draws from.
 
-A `NoiseLaw` is public: it says which noise, for which sensitivity and budget, at which
-scale. `add_noise` draws from it and returns the noisy integers with a receipt.
-Nothing else in the package may draw noise.
+A `NoiseLaw` is public: it states the kind of noise, the sensitivity, the budget and the scale.
+`add_noise` draws from it and returns the noisy integers with a receipt. Nothing else in the package
+may draw noise.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CHOICE_KINDS: tuple[ChoiceKind, ...] = ("choice", "threshold", "picks", "zoom")
 NOISE_KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian", "cube")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1  # what released values are stored as
 HEADROOM = 2**62  # for sums, and again for their noise: together they stay within 64 bits
-MANY_VALUES = 4096  # of a vector that OpenDP would take long for, 10 microseconds each
+MANY_VALUES = 4096  # length of vectors that are drawn in bulk: OpenDP takes 10 microseconds each
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class NoiseLaw:
 
     `sensitivity` is in the norm of the law: L1 (laplace), L2 (gaussian), largest
     component (cube). `scale` is b, sigma, or sensitivity / epsilon. `variance` is that
-    of one component. `rho` is the zCDP budget of Gaussian noise, else 0; `zcdp` is what the
-    release is known to have of it, None where its cost was found otherwise. `inner` is what
-    pure noise costs by itself: epsilon, or more under masks, which are then worth the
-    difference (noise/subsampling.py); `masking` says in words which. Noise that `wraps` is added
+    of one component. `rho` is the zCDP budget of Gaussian noise, else 0; `zcdp` is the rho that the
+    release is known to satisfy, None where its cost was derived otherwise. `inner` is the cost of
+    pure noise by itself: epsilon, or more under masks, which make up the
+    difference (noise/laws.py); `masking` describes them. Noise that `wraps` is added
     modulo 2^64: such sums go on being added up (noise/sharing), and a sum of terms that stopped at
     the ends of int64 is no function of a noisy sum.
     """
@@ -85,8 +85,8 @@ class NoiseLaw:
     ) -> NoiseLaw:
         """Return this noise with another cost: under masks, or behind a random matrix.
 
-        Its rho stays only if the cost does: masks that keep a fixed number of features are drawn
-        whatever the records are, so that the worst of them bounds the divergence.
+        Its rho stays only if the cost does. Masks that keep a fixed number of features do not
+        depend on the records, so the worst of them bounds the divergence.
         """
         same = (epsilon, delta, neighbours) == (self.epsilon, self.delta, self.neighbours)
         return replace(
@@ -148,8 +148,7 @@ def gaussian_law(
 ) -> NoiseLaw:
     """Return discrete Gaussian noise: rho-zCDP, the largest rho that implies (epsilon, delta).
 
-    A share of a budget was cut as a `rho`, of which epsilon and delta are a translation: its own
-    one is used then.
+    A share of a budget is cut as a `rho`, from which its epsilon and delta follow; give that rho.
     """
     if rho is None:
         rho = rho_of_budget(epsilon, delta)
@@ -206,7 +205,7 @@ Sampler = Callable[[Integers, NoiseLaw], tuple[Integers, float]]
 
 
 REPLACED = f"{INSECURE}: replaced for a test"
-# What a receipt may name; the third one is what files said that did not tell the first two apart.
+# Samplers that a receipt may name; older files have the third one for both of the first two.
 SAMPLERS = (OPENDP, OWN, "exact integer sampler, operating-system entropy", REPLACED)
 
 
@@ -214,7 +213,7 @@ def add_noise(values: Integers, law: NoiseLaw, *, source: str | None) -> tuple[I
     """Add noise to exact integers; return the noisy integers and their receipt.
 
     `values` are (n_components,), or (n, n_components) when every row belongs to another
-    record: then a neighbouring table changes one row, and all of them cost what one does.
+    record. A neighbouring table then changes one row, and all rows cost what one does.
 
     Charges: epsilon and delta of the law, once.
     """
@@ -239,12 +238,13 @@ def _drawn(values: Integers, law: NoiseLaw, source: str | None) -> tuple[Integer
     _require_usable(law)
     sampler = _sampler.get()
     _reserve()
-    _tell_watchers()
+    for watcher in _watchers.get():
+        watcher()
     drawn, scale = sampler(values, law)
     return drawn, law.receipt(scale, source, _sampler_name(values, law))
 
 
-LEDGER = "PRIVSKETCH_LEDGER"  # the file in which everything is entered that is released
+LEDGER = "PRIVSKETCH_LEDGER"  # names the ledger file in which every release must be entered
 _reserving: ContextVar[Callable[[], None] | None] = ContextVar("privsketch_entered", default=None)
 
 
@@ -252,7 +252,7 @@ _reserving: ContextVar[Callable[[], None] | None] = ContextVar("privsketch_enter
 def entered_noise(reserve: Callable[[], None] | None) -> Iterator[None]:
     """Attribute noise inside the block to one ledger entry, or to none (ledger/entry.py).
 
-    `reserve` is called each time before noise is drawn, and has its cost on disk when it returns.
+    `reserve` is called each time before noise is drawn, and returns once its cost is on disk.
     """
     token = _reserving.set(reserve)
     try:
@@ -273,7 +273,7 @@ def _reserve() -> None:
 
 
 def _require_usable(law: NoiseLaw) -> None:
-    """Raise if noise of the law is none, or does not fit 64-bit integers, whatever the values."""
+    """Refuse a law without noise, or with noise that does not fit 64-bit integers."""
     if not (law.scale > 0 and math.isfinite(law.scale)):
         raise ParameterError(f"noise scale {law.scale!r}: must be positive and finite")
     if law.reach >= HEADROOM:
@@ -384,16 +384,10 @@ _watchers: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("privsketch_w
 def watched_noise(watcher: Callable[[], None]) -> Iterator[None]:
     """Call `watcher` each time before noise is drawn inside a with block.
 
-    It sees neither values nor noise: it is for those who must know when a budget begins to be
-    spent.
+    It sees neither values nor noise; it serves to know when a budget begins to be spent.
     """
     token = _watchers.set((*_watchers.get(), watcher))
     try:
         yield
     finally:
         _watchers.reset(token)
-
-
-def _tell_watchers() -> None:
-    for watcher in _watchers.get():
-        watcher()

@@ -1,19 +1,15 @@
 """Exact integer noise from the operating system's random generator.
 
-Discrete Laplace and discrete Gaussian noise come from OpenDP, whose samplers are
+Discrete Laplace and discrete Gaussian noise of short vectors come from OpenDP, whose samplers are
 proven and take no seed. Cube noise is written here because no library has it:
 P(z) ~ exp(-epsilon |z|_inf / sensitivity) on Z^D, the K-norm mechanism of the cube
 (Hardt and Talwar, 2010), sampled with integers only.
 
-No function here takes a seed. `RandomBelow` is a private seam for tests.
-
-Exact integer noise for many numbers at once, from the operating system's random generator.
-
-Why not OpenDP, which draws the noise of shorter vectors: a release of projected records needs one
-number for every entry of a table, and its samplers take 7 to 12 microseconds each. Here the
-same laws are drawn by whole arrays, a hundred times faster and just as exactly: every decision
-compares random bits with a real number; floats decide where they are certain to be right, and
-the rare rest (one decision in 2^16, then in 2^45) is decided with as many digits as it takes.
+Long vectors are drawn in bulk. A release of projected records needs one number for every entry of
+a table, and OpenDP's samplers take 7 to 12 microseconds for each. Here the same laws are drawn in
+whole arrays, a hundred times faster and just as exactly. Every decision compares random bits with
+a real number. Floats decide where they are certain to be right; the rare rest (one decision in
+2^16, then in 2^45) is decided with as many digits as necessary.
 
 Discrete Laplace, P(z) ~ exp(-|z| / b): the magnitude is geometric, and the low bits and the rest
 of a geometric variable are independent. Low bits are uniform and kept with probability
@@ -22,7 +18,7 @@ Laplace variable, kept with the probability of Canonne, Kamath and Steinke (2020
 
 Beyond 64 bits, which happens with a chance of less than 1e-20, values are right modulo 2^64.
 
-No function takes a seed. `RandomBytes` is a private seam for tests.
+No function takes a seed. `RandomBelow` and `RandomBytes` are private seams for tests.
 """
 
 from __future__ import annotations
@@ -54,7 +50,7 @@ def add_discrete_laplace(
     from opendp.measurements import make_laplace
     from opendp.metrics import l1_distance
 
-    make = partial(make_laplace, _vectors(), l1_distance(T="i64"))
+    make = partial(make_laplace, integer_vectors(), l1_distance(T="i64"))
     return _add_certified(values, scale, make, l1_sensitivity, exact(epsilon))
 
 
@@ -65,13 +61,13 @@ def add_discrete_gaussian(
     from opendp.measurements import make_gaussian
     from opendp.metrics import l2_distance
 
-    make = partial(make_gaussian, _vectors(), l2_distance(T="f64"))
+    make = partial(make_gaussian, integer_vectors(), l2_distance(T="f64"))
     return _add_certified(values, scale, make, l2_sensitivity, Fraction(rho))
 
 
-def _vectors() -> Any:
+def integer_vectors() -> Any:
     """Return OpenDP's domain of vectors of 64-bit integers."""
-    # Parts of OpenDP, not its prelude: that one loads every data frame library it finds.
+    # Parts of OpenDP, not its prelude, which imports every data frame library it finds.
     from opendp.domains import atom_domain, vector_domain
     from opendp.mod import enable_features
 
@@ -154,7 +150,7 @@ RandomBytes = Callable[[int], bytes]
 CHUNK = 2**15  # numbers drawn together: their intermediate arrays stay in the cache
 _TABLE = 2**11  # values of the upper part before it starts again, which it does without memory
 _LOW_IN_WORD = 31  # low bits that fit a word beside a sign and twice 16 bits
-_CERTAIN = 2.0**-45  # beyond the rounding errors of every probability computed in floats
+_CERTAIN = 2.0**-45  # above the rounding error of every probability computed in floats
 
 
 def discrete_laplace(count: int, scale: float, random_bytes: RandomBytes = os.urandom) -> Integers:
@@ -188,9 +184,9 @@ def discrete_gaussian(count: int, sigma: float, random_bytes: RandomBytes = os.u
 
         words = _words(len(proposal), random_bytes) >> np.uint64(32)
         kept = _coins(proposal, words, 32, exponent, exact_exponent, random_bytes)
-        for place, value in far.items():  # 64 bits do not tell how far; new ones decide
+        for index, value in far.items():  # 64 bits do not hold these values; new bits decide
             word = int.from_bytes(random_bytes(8), "little")
-            kept[place] = _settled_coin(word, 64, exact_exponent(value), random_bytes)
+            kept[index] = _settled_coin(word, 64, exact_exponent(value), random_bytes)
         accepted = proposal[kept][: count - done]
         out[done : done + len(accepted)] = accepted
         done += len(accepted)
@@ -210,8 +206,8 @@ class _Geometric:
         first = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
         low = np.searchsorted(self.bounds, first, side="right")
         high = np.searchsorted(self.bounds, first + np.uint64(2**48 - 1), side="right")
-        # What 16 bits say about the upper part; -1 where they do not decide. A word that equals
-        # a bound to the last of its 64 bits decides neither: such a cell is never certain.
+        # The upper part that 16 bits determine, or -1 where they do not decide. A word that equals
+        # a bound in all its 64 bits does not decide either, so such a cell is never certain.
         touched = np.zeros(2**16, dtype=np.bool_)
         touched[(self.bounds >> np.uint64(48)).astype(np.int64)] = True
         self.quick: npt.NDArray[np.int16] = np.where((low == high) & ~touched, low, -1).astype(
@@ -221,7 +217,7 @@ class _Geometric:
     def _bounds(self) -> Iterator[int]:
         """Yield `bits_below` at 64 bits for 1.._TABLE, by powers of one number where certain."""
         with decimal.localcontext(decimal.Context(prec=80, traps=[])):
-            factor = _exp_minus(self.rate)
+            factor = exp_minus(self.rate)
             power, error = Decimal(1), Decimal(10) ** -40
             for j in range(1, _TABLE + 1):
                 power *= factor
@@ -232,7 +228,7 @@ class _Geometric:
 
     def bits_below(self, j: int, bits: int) -> int:
         """Return floor(2^bits P(upper < j))."""
-        return _floor_below_one(lambda: 1 - _exp_minus(j * self.rate), bits)
+        return _floor_below_one(lambda: 1 - exp_minus(j * self.rate), bits)
 
 
 @lru_cache(maxsize=64)
@@ -246,7 +242,7 @@ def _laplace(
     """Draw magnitude and sign; zero with a minus sign does not count and is drawn again.
 
     Sums and products of 64-bit integers wrap, so that values are right modulo 2^64 in any case;
-    `far` gets those whose magnitude is 2^62 or more, by their place.
+    `far` collects those whose magnitude is 2^62 or more, by their index.
     """
     words = _words(count, random_bytes)
     upper = _upper(words >> np.uint64(47) & np.uint64(0xFFFF), law, random_bytes)
@@ -255,15 +251,15 @@ def _laplace(
     negative = words >> np.uint64(63) != 0
     values = np.where(negative, -magnitude, magnitude)
     if far is not None:
-        for place in np.flatnonzero(upper >= 1 << max(62 - law.low_bits, 0)).tolist():
-            size = (int(upper[place]) << law.low_bits) + int(low[place])
-            far[place] = -size if negative[place] else size
+        for index in np.flatnonzero(upper >= 1 << max(62 - law.low_bits, 0)).tolist():
+            size = (int(upper[index]) << law.low_bits) + int(low[index])
+            far[index] = -size if negative[index] else size
     again = np.flatnonzero(negative & (upper == 0) & (low == 0))
     if len(again):
         inner: dict[int, int] = {}
         values[again] = _laplace(len(again), law, random_bytes, inner)
         if far is not None:
-            far.update({int(again[place]): value for place, value in inner.items()})
+            far.update({int(again[index]): value for index, value in inner.items()})
     return values
 
 
@@ -295,11 +291,11 @@ def _upper(first: Words, law: _Geometric, random_bytes: RandomBytes) -> Integers
     open_ = np.flatnonzero(upper < 0)
     if len(open_):
         words = first[open_] << np.uint64(48) | _words(len(open_), random_bytes) >> np.uint64(16)
-        found = np.searchsorted(law.bounds, words, side="right")
-        tied = np.flatnonzero((found > 0) & (law.bounds[np.maximum(found, 1) - 1] == words))
-        for place in tied:
-            found[place] = _settled_upper(int(words[place]), law, random_bytes)
-        upper[open_] = found
+        parts = np.searchsorted(law.bounds, words, side="right")
+        tied = np.flatnonzero((parts > 0) & (law.bounds[np.maximum(parts, 1) - 1] == words))
+        for index in tied:
+            parts[index] = _settled_upper(int(words[index]), law, random_bytes)
+        upper[open_] = parts
     beyond = np.flatnonzero(upper == _TABLE)
     if len(beyond):  # given that it is at least _TABLE, the rest has the same law again
         more = _words(len(beyond), random_bytes) >> np.uint64(48)
@@ -313,7 +309,7 @@ def _settled_upper(word: int, law: _Geometric, random_bytes: RandomBytes) -> int
     while True:
         bits += 64
         word = word << 64 | int.from_bytes(random_bytes(8), "little")
-        # Bounds far from the word were decided by its first 64 bits; look at all that were not.
+        # The first 64 bits of the word decided all bounds but those equal to them.
         near = np.flatnonzero(law.bounds == np.uint64(word >> (bits - 64)))
         bounds = [law.bits_below(int(j) + 1, bits) for j in near]
         if word not in bounds:
@@ -337,9 +333,9 @@ def _coins(
     uniform = words.astype(np.float64) * 2.0**-bits
     kept = uniform < probability - (2.0**-bits + _CERTAIN)
     open_ = np.flatnonzero(~kept & (uniform < probability + _CERTAIN))
-    for place in open_:
-        kept[place] = _settled_coin(
-            int(words[place]), bits, exact_exponent(int(values[place])), random_bytes
+    for index in open_:
+        kept[index] = _settled_coin(
+            int(words[index]), bits, exact_exponent(int(values[index])), random_bytes
         )
     return kept
 
@@ -347,7 +343,7 @@ def _coins(
 def _settled_coin(word: int, bits: int, exponent: Fraction, random_bytes: RandomBytes) -> bool:
     """Return whether a random number that starts with these bits is below exp(-exponent)."""
     while exponent != 0:
-        bound = _floor_below_one(lambda: _exp_minus(exponent), bits)
+        bound = _floor_below_one(lambda: exp_minus(exponent), bits)
         if word != bound:
             return word < bound
         bits += 64
@@ -372,7 +368,7 @@ def _floor_below_one(number: Callable[[], Decimal], bits: int) -> int:
         spare *= 2
 
 
-def _exp_minus(exponent: Fraction) -> Decimal:
+def exp_minus(exponent: Fraction) -> Decimal:
     """Return exp(-exponent) in the current decimal context."""
     return (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
 

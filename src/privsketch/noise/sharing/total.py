@@ -1,8 +1,8 @@
-"""What is public about the noise of one total, after it was added up: a sketch file carries it.
+"""Public facts about the noise of one total, which a sketch file stores.
 
-Its variance, which learners need, and its receipt follow from these facts and the design's noise.
+The variance, which learners need, and the receipt follow from these facts and the design's noise.
 
-Sums of discrete Gaussian noises: nearly discrete Gaussian, and what "nearly" costs.
+Sums of discrete Gaussian noises are nearly discrete Gaussian; here is what "nearly" costs.
 
 Write N_Z(0, v) for P(z) ~ exp(-z^2 / 2 v) on the integers; "variance" is v here, from which that
 of the noise differs by less than 1 in e^600 where it counts.
@@ -68,7 +68,7 @@ ALL_OTHERS = {
     "tellers": "all tellers together",
 }
 
-_SIZES = 1e-100, 1e100  # of `alone`: what is beyond is no cost, and no float when it is squared
+_SIZES = 1e-100, 1e100  # of `alone`: beyond, a number is no cost, and its square no float
 
 
 def require_alone(alone: object) -> None:
@@ -84,10 +84,11 @@ class SharedCost:
     Attributes
     ----------
     who : str
-        In words.
+        Description of the party.
     epsilon, delta : float
+        Cost against this party.
     rho : float or None
-        For Gaussian noise.
+        The same in zCDP, for Gaussian noise.
     """
 
     who: str
@@ -126,19 +127,20 @@ class SharedTotal:
     Attributes
     ----------
     study : str
-        The random name of the study.
+        Random name of the study.
     by : {"holders", "tellers"}
         Who added it: each holder a part of one noise, or each teller a whole one.
     level : int
-        Which of the noises of the holders counts, from 0 on.
+        Index of the holders' level that was added up.
     needed : int
-        How many holders' noises together are that of one release; 0 where tellers add it.
+        How many holders' noises make up that of one release; 0 where tellers add it.
     turnout : int
         Number of holders in the total.
     n_tellers : int
+        Number of tellers.
     alone : float
-        What the sums of a holder cost if its own noise is all that protects them: a rho for
-        Gaussian noise, else an epsilon.
+        Cost of a holder's sums if only its own noise protects them: a rho for Gaussian noise,
+        else an epsilon.
     """
 
     study: str
@@ -179,29 +181,29 @@ class SharedTotal:
     def costs(self, noise: SumNoise) -> tuple[SharedCost, ...]:
         """Return what each party can learn about one unit of this total, from least to most.
 
-        As many holders may collude as the noises that are needed leave.
+        All holders beyond those whose noises are needed may collude.
         """
         if self.by == "tellers":
             laws = [self.floor(law, noise) for law in noise.laws]
             whole = cost_of_laws(ALL_BUT_ONE, noise.laws)
             return whole, cost_of_laws(ALL_OTHERS[self.by], laws)
-        found = [cost_times(noise, "outsiders", Fraction(self.needed, self.turnout))]
+        costs = [cost_times(noise, "outsiders", Fraction(self.needed, self.turnout))]
         colluding, pooled = self.turnout - self.needed, "all tellers but one"
         if colluding:
             pooled += f", with {colluding} of the {self.turnout} holders"
-        else:  # everybody knows its own noise
+        else:  # every holder knows its own noise
             others = Fraction(self.needed, max(self.turnout - 1, 1))
-            found.append(cost_times(noise, "each of the other holders", others))
-        found.append(cost_times(noise, pooled, 1))
+            costs.append(cost_times(noise, "each of the other holders", others))
+        costs.append(cost_times(noise, pooled, 1))
         law = noise.sums_law
         epsilon = epsilon_of_rho(self.alone, law.delta)
-        return *found, SharedCost(ALL_OTHERS[self.by], epsilon, law.delta, self.alone)
+        return *costs, SharedCost(ALL_OTHERS[self.by], epsilon, law.delta, self.alone)
 
     def receipt(self, noise: SumNoise, sampler: str) -> Receipt:
         """Return what the total costs those whose records are in it."""
         parts = [law.receipt(law.scale, None, sampler) for law in noise.laws]
         whole = parts[0] if len(parts) == 1 else composed_receipt(parts, None)
-        told = _HOLDERS if self.by == "holders" else _TELLERS
+        assumption = _HOLDERS if self.by == "holders" else _TELLERS
         how = (
             f"added in parts by {self.turnout} holders"
             if self.by == "holders"
@@ -212,7 +214,7 @@ class SharedTotal:
             whole,
             mechanism=f"{whole.mechanism}, {how}",
             source=self.source,
-            assumption=told.format(**facts),
+            assumption=assumption.format(**facts),
         )
         return receipt.protecting(noise.unit)
 
@@ -240,7 +242,7 @@ class SharedTotal:
 
 
 def _is_like(receipt: Receipt, expected: Receipt) -> bool:
-    """Whether two receipts say the same, numbers that machines compute being near."""
+    """Return whether two receipts are equal, up to rounding and descriptions of numbers."""
     for name in ("sensitivity", "scale", "rho"):
         if not is_near(getattr(receipt, name), getattr(expected, name)):
             return False
@@ -278,7 +280,7 @@ def floor_law(law: NoiseLaw, noise: SumNoise, alone: float) -> NoiseLaw:
     if law.kind == "gaussian":
         whole = Fraction(law.sensitivity) ** 2 / (2 * exact(alone))
         return gaussian_part(law, root_up(whole))
-    total = exact(exact_sum([one.epsilon for one in noise.laws]))
+    total = exact(exact_sum([part.epsilon for part in noise.laws]))
     epsilon = round_down(exact(law.epsilon) * exact(alone) / total)
     n, sensitivity = law.n_components, int(law.sensitivity)
     if law.kind == "laplace":
@@ -296,13 +298,13 @@ def floor_law(law: NoiseLaw, noise: SumNoise, alone: float) -> NoiseLaw:
 
 MARGIN = Fraction(1, 2**40)
 _PER_Q = 8.08  # twice 4.04: there and back
-_MIN_SCALE = 0.5  # of noises that the lemma's constant is for
+_MIN_SCALE = 0.5  # smallest scale for which the lemma's constant holds
 
 
 def tau_of(variances: Sequence[float]) -> float:
     """Return tau: a sum of these noises is within e^(tau / 2) of discrete Gaussian.
 
-    In the order given; any is valid.
+    The noises are added in the given order; any order is valid.
     """
     if not variances or min(variances) < _MIN_SCALE**2:
         raise ParameterError(f"variances: expected numbers of at least {_MIN_SCALE**2}")
@@ -344,45 +346,45 @@ def root_up(value: Fraction) -> float:
 def layer_scales(scale: float, levels: Sequence[int]) -> tuple[float, ...]:
     """Return scales of the noises that a holder adds in layers, one for each level.
 
-    The first l of them have variances that add up to scale^2 / levels[l - 1], with the margin:
-    as many holders as that have together what one release has. Levels fall.
+    The variances of the first l noises add up to scale^2 / levels[l - 1], with the margin: so many
+    holders have together the noise of one release. Levels fall.
     """
     whole = Fraction(scale) ** 2 * (1 + MARGIN)
-    sizes: list[float] = []
-    so_far = Fraction(0)
+    scales: list[float] = []
+    covered = Fraction(0)
     for level in levels:
-        missing = whole / level - so_far
+        missing = whole / level - covered
         if missing < MIN_SHARE**2:
             raise ParameterError(
                 f"levels: noise for {level} holders has a part with a scale below {MIN_SHARE}; use "
                 "a design that has room for parts of its noise: planned with `n_holders=` as many "
                 "as take part, and `sharing='holders'`"
             )
-        sizes.append(root_up(missing))
-        so_far += Fraction(sizes[-1]) ** 2
-    return tuple(sizes)
+        scales.append(root_up(missing))
+        covered += Fraction(scales[-1]) ** 2
+    return tuple(scales)
 
 
-MAX_LEVELS = 16  # of a ballot, each as long as a sketch; a step then costs 5 % from N to N / 2
+MAX_LEVELS = 16  # of a ballot, each as long as a sketch; a step from N to N / 2 then costs 5 %
 
 
 def plan_levels(scale: float, most: int, least: int) -> tuple[int, ...]:
     """Return sufficient numbers of honest noises from `most` to `least`: all, or a grid.
 
-    Of two neighbours H > H' a total in between has H / H' times the variance that it would need.
-    Where a design has no room for parts of its noise, there are fewer levels, and coarser ones.
+    Between two levels H > H', a total has H / H' times the variance that it needs. Designs whose
+    noise is too small to be divided have fewer and coarser levels.
     """
     if not 1 <= least <= most:
         raise ParameterError(f"levels: expected 1 <= {least} <= {most}")
-    # Other machines may know the scale differently in its last digits.
+    # Other machines may compute other last digits of the scale.
     smallest = Fraction(MIN_SHARE) ** 2 * (1 + Fraction(1, 10**6))
     most = min(most, max(least, math.floor(Fraction(scale) ** 2 / smallest)))
     for count in range(min(MAX_LEVELS, most - least + 1), 1, -1):
-        found = _geometric(most, least, count)
-        steps = zip(found[1:], found, strict=False)
+        levels = _geometric(most, least, count)
+        steps = zip(levels[1:], levels, strict=False)
         parts = [Fraction(1, few) - Fraction(1, many) for few, many in steps]
         if Fraction(scale) ** 2 * min(parts) >= smallest:
-            return found
+            return levels
     layer_scales(scale, [least])
     return (least,)
 
@@ -391,5 +393,5 @@ def _geometric(most: int, least: int, count: int) -> tuple[int, ...]:
     """Return up to `count` whole numbers from `most` to `least`, at about equal ratios."""
     if most - least + 1 <= count:
         return tuple(range(most, least - 1, -1))
-    inner = [round(most * (least / most) ** (place / (count - 1))) for place in range(count)]
+    inner = [round(most * (least / most) ** (index / (count - 1))) for index in range(count)]
     return tuple(sorted({most, *inner, least}, reverse=True))
