@@ -1,9 +1,9 @@
 """Logarithm, exponential, cosine and sine with the same bits everywhere.
 
-Only operations that IEEE 754 rounds exactly (+, -, *, /, and scaling by powers of two) in a fixed
-order: those of a C library differ in their last bit between platforms, and a vector of them may
-differ from its elements taken one by one. What is public must not depend on a machine, and what a
-record contributes must not depend on its place in a block.
+They use only operations that IEEE 754 rounds exactly (+, -, *, /, and scaling by powers of two), in
+a fixed order. Functions of a C library differ in their last bit between platforms, and vectorised
+ones may differ from scalar ones. Public numbers must not depend on a machine, and what a record
+contributes must not depend on its position in a block.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from privsketch._base.types import Floats
 
-LN_2 = 0.6931471805599453  # both are the nearest float64, spelled out so that no library decides
+LN_2 = 0.6931471805599453  # both are the nearest float64, independent of any library
 TWO_PI = 6.283185307179586
 
 

@@ -1,7 +1,7 @@
-"""What notebooks show of results: a few facts and a table, as HTML that loads and runs nothing.
+"""HTML of results in notebooks: a few facts and a table, without scripts or external resources.
 
-Colours are those of the notebook, light or dark: text inherits, lines and shades are half
-transparent. All words are escaped, since names of columns and sources are strangers' text.
+Colours follow the notebook, light or dark: text inherits, lines and shades are half transparent.
+All text is escaped, because names of columns and sources are untrusted.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-HEADING = 12  # characters before the words of a line of a description
-MAX_ACROSS = 10  # columns of a table; more are turned
+HEADING = 12  # width of the headings in the lines of a description
+MAX_ACROSS = 10  # columns of a table; wider ones are transposed
 MAX_DOWN = 40  # rows of a table; by trial
 _LINE = "border:0;border-bottom:1px solid rgba(128,138,150,.35);"
 _CELL = f"{_LINE}padding:2px 10px 2px 0;vertical-align:top;background:none;"

@@ -1,7 +1,6 @@
 """Frequencies: the public random matrix of a design, as 16-bit integers.
 
-A frequency has a uniform direction and a radius r / scale. The law of r and of the
-scale has a name:
+A frequency has a uniform direction and a radius r / scale. These are the laws of r and scale:
 
 - "multi-scale" (default): every frequency draws its own scale from a wide range, so that
   the width of the clusters need not be known (features/radii.py, design/scales.py);
@@ -12,9 +11,9 @@ scale has a name:
 
 Quadratic features have vectors instead, without a scale (features/quadratic.py).
 
-The drawn values are rounded to integers once, and the integers are what everybody
-uses: holders for phases, learners as exact frequencies. Only the seed is stored; a
-checksum of the integers proves that the same ones were drawn again.
+The drawn values are rounded to integers once. Holders compute phases with these integers, and
+learners use them as exact frequencies. Only the seed is stored; a checksum of the integers proves
+that the same ones were drawn again.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ from privsketch.features.stream import PublicStream, Purpose
 
 DENSE_LAWS = ("multi-scale", "adapted-radius", "gaussian")
 FOURIER_LAWS = (*DENSE_LAWS, "structured")
-NO_LAW = "none"  # of maps that have no frequencies
+NO_LAW = "none"  # for maps that have no frequencies
 LAWS = (*FOURIER_LAWS, *QUADRATIC_LAWS, NO_LAW)
-MAX_FEATURES = 2**20  # two numbers each: 16 MB of a sketch file
-MAX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not ask for more than a machine has
+MAX_FEATURES = 2**20  # with two numbers each, a sketch file has 16 MB
+MAX_ENTRIES = 2**27  # of the matrix, 256 MB: a file must not exhaust memory
 FREQUENCY_MAX = 2**15 - 1  # the largest 16-bit integer
 _ROW_BLOCK_VALUES = 2**20  # 8 MB of float64
 
@@ -116,8 +115,8 @@ def draw_frequencies(
 ) -> Frequencies:
     """Make a recipe, with the resolution for its highest frequency and the checksum.
 
-    Two scales are the ends of a log-uniform law.
-    One that is not drawn has neither, and can be planned with but not used.
+    Two scales are the ends of a log-uniform law. With drawn=False, the recipe has neither, and
+    serves plans only.
     """
     require_one_of("frequencies", law, LAWS)
     if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer):

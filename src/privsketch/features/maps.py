@@ -1,18 +1,13 @@
-"""Feature maps by name.
+"""Feature maps by name, and bounds on what one record contributes to the sums of a design.
 
-Fourier and one-bit maps are tables of 65,536 pairs of integers indexed by the phase. A
-record adds one pair per feature, so whatever the records and the frequencies, its
-contribution is bounded by the largest pair: no assumption about the data, no rounding
-argument. Quadratic features and second moments have no table; their bounds need the ball
-the records are clipped to.
+Fourier and one-bit maps are tables of 65,536 pairs of integers indexed by the phase. A record adds
+one pair per feature, so its contribution is bounded by the largest pair, for all records and
+frequencies: no assumption about the data, no rounding argument. Other packages can register such
+maps. Quadratic features and second moments have no table; their bounds follow from the vectors and
+the radius of the ball that records are clipped to. With cells, a record is in one of them.
 
-How far one record can move the integer sums of a design, in the norms noise needs.
-
-Several kinds of maps, one interface. For tables (Fourier, one-bit) the bounds are read off
-the table and hold for every matrix of frequencies; for quadratic features and second
-moments they follow from the vectors and the radius of the ball; a record is in one cell of a
-grid. Masks only take features away, so a bound over masks is the largest over what can be kept
-(docs/theory.md).
+`Contribution` is the common interface of these bounds, in the norms that noise needs. Masks only
+remove features, so a bound over masks is the largest over what can be kept (docs/theory.md).
 """
 
 from __future__ import annotations
@@ -51,11 +46,11 @@ class PairBounds:
 class FeatureMap:
     """A map from records to integers.
 
-    `amplitude` is what the integers of a table mean: a sum divided by it estimates the sum
-    over records of exp(i (phase + offset)). `dithered` maps add a public random offset to
-    each phase. `laws` are the laws of frequencies that go with the map, the default first.
-    `for_components` maps tell principal components, the others clusters and mixtures. `origin`
-    is the distribution, with its version, that registered the map; None for maps of this library.
+    A sum of a table's integers, divided by `amplitude`, estimates the sum over records of
+    exp(i (phase + offset)). `dithered` maps add a public random offset to each phase. `laws` are
+    the laws of frequencies that the map supports, the default first. `for_components` maps serve
+    principal components, the others clusters and mixtures. `origin` is the distribution, with its
+    version, that registered the map; None for maps of this library.
     """
 
     name: str
@@ -298,8 +293,8 @@ class TableContribution:
 class RepeatedContribution:
     """Contribution of up to `times` records of one person: every norm that many times.
 
-    That is tight, for equal records. Noise for masks, and for a replacement, is not known here;
-    both are refused before they get here.
+    The bound is attained by equal records. Masks and replacements have no known bound; both are
+    refused before.
     """
 
     one: Contribution

@@ -6,23 +6,19 @@ The shift is the least that keeps a feature below 2^21, so that 2^40 records fit
 Floors, not roundings: the sum of floors is at most the floor of the sum, so every bound on
 the real features holds for the integers.
 
-Vectors of quadratic features, drawn from a public stream.
+The vectors come from a public stream, by one of two laws:
 
 - "orthobases": unions of orthonormal bases (CLP section 3.4), least noise;
 - "normal": independent normal vectors of mean squared norm 1.
 
-How far one record can move sums of quadratic features.
-
-From the vectors and the radius of the ball: certified bounds on norms of the features
-(features/quartic.py), in the integers that are summed.
-
-Certified upper bounds on S4, the largest L2 norm of quadratic features.
+How far one record can move the sums follows from the vectors and the radius of the ball, by
+certified bounds on norms of the features. Gaussian noise is calibrated to S4, their largest L2 norm
+(CLP section 3.4):
 
     S4^2 = max over |x| = 1 of sum_j (w_j.x)^4
 
-is what Gaussian noise on quadratic features is calibrated to (CLP section 3.4). It is
-hard to compute; local maximisation finds a lower bound, and noise calibrated to that
-would be too small. Each bound below holds for every matrix of vectors w_j, so the least
+It is hard to compute: local maximisation finds a lower bound, and noise calibrated to that
+would be too small. Each upper bound below holds for every matrix of vectors w_j, so the least
 of them does (docs/theory.md has the proofs):
 
 - B1: largest eigenvalue of the squared Gram matrix;
@@ -53,12 +49,12 @@ from privsketch.features.fixedpoint import RECORD_BITS, RECORD_MAX
 from privsketch.features.masks import Masks
 from privsketch.features.stream import PublicStream
 
-VALUE_BITS = 21  # 2^40 records add up to 2^61, within the headroom of 62 bits
+VALUE_BITS = 21  # sums of 2^40 records are below 2^61, within the headroom of 62 bits
 MAX_VECTOR_NORM_SQUARED = 2**32  # |w_j| <= 2^16: the product with a record stays below 2^31
 QUADRATIC_LAWS = ("orthobases", "normal")
 VECTOR_BITS = 14  # binary digits of a vector of length 1
 MAX_COORDINATE = 0.99 * (2**15 - 1)  # rounding lengthens vectors a little
-MAX_MASKS, MAX_WORK = 2000, 10**9  # that are enumerated; beyond, the worst one counts
+MAX_MASKS, MAX_WORK = 2000, 10**9  # masks that are enumerated; beyond, the worst one counts
 
 
 def squared_norms(vectors: npt.NDArray[Any]) -> list[int]:
@@ -237,10 +233,10 @@ class QuadraticContribution:
         return math.floor(quartic * float(RECORD_MAX**4) * 4.0**-self.shift)
 
 
-MAX_SPLIT = 2500  # rows of the matrices whose eigenvalues B2 is worth waiting for,
-MAX_SVEC = 2**27  # and entries of A; beyond, B3 alone
-MARGIN = 1.0 + 1e-8  # dwarfs the error of an eigenvalue, and costs nothing
-MAX_DUAL = 300  # rows of the matrices that B5, and B1 beside B2, are worth their time for
+MAX_SPLIT = 2500  # rows of the matrices up to which B2 is computed,
+MAX_SVEC = 2**27  # and entries of A; beyond, only B3 is
+MARGIN = 1.0 + 1e-8  # far above the error of an eigenvalue, at no cost
+MAX_DUAL = 300  # rows of the matrices up to which B5 and B1 are computed as well
 
 
 @dataclass(frozen=True)
@@ -283,8 +279,8 @@ class QuarticBounds:
 def quartic_bounds(vectors: Floats) -> QuarticBounds:
     """Bound vectors (m, dim) in their own units.
 
-    They are computed for vectors of length at most 1, because svec(I) stands beside their
-    fourth powers, and rounded up to six digits, so that processors agree on them.
+    They are computed for vectors of length at most 1, because svec(I) is compared with their fourth
+    powers. They are rounded up to six digits, so that processors agree on them.
     """
     longest = float(np.sqrt(np.square(vectors).sum(axis=1).max(initial=0.0)))
     if longest == 0:
@@ -343,7 +339,7 @@ def _unit_bounds(vectors: Floats) -> QuarticBounds:
 
 
 def _is_tight(vectors: Floats, norms: Floats) -> bool:
-    """Whether vectors have one length and are spread evenly, as bases are: B5 is B2 then.
+    """Return whether vectors have one length and are spread evenly, so that B5 equals B2.
 
     At the best t, svec(I) is an eigenvector, and its multiplier is that of the split.
     """

@@ -1,4 +1,6 @@
-"""The Fourier map: a phase becomes its cosine and sine, as integers.
+"""Feature maps of waves: tables of integers for 65,536 phases.
+
+The Fourier map gives the cosine and the sine of a phase.
 
 The 16 bits of a phase just below one turn, read as a number t with a sign, are its angle in
 units of 2^-16 turns. Half of that angle has a cosine c and a sine s which two short polynomials
@@ -6,16 +8,16 @@ give in 16-bit integers, in units of 2^-12; then
 
     cos = 2 c^2 - 1,  sin = 2 s c,
 
-so that c c and s c, added up over records, are all that is needed: the features are c c - K and
-s c, K being the mean of c c over all phases. Their unit is 2^-23. Everything is integer
-arithmetic of 16 and 32 bits, the same on every processor, and short: a kernel computes an entry
-of the table faster than it could fetch it.
+so sums of c c and s c over records suffice: the features are c c - K and s c, where K is the mean
+of c c over all phases. Their unit is 2^-23. Everything is integer arithmetic of 16 and 32 bits, the
+same on every processor, and short: a kernel computes an entry of the table faster than it could
+load it.
 
-Against exp(i angle): no other harmonic is more than 2.1e-5 of the first, the longest pair is 0.07 %
-longer, which is what noise is calibrated to, and no entry is off by more than 7e-4, most
-of which is rounding and averages out over phases (tests/features/test_features.py).
+Compared with exp(i angle), no other harmonic is more than 2.1e-5 of the first. The longest pair,
+which noise is calibrated to, is 0.07 % longer. No entry is off by more than 7e-4, most of which is
+rounding and averages out over phases (tests/features/test_features.py).
 
-The one-bit map: only the signs of the cosine and the sine of a dithered phase.
+The one-bit map gives only the signs of the cosine and the sine of a dithered phase.
 
 Phi = sgn cos(w'x + u) + i sgn sin(w'x + u) with sgn 0 = +1 (CLP section 2, there
 scaled by 2^-1/2). Its first harmonic is (4 / pi) exp(i (w'x + u)); a public random
@@ -71,8 +73,8 @@ def fourier_table() -> npt.NDArray[np.int32]:
 
 
 FIRST_HARMONIC = 4.0 / np.pi  # Fourier coefficient of a square wave of amplitude 1
-# In units of the first harmonic: what the others add to the variance of a sign, and the
-# orders of the largest of them; the one of order h has the amplitude 1 / h.
+# Variance of a sign due to the other harmonics, in units of the first one, and the orders of the
+# largest of them. The harmonic of order h has the amplitude 1 / h.
 SIGN_VARIANCE = np.pi**2 / 8 - 1
 HARMONICS = (3, 5, 7)
 

@@ -1,14 +1,14 @@
-"""Secrets under a passphrase: scrypt (RFC 7914) and ChaCha20-Poly1305 (RFC 8439).
+"""Encryption of secret keys by a passphrase, and of messages for the holder of one key.
 
-All that stands in a key file beside the secrets is associated data: none of it can be changed
-without the passphrase. Parameters of scrypt are written down, and no others are accepted: a file
-cannot ask for all memory there is, nor for a lock that is quickly tried.
+Secrets of key files are encrypted by scrypt (RFC 7914) and ChaCha20-Poly1305 (RFC 8439). All other
+fields of a key file are associated data, which cannot be changed without the passphrase. The file
+states the parameters of scrypt, and no others are accepted. So a file cannot demand all memory, nor
+a key derivation that is fast to attack.
 
-Messages that one key alone can open: HPKE (RFC 9180) in base mode, by the library.
-
-The key encapsulation is ML-KEM-768 with X25519 (X-Wing), since ciphertexts that somebody stores
-today await quantum computers; HKDF-SHA256 and ChaCha20-Poly1305 do the rest. `info` is what sender
-and receiver must agree on: a message for another occasion does not open.
+Messages are encrypted by HPKE (RFC 9180) in base mode, as the package cryptography implements it.
+The key encapsulation is ML-KEM-768 with X25519 (X-Wing), because ciphertexts that are stored today
+may meet quantum computers. HKDF-SHA256 and ChaCha20-Poly1305 complete the suite. Sender and
+receiver must agree on `info`: a message with another `info` cannot be decrypted.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from privsketch._base.formats import canonical_json, require_fields
 from privsketch.signing.documents import hex_bytes, require_library
 
 MIN_PASSPHRASE = 8  # characters
-_COST = {"n": 2**17, "r": 8, "p": 1}  # 128 MB and a third of a second for every guess
+_COST = {"n": 2**17, "r": 8, "p": 1}  # 128 MB and a third of a second for each guess
 _SALT_BYTES, _NONCE_BYTES, _TAG_BYTES = 16, 12, 16
 _PREFIX = b"privsketch key v1\0"
 _KINDS = {"kdf": "scrypt", "cipher": "chacha20-poly1305"}
-_random = secrets.token_bytes  # tests of known answers replace it
+_random = secrets.token_bytes  # seam for known-answer tests
 
 
 def new_lock() -> dict[str, Any]:
@@ -47,8 +47,7 @@ def require_passphrase(passphrase: object) -> str:
 def seal(secret: bytes, passphrase: str, header: dict[str, Any]) -> bytes:
     """Encrypt a secret; `header` contains the lock and is authenticated with it."""
     cipher, nonce = _cipher(passphrase, header["lock"])
-    sealed: bytes = cipher.encrypt(nonce, secret, _PREFIX + canonical_json(header))
-    return sealed
+    return bytes(cipher.encrypt(nonce, secret, _PREFIX + canonical_json(header)))
 
 
 def unseal(sealed: bytes, passphrase: str, header: dict[str, Any], what: str) -> bytes:
@@ -58,10 +57,9 @@ def unseal(sealed: bytes, passphrase: str, header: dict[str, Any], what: str) ->
     require_lock(header["lock"], what)
     cipher, nonce = _cipher(passphrase, header["lock"])
     try:
-        secret: bytes = cipher.decrypt(nonce, sealed, _PREFIX + canonical_json(header))
+        return bytes(cipher.decrypt(nonce, sealed, _PREFIX + canonical_json(header)))
     except InvalidTag:
         raise FileError(f"{what}: wrong passphrase or damaged file") from None
-    return secret
 
 
 def require_lock(lock: Any, what: str) -> None:
@@ -79,7 +77,7 @@ def _cipher(passphrase: str, lock: dict[str, Any]) -> tuple[Any, bytes]:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-    # One keyboard composes letters with accents, another writes them in two.
+    # Keyboards differ in whether they compose accented letters.
     text = unicodedata.normalize("NFC", passphrase).encode("utf-8", "surrogatepass")
     salt = bytes.fromhex(lock["salt"])
     key = Scrypt(salt=salt, length=32, n=lock["n"], r=lock["r"], p=lock["p"]).derive(text)
@@ -87,17 +85,15 @@ def _cipher(passphrase: str, lock: dict[str, Any]) -> tuple[Any, bytes]:
 
 
 SUITE = "HPKE base, ML-KEM-768 + X25519, HKDF-SHA256, ChaCha20-Poly1305"
-OVERHEAD = 1136  # bytes that a message grows by: 1,120 of the encapsulated key, a tag of 16
+OVERHEAD = 1136  # bytes added to a message: 1,120 of the encapsulated key, 16 of the tag
 MLKEM_PUBLIC, MLKEM_SECRET = 1184, 64  # bytes; the secret is the seed of FIPS 203, d and z
 X25519_BYTES = 32
 
 
 def mlkem_public(secret: bytes) -> bytes:
     """Return the public key of an ML-KEM-768 seed."""
-    found: bytes = (
-        _mlkem().MLKEM768PrivateKey.from_seed_bytes(secret).public_key().public_bytes_raw()
-    )
-    return found
+    key = _mlkem().MLKEM768PrivateKey.from_seed_bytes(secret).public_key()
+    return bytes(key.public_bytes_raw())
 
 
 def x25519_public(secret: bytes) -> bytes:
@@ -118,10 +114,9 @@ def sealed(mlkem: bytes, x25519: bytes, message: bytes, info: bytes) -> bytes:
             _mlkem().MLKEM768PublicKey.from_public_bytes(mlkem),
             X25519PublicKey.from_public_bytes(x25519),
         )
-        found: bytes = _suite(hpke).encrypt(message, public, info)
-    except ValueError:  # no point of the curve that a secret leads to, no key of the lattice
+        return bytes(_suite(hpke).encrypt(message, public, info))
+    except ValueError:  # not a point that a secret leads to, or not a key of the lattice
         raise FileError("a public key that nobody can have; nothing was sealed to it") from None
-    return found
 
 
 def opened(mlkem: bytes, x25519: bytes, message: bytes, info: bytes) -> bytes | None:
@@ -135,10 +130,9 @@ def opened(mlkem: bytes, x25519: bytes, message: bytes, info: bytes) -> bytes | 
         X25519PrivateKey.from_private_bytes(x25519),
     )
     try:
-        found: bytes = _suite(hpke).decrypt(message, secret, info)
+        return bytes(_suite(hpke).decrypt(message, secret, info))
     except (InvalidTag, ValueError):
         return None
-    return found
 
 
 def _suite(hpke: Any) -> Any:
