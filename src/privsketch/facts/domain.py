@@ -18,7 +18,7 @@ import numpy.typing as npt
 from privsketch._base.errors import ParameterError
 
 # Bounds of half-widths: their inverses, and squares of records in units of them, must be finite.
-SMALLEST, LARGEST = 1e-140, 1e140
+MIN_WIDTH, MAX_WIDTH = 1e-140, 1e140
 Numbers = float | Sequence[float] | npt.NDArray[np.floating[Any]]
 
 
@@ -115,9 +115,9 @@ class Box:
             raise ParameterError(
                 f"`low={low!r}`, `high={high!r}`: every low must be below its high"
             )
-        if not ((width > SMALLEST) & (width < LARGEST)).all():
+        if not ((width > MIN_WIDTH) & (width < MAX_WIDTH)).all():
             raise ParameterError(
-                f"`low={low!r}`, `high={high!r}`: widths beyond {SMALLEST:g} to {LARGEST:g} "
+                f"`low={low!r}`, `high={high!r}`: widths beyond {MIN_WIDTH:g} to {MAX_WIDTH:g} "
                 "cannot be computed with; use other units"
             )
 
@@ -202,11 +202,11 @@ class Ball:
             raise ParameterError(
                 "radius", radius, "a ball needs a radius above 0, as in Ball(radius=3)"
             )
-        if not SMALLEST < radius_ < LARGEST:
+        if not MIN_WIDTH < radius_ < MAX_WIDTH:
             raise ParameterError(
                 "radius",
                 radius,
-                f"beyond {SMALLEST:g} to {LARGEST:g} it cannot be computed with",
+                f"beyond {MIN_WIDTH:g} to {MAX_WIDTH:g} it cannot be computed with",
                 "use other units",
             )
         center_ = _as_public_numbers("center", center)

@@ -130,17 +130,18 @@ def _registered_map(name: str) -> FeatureMap:
             f"expected one of {known}",
             "install the package that registers this map, if there is one",
         )
-    _require_map_shape(plugin)
-    table = np.array(plugin.part.table)
+    part = _checked_part(plugin)
+    table = np.array(part.table)
     if table.shape != (TABLE_SIZE, 2) or table.dtype != np.int32:
         raise _wrong_map(plugin, f"its table must be an array ({TABLE_SIZE}, 2) of int32")
     if not 0 < int(np.abs(table.astype(np.int64)).max()) < TABLE_LIMIT:
         raise _wrong_map(plugin, f"entries of its table must be below {TABLE_LIMIT}, and not all 0")
     table.flags.writeable = False
-    return replace(plugin.part, build_table=lambda: table, origin=plugin.origin)
+    return replace(part, build_table=lambda: table, origin=plugin.origin)
 
 
-def _require_map_shape(plugin: Plugin) -> None:
+def _checked_part(plugin: Plugin) -> FeatureMap:
+    """Return the object of a plugin if it is a feature map with a table; raise otherwise."""
     part = plugin.part
     # A subclass could state bounds of its own; privacy rests on those of the table.
     if type(part) is not FeatureMap:
@@ -155,6 +156,7 @@ def _require_map_shape(plugin: Plugin) -> None:
     is_number = isinstance(part.amplitude, float | int)
     if not is_number or not 0 < part.amplitude < np.inf or type(part.dithered) is not bool:
         raise _wrong_map(plugin, "amplitude must be a positive number, and dithered a bool")
+    return part
 
 
 def _wrong_map(plugin: Plugin, problem: str) -> ParameterError:
@@ -171,7 +173,7 @@ def require_known_harmonics(feature_map: FeatureMap) -> None:
     """Refuse a table whose harmonics planners and learners would misjudge.
 
     Learners read the first harmonic. They take the others of a dithered map for noise, as large
-    as that of signs, whose odd order h has the amplitude 1 / h (features/onebit.py). Smaller
+    as that of signs, whose odd order h has the amplitude 1 / h (features/waves.py). Smaller
     harmonics only make them cautious. A map without dither must have none.
     """
     cosine, sine = feature_map.table.astype(np.float64).T
@@ -297,51 +299,51 @@ class RepeatedContribution:
     refused before.
     """
 
-    one: Contribution
+    single: Contribution
     times: int
     maskable = False
 
     @property
     def n_values(self) -> int:
         """Number of integers, as of one record."""
-        return self.one.n_values
+        return self.single.n_values
 
     @property
     def dim(self) -> int:
         """Number of columns, as of one record."""
-        return self.one.dim
+        return self.single.dim
 
     @property
     def signed(self) -> bool:
         """Whether values have both signs, as of one record."""
-        return self.one.signed
+        return self.single.signed
 
     @property
     def divided_by_count(self) -> bool:
         """Whether sums are divided by the count, as of one record."""
-        return self.one.divided_by_count
+        return self.single.divided_by_count
 
     @property
     def largest(self) -> int:
         """Largest component of one record: sums are bounded by the number of records."""
-        return self.one.largest
+        return self.single.largest
 
     @property
     def feature_l1(self) -> int:
         """Largest L1 norm of a feature, over all records together."""
-        return self.times * self.one.feature_l1
+        return self.times * self.single.feature_l1
 
     def l1(self, masks: Masks | None) -> int:
         """Return the L1 norm of all records together."""
-        return self.times * self.one.l1(masks)
+        return self.times * self.single.l1(masks)
 
     def l2_squared(self, masks: Masks | None, neighbours: Neighbours) -> int:
         """Return the squared L2 norm of all records together."""
-        return self.times**2 * self.one.l2_squared(masks, neighbours)
+        return self.times**2 * self.single.l2_squared(masks, neighbours)
 
     def linf(self, neighbours: Neighbours) -> int:
         """Return the largest component of all records together."""
-        return self.times * self.one.linf(neighbours)
+        return self.times * self.single.linf(neighbours)
 
     def l1_by_mask(self, masks: Masks | None) -> tuple[int, ...] | None:
         """Return None: masks are refused."""

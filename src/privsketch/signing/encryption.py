@@ -44,20 +44,20 @@ def require_passphrase(passphrase: object) -> str:
     return passphrase
 
 
-def seal(secret: bytes, passphrase: str, header: dict[str, Any]) -> bytes:
+def lock_secret(secret: bytes, passphrase: str, header: dict[str, Any]) -> bytes:
     """Encrypt a secret; `header` contains the lock and is authenticated with it."""
     cipher, nonce = _cipher(passphrase, header["lock"])
     return bytes(cipher.encrypt(nonce, secret, _PREFIX + canonical_json(header)))
 
 
-def unseal(sealed: bytes, passphrase: str, header: dict[str, Any], what: str) -> bytes:
+def unlock_secret(ciphertext: bytes, passphrase: str, header: dict[str, Any], what: str) -> bytes:
     """Decrypt a secret; raise the same error for a wrong passphrase and for damage."""
     from cryptography.exceptions import InvalidTag
 
     require_lock(header["lock"], what)
     cipher, nonce = _cipher(passphrase, header["lock"])
     try:
-        return bytes(cipher.decrypt(nonce, sealed, _PREFIX + canonical_json(header)))
+        return bytes(cipher.decrypt(nonce, ciphertext, _PREFIX + canonical_json(header)))
     except InvalidTag:
         raise FileError(f"{what}: wrong passphrase or damaged file") from None
 
@@ -104,7 +104,7 @@ def x25519_public(secret: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
-def sealed(mlkem: bytes, x25519: bytes, message: bytes, info: bytes) -> bytes:
+def encrypt_message(mlkem: bytes, x25519: bytes, message: bytes, info: bytes) -> bytes:
     """Encrypt a message for the holder of these public keys, with fresh randomness."""
     hpke = _hpke()
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
@@ -119,7 +119,7 @@ def sealed(mlkem: bytes, x25519: bytes, message: bytes, info: bytes) -> bytes:
         raise FileError("a public key that nobody can have; nothing was sealed to it") from None
 
 
-def opened(mlkem: bytes, x25519: bytes, message: bytes, info: bytes) -> bytes | None:
+def decrypt_message(mlkem: bytes, x25519: bytes, message: bytes, info: bytes) -> bytes | None:
     """Decrypt a message; return None for other secrets, another `info`, or damage."""
     hpke = _hpke()
     from cryptography.exceptions import InvalidTag

@@ -39,14 +39,14 @@ from privsketch.signing.encryption import (
     MLKEM_PUBLIC,
     MLKEM_SECRET,
     X25519_BYTES,
+    decrypt_message,
+    encrypt_message,
+    lock_secret,
     mlkem_public,
     new_lock,
-    opened,
     require_lock,
     require_passphrase,
-    seal,
-    sealed,
-    unseal,
+    unlock_secret,
     x25519_public,
 )
 from privsketch.signing.signature import (
@@ -161,7 +161,7 @@ class PublicKey:
         """Encrypt a message that only the holder of the key can open, with the same `info`."""
         if not self.for_study:
             raise ParameterError("key: nothing can be sealed to it; it is no key for a study")
-        return sealed(self.keys[_LATTICE], self.keys[_CURVE], message, info)
+        return encrypt_message(self.keys[_LATTICE], self.keys[_CURVE], message, info)
 
     def describe(self) -> str:
         """Describe the key."""
@@ -270,7 +270,7 @@ class Key:
         """Decrypt a message for its public half; return None if that fails."""
         if not self.public.for_study:
             raise ParameterError("key: it opens nothing; it is no key for a study")
-        return opened(self._secrets[_LATTICE], self._secrets[_CURVE], message, info)
+        return decrypt_message(self._secrets[_LATTICE], self._secrets[_CURVE], message, info)
 
     def sign(self, path: str | os.PathLike[str], *, replace: bool = False) -> Path:
         """Sign an intact privsketch file, and return the path of the signature beside it.
@@ -311,7 +311,7 @@ class Key:
         header: dict[str, Any] = {**_public_content(self._public), "lock": None}
         if passphrase is not None:
             header["lock"] = new_lock()
-            secret = seal(secret, require_passphrase(passphrase), header)
+            secret = lock_secret(secret, require_passphrase(passphrase), header)
         return written("key", {**header, "secrets": secret.hex()})
 
     @classmethod
@@ -324,7 +324,7 @@ class Key:
             require_lock(header["lock"], what)
             if passphrase is None:
                 raise ParameterError(f"{what}: this key is locked by a passphrase; give it")
-            secret = unseal(secret, passphrase, header, what)
+            secret = unlock_secret(secret, passphrase, header, what)
         public = _public_from({name: header[name] for name in _PUBLIC_FIELDS}, what)
         texts = parse_json(secret, what)
         if set(texts) != set(public.keys) or canonical_json(texts) != secret:

@@ -251,9 +251,9 @@ def test_keys_that_nobody_can_have_are_refused():
     """An X25519 key of small order: the library refuses, and so do we, with our error."""
     good = ps.Key.generate("x", for_study=True).public
     with pytest.raises(FileError, match="nobody can have"):
-        encryption.sealed(good.keys["mlkem768"], bytes(32), b"message", b"info")
+        encryption.encrypt_message(good.keys["mlkem768"], bytes(32), b"message", b"info")
     with pytest.raises(FileError, match="nobody can have"):
-        encryption.sealed(b"\xff" * 1184, good.keys["x25519"], b"message", b"info")
+        encryption.encrypt_message(b"\xff" * 1184, good.keys["x25519"], b"message", b"info")
 
 
 def test_study_keys_lie_in_locked_files(tmp_path, monkeypatch):
